@@ -1,0 +1,76 @@
+//! The only place where an error becomes an errno (design, section 5).
+
+use rustix::io::Errno;
+
+use crate::fs::FsError;
+use crate::store::StoreError;
+
+/// The errno of a failed request.
+pub fn errno(error: &FsError) -> Errno {
+    match error {
+        FsError::Store(error) => store_errno(error),
+        FsError::ReadOnly => Errno::ROFS,
+        FsError::NotADirectory => Errno::NOTDIR,
+        FsError::IsADirectory => Errno::ISDIR,
+        FsError::NameTooLong => Errno::NAMETOOLONG,
+        FsError::BadHandle => Errno::BADF,
+        FsError::NoAttribute => Errno::NODATA,
+        FsError::NoSuchAttributeSpace => Errno::OPNOTSUPP,
+        FsError::Panicked => Errno::IO,
+    }
+}
+
+fn store_errno(error: &StoreError) -> Errno {
+    match error {
+        StoreError::NotFound { .. } => Errno::NOENT,
+        StoreError::NotAPrefix { .. } => Errno::NOTDIR,
+        StoreError::Denied { .. } => Errno::ACCESS,
+        StoreError::Stale { .. } => Errno::STALE,
+        StoreError::Corrupt { .. } => Errno::IO,
+        StoreError::Unsupported { .. } => Errno::OPNOTSUPP,
+        StoreError::TooLarge { .. } => Errno::NOMEM,
+        // The system's own word where the caller can act on it; anything else is a failed source.
+        StoreError::Io { source, .. } => match Errno::from_io_error(source) {
+            Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => errno,
+            Some(Errno::INTR) => Errno::INTR,
+            Some(Errno::TIMEDOUT) => Errno::TIMEDOUT,
+            _ => Errno::IO,
+        },
+        // Asked without patience and not asked again: the request was lost, which is a failure.
+        StoreError::WouldWait { .. } => Errno::IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Key;
+    use std::io;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_error_has_the_errno_of_the_contract() {
+        let key = Key::root;
+        let what = || String::from("x");
+        let system = |errno: Errno| StoreError::Io { key: key(), source: Arc::new(io::Error::from(errno)) };
+        let cases = [
+            (StoreError::NotFound { key: key() }, Errno::NOENT),
+            (StoreError::NotAPrefix { key: key() }, Errno::NOTDIR),
+            (StoreError::Denied { key: key(), what: what() }, Errno::ACCESS),
+            (StoreError::Stale { key: key(), what: what() }, Errno::STALE),
+            (StoreError::Corrupt { key: key(), what: what() }, Errno::IO),
+            (StoreError::Unsupported { key: key(), what: what() }, Errno::OPNOTSUPP),
+            (StoreError::TooLarge { key: key(), need_bytes: 2, limit_bytes: 1 }, Errno::NOMEM),
+            (system(Errno::MFILE), Errno::MFILE),
+            (system(Errno::NOMEM), Errno::NOMEM),
+            (system(Errno::TIMEDOUT), Errno::TIMEDOUT),
+            (system(Errno::NOSPC), Errno::IO),
+            (StoreError::WouldWait { key: key() }, Errno::IO),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(errno(&FsError::Store(error.clone())), expected, "{error}");
+        }
+        assert_eq!(errno(&FsError::ReadOnly), Errno::ROFS);
+        assert_eq!(errno(&FsError::NoAttribute), Errno::NODATA);
+    }
+}

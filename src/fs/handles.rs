@@ -1,0 +1,47 @@
+//! Open files and directories by number.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use slab::Slab;
+
+/// The number of something that is open. Never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
+
+/// Things that are open, numbered densely.
+#[derive(Debug)]
+pub(super) struct Handles<T>(Mutex<Slab<T>>);
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Slab::new()))
+    }
+}
+
+impl<T: Clone> Handles<T> {
+    fn slab(&self) -> MutexGuard<'_, Slab<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn insert(&self, open: T) -> Handle {
+        Handle(self.slab().insert(open) as u64 + 1)
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Option<T> {
+        self.slab().get(slot(handle)?).cloned()
+    }
+
+    pub(super) fn remove(&self, handle: Handle) {
+        // Dropped behind the lock: closing a file can take time.
+        let closed = slot(handle).and_then(|slot| self.slab().try_remove(slot));
+        drop(closed);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab().len()
+    }
+}
+
+fn slot(handle: Handle) -> Option<usize> {
+    handle.0.checked_sub(1).and_then(|slot| usize::try_from(slot).ok())
+}

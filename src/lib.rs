@@ -1,0 +1,24 @@
+//! zarrfs mounts a Zarr hierarchy as a read-only directory tree.
+//!
+//! One way down, each module with one job:
+//!
+//! ```text
+//! main -> cli       what the command line says
+//!      -> daemon    mounting, the background, signals, unmounting
+//!      -> fuse      the kernel's requests, the only module that names fuser
+//!      -> fs        what a request means: lookup, open, read, readdir, without kernel types
+//!      -> tree      which inode number stands for which key
+//!      -> store     bytes of keys: directory, zip, memory; the only module with I/O to a source
+//! ```
+//!
+//! Beside the way: [`errno`] turns every error into its errno, [`units`] reads sizes and times.
+//! Each module's own page says what it must not do.
+
+pub mod cli;
+pub mod daemon;
+pub mod errno;
+pub mod fs;
+pub mod fuse;
+pub mod store;
+pub mod tree;
+pub mod units;

@@ -1,0 +1,246 @@
+//! Sources of Zarr keys. Everything above sees only [`Store`]: keys are byte strings, values are
+//! byte ranges, and "missing" is said only by a store that has proved it.
+//!
+//! **Architecture Invariant:** only this module does I/O to a source. Nothing in it knows inodes,
+//! handles, the kernel or Zarr metadata.
+//!
+//! **Architecture Invariant:** [`StoreError::NotFound`] is produced only where absence is proven
+//! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
+//! kind is never turned into it.
+
+mod dir;
+mod error;
+mod fault;
+mod key;
+mod memory;
+mod pinned;
+mod source;
+mod zip;
+
+pub use dir::{DirOptions, DirStore};
+pub use error::StoreError;
+pub use fault::FaultStore;
+pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
+pub use memory::MemoryStore;
+pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
+pub use zip::{ZipError, ZipOptions, ZipStore};
+
+use std::fmt::Debug;
+use std::ops::{ControlFlow, Range};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What a key leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A value: bytes under a key (a file).
+    Object,
+    /// The common beginning of other keys (a directory).
+    Prefix,
+}
+
+/// Identifies one content of an object: two different contents of a key never share a version, as
+/// far as the source can tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(pub u64);
+
+/// What is known of a key without reading its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Object or prefix.
+    pub kind: Kind,
+    /// Exact size of the value in bytes; 0 for a prefix.
+    pub size_bytes: u64,
+    /// Space the value takes at the source, in 512-byte blocks.
+    pub blocks: u64,
+    /// When the value was last changed, as the source tells it.
+    pub modified: SystemTime,
+    /// Which content this is. A prefix always has the same version.
+    pub version: Version,
+    /// 2 + the number of prefixes directly below a prefix; 1 for an object.
+    pub links: u32,
+}
+
+/// What a store can prove about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promises {
+    /// The content can not change while the store is open: either the same bytes are served for
+    /// good, or [`StoreError::Stale`].
+    pub pinned: bool,
+    /// Every object can be opened; a failure can only come from reading it.
+    pub all_open: bool,
+}
+
+/// How much room the source takes, for statfs(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes the source takes.
+    pub bytes: u64,
+    /// Number of keys, where it is known.
+    pub keys: u64,
+}
+
+/// Whether a call may wait for a disk, a decoder or a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Answer from memory (or in some microseconds), or say [`StoreError::WouldWait`].
+    Now,
+    /// Wait for as long as the source's own deadline allows.
+    Wait,
+}
+
+/// Bytes that were read: in the caller's buffer, or shared with a cache.
+#[derive(Debug)]
+pub enum Data {
+    /// This part of the caller's buffer.
+    Filled(Range<usize>),
+    /// This part of a decoded value.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Data {
+    /// The bytes, given the buffer that the read was called with.
+    pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Filled(range) => buffer.get(range.clone()).unwrap_or_default(),
+            Self::Shared(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Bytes beyond the longest read that the caller's buffer has: room for an entry's own header, so
+/// that header and data of a small entry come with one system call.
+pub const BUFFER_HEADROOM_BYTES: usize = 192 * 1024;
+
+/// The value of one key, at one version.
+pub trait Object: Debug + Send + Sync {
+    /// Exact size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// Which content of the key this is.
+    fn version(&self) -> Version;
+
+    /// What is known of the object; follows the object even if its key is gone.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    fn stat(&self) -> Result<Stat, StoreError>;
+
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value.
+    ///
+    /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
+    ///
+    /// # Errors
+    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if the value is
+    /// not any more the one that was opened; [`StoreError::Corrupt`] if it was proved to be wrong.
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError>;
+
+    /// The open file that holds exactly these bytes, where there is one (for kernel passthrough).
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// One name in a listing.
+#[derive(Debug)]
+pub struct Listed<'a> {
+    /// The last component of the key; `.` and `..` are listed too.
+    pub name: &'a [u8],
+    /// Object or prefix.
+    pub kind: Kind,
+    /// The rest, where listing it was free.
+    pub stat: Option<Stat>,
+    /// The cookie that a listing goes on from, behind this name. Never 0.
+    pub next: u64,
+}
+
+/// A prefix opened for listing, one level deep.
+pub trait Listing: Debug + Send {
+    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or the end is reached.
+    ///
+    /// A name that breaks counts as not visited. Cookies stay valid for the life of the listing:
+    /// every name that exists all the time is visited exactly once.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError>;
+}
+
+/// What a listing calls for each name.
+pub type Visit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
+
+/// A place in an [`Index`]; position 0 is the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position(pub u32);
+
+/// The whole content of a pinned store as an immutable tree with numbered places.
+pub trait Index: Debug + Send + Sync {
+    /// The child of that name. `None` proves absence; a parent that is no prefix has no children.
+    fn child(&self, parent: Position, name: &[u8]) -> Option<Position>;
+
+    /// The prefix that holds a place; the root holds itself.
+    fn parent(&self, position: Position) -> Position;
+
+    /// What is known of a place; `None` if there is no such place.
+    fn stat(&self, position: Position) -> Option<Stat>;
+
+    /// The full key of a place.
+    fn key(&self, position: Position) -> Key;
+
+    /// The value of a place, ready to be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`] if it is known not to be readable.
+    fn open(&self, position: Position) -> Result<Arc<dyn Object>, StoreError>;
+
+    /// Visits the children of a prefix from the `skip`-th on, with their places.
+    fn children(
+        &self,
+        parent: Position,
+        skip: u64,
+        visit: &mut dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()>,
+    );
+}
+
+/// A place where Zarr keys are kept.
+pub trait Store: Debug + Send + Sync {
+    /// The source as a person would write it, without secrets.
+    fn label(&self) -> &str;
+
+    /// What the store can prove.
+    fn promises(&self) -> Promises;
+
+    /// How much room the source takes.
+    fn extent(&self) -> Extent;
+
+    /// What is known of a key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and the like if
+    /// it could not be found out.
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
+
+    /// Opens the value of a key.
+    ///
+    /// # Errors
+    /// As [`Store::stat`]; [`StoreError::Unsupported`] if it can never be read.
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError>;
+
+    /// Opens a prefix for listing.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
+
+    /// The complete index, if the store has one in memory.
+    fn index(&self) -> Option<&dyn Index> {
+        None
+    }
+}

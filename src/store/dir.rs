@@ -1,0 +1,276 @@
+//! A local directory: keys are the paths below it, flat (`0.0.0`) and nested (`0/0/0`) alike.
+//!
+//! Every path is resolved by the kernel beneath the open root (`openat2`, `RESOLVE_BENEATH`), so
+//! neither `..` nor a link can lead out of it. Only regular files and directories are shown;
+//! FIFOs, sockets and devices are never opened for reading.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat as FileStat,
+};
+use rustix::io::Errno;
+
+use super::pinned::{PinnedError, PinnedFile, object_stat, time};
+use super::{
+    Data, Extent, Key, Kind, Listed, Listing, Object, Patience, Promises, Stat, Store, StoreError,
+    Version, Visit,
+};
+
+/// How a directory store treats what it finds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DirOptions {
+    /// Follow symbolic links that lead out of the root.
+    pub follow_symlinks: bool,
+}
+
+/// A store in a local directory.
+#[derive(Debug)]
+pub struct DirStore {
+    root: OwnedFd,
+    label: String,
+    options: DirOptions,
+}
+
+impl DirStore {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// The system's, if it can not be opened or the kernel lacks `openat2` (Linux 5.6).
+    pub fn open(path: &Path, options: DirOptions) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let label = path.to_string_lossy().into_owned();
+        let store = Self { root, label, options };
+        store.resolve(&Key::root(), OFlags::PATH).map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::NOSYS) => io::Error::other("the kernel lacks openat2 (Linux 5.6 or newer is needed)"),
+            _ => e,
+        })?;
+        Ok(store)
+    }
+
+    /// Opens a key beneath the root.
+    fn resolve(&self, key: &Key, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = if key.is_root() { b"." } else { key.as_bytes() };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let stay = if self.options.follow_symlinks {
+            ResolveFlags::empty()
+        } else {
+            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
+        };
+        loop {
+            // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath.
+            match rustix::fs::openat2(&self.root, std::ffi::OsStr::from_bytes(path), flags, Mode::empty(), stay) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                result => return result.map_err(Into::into),
+            }
+        }
+    }
+
+    /// Stats a key through its links; what is neither file nor directory does not exist here.
+    fn file_stat(&self, key: &Key) -> Result<FileStat, StoreError> {
+        let stat = self
+            .resolve(key, OFlags::PATH)
+            .and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into))
+            .map_err(|e| StoreError::from_io(key, e))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => Ok(stat),
+            _ => Err(StoreError::NotFound { key: key.clone() }),
+        }
+    }
+}
+
+/// A stat(2) answer in the store's terms; `None` for what is not shown.
+fn known(stat: &FileStat) -> Option<Stat> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Some(object_stat(stat)),
+        FileType::Directory => Some(Stat {
+            kind: Kind::Prefix,
+            size_bytes: 0,
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            version: Version(0),
+            links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        }),
+        _ => None,
+    }
+}
+
+impl Store for DirStore {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn promises(&self) -> Promises {
+        Promises { pinned: false, all_open: false }
+    }
+
+    fn extent(&self) -> Extent {
+        let bytes = rustix::fs::fstatvfs(&self.root)
+            .map(|s| s.f_blocks.saturating_sub(s.f_bfree).saturating_mul(s.f_frsize))
+            .unwrap_or(0);
+        Extent { bytes, keys: 0 }
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        known(&self.file_stat(key)?).ok_or_else(|| StoreError::NotFound { key: key.clone() })
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        let failed = |e| StoreError::from_io(key, e);
+        // Looking before opening: open(2) of a device can have side effects.
+        if known(&self.file_stat(key)?).is_none_or(|stat| stat.kind != Kind::Object) {
+            return Err(StoreError::NotAPrefix { key: key.clone() });
+        }
+        let file = File::from(self.resolve(key, OFlags::RDONLY).map_err(failed)?);
+        let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(StoreError::Stale { key: key.clone(), what: "not a regular file any more".into() });
+        }
+        let file = PinnedFile::new(file).map_err(failed)?;
+        Ok(Arc::new(DirObject { file, key: key.clone() }))
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let fd = self
+            .resolve(prefix, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map_err(|e| StoreError::from_io(prefix, e))?;
+        let store = Self {
+            root: self.root.try_clone().map_err(|e| StoreError::from_io(prefix, e))?,
+            label: String::new(),
+            options: self.options,
+        };
+        Ok(Box::new(DirListing { fd, prefix: prefix.clone(), store, buffer: Vec::new() }))
+    }
+}
+
+/// One open regular file.
+#[derive(Debug)]
+struct DirObject {
+    file: PinnedFile,
+    key: Key,
+}
+
+impl DirObject {
+    fn error(&self, error: PinnedError) -> StoreError {
+        let key = self.key.clone();
+        match error {
+            PinnedError::Changed(what) => StoreError::Stale { key, what },
+            PinnedError::WouldWait => StoreError::WouldWait { key },
+            PinnedError::Short { offset, wanted, got } => StoreError::Stale {
+                key,
+                what: format!("{wanted} bytes expected at {offset}, {got} there"),
+            },
+            PinnedError::Io(source) => StoreError::from_io(&key, source),
+        }
+    }
+}
+
+impl Object for DirObject {
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        self.file.version()
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        self.file.stat().map_err(|e| StoreError::from_io(&self.key, e))
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let left = self.file.size_bytes().saturating_sub(offset);
+        let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX)).min(buffer.len());
+        let target = buffer.get_mut(..size).unwrap_or_default();
+        self.file.read_exact_at(target, offset, patience).map_err(|e| self.error(e))?;
+        Ok(Data::Filled(0..size))
+    }
+
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.fd())
+    }
+}
+
+/// An open directory; its cookies are the file system's own.
+#[derive(Debug)]
+struct DirListing {
+    fd: OwnedFd,
+    prefix: Key,
+    store: DirStore,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+/// Room for some 1,000 names of 10 bytes, as much as glibc asks for at a time.
+const LISTING_BUFFER_BYTES: usize = 32 * 1024;
+
+impl Listing for DirListing {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let failed = |e: Errno| StoreError::from_io(&self.prefix, e.into());
+        let start = i64::try_from(cookie).map_err(|_| failed(Errno::INVAL))?;
+        rustix::fs::seek(&self.fd, SeekFrom::Start(start.unsigned_abs())).map_err(failed)?;
+        self.buffer.resize(LISTING_BUFFER_BYTES, MaybeUninit::uninit());
+        let mut names = RawDir::new(&self.fd, &mut self.buffer);
+        while let Some(entry) = names.next() {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            let next = entry.next_entry_cookie();
+            let (kind, stat) = if matches!(name, b"." | b"..") {
+                (Kind::Prefix, None)
+            } else {
+                match self.store.listed(&self.fd, &self.prefix, name, entry.file_type()) {
+                    Some(found) => found,
+                    None => continue,
+                }
+            };
+            if visit(Listed { name, kind, stat, next }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DirStore {
+    /// Kind and stat of one name of a directory; `None` for what is not shown.
+    ///
+    /// A name that can not be looked at (no permission, a link that leads out) is listed all the
+    /// same, so that it fails by name and not by silence.
+    fn listed(
+        &self,
+        dir: &OwnedFd,
+        prefix: &Key,
+        name: &[u8],
+        file_type: FileType,
+    ) -> Option<(Kind, Option<Stat>)> {
+        match file_type {
+            FileType::Directory => return Some((Kind::Prefix, None)),
+            FileType::RegularFile | FileType::Symlink | FileType::Unknown => {}
+            _ => return None,
+        }
+        let key = prefix.join(name).ok()?;
+        let name = std::ffi::OsStr::from_bytes(name);
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return Some((Kind::Object, None));
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return known(&stat).map(|stat| (stat.kind, Some(stat)));
+        }
+        match self.stat(&key) {
+            Ok(stat) => Some((stat.kind, Some(stat))),
+            Err(_) => Some((Kind::Object, None)),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What can go wrong between a key and its bytes.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::Key;
+
+/// A failed operation on a store. Every variant names the key and says what was found.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Proven: there is no such key.
+    #[error("{key}: no such key")]
+    NotFound {
+        /// The key that does not exist.
+        key: Key,
+    },
+    /// A component in the middle of the key is a value, not a prefix.
+    #[error("{key}: a part of the key is not a directory")]
+    NotAPrefix {
+        /// The key that was asked for.
+        key: Key,
+    },
+    /// The source refuses, or the key leads out of the source.
+    #[error("{key}: access denied: {what}")]
+    Denied {
+        /// The key that was asked for.
+        key: Key,
+        /// What refused.
+        what: String,
+    },
+    /// The source has changed since it was opened.
+    #[error("{key}: changed at the source: {what}")]
+    Stale {
+        /// The key that was asked for.
+        key: Key,
+        /// What differs.
+        what: String,
+    },
+    /// The bytes are proved to be wrong.
+    #[error("{key}: corrupt: {what}")]
+    Corrupt {
+        /// The key that was asked for.
+        key: Key,
+        /// Expected and actual.
+        what: String,
+    },
+    /// The bytes may be right, but this program can not read them.
+    #[error("{key}: not supported: {what}")]
+    Unsupported {
+        /// The key that was asked for.
+        key: Key,
+        /// The name of what is missing.
+        what: String,
+    },
+    /// One request needs more memory than is allowed.
+    #[error("{key}: needs {need_bytes} bytes of memory, the limit is {limit_bytes}")]
+    TooLarge {
+        /// The key that was asked for.
+        key: Key,
+        /// What the request needs.
+        need_bytes: u64,
+        /// What is allowed.
+        limit_bytes: u64,
+    },
+    /// The operating system failed.
+    #[error("{key}: {source}")]
+    Io {
+        /// The key that was asked for.
+        key: Key,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
+    /// The answer is not at hand, and the caller did not want to wait.
+    #[error("{key}: would have to wait")]
+    WouldWait {
+        /// The key that was asked for.
+        key: Key,
+    },
+}
+
+impl StoreError {
+    /// Sorts a failed system call on `key` into the kinds above.
+    pub(super) fn from_io(key: &Key, source: io::Error) -> Self {
+        let key = key.clone();
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT) => Self::NotFound { key },
+            Some(Errno::NOTDIR) => Self::NotAPrefix { key },
+            Some(Errno::ACCESS | Errno::PERM) => {
+                Self::Denied { key, what: "by the source's permissions".into() }
+            }
+            Some(Errno::XDEV) => Self::Denied { key, what: "the link leads out of the source".into() },
+            Some(Errno::LOOP) => Self::Denied { key, what: "too many links, or one that is not followed".into() },
+            Some(Errno::STALE) => Self::Stale { key, what: source.to_string() },
+            Some(Errno::AGAIN) => Self::WouldWait { key },
+            _ => Self::Io { key, source: Arc::new(source) },
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One local file, held open and watched: every read is of the content that was there when the
+//! file was opened, or it fails.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::Stat as FileStat;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Kind, Patience, Stat, Version};
+
+/// What tells one content of a file from another: identity, size and the time that every write
+/// moves. (The time of change is left out: a new link, name or mode is no new content. Two writes
+/// within the file system's time granularity can not be told apart.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    device: u64,
+    inode: u64,
+    pub(super) size_bytes: u64,
+    modified: (i64, u64),
+}
+
+impl Fingerprint {
+    pub(super) fn of(stat: &FileStat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
+
+    /// The content's version.
+    pub(super) fn version(&self) -> Version {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = siphasher::sip::SipHasher13::new();
+        (self.device, self.inode, self.size_bytes, self.modified).hash(&mut hasher);
+        Version(hasher.finish())
+    }
+}
+
+/// The parts of a stat(2) answer that a store tells, for an object.
+pub(super) fn object_stat(stat: &FileStat) -> Stat {
+    let fingerprint = Fingerprint::of(stat);
+    Stat {
+        kind: Kind::Object,
+        size_bytes: fingerprint.size_bytes,
+        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        version: fingerprint.version(),
+        links: 1,
+    }
+}
+
+/// A kernel timestamp as [`SystemTime`].
+pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(nanoseconds);
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    base.and_then(|t| t.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+/// A failed read of a pinned file.
+#[derive(Debug)]
+pub(super) enum PinnedError {
+    /// The file is not any more what it was; what differs.
+    Changed(String),
+    /// The data is not in the page cache, and the caller did not want to wait.
+    WouldWait,
+    /// The file ends before the range does.
+    Short { offset: u64, wanted: usize, got: usize },
+    /// The system call failed.
+    Io(io::Error),
+}
+
+/// An open file together with what it looked like when it was opened.
+#[derive(Debug)]
+pub(super) struct PinnedFile {
+    file: File,
+    fingerprint: Fingerprint,
+    /// Whether the file system knows how to read without waiting (`RWF_NOWAIT`).
+    nowait: AtomicBool,
+}
+
+impl PinnedFile {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(Self { file, fingerprint: Fingerprint::of(&stat), nowait: AtomicBool::new(true) })
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.fingerprint.size_bytes
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.fingerprint.version()
+    }
+
+    pub(super) fn stat(&self) -> io::Result<Stat> {
+        Ok(object_stat(&rustix::fs::fstat(&self.file)?))
+    }
+
+    /// The file itself, for reads that [`PinnedFile::check`] proves afterwards.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Fails if the file's content is not the one that was opened.
+    ///
+    /// Called behind a read it proves the bytes: a write moves the times before it moves bytes.
+    pub(super) fn check(&self) -> Result<(), PinnedError> {
+        let now = Fingerprint::of(&rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?);
+        let then = &self.fingerprint;
+        if now.size_bytes != then.size_bytes {
+            return Err(PinnedError::Changed(format!("size was {}, is {}", then.size_bytes, now.size_bytes)));
+        }
+        if now.modified != then.modified {
+            return Err(PinnedError::Changed("modification time".into()));
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` from `offset`, then proves that the file has not changed.
+    pub(super) fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(filled as u64);
+            let result = if patience == Patience::Now && self.nowait.load(Ordering::Relaxed) {
+                let mut slices = [io::IoSliceMut::new(rest)];
+                rustix::io::preadv2(&self.file, &mut slices, at, ReadWriteFlags::NOWAIT)
+            } else {
+                rustix::io::pread(&self.file, rest, at)
+            };
+            match result {
+                Ok(0) => {
+                    self.check()?;
+                    return Err(PinnedError::Short { offset, wanted: buffer.len(), got: filled });
+                }
+                Ok(n) => filled += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(PinnedError::WouldWait),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
+                    if self.nowait.swap(false, Ordering::Relaxed) => {}
+                Err(e) => return Err(PinnedError::Io(e.into())),
+            }
+        }
+        self.check()
+    }
+}

@@ -1,0 +1,472 @@
+//! Reading one entry: its local header is checked against the directory once, then a stored entry
+//! is read in place and a compressed one decoded.
+
+use std::cell::RefCell;
+use std::sync::{Arc, PoisonError};
+
+use flate2::Crc;
+
+use super::Archive;
+use super::index::{Coding, Node};
+use super::inflate::{self, SEGMENT_BYTES, WHOLE_MAX_BYTES};
+use crate::store::pinned::PinnedError;
+use crate::store::{Data, Object, Patience, Position, Stat, StoreError, Version};
+
+/// Fixed part of a local header.
+const HEADER_BYTES: usize = 30;
+/// What is read with the header in the hope that it holds all of the extra field.
+const USUAL_EXTRA_BYTES: usize = 64;
+/// Entries up to this size are decoded at once rather than handed to another thread: that takes
+/// longer than decoding them.
+const INLINE_MAX_BYTES: u64 = 32 << 10;
+/// Pieces in which an entry is read that is checked before it is served.
+const CHECK_PIECE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// Compressed bytes on their way to the decoder.
+    static COMPRESSED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An entry that can be read.
+#[derive(Debug)]
+pub(super) struct ZipObject {
+    archive: Arc<Archive>,
+    position: Position,
+}
+
+impl ZipObject {
+    /// Fails for what is known never to be readable.
+    pub(super) fn open(archive: &Arc<Archive>, position: Position) -> Result<Self, StoreError> {
+        let object = Self { archive: Arc::clone(archive), position };
+        let node = object.node();
+        let unsupported = |what| Err(StoreError::Unsupported { key: object.key(), what });
+        match node.coding() {
+            Coding::Stored | Coding::Deflated | Coding::Zstd => {}
+            Coding::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
+            Coding::Encrypted => return unsupported("encrypted zip entry".into()),
+            Coding::UnknownMethod => {
+                return unsupported(format!("zip compression method {}", node.crc()));
+            }
+            Coding::Split => return unsupported("part of an archive of several files".into()),
+            Coding::Overlapping => {
+                return Err(object.corrupt(format!("entries overlap at {:#x}", node.header_offset())));
+            }
+            Coding::OutOfBounds => {
+                return Err(object.corrupt(format!(
+                    "{} bytes at {:#x} reach into the central directory at {:#x}",
+                    node.compressed_bytes(),
+                    node.header_offset(),
+                    archive.data_end
+                )));
+            }
+            Coding::ImpossibleSize => {
+                return Err(object.corrupt(format!(
+                    "{} bytes can not hold {} bytes",
+                    node.compressed_bytes(),
+                    node.size_bytes()
+                )));
+            }
+        }
+        if node.crc_verdict() == Some(false) {
+            return Err(object.bad_crc(None));
+        }
+        Ok(object)
+    }
+
+    fn node(&self) -> &Node {
+        self.archive.index.node(self.position)
+    }
+
+    fn key(&self) -> crate::store::Key {
+        self.archive.index.key(self.position)
+    }
+
+    fn corrupt(&self, what: String) -> StoreError {
+        StoreError::Corrupt { key: self.key(), what }
+    }
+
+    fn bad_crc(&self, actual: Option<u32>) -> StoreError {
+        let expected = self.node().crc();
+        self.corrupt(match actual {
+            Some(actual) => format!("crc32 mismatch: expected {expected:08x}, got {actual:08x}"),
+            None => format!("crc32 mismatch: expected {expected:08x}, found wrong before"),
+        })
+    }
+
+    fn judge_crc(&self, actual: u32) -> Result<(), StoreError> {
+        if self.node().judge_crc(actual) { Ok(()) } else { Err(self.bad_crc(Some(actual))) }
+    }
+
+    fn pread(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> Result<(), StoreError> {
+        self.archive.file.read_exact_at(buffer, offset, patience).map_err(|error| match error {
+            PinnedError::Changed(what) => StoreError::Stale { key: self.key(), what: format!("the archive: {what}") },
+            PinnedError::WouldWait => StoreError::WouldWait { key: self.key() },
+            PinnedError::Short { offset, wanted, got } => {
+                self.corrupt(format!("{wanted} bytes expected at {offset:#x} of the archive, {got} there"))
+            }
+            PinnedError::Io(source) => StoreError::Io { key: self.key(), source: Arc::new(source) },
+        })
+    }
+
+    /// Reads the local header, and as much of the data behind it as fits, into `buffer`; checks
+    /// the header; returns its length and how many bytes were read.
+    fn read_header(&self, buffer: &mut [u8], data_bytes: usize, patience: Patience) -> Result<(usize, usize), StoreError> {
+        let node = self.node();
+        let name_bytes = usize::try_from(self.archive.index.key_length(self.position)).unwrap_or(usize::MAX);
+        let room = self.archive.data_end.saturating_sub(node.header_offset());
+        let limit = buffer.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let fixed = HEADER_BYTES.saturating_add(name_bytes);
+        let mut length = fixed.saturating_add(USUAL_EXTRA_BYTES).saturating_add(data_bytes).min(limit);
+        let mut read_up_to = |length: usize| match buffer.get_mut(..length) {
+            Some(target) => self.pread(target, node.header_offset(), patience),
+            None => Err(self.corrupt("local header reaches into the central directory".into())),
+        };
+        read_up_to(length)?;
+        let header = LocalHeader::parse(buffer.get(..length).unwrap_or_default())
+            .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
+        let header_bytes = HEADER_BYTES.saturating_add(header.name_bytes).saturating_add(header.extra_bytes);
+        let data_end = (header_bytes as u64).checked_add(node.compressed_bytes());
+        if data_end.is_none_or(|end| end > room) {
+            return Err(self.corrupt("reaches into the central directory".into()));
+        }
+        if header_bytes > length {
+            length = header_bytes;
+            if length > buffer.len() {
+                return Err(self.corrupt(format!("local header of {length} bytes")));
+            }
+            let target = buffer.get_mut(..length).unwrap_or_default();
+            self.pread(target, node.header_offset(), patience)?;
+        }
+        let name_end = HEADER_BYTES.saturating_add(header.name_bytes);
+        let name = buffer.get(HEADER_BYTES..name_end).unwrap_or_default();
+        let extra = buffer.get(name_end..header_bytes).unwrap_or_default();
+        if !self.archive.index.is_named(self.position, name) {
+            return Err(self.corrupt(format!("its local header is named {:?}", String::from_utf8_lossy(name))));
+        }
+        if let Err((what, there, here)) = header.agrees(node, extra) {
+            return Err(self.corrupt(format!("{what} is {there} in the directory and {here} in the local header")));
+        }
+        node.set_header_length(u32::try_from(header_bytes).unwrap_or(0));
+        Ok((header_bytes, length))
+    }
+
+    /// Where the entry's data begins in the archive.
+    fn data_start(&self, patience: Patience) -> Result<u64, StoreError> {
+        let node = self.node();
+        let header_length = match node.header_length() {
+            Some(length) => length,
+            None => {
+                let mut buffer = vec![0; 2 * usize::from(u16::MAX) + HEADER_BYTES];
+                self.read_header(&mut buffer, 0, patience)?.0 as u64
+            }
+        };
+        Ok(node.header_offset().saturating_add(header_length))
+    }
+
+    fn read_stored(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+        let node = self.node();
+        if self.archive.options.verify && node.crc_verdict().is_none() && (size as u64) < node.size_bytes() {
+            self.check_stored(patience)?;
+        }
+        let mut start = 0;
+        let mut have = 0;
+        if node.header_length().is_none() {
+            // One system call for a small entry: header and data together.
+            let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(size);
+            let data_bytes = if end <= buffer.len() / 2 { end } else { 0 };
+            let (header, length) = self.read_header(buffer, data_bytes, patience)?;
+            let wanted = header.saturating_add(end);
+            if data_bytes > 0 && wanted <= length {
+                start = wanted.saturating_sub(size);
+                have = size;
+            }
+        }
+        if have == 0 {
+            let at = self.data_start(patience)?.saturating_add(offset);
+            self.pread(buffer.get_mut(..size).unwrap_or_default(), at, patience)?;
+        }
+        let range = start..start.saturating_add(size);
+        if node.crc_verdict().is_none() {
+            let mut crc = Crc::new();
+            crc.update(buffer.get(range.clone()).unwrap_or_default());
+            let whole = if offset == 0 && size as u64 == node.size_bytes() {
+                Some(crc.sum())
+            } else {
+                let mut checks = self.archive.checks.lock().unwrap_or_else(PoisonError::into_inner);
+                checks.add(self.position, offset, size as u64, crc, node.size_bytes())
+            };
+            whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
+        }
+        Ok(Data::Filled(range))
+    }
+
+    /// Reads all of a stored entry and judges it.
+    fn check_stored(&self, patience: Patience) -> Result<(), StoreError> {
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait { key: self.key() });
+        }
+        let start = self.data_start(patience)?;
+        let size = self.node().size_bytes();
+        let mut buffer = vec![0; CHECK_PIECE_BYTES];
+        let mut crc = Crc::new();
+        let mut done = 0;
+        while done < size {
+            let piece = usize::try_from(size.saturating_sub(done)).unwrap_or(usize::MAX).min(CHECK_PIECE_BYTES);
+            let target = buffer.get_mut(..piece).unwrap_or_default();
+            self.pread(target, start.saturating_add(done), patience)?;
+            crc.update(target);
+            done = done.saturating_add(piece as u64);
+        }
+        self.judge_crc(crc.sum())
+    }
+
+    fn read_decoded(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+        let node = self.node();
+        let entry_bytes = node.size_bytes();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if entry_bytes <= INLINE_MAX_BYTES {
+            let whole = usize::try_from(entry_bytes).unwrap_or(0);
+            let target = buffer.get_mut(..whole).unwrap_or_default();
+            self.with_compressed(patience, |compressed| self.decode_into(compressed, target))?;
+            return Ok(Data::Filled(start..start.saturating_add(size)));
+        }
+        if node.coding() == Coding::Deflated && entry_bytes > WHOLE_MAX_BYTES {
+            return self.read_segment(offset, size, patience);
+        }
+        let piece = (self.position, 0);
+        if let Some(bytes) = self.archive.decoded.get(piece) {
+            return Ok(Data::Shared(bytes, start..start.saturating_add(size)));
+        }
+        let limit_bytes = self.archive.options.memory_limit_bytes;
+        if entry_bytes > limit_bytes {
+            return Err(StoreError::TooLarge { key: self.key(), need_bytes: entry_bytes, limit_bytes });
+        }
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait { key: self.key() });
+        }
+        let bytes = Arc::new(self.with_compressed(patience, |compressed| self.decode(compressed))?);
+        self.archive.decoded.insert(piece, Arc::clone(&bytes));
+        Ok(Data::Shared(bytes, start..start.saturating_add(size)))
+    }
+
+    /// Reads from one segment of an entry that is too big to be decoded whole; the answer is short
+    /// at a segment's end, and [`Object::read`] goes on from there.
+    fn read_segment(&self, offset: u64, size: usize, patience: Patience) -> Result<Data, StoreError> {
+        let number = u32::try_from(offset / SEGMENT_BYTES).unwrap_or(u32::MAX);
+        let start = usize::try_from(offset % SEGMENT_BYTES).unwrap_or(0);
+        let piece = (self.position, number);
+        let bytes = match self.archive.decoded.get(piece) {
+            Some(bytes) => bytes,
+            None if patience == Patience::Now => return Err(StoreError::WouldWait { key: self.key() }),
+            None => {
+                let data_start = self.data_start(patience)?;
+                let inflater = self.archive.inflaters.of(self.position);
+                let mut inflater = inflater.lock().unwrap_or_else(PoisonError::into_inner);
+                let read = |buffer: &mut [u8], at: u64| {
+                    self.pread(buffer, data_start.saturating_add(at), Patience::Wait)
+                };
+                let keep = |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
+                inflater.segment(number, self.node(), &read, &keep).map_err(|error| match error {
+                    inflate::SegmentError::Store(error) => error,
+                    inflate::SegmentError::Corrupt(what) => self.corrupt(what),
+                    inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
+                })?
+            }
+        };
+        let end = start.saturating_add(size).min(bytes.len());
+        Ok(Data::Shared(bytes, start..end))
+    }
+
+    /// Calls `decode` with all compressed bytes.
+    fn with_compressed<T>(
+        &self,
+        patience: Patience,
+        decode: impl FnOnce(&[u8]) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let node = self.node();
+        let most = node.size_bytes().saturating_mul(2).saturating_add(1 << 20);
+        let length = node.compressed_bytes();
+        if length > most {
+            return Err(self.corrupt(format!("{length} compressed bytes for {}", node.size_bytes())));
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        COMPRESSED.with_borrow_mut(|compressed| {
+            let at = self.data_start(patience)?;
+            inflate::resize(compressed, length).map_err(|inflate::NoMemory| self.no_memory(length as u64))?;
+            self.pread(compressed, at, patience)?;
+            let result = decode(compressed);
+            // One big entry does not pin its size in every thread.
+            compressed.truncate(CHECK_PIECE_BYTES);
+            compressed.shrink_to(4 * CHECK_PIECE_BYTES);
+            result
+        })
+    }
+
+    fn no_memory(&self, need_bytes: u64) -> StoreError {
+        let limit_bytes = self.archive.options.memory_limit_bytes;
+        StoreError::TooLarge { key: self.key(), need_bytes, limit_bytes }
+    }
+
+    /// Decodes all of an entry and judges it.
+    fn decode(&self, compressed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let node = self.node();
+        let size = usize::try_from(node.size_bytes()).unwrap_or(usize::MAX);
+        let mut bytes = Vec::new();
+        if node.coding() == Coding::Zstd && inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()) {
+            // The size is only a claim: the buffer grows with what is really there.
+            inflate::zstd_growing(compressed, size, &mut bytes).map_err(|what| self.corrupt(what))?;
+            self.judge_crc(crc_of(&bytes))?;
+            return Ok(bytes);
+        }
+        inflate::resize(&mut bytes, size).map_err(|inflate::NoMemory| self.no_memory(size as u64))?;
+        self.decode_into(compressed, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Decodes all of an entry into `target`, which has its declared size, and judges it.
+    fn decode_into(&self, compressed: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
+        let decoded = match self.node().coding() {
+            Coding::Zstd => inflate::zstd_exact(compressed, target),
+            _ => inflate::deflate_exact(compressed, target),
+        };
+        decoded.map_err(|what| self.corrupt(what))?;
+        self.judge_crc(crc_of(target))
+    }
+}
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+impl Object for ZipObject {
+    fn size_bytes(&self) -> u64 {
+        self.node().size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        Version(0)
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.archive.stat_of(self.position))
+    }
+
+    fn read(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+        let node = self.node();
+        if node.crc_verdict() == Some(false) {
+            return Err(self.bad_crc(None));
+        }
+        let left = usize::try_from(node.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let size = size.min(left);
+        if node.size_bytes() > 0 && size == 0 {
+            return Ok(Data::Filled(0..0));
+        }
+        if node.coding() == Coding::Stored {
+            return self.read_stored(offset, size, buffer, patience);
+        }
+        let mut data = self.read_decoded(offset, size, buffer, patience)?;
+        let mut done = data.bytes(buffer).len();
+        if done < size {
+            // The range crosses segments: put them together in the buffer.
+            let mut joined = Vec::with_capacity(size);
+            joined.extend_from_slice(data.bytes(buffer));
+            while done < size {
+                data = self.read_decoded(offset.saturating_add(done as u64), size.saturating_sub(done), buffer, patience)?;
+                if data.bytes(buffer).is_empty() {
+                    return Err(self.corrupt(format!("ends at {}", offset.saturating_add(done as u64))));
+                }
+                joined.extend_from_slice(data.bytes(buffer));
+                done = joined.len();
+            }
+            return Ok(Data::Shared(Arc::new(joined), 0..size));
+        }
+        Ok(data)
+    }
+}
+
+/// The fixed part of a local header (APPNOTE 4.3.7).
+#[derive(Debug)]
+struct LocalHeader {
+    flags: u16,
+    method: u16,
+    crc: u32,
+    compressed_bytes: u32,
+    size_bytes: u32,
+    name_bytes: usize,
+    extra_bytes: usize,
+}
+
+/// Sizes and CRC follow the data.
+const FLAG_DESCRIPTOR: u16 = 1 << 3;
+const FLAG_ENCRYPTED: u16 = 1;
+
+impl LocalHeader {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let fixed = bytes.get(..HEADER_BYTES)?.strip_prefix(b"PK\x03\x04")?;
+        let u16_at = |at: usize| Some(u16::from_le_bytes(fixed.get(at..at + 2)?.try_into().ok()?));
+        let u32_at = |at: usize| Some(u32::from_le_bytes(fixed.get(at..at + 4)?.try_into().ok()?));
+        Some(Self {
+            flags: u16_at(2)?,
+            method: u16_at(4)?,
+            crc: u32_at(10)?,
+            compressed_bytes: u32_at(14)?,
+            size_bytes: u32_at(18)?,
+            name_bytes: u16_at(22)?.into(),
+            extra_bytes: u16_at(24)?.into(),
+        })
+    }
+
+    /// Compares with the directory; fails with what differs, there and here.
+    fn agrees(&self, node: &Node, extra: &[u8]) -> Result<(), (&'static str, u64, u64)> {
+        let method = match node.coding() {
+            Coding::Deflated => 8,
+            Coding::Zstd => 93,
+            _ => 0,
+        };
+        if self.method != method {
+            return Err(("method", method.into(), self.method.into()));
+        }
+        if self.flags & FLAG_ENCRYPTED != 0 {
+            return Err(("encryption flag", 0, 1));
+        }
+        let (mut compressed_bytes, mut size_bytes) = (self.compressed_bytes.into(), self.size_bytes.into());
+        if self.compressed_bytes == u32::MAX || self.size_bytes == u32::MAX {
+            let mut fields = zip64_field(extra);
+            if self.size_bytes == u32::MAX {
+                size_bytes = fields.next().unwrap_or(size_bytes);
+            }
+            if self.compressed_bytes == u32::MAX {
+                compressed_bytes = fields.next().unwrap_or(compressed_bytes);
+            }
+        }
+        let written_later = self.flags & FLAG_DESCRIPTOR != 0;
+        for (what, there, here) in [
+            ("crc32", node.crc().into(), self.crc.into()),
+            ("compressed size", node.compressed_bytes(), compressed_bytes),
+            ("size", node.size_bytes(), size_bytes),
+        ] {
+            let unknown = written_later && (here == 0 || here == u32::MAX.into());
+            if there != here && !unknown {
+                return Err((what, there, here));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of the zip64 extra field (APPNOTE 4.5.3).
+fn zip64_field(extra: &[u8]) -> impl Iterator<Item = u64> {
+    let mut rest = extra;
+    let mut found: &[u8] = &[];
+    while let [id0, id1, length0, length1, data @ ..] = rest {
+        let length = usize::from(u16::from_le_bytes([*length0, *length1]));
+        if [*id0, *id1] == [1, 0] {
+            found = data.get(..length).unwrap_or_default();
+            break;
+        }
+        rest = data.get(length..).unwrap_or_default();
+    }
+    found.chunks_exact(8).filter_map(|number| Some(u64::from_le_bytes(number.try_into().ok()?)))
+}

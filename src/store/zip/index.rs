@@ -1,0 +1,619 @@
+//! The central directory as a tree in memory: 48 bytes an entry, plus its name, 4 bytes of order
+//! and some 10 of hash table. A place in it is the order of appearance in the archive, so the
+//! same archive always has the same places.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
+
+use super::{ZipError, ZipOptions};
+use crate::store::{Key, Position, check_component};
+
+/// What is reserved for an entry before the directory is read: node, order, hash table, name.
+const BYTES_PER_ENTRY: u64 = 80;
+/// The smallest record of a central directory.
+const RECORD_BYTES: u64 = 46;
+/// Longest key: what a path can hold (`PATH_MAX`).
+const MAX_KEY_BYTES: usize = 4095;
+/// Deflate makes at most 1,032 bytes of one (258 bytes of two bits).
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// How an entry's bytes are had, or why they can not be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Directory,
+    Stored,
+    Deflated,
+    Zstd,
+    Encrypted,
+    /// A method that is not built in; its number is in the node's CRC field.
+    UnknownMethod,
+    /// A part of an archive of several files.
+    Split,
+    /// Its bytes are claimed by another entry too.
+    Overlapping,
+    /// Its bytes would end behind the beginning of the central directory.
+    OutOfBounds,
+    /// Its two sizes can not both be true.
+    ImpossibleSize,
+}
+
+impl Coding {
+    fn is_readable(self) -> bool {
+        matches!(self, Self::Directory | Self::Stored | Self::Deflated | Self::Zstd)
+    }
+}
+
+/// One entry. For a directory the three long fields are: first child in the order, number of
+/// children, number of directories among them.
+#[derive(Debug)]
+pub(super) struct Node {
+    name_start: u32,
+    parent: u32,
+    crc: u32,
+    modified_unix: u32,
+    state: AtomicU32,
+    name_length: u8,
+    coding: Coding,
+    header_offset: u64,
+    compressed_bytes: u64,
+    size_bytes: u64,
+}
+
+// What is found out while reading, in `Node::state`.
+const HEADER_LENGTH: u32 = (1 << 18) - 1;
+const CRC_GOOD: u32 = 1 << 18;
+const CRC_BAD: u32 = 1 << 19;
+
+impl Node {
+    pub(super) fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Directories directly inside, for a directory.
+    pub(super) fn subdirectories(&self) -> Option<u32> {
+        (self.coding == Coding::Directory).then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Declared size of the decoded bytes; a claim that the kernel can not hold is cut.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes.min(i64::MAX.unsigned_abs())
+    }
+
+    pub(super) fn compressed_bytes(&self) -> u64 {
+        self.compressed_bytes
+    }
+
+    pub(super) fn header_offset(&self) -> u64 {
+        self.header_offset
+    }
+
+    pub(super) fn crc(&self) -> u32 {
+        self.crc
+    }
+
+    pub(super) fn modified_unix(&self) -> u32 {
+        self.modified_unix
+    }
+
+    /// Length of the local header, once it was checked.
+    pub(super) fn header_length(&self) -> Option<u64> {
+        let length = self.state.load(Ordering::Relaxed) & HEADER_LENGTH;
+        (length != 0).then_some(length.into())
+    }
+
+    pub(super) fn set_header_length(&self, length: u32) {
+        self.state.fetch_or(length & HEADER_LENGTH, Ordering::Relaxed);
+    }
+
+    /// What is known of the CRC: right, wrong, or not checked yet.
+    pub(super) fn crc_verdict(&self) -> Option<bool> {
+        match self.state.load(Ordering::Relaxed) {
+            state if state & CRC_BAD != 0 => Some(false),
+            state if state & CRC_GOOD != 0 => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Compares and remembers the CRC of the whole entry; a bad one stays bad.
+    pub(super) fn judge_crc(&self, actual: u32) -> bool {
+        let good = actual == self.crc;
+        self.state.fetch_or(if good { CRC_GOOD } else { CRC_BAD }, Ordering::Relaxed);
+        good
+    }
+}
+
+/// The tree.
+#[derive(Debug)]
+pub(super) struct ZipIndex {
+    nodes: Vec<Node>,
+    /// Names, one behind the other.
+    names: Vec<u8>,
+    /// Children of each directory, in one piece each.
+    order: Vec<Position>,
+    by_name: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    all_open: bool,
+}
+
+impl ZipIndex {
+    #[expect(clippy::indexing_slicing, reason = "positions come from this index")]
+    pub(super) fn node(&self, position: Position) -> &Node {
+        &self.nodes[position.0 as usize]
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    pub(super) fn all_open(&self) -> bool {
+        self.all_open
+    }
+
+    pub(super) fn parent(&self, position: Position) -> Position {
+        Position(self.node(position).parent)
+    }
+
+    pub(super) fn name(&self, position: Position) -> &[u8] {
+        let node = self.node(position);
+        let start = node.name_start as usize;
+        self.names.get(start..start.saturating_add(node.name_length.into())).unwrap_or_default()
+    }
+
+    pub(super) fn children(&self, parent: Position) -> &[Position] {
+        let node = self.node(parent);
+        if node.coding != Coding::Directory {
+            return &[];
+        }
+        let (Ok(first), Ok(count)) =
+            (usize::try_from(node.header_offset), usize::try_from(node.compressed_bytes))
+        else {
+            return &[];
+        };
+        self.order.get(first..first.saturating_add(count)).unwrap_or_default()
+    }
+
+    pub(super) fn child(&self, parent: Position, name: &[u8]) -> Option<Position> {
+        let hash = self.hash(parent.0, name);
+        self.by_name
+            .find(hash, |&at| self.node(Position(at)).parent == parent.0 && self.name(Position(at)) == name)
+            .map(|&at| Position(at))
+    }
+
+    /// The components of a key from the last to the first.
+    fn ancestry(&self, position: Position) -> impl Iterator<Item = &[u8]> {
+        let mut at = position;
+        std::iter::from_fn(move || {
+            let name = (at != Position(0)).then(|| self.name(at));
+            at = self.parent(at);
+            name
+        })
+    }
+
+    pub(super) fn key(&self, position: Position) -> Key {
+        let mut components: Vec<&[u8]> = self.ancestry(position).collect();
+        components.reverse();
+        // Every component was checked when the index was built.
+        Key::new(&components.join(&b'/')).unwrap_or_default()
+    }
+
+    /// Whether `name` is the full name of an entry.
+    pub(super) fn is_named(&self, position: Position, name: &[u8]) -> bool {
+        let mut rest = Some(name);
+        for (i, component) in self.ancestry(position).enumerate() {
+            if i > 0 {
+                rest = rest.and_then(|rest| rest.strip_suffix(b"/"));
+            }
+            rest = rest.and_then(|rest| rest.strip_suffix(component));
+        }
+        rest.is_some_and(<[u8]>::is_empty)
+    }
+
+    /// Length of the full name of an entry.
+    pub(super) fn key_length(&self, position: Position) -> u64 {
+        self.ancestry(position).map(|name| name.len() as u64 + 1).sum::<u64>().saturating_sub(1)
+    }
+
+    fn hash(&self, parent: u32, name: &[u8]) -> u64 {
+        self.hasher.hash_one((parent, name))
+    }
+}
+
+/// A finished index and what a person should know about the archive.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) index: ZipIndex,
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads all of the central directory.
+pub(super) fn build<R: ReaderAt>(
+    archive: &ZipArchive<R>,
+    buffer: &mut [u8],
+    split: bool,
+    options: &ZipOptions,
+) -> Result<Built, ZipError> {
+    let claimed = archive.entries_hint();
+    let directory_bytes = archive.eocd_offset().saturating_sub(archive.directory_offset());
+    if claimed > directory_bytes / RECORD_BYTES {
+        return Err(ZipError::BadDirectory(format!(
+            "{claimed} entries claimed, but its {directory_bytes} bytes have room for {} at most",
+            directory_bytes / RECORD_BYTES
+        )));
+    }
+    let too_large = |need_bytes| ZipError::TooLarge {
+        entries: claimed,
+        need_bytes,
+        limit_bytes: options.memory_limit_bytes,
+    };
+    let need = claimed.saturating_mul(BYTES_PER_ENTRY);
+    if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
+        return Err(too_large(need));
+    }
+    let mut builder = Builder::new(usize::try_from(claimed).unwrap_or(0), archive.directory_offset(), split)
+        .map_err(|Exhausted| too_large(need))?;
+    let mut records = archive.entries(buffer);
+    let mut count: u64 = 0;
+    while let Some(record) = records.next_entry().map_err(|e| {
+        ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}"))
+    })? {
+        count = count.saturating_add(1);
+        builder.add(&record);
+        if builder.bytes() > options.memory_limit_bytes {
+            return Err(too_large(builder.bytes()));
+        }
+    }
+    // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
+    if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
+        return Err(ZipError::BadDirectory(format!("{claimed} entries claimed, {count} found")));
+    }
+    Ok(builder.finish())
+}
+
+/// What was left out or is not readable, counted for the log.
+#[derive(Debug, Default)]
+struct Counts {
+    invalid: u64,
+    duplicates: Vec<String>,
+    more_duplicates: u64,
+    hidden_files: u64,
+}
+
+/// The system has no memory left.
+#[derive(Debug)]
+struct Exhausted;
+
+#[derive(Debug)]
+struct Builder {
+    index: ZipIndex,
+    data_end: u64,
+    split: bool,
+    /// The directory of the entry before: the next one is nearly always in the same.
+    last_directory: (Vec<u8>, u32),
+    /// End of the entry before in the file; entries that do not ascend are checked for overlaps.
+    last_end: u64,
+    ascending: bool,
+    counts: Counts,
+}
+
+impl Builder {
+    fn new(claimed: usize, data_end: u64, split: bool) -> Result<Self, Exhausted> {
+        let mut nodes = Vec::new();
+        nodes.try_reserve(claimed.saturating_add(16)).map_err(|_| Exhausted)?;
+        let mut by_name = HashTable::new();
+        by_name.try_reserve(claimed, |_| 0).map_err(|_| Exhausted)?;
+        let mut index = ZipIndex {
+            nodes,
+            names: Vec::new(),
+            order: Vec::new(),
+            by_name,
+            hasher: DefaultHashBuilder::default(),
+            all_open: !split,
+        };
+        index.nodes.push(Node::directory(0, 0, 0));
+        Ok(Self {
+            index,
+            data_end,
+            split,
+            last_directory: (Vec::new(), 0),
+            last_end: 0,
+            ascending: true,
+            counts: Counts::default(),
+        })
+    }
+
+    /// What the index takes so far.
+    fn bytes(&self) -> u64 {
+        let node = size_of::<Node>() + 2 * size_of::<u32>();
+        (self.index.nodes.len().saturating_mul(node)).saturating_add(self.index.names.len()) as u64
+    }
+
+    fn add(&mut self, record: &ZipFileHeaderRecord<'_>) {
+        let raw = record.file_path();
+        let raw: &[u8] = raw.as_ref();
+        let (path, is_directory) = match raw {
+            [path @ .., b'/'] => (path, true),
+            path => (path, false),
+        };
+        if !is_valid_key(path) || u32::try_from(self.index.names.len().saturating_add(raw.len())).is_err() {
+            self.counts.invalid = self.counts.invalid.saturating_add(1);
+            return;
+        }
+        let modified = u32::try_from(unix_seconds(record)).unwrap_or(0);
+        if is_directory {
+            let at = self.directory(path);
+            if let Some(node) = self.index.nodes.get_mut(at as usize) {
+                node.modified_unix = modified;
+            }
+            return;
+        }
+        let cut = path.iter().rposition(|b| *b == b'/');
+        let (directory, name) = match cut {
+            Some(cut) => (path.get(..cut).unwrap_or_default(), path.get(cut + 1..).unwrap_or_default()),
+            None => (&b""[..], path),
+        };
+        let parent = self.directory(directory);
+        let node = self.file(record, raw.len(), parent, modified);
+        self.index.all_open &= node.coding.is_readable();
+        match self.index.child(Position(parent), name) {
+            Some(there) => self.replace(there, node),
+            None => self.insert(parent, name, node),
+        };
+    }
+
+    /// The node of a file, with all that can be told of it without its local header.
+    fn file(&mut self, record: &ZipFileHeaderRecord<'_>, name_bytes: usize, parent: u32, modified_unix: u32) -> Node {
+        let (header_offset, compressed_bytes, size_bytes) = (
+            record.local_header_offset(),
+            record.compressed_size_hint(),
+            record.uncompressed_size_hint(),
+        );
+        let end = data_end(header_offset, name_bytes as u64, compressed_bytes);
+        self.ascending &= header_offset >= self.last_end;
+        self.last_end = end.unwrap_or(u64::MAX);
+        let method = record.compression_method();
+        let mut crc = record.crc32();
+        let coding = if self.split {
+            Coding::Split
+        } else if record.flags().is_encrypted() || record.flags().has_strong_encryption() {
+            Coding::Encrypted
+        } else if end.is_none_or(|end| end > self.data_end) {
+            Coding::OutOfBounds
+        } else if method == CompressionMethod::STORE {
+            if compressed_bytes == size_bytes { Coding::Stored } else { Coding::ImpossibleSize }
+        } else if method == CompressionMethod::DEFLATE {
+            let most = compressed_bytes.saturating_mul(MAX_DEFLATE_RATIO);
+            if size_bytes <= most { Coding::Deflated } else { Coding::ImpossibleSize }
+        } else if method == CompressionMethod::ZSTD {
+            Coding::Zstd
+        } else {
+            crc = u32::from(method.as_u16());
+            Coding::UnknownMethod
+        };
+        Node {
+            name_start: 0,
+            parent,
+            crc,
+            modified_unix,
+            state: AtomicU32::new(0),
+            name_length: 0,
+            coding,
+            header_offset,
+            compressed_bytes,
+            size_bytes,
+        }
+    }
+
+    /// The place of a directory; it and those above it are made if they are not there.
+    fn directory(&mut self, path: &[u8]) -> u32 {
+        if path == self.last_directory.0 {
+            return self.last_directory.1;
+        }
+        let mut at = 0;
+        for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+            at = match self.index.child(Position(at), name) {
+                Some(child) => {
+                    if self.index.node(child).coding != Coding::Directory {
+                        self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
+                        if let Some(node) = self.index.nodes.get_mut(child.0 as usize) {
+                            let kept = Node::directory(node.name_start, node.name_length, node.parent);
+                            *node = kept;
+                        }
+                    }
+                    child.0
+                }
+                None => self.insert(at, name, Node::directory(0, 0, at)),
+            };
+        }
+        self.last_directory.0.clear();
+        self.last_directory.0.extend_from_slice(path);
+        self.last_directory.1 = at;
+        at
+    }
+
+    /// A second entry of the same name: the last one counts, and a directory wins over a file.
+    fn replace(&mut self, there: Position, node: Node) {
+        if self.index.node(there).coding == Coding::Directory {
+            self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
+            return;
+        }
+        if self.counts.duplicates.len() < 5 {
+            let key = self.index.key(there);
+            self.counts.duplicates.push(key.to_string());
+        } else {
+            self.counts.more_duplicates = self.counts.more_duplicates.saturating_add(1);
+        }
+        if let Some(old) = self.index.nodes.get_mut(there.0 as usize) {
+            *old = Node { name_start: old.name_start, name_length: old.name_length, ..node };
+        }
+    }
+
+    fn insert(&mut self, parent: u32, name: &[u8], mut node: Node) -> u32 {
+        let index = &mut self.index;
+        // Both fit: names end below 4 GiB and components have at most 255 bytes (see `add`).
+        node.name_start = u32::try_from(index.names.len()).unwrap_or(u32::MAX);
+        node.name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+        node.parent = parent;
+        let at = u32::try_from(index.nodes.len()).unwrap_or(u32::MAX);
+        index.names.extend_from_slice(name);
+        index.nodes.push(node);
+        let hash = index.hash(parent, name);
+        let ZipIndex { nodes, names, by_name, hasher, .. } = index;
+        by_name.insert_unique(hash, at, |&at| {
+            // Only called when the table grows, for entries that the archive did not announce.
+            let Some(node) = nodes.get(at as usize) else { return 0 };
+            let start = node.name_start as usize;
+            let name = names.get(start..start.saturating_add(node.name_length.into()));
+            hasher.hash_one((node.parent, name.unwrap_or_default()))
+        });
+        at
+    }
+
+    fn finish(mut self) -> Built {
+        self.order_children();
+        let overlapping = if self.ascending { 0 } else { self.mark_overlaps() };
+        self.index.all_open &= overlapping == 0;
+        let mut notes = Vec::new();
+        let counts = &self.counts;
+        if counts.invalid > 0 {
+            notes.push(format!("skipped {} entries with invalid names", counts.invalid));
+        }
+        if !counts.duplicates.is_empty() {
+            let more = match counts.more_duplicates {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            notes.push(format!(
+                "names that occur twice, the last one counts: {}{more}",
+                counts.duplicates.join(", ")
+            ));
+        }
+        if counts.hidden_files > 0 {
+            notes.push(format!("{} files are hidden by directories of the same name", counts.hidden_files));
+        }
+        if overlapping > 0 {
+            notes.push(format!("{overlapping} entries overlap others and can not be read"));
+        }
+        let unreadable = match self.index.all_open {
+            true => 0,
+            false => self.index.nodes.iter().filter(|node| !node.coding.is_readable()).count(),
+        };
+        if unreadable > overlapping {
+            notes.push(format!(
+                "{} entries can not be read (encrypted, unknown method, or impossible)",
+                unreadable.saturating_sub(overlapping)
+            ));
+        }
+        self.index.names.shrink_to_fit();
+        self.index.nodes.shrink_to_fit();
+        Built { index: self.index, notes }
+    }
+
+    /// Groups the places by their directory, in the order of the archive (a counting sort).
+    fn order_children(&mut self) {
+        let ZipIndex { nodes, order, .. } = &mut self.index;
+        let links: Vec<(u32, bool)> =
+            nodes.iter().skip(1).map(|node| (node.parent, node.coding == Coding::Directory)).collect();
+        for (parent, is_directory) in &links {
+            if let Some(parent) = nodes.get_mut(*parent as usize) {
+                parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
+                parent.size_bytes = parent.size_bytes.saturating_add((*is_directory).into());
+            }
+        }
+        let mut first = 0_u64;
+        for node in nodes.iter_mut().filter(|node| node.coding == Coding::Directory) {
+            node.header_offset = first;
+            first = first.saturating_add(node.compressed_bytes);
+            node.compressed_bytes = 0;
+        }
+        order.resize(links.len(), Position(0));
+        for (child, (parent, _)) in (1_u32..).zip(links) {
+            let Some(parent) = nodes.get_mut(parent as usize) else { continue };
+            let place = parent.header_offset.saturating_add(parent.compressed_bytes);
+            parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
+            if let Some(slot) = usize::try_from(place).ok().and_then(|place| order.get_mut(place)) {
+                *slot = Position(child);
+            }
+        }
+    }
+
+    /// Marks files whose bytes, local header included, are also another's. Returns how many.
+    fn mark_overlaps(&mut self) -> usize {
+        let mut files: Vec<(u64, u32)> = (0_u32..)
+            .zip(&self.index.nodes)
+            .filter(|(_, node)| matches!(node.coding, Coding::Stored | Coding::Deflated | Coding::Zstd))
+            .map(|(at, node)| (node.header_offset, at))
+            .collect();
+        files.sort_unstable();
+        let mut marked = Vec::new();
+        let (mut furthest, mut owner) = (0, 0);
+        for (start, at) in files {
+            let node = self.index.node(Position(at));
+            let name_bytes = self.index.key_length(Position(at));
+            let end = data_end(start, name_bytes, node.compressed_bytes).unwrap_or(u64::MAX);
+            if start < furthest {
+                marked.extend([owner, at]);
+            }
+            if end > furthest {
+                (furthest, owner) = (end, at);
+            }
+        }
+        marked.sort_unstable();
+        marked.dedup();
+        for at in &marked {
+            if let Some(node) = self.index.nodes.get_mut(*at as usize) {
+                node.coding = Coding::Overlapping;
+            }
+        }
+        marked.len()
+    }
+}
+
+impl Node {
+    fn directory(name_start: u32, name_length: u8, parent: u32) -> Self {
+        Self {
+            name_start,
+            parent,
+            crc: 0,
+            modified_unix: 0,
+            state: AtomicU32::new(0),
+            name_length,
+            coding: Coding::Directory,
+            header_offset: 0,
+            compressed_bytes: 0,
+            size_bytes: 0,
+        }
+    }
+}
+
+/// Where an entry's bytes end at the earliest: fixed local header, name, data.
+fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
+    header_offset.checked_add(30)?.checked_add(name_bytes)?.checked_add(compressed_bytes)
+}
+
+/// Whether a name can be shown. A backslash is a separator to some writers, so it is not.
+fn is_valid_key(path: &[u8]) -> bool {
+    path.len() <= MAX_KEY_BYTES
+        && !path.contains(&b'\\')
+        && path.split(|b| *b == b'/').all(|name| check_component(name).is_ok())
+}
+
+/// The time of change. Times without a zone are taken as UTC.
+fn unix_seconds(record: &ZipFileHeaderRecord<'_>) -> i64 {
+    let time = record.last_modified();
+    match time {
+        rawzip::time::ZipDateTimeKind::Utc(time) => time.to_unix(),
+        rawzip::time::ZipDateTimeKind::Local(time) => rawzip::time::UtcDateTime::from_components(
+            time.year(),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+            0,
+        )
+        .map_or(0, |time| time.to_unix()),
+    }
+}

@@ -1,0 +1,254 @@
+//! Decoding, always into a known size: an entry is decoded whole, or, if it is a big deflated one,
+//! in segments from checkpoints, so that random reads cost the same wherever they are.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flate2::Crc;
+use lru::LruCache;
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+
+use super::index::Node;
+use crate::store::{Position, StoreError};
+
+/// Entries up to this size are decoded at once.
+pub(super) const WHOLE_MAX_BYTES: u64 = 64 << 20;
+/// Pieces of bigger deflated entries.
+pub(super) const SEGMENT_BYTES: u64 = 4 << 20;
+/// How far back deflate refers (RFC 1951).
+const WINDOW_BYTES: usize = 32 << 10;
+/// Checkpoints (some 43 KiB each) of one entry; more would take too much memory.
+const MAX_CHECKPOINTS: u32 = 128;
+/// Big entries whose checkpoints are kept.
+const MAX_INFLATERS: usize = 16;
+/// Compressed bytes that are read at a time.
+const INPUT_BYTES: usize = 256 << 10;
+
+/// The system has no memory left.
+#[derive(Debug)]
+pub(super) struct NoMemory;
+
+/// Makes `bytes` exactly `length` long, without aborting if there is no memory.
+pub(super) fn resize(bytes: &mut Vec<u8>, length: usize) -> Result<(), NoMemory> {
+    bytes.try_reserve_exact(length.saturating_sub(bytes.len())).map_err(|_| NoMemory)?;
+    bytes.resize(length, 0);
+    Ok(())
+}
+
+/// Inflates to exactly the length of `target`.
+pub(super) fn deflate_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), String> {
+    thread_local! {
+        static DECODER: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
+    }
+    let expected = target.len();
+    match DECODER.with_borrow_mut(|decoder| decoder.deflate_decompress(compressed, target)) {
+        Ok(n) if n == expected => Ok(()),
+        Ok(n) => Err(format!("inflates to {n} bytes, {expected} declared")),
+        Err(libdeflater::DecompressionError::InsufficientSpace) => {
+            Err(format!("inflates to more than the {expected} bytes declared"))
+        }
+        Err(libdeflater::DecompressionError::BadData) => Err("bad deflate data".into()),
+    }
+}
+
+/// The decoded size in the header of a zstd frame.
+pub(super) fn zstd_content_bytes(compressed: &[u8]) -> Option<u64> {
+    zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten()
+}
+
+/// Decodes zstd frames to exactly the length of `target`.
+pub(super) fn zstd_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), String> {
+    thread_local! {
+        static DECODER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    let expected = target.len();
+    let decoded = DECODER.with_borrow_mut(|decoder| {
+        if decoder.is_none() {
+            *decoder = Some(zstd::bulk::Decompressor::new()?);
+        }
+        match decoder {
+            Some(decoder) => decoder.decompress_to_buffer(compressed, target),
+            None => Ok(0),
+        }
+    });
+    match decoded {
+        Ok(n) if n == expected => Ok(()),
+        Ok(n) => Err(format!("decodes to {n} bytes, {expected} declared")),
+        Err(e) => Err(format!("bad zstd data: {e}")),
+    }
+}
+
+/// Decodes zstd frames to exactly `size` bytes, taking memory only for what is really there.
+pub(super) fn zstd_growing(compressed: &[u8], size: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let bad = |e: std::io::Error| format!("bad zstd data: {e}");
+    let decoder = zstd::stream::read::Decoder::with_buffer(compressed).map_err(bad)?;
+    decoder.take((size as u64).saturating_add(1)).read_to_end(bytes).map_err(bad)?;
+    match bytes.len() {
+        n if n == size => Ok(()),
+        n if n > size => Err(format!("decodes to more than the {size} bytes declared")),
+        n => Err(format!("decodes to {n} bytes, {size} declared")),
+    }
+}
+
+/// Why a segment could not be had.
+#[derive(Debug)]
+pub(super) enum SegmentError {
+    /// The compressed bytes could not be read.
+    Store(StoreError),
+    /// They are wrong.
+    Corrupt(String),
+    /// All of it has another checksum.
+    Crc(u32),
+}
+
+/// The inflaters of the big entries that were read last.
+#[derive(Debug)]
+pub(super) struct Inflaters(Mutex<LruCache<Position, Arc<Mutex<Inflater>>>>);
+
+impl Default for Inflaters {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::unbounded()))
+    }
+}
+
+impl Inflaters {
+    pub(super) fn of(&self, entry: Position) -> Arc<Mutex<Inflater>> {
+        let mut inflaters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inflater = Arc::clone(inflaters.get_or_insert(entry, Default::default));
+        if inflaters.len() > MAX_INFLATERS {
+            inflaters.pop_lru();
+        }
+        inflater
+    }
+}
+
+/// A place in a deflate stream from which it can be decoded on, at a segment's beginning.
+#[derive(Clone)]
+struct Place {
+    decoder: Box<DecompressorOxide>,
+    /// The last 32 KiB before this place.
+    window: Vec<u8>,
+    compressed_offset: u64,
+    segment: u32,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Place(segment {})", self.segment)
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { decoder: Box::default(), window: Vec::new(), compressed_offset: 0, segment: 0 }
+    }
+}
+
+/// Decodes the segments of one big entry.
+#[derive(Debug, Default)]
+pub(super) struct Inflater {
+    /// Places at regular distances, as far as the stream has been decoded.
+    checkpoints: Vec<Place>,
+    /// The furthest place reached, and the checksum of all before it.
+    frontier: Place,
+    crc: Crc,
+}
+
+/// Reads compressed bytes at an offset.
+type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<(), StoreError> + 'a;
+
+impl Inflater {
+    /// Decodes segment `wanted`, from the nearest place before it; `keep` gets every segment that
+    /// is decoded on the way.
+    ///
+    /// When the end is reached for the first time, the checksum of all is judged.
+    pub(super) fn segment(
+        &mut self,
+        wanted: u32,
+        node: &Node,
+        read: &ReadInput<'_>,
+        keep: &dyn Fn(u32, Arc<Vec<u8>>),
+    ) -> Result<Arc<Vec<u8>>, SegmentError> {
+        let segments = u32::try_from(node.size_bytes().div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
+        let spacing = segments.div_ceil(MAX_CHECKPOINTS).max(1);
+        let mut place = if wanted >= self.frontier.segment {
+            self.frontier.clone()
+        } else {
+            let before = self.checkpoints.partition_point(|place| place.segment <= wanted);
+            before.checked_sub(1).and_then(|i| self.checkpoints.get(i)).cloned().unwrap_or_default()
+        };
+        loop {
+            let number = place.segment;
+            let bytes = Arc::new(decode_segment(&mut place, node, read)?);
+            keep(number, Arc::clone(&bytes));
+            if place.segment > self.frontier.segment {
+                self.crc.update(&bytes);
+                self.frontier = place.clone();
+                if place.segment % spacing == 0 {
+                    self.checkpoints.push(place.clone());
+                }
+                if place.segment == segments && !node.judge_crc(self.crc.sum()) {
+                    return Err(SegmentError::Crc(self.crc.sum()));
+                }
+            }
+            if number == wanted {
+                return Ok(bytes);
+            }
+        }
+    }
+}
+
+/// Decodes one segment and moves `place` to its end.
+fn decode_segment(place: &mut Place, node: &Node, read: &ReadInput<'_>) -> Result<Vec<u8>, SegmentError> {
+    let done = u64::from(place.segment).saturating_mul(SEGMENT_BYTES);
+    let left = node.size_bytes().saturating_sub(done);
+    let is_last = left <= SEGMENT_BYTES;
+    let size = usize::try_from(left.min(SEGMENT_BYTES)).unwrap_or(usize::MAX);
+    let window = place.window.len();
+    let end = window.saturating_add(size);
+    // One byte more at the end shows whether the stream ends where it should.
+    let mut output = place.window.clone();
+    resize(&mut output, end.saturating_add(is_last.into()))
+        .map_err(|NoMemory| SegmentError::Corrupt("no memory for a segment".into()))?;
+    let mut input = vec![0; INPUT_BYTES];
+    let mut at = window;
+    let mut status = TINFLStatus::NeedsMoreInput;
+    while status == TINFLStatus::NeedsMoreInput {
+        let rest = node.compressed_bytes().saturating_sub(place.compressed_offset);
+        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(INPUT_BYTES);
+        let piece = input.get_mut(..length).unwrap_or_default();
+        read(piece, place.compressed_offset).map_err(SegmentError::Store)?;
+        let more = if rest > length as u64 { TINFL_FLAG_HAS_MORE_INPUT } else { 0 };
+        let flags = more | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+        let (now, consumed, written) = decompress(&mut place.decoder, piece, &mut output, at, flags);
+        status = now;
+        at = at.saturating_add(written);
+        place.compressed_offset = place.compressed_offset.saturating_add(consumed as u64);
+        if consumed == 0 && written == 0 && status == TINFLStatus::NeedsMoreInput {
+            break;
+        }
+    }
+    let complete = match status {
+        TINFLStatus::Done => is_last && at == end,
+        TINFLStatus::HasMoreOutput => !is_last && at == end,
+        _ => false,
+    };
+    if !complete {
+        return Err(SegmentError::Corrupt(format!(
+            "bad deflate data: {status:?} at {} of {} bytes",
+            done.saturating_add(at.saturating_sub(window) as u64),
+            node.size_bytes()
+        )));
+    }
+    output.truncate(end);
+    place.window = output.get(end.saturating_sub(WINDOW_BYTES)..).unwrap_or_default().to_vec();
+    place.segment = place.segment.saturating_add(1);
+    output.drain(..window);
+    output.shrink_to_fit();
+    Ok(output)
+}

@@ -1,0 +1,248 @@
+//! Inode numbers for stores that can change or that keep no index: a hash of the key and, for a
+//! file, of its version. The table holds only numbers that the kernel has looked up and not
+//! forgotten.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::hash::Hasher;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip::SipHasher13;
+
+use super::{Directory, Entry, Ino, Node, Tree, Visit, unknown};
+use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Version};
+
+/// The tree of a store without an index, or of a part of it.
+#[derive(Debug)]
+pub struct HashedTree {
+    store: Box<dyn Store>,
+    root: Key,
+    known: Mutex<HashMap<Ino, Known>>,
+}
+
+/// What stands behind a number.
+#[derive(Debug)]
+struct Known {
+    key: Key,
+    kind: Kind,
+    version: Version,
+    lookups: u64,
+}
+
+impl HashedTree {
+    /// A tree with the prefix `root` at its root.
+    pub fn new(store: Box<dyn Store>, root: Key) -> Self {
+        Self { store, root, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
+    fn number(&self, key: &Key, stat: &Stat) -> Ino {
+        if *key == self.root {
+            return Ino::ROOT;
+        }
+        let mut hasher = SipHasher13::new();
+        hasher.write(key.as_bytes());
+        if stat.kind == Kind::Object {
+            hasher.write_u8(0);
+            hasher.write_u64(stat.version.0);
+        }
+        // Positive as a signed number, and never the root's.
+        Ino((hasher.finish() >> 1) | 1 << 62)
+    }
+
+    /// Gives the key its number and counts a lookup.
+    fn intern(&self, key: Key, stat: Stat) -> Node {
+        let mut ino = self.number(&key, &stat);
+        if ino == Ino::ROOT {
+            return Node { ino, stat };
+        }
+        let mut known = self.known();
+        loop {
+            match known.entry(ino) {
+                Slot::Vacant(slot) => {
+                    slot.insert(Known { key, kind: stat.kind, version: stat.version, lookups: 1 });
+                    return Node { ino, stat };
+                }
+                Slot::Occupied(mut slot) => {
+                    let there = slot.get_mut();
+                    if there.key == key && there.kind == stat.kind && there.version == stat.version {
+                        there.lookups = there.lookups.saturating_add(1);
+                        return Node { ino, stat };
+                    }
+                    // Two keys with one hash: the later one takes the next free number.
+                    ino = Ino((ino.0.wrapping_add(1) & (u64::MAX >> 1)) | 1 << 62);
+                }
+            }
+        }
+    }
+
+    /// Key, kind and version behind a number.
+    fn find(&self, ino: Ino) -> Result<(Key, Kind, Version), StoreError> {
+        if ino == Ino::ROOT {
+            return Ok((self.root.clone(), Kind::Prefix, Version(0)));
+        }
+        let known = self.known();
+        let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
+        Ok((found.key.clone(), found.kind, found.version))
+    }
+
+    fn child(&self, parent: Ino, name: &[u8]) -> Result<Key, StoreError> {
+        let (parent, ..) = self.find(parent)?;
+        parent.join(name).map_err(|_| StoreError::NotFound { key: parent })
+    }
+}
+
+impl Tree for HashedTree {
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        let key = self.child(parent, name)?;
+        let stat = self.store.stat(&key)?;
+        Ok(self.intern(key, stat))
+    }
+
+    fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
+        match entry.stat {
+            Some(stat) => Ok(self.intern(self.child(parent, entry.name)?, stat)),
+            None => self.lookup(parent, entry.name),
+        }
+    }
+
+    fn forget(&self, ino: Ino, lookups: u64) {
+        let mut known = self.known();
+        if let Slot::Occupied(mut slot) = known.entry(ino) {
+            let left = slot.get().lookups.saturating_sub(lookups);
+            slot.get_mut().lookups = left;
+            if left == 0 {
+                slot.remove();
+            }
+        }
+        if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
+            known.shrink_to_fit();
+        }
+    }
+
+    fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        let (key, kind, version) = self.find(ino)?;
+        let stat = self.store.stat(&key)?;
+        if stat.kind != kind || stat.version != version {
+            return Err(StoreError::Stale { key, what: "it has another content by now".into() });
+        }
+        Ok(stat)
+    }
+
+    fn key(&self, ino: Ino) -> Result<Key, StoreError> {
+        Ok(self.find(ino)?.0)
+    }
+
+    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        let (key, _, version) = self.find(ino)?;
+        let object = self.store.open(&key)?;
+        if object.version() != version {
+            return Err(StoreError::Stale { key, what: "it has another content by now".into() });
+        }
+        Ok(object)
+    }
+
+    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
+        let (key, ..) = self.find(ino)?;
+        let listing = self.store.list(&key)?;
+        let parent = match key == self.root {
+            true => Ino::ROOT,
+            false => self.directory_number(&key.parent()),
+        };
+        Ok(Directory { ino, parent, key, listing: Some(listing) })
+    }
+
+    /// Cookies are the store's.
+    fn visit(
+        &self,
+        directory: &mut Directory,
+        cookie: u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let Directory { ino: here, parent, key, listing } = directory;
+        let Some(listing) = listing else { return Ok(()) };
+        listing.visit(cookie, &mut |listed| {
+            let ino = match (listed.name, &listed.stat) {
+                (b".", _) => *here,
+                (b"..", _) => *parent,
+                (name, stat) => {
+                    let Ok(key) = key.join(name) else { return ControlFlow::Continue(()) };
+                    match stat {
+                        Some(stat) => self.number(&key, stat),
+                        None => self.directory_number(&key),
+                    }
+                }
+            };
+            let (name, kind, stat, next) = (listed.name, listed.kind, listed.stat, listed.next);
+            visit(Entry { name, ino, kind, stat, next })
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn known_inodes(&self) -> usize {
+        self.known().len().saturating_add(1)
+    }
+}
+
+impl HashedTree {
+    fn directory_number(&self, key: &Key) -> Ino {
+        let stat = Stat {
+            kind: Kind::Prefix,
+            size_bytes: 0,
+            blocks: 0,
+            modified: std::time::UNIX_EPOCH,
+            version: Version(0),
+            links: 2,
+        };
+        self.number(key, &stat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn tree() -> HashedTree {
+        let key = |name: &str| Key::new(name.as_bytes()).unwrap();
+        let values = [(key("a/0"), vec![1]), (key("a/1"), vec![2, 3]), (key(".zgroup"), vec![4])];
+        HashedTree::new(Box::new(MemoryStore::new(values)), Key::root())
+    }
+
+    #[test]
+    fn a_number_is_known_from_lookup_to_the_last_forget() {
+        let tree = tree();
+        let a = tree.lookup(Ino::ROOT, b"a").unwrap();
+        assert_eq!(tree.lookup(Ino::ROOT, b"a").unwrap().ino, a.ino);
+        assert_eq!(tree.known_inodes(), 2);
+        tree.forget(a.ino, 1);
+        assert_eq!(tree.key(a.ino).unwrap().as_bytes(), b"a");
+        tree.forget(a.ino, 1);
+        assert!(matches!(tree.key(a.ino), Err(StoreError::Stale { .. })));
+        assert_eq!(tree.known_inodes(), 1);
+    }
+
+    #[test]
+    fn numbers_are_the_same_in_another_mount_and_in_listings() {
+        let (one, two) = (tree(), tree());
+        let a = one.lookup(Ino::ROOT, b"a").unwrap().ino;
+        assert_eq!(a, two.lookup(Ino::ROOT, b"a").unwrap().ino);
+        let mut listed = Vec::new();
+        let mut directory = two.open_dir(a).unwrap();
+        let mut note = |entry: Entry<'_>| {
+            listed.push((entry.name.to_vec(), entry.kind));
+            ControlFlow::Continue(())
+        };
+        two.visit(&mut directory, 0, &mut note).unwrap();
+        let names: Vec<&[u8]> = listed.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, [&b"."[..], b"..", b"0", b"1"]);
+    }
+}

@@ -1,0 +1,462 @@
+//! G12, J5, J6, H6: what may be mounted on, and what an unmount may take away.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::place::*;
+use crate::support::*;
+
+const INSIDE: &str = "inside|below|within|contains|under";
+
+#[test]
+fn g12_a_missing_mountpoint_is_refused() {
+    let _dog = watchdog("g12_a_missing_mountpoint_is_refused", 60);
+    let place = Place::new();
+    let store = place.store();
+    fs::remove_dir(&place.path).unwrap();
+    place
+        .attempt(&store, &[])
+        .failed(32, &["mnt", "no such|not exist|missing"]);
+    assert!(!place.path.exists(), "a mountpoint was made");
+    place.assert_untouched();
+}
+
+#[test]
+fn g12_a_mountpoint_that_is_a_file_is_refused() {
+    let _dog = watchdog("g12_a_mountpoint_that_is_a_file_is_refused", 60);
+    let place = Place::new();
+    let store = place.store();
+    fs::remove_dir(&place.path).unwrap();
+    fs::write(&place.path, "precious").unwrap();
+    for args in [&[][..], &["--nonempty"]] {
+        place
+            .attempt(&store, args)
+            .failed(32, &["mnt", "not a directory"]);
+    }
+    assert_eq!(fs::read(&place.path).unwrap(), b"precious");
+    place.assert_untouched();
+}
+
+#[test]
+fn g12_a_mountpoint_that_is_not_empty_needs_an_option() {
+    let _dog = watchdog("g12_a_mountpoint_that_is_not_empty_needs_an_option", 60);
+    let place = Place::new();
+    let store = place.store();
+    fs::write(place.path.join("precious"), "data").unwrap();
+    place
+        .attempt(&store, &[])
+        .failed(32, &["mnt", "not empty", "nonempty"]);
+    place.assert_untouched();
+
+    place.mount(&store, &["--nonempty"]);
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
+    assert_eq!(fs::read(place.path.join("precious")).unwrap(), b"data");
+}
+
+#[test]
+fn g12_a_mountpoint_that_is_mounted_already_is_refused() {
+    let _dog = watchdog("g12_a_mountpoint_that_is_mounted_already_is_refused", 60);
+    let place = Place::new();
+    let store = place.store();
+    let other = place.store_named("other");
+    let pid = place.mount(&store, &[]);
+    for args in [&[][..], &["--nonempty"], &["-f"]] {
+        place.attempt(&other, args).failed(32, &["mnt", "already"]);
+        assert_eq!(daemon_of(&place.path), pid);
+        assert_serves(&place.path);
+        assert_eq!(place.processes(), [pid]);
+    }
+    place.unmount(&[]).ok();
+    place.assert_untouched();
+}
+
+#[test]
+fn g12_a_mount_of_an_empty_store_is_still_a_mount() {
+    let _dog = watchdog("g12_a_mount_of_an_empty_store_is_still_a_mount", 60);
+    let place = Place::new();
+    let empty = place.make_dir("empty");
+    place.mount(&empty, &[]);
+    place.attempt(&empty, &[]).failed(32, &["mnt", "already"]);
+    assert_eq!(place.mounted().len(), 1);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn g12_a_dead_mount_is_unmounted_like_a_living_one() {
+    let _dog = watchdog("g12_a_dead_mount_is_unmounted_like_a_living_one", 60);
+    let place = Place::new();
+    let pid = place.mount(place.store(), &[]);
+    kill_daemon(pid);
+    place.unmount(&[]).ok();
+    place.assert_untouched();
+    assert_eq!(fs::read_dir(&place.path).unwrap().count(), 0);
+}
+
+#[test]
+fn g12_a_dead_mount_of_another_file_system_is_left_alone() {
+    let test = "g12_a_dead_mount_of_another_file_system_is_left_alone";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let (dead, _mounted) = bindfs(&place, &store);
+    kill_daemon(dead);
+    assert_eq!(
+        errno(fs::metadata(&place.path)),
+        Errno::NOTCONN.raw_os_error()
+    );
+    for args in [&[][..], &["--nonempty"]] {
+        place.attempt(&store, args).failed(32, &["mnt"]);
+    }
+    place.unmount(&[]).failed(1, &["mnt"]);
+    place.unmount(&["--lazy"]).failed(1, &["mnt"]);
+    let table = mounts();
+    let left: Vec<_> = table.iter().filter(|m| m.point == place.path).collect();
+    assert_eq!(left.len(), 1);
+    assert_ne!(left[0].kind, "fuse.zarrfs");
+}
+
+/// A bindfs on the mountpoint: its process, and what takes it away.
+fn bindfs<'a>(place: &'a Place, source: &Path) -> (u32, Foreign<'a>) {
+    let mounted = Foreign::on(&place.path, &["bindfs", source.to_str().unwrap()]);
+    (place.processes()[0], mounted)
+}
+
+/// A mount that is not of zarrfs; it goes away on drop.
+struct Foreign<'a>(&'a Path);
+
+impl<'a> Foreign<'a> {
+    fn on(path: &'a Path, command: &[&str]) -> Self {
+        run(Command::new(command[0]).args(&command[1..]).arg(path));
+        Self(path)
+    }
+
+    fn tmpfs(path: &'a Path) -> Self {
+        let mounted = Self::on(path, &["mount", "-t", "tmpfs", "none"]);
+        fs::write(path.join("precious"), "data").unwrap();
+        mounted
+    }
+
+    fn assert_intact(&self) {
+        assert_eq!(fs::read(self.0.join("precious")).unwrap(), b"data");
+    }
+}
+
+impl Drop for Foreign<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn g12_umount_refuses_what_is_not_a_mount() {
+    let _dog = watchdog("g12_umount_refuses_what_is_not_a_mount", 60);
+    let place = Place::new();
+    place.unmount(&[]).failed(1, &["mnt", "not"]);
+    place.unmount(&["--lazy"]).failed(1, &["mnt", "not"]);
+    let missing = place.join("missing");
+    said(zarrfs().arg("umount").arg(&missing)).failed(1, &["missing"]);
+
+    place.mount(place.store(), &[]);
+    for inside in ["a", "zarr.json"] {
+        let inside = place.path.join(inside);
+        said(zarrfs().arg("umount").arg(&inside)).failed(1, &["not"]);
+        said(zarrfs().args(["umount", "--lazy"]).arg(&inside)).failed(1, &["not"]);
+    }
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn g12_umount_refuses_the_mounts_of_others() {
+    let test = "g12_umount_refuses_the_mounts_of_others";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let tmpfs = Foreign::tmpfs(&place.path);
+    place.unmount(&[]).failed(1, &["mnt", "not"]);
+    place.unmount(&["--lazy"]).failed(1, &["mnt", "not"]);
+    tmpfs.assert_intact();
+    drop(tmpfs);
+
+    let (pid, mounted) = bindfs(&place, &store);
+    place.unmount(&[]).failed(1, &["mnt", "not"]);
+    assert!(runs(pid));
+    assert_serves(&place.path);
+    drop(mounted);
+    // A tmpfs on top of a zarrfs.
+    let pid = place.mount(&store, &[]);
+    let tmpfs = Foreign::tmpfs(&place.path);
+    place.unmount(&[]).failed(1, &["mnt", "not"]);
+    tmpfs.assert_intact();
+    assert!(runs(pid));
+    drop(tmpfs);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said() {
+    let _dog = watchdog(
+        "g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said",
+        60,
+    );
+    let place = Place::new();
+    let pid = place.mount(place.store(), &[]);
+    let file = File::open(place.path.join("a/c/0")).unwrap();
+    place.unmount(&[]).failed(1, &["mnt", "busy|in use"]);
+    assert!(place.is_mounted() && runs(pid));
+    assert_serves(&place.path);
+    drop(file);
+    place.unmount(&[]).ok();
+    assert!(!runs(pid));
+}
+
+#[test]
+fn g12_a_lazy_unmount_leaves_open_files_readable() {
+    let _dog = watchdog("g12_a_lazy_unmount_leaves_open_files_readable", 60);
+    let place = Place::new();
+    let store = place.store();
+    for source in [&store, &place.zip_of(&store)] {
+        let pid = place.mount(source, &["--passthrough", "off"]);
+        let file = File::open(place.path.join("a/c/0")).unwrap();
+        place.unmount(&["--lazy"]).ok();
+        assert!(!place.is_mounted());
+        assert!(runs(pid));
+        let mut bytes = vec![0; 1000];
+        file.read_exact_at(&mut bytes, 250_000).unwrap();
+        assert!(bytes == chunk()[250_000..251_000]);
+        drop(file);
+        assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe() {
+    let test = "g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    for source in [&store, &place.zip_of(&store)] {
+        let mut daemon = place.foreground(source, &[]);
+        assert_serves(&place.path);
+        let script = r#"umount "$1" && mount -t tmpfs none "$1" && echo data > "$1/left""#;
+        run(Command::new("bash")
+            .args(["-ec", script, "bash"])
+            .arg(&place.path));
+        let tmpfs = Foreign(&place.path);
+        daemon.ends_well(Duration::from_secs(2));
+        assert_eq!(fs::read(place.path.join("left")).unwrap(), b"data\n");
+        drop(tmpfs);
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
+    let test = "g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    // Its mount was detached while busy, and another is there now.
+    let mut daemon = place.foreground(&store, &[]);
+    let file = File::open(place.path.join("a/c/0")).unwrap();
+    run(Command::new("umount").arg("-l").arg(&place.path));
+    let tmpfs = Foreign::tmpfs(&place.path);
+    daemon.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ended(Duration::from_secs(2)).is_some());
+    tmpfs.assert_intact();
+    drop((file, tmpfs));
+    place.assert_untouched();
+
+    // Another was mounted on top.
+    let mut daemon = place.foreground(&store, &[]);
+    let tmpfs = Foreign::tmpfs(&place.path);
+    daemon.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ended(Duration::from_secs(2)).is_some());
+    tmpfs.assert_intact();
+}
+
+#[test]
+fn j05_a_mountpoint_inside_the_source_is_refused() {
+    let _dog = watchdog("j05_a_mountpoint_inside_the_source_is_refused", 60);
+    let place = Place::new();
+    let store = place.store();
+    let inside = place.make_dir("store/mnt");
+    symlink(&store, place.join("link")).unwrap();
+    symlink(&inside, place.join("link-inside")).unwrap();
+    let through_link = place.join("link/mnt");
+    let to_inside = place.join("link-inside");
+    for (source, mountpoint) in [
+        (&store, &inside),
+        (&store, &through_link),
+        (&store, &to_inside),
+        (&place.join("link"), &inside),
+        (&place.join("mnt/../store"), &inside),
+        (&store, &store),
+        (&store, &place.join("link")),
+    ] {
+        refused(&place, source, mountpoint, &["--nonempty"], INSIDE);
+    }
+    // Of a common beginning of the names nothing follows.
+    let beside = place.make_dir("store.mnt");
+    said(zarrfs().arg(&store).arg(&beside)).ok();
+    said(zarrfs().arg("umount").arg(&beside)).ok();
+}
+
+/// A mount that must be refused, without a trace.
+#[track_caller]
+fn refused(place: &Place, source: &Path, mountpoint: &Path, args: &[&str], word: &str) {
+    let mut command = zarrfs();
+    command.arg(source).arg(mountpoint).args(args);
+    said(&mut command).failed(32, &[word]);
+    place.assert_untouched();
+}
+
+#[test]
+fn j05_a_source_inside_the_mountpoint_is_refused() {
+    let _dog = watchdog("j05_a_source_inside_the_mountpoint_is_refused", 60);
+    let place = Place::new();
+    let store = place.store_named("mnt/store");
+    let zip = place.zip_of(&store);
+    let elsewhere = place.join("link");
+    symlink(&place.path, &elsewhere).unwrap();
+    for source in [
+        store,
+        zip,
+        place.join("link/store"),
+        place.join("link/store.zip"),
+        place.join("mnt/store/a"),
+    ] {
+        refused(&place, &source, &place.path, &["--nonempty"], INSIDE);
+        refused(&place, &source, &elsewhere, &["--nonempty"], INSIDE);
+    }
+}
+
+#[test]
+fn j05_bind_mounts_hide_neither() {
+    let test = "j05_bind_mounts_hide_neither";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let inside = place.make_dir("store/mnt");
+    let bound = place.make_dir("bound");
+    run(Command::new("mount").arg("--bind").args([&store, &bound]));
+    refused(&place, &bound, &inside, &[], INSIDE);
+    refused(&place, &store, &bound.join("mnt"), &[], INSIDE);
+    refused(&place, &store, &bound, &["--nonempty"], INSIDE);
+}
+
+#[test]
+fn j05_a_log_file_inside_the_mountpoint_is_refused() {
+    let _dog = watchdog("j05_a_log_file_inside_the_mountpoint_is_refused", 60);
+    let place = Place::new();
+    let store = place.store();
+    symlink(&place.path, place.join("link")).unwrap();
+    fs::create_dir(place.path.join("sub")).unwrap();
+    for log in ["mnt/log", "link/log", "mnt/sub/log", "store/../mnt/log"] {
+        let log = place.join(log);
+        let args = ["--nonempty", "--log-file", log.to_str().unwrap()];
+        refused(&place, &store, &place.path, &args, INSIDE);
+        assert!(!log.exists(), "{log:?} was made");
+    }
+}
+
+#[test]
+fn j06_a_zip_inside_a_mount_can_be_mounted() {
+    let _dog = watchdog("j06_a_zip_inside_a_mount_can_be_mounted", 60);
+    let outer = Place::new();
+    let dir = outer.make_dir("archives");
+    let zip = outer.zip_of(&outer.store());
+    fs::rename(zip, dir.join("store.zip")).unwrap();
+    outer.mount(&dir, &[]);
+    let inner = Place::new();
+    inner.mount(outer.path.join("store.zip"), &[]);
+    let innermost = Place::new();
+    innermost.mount(&inner.path, &[]);
+    assert_serves(&inner.path);
+    assert_serves(&innermost.path);
+    innermost.unmount(&[]).ok();
+    inner.unmount(&[]).ok();
+    outer.unmount(&[]).ok();
+}
+
+#[test]
+fn j06_a_mount_is_not_its_own_source() {
+    let _dog = watchdog("j06_a_mount_is_not_its_own_source", 60);
+    let place = Place::new();
+    let store = place.store();
+    let zip = place.zip_of(&place.store_named("inner"));
+    fs::rename(zip, store.join("a/inner.zip")).unwrap();
+    let pid = place.mount(&store, &[]);
+    for source in ["", "a", "a/inner.zip"] {
+        let source = place.path.join(source);
+        for args in [&[][..], &["--nonempty"]] {
+            let reason = format!("already|{INSIDE}");
+            place.attempt(&source, args).failed(32, &["mnt", &reason]);
+        }
+    }
+    assert_serves(&place.path);
+    assert_eq!(place.processes(), [pid]);
+    assert_eq!(place.mounted().len(), 1);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn h06_a_symlink_to_the_mountpoint_is_as_good() {
+    let _dog = watchdog("h06_a_symlink_to_the_mountpoint_is_as_good", 60);
+    let place = Place::new();
+    let store = place.store();
+    let link = place.join("link");
+    symlink("mnt", &link).unwrap();
+    said(zarrfs().arg(&store).arg(&link)).ok();
+    assert!(place.is_mounted());
+    assert_serves(&place.path);
+    said(zarrfs().arg("umount").arg(&link)).ok();
+    place.assert_untouched();
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn h06_a_symlink_that_is_turned_elsewhere_changes_nothing() {
+    let _dog = watchdog("h06_a_symlink_that_is_turned_elsewhere_changes_nothing", 60);
+    let place = Place::new();
+    let store = place.store();
+    let (link, other) = (place.join("link"), place.make_dir("other"));
+    symlink("mnt", &link).unwrap();
+    said(zarrfs().arg(&store).arg(&link)).ok();
+    let pid = daemon_of(&place.path);
+    fs::remove_file(&link).unwrap();
+    symlink("other", &link).unwrap();
+    said(zarrfs().arg(&store).arg(&other)).ok();
+    kill(pid, Signal::TERM);
+    assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
+    assert!(!place.is_mounted());
+    assert_serves(&other);
+    said(zarrfs().arg("umount").arg(&other)).ok();
+}

@@ -1,0 +1,375 @@
+//! J3, J4, J7, J8, J11 and NOTIFY_SOCKET: what the command's exit promises, and what the daemon
+//! keeps of the place it was started from.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::place::*;
+use crate::support::*;
+
+#[test]
+fn j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing() {
+    let _dog = watchdog(
+        "j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    let truncated = place.join("truncated.zip");
+    let zip = fs::read(place.zip_of(&store)).unwrap();
+    fs::write(&truncated, &zip[..zip.len() / 2]).unwrap();
+    let text = place.join("notes.txt");
+    fs::write(&text, "no archive").unwrap();
+    let empty = place.join("empty.zip");
+    fs::write(&empty, "").unwrap();
+
+    for foreground in [&[][..], &["-f"]] {
+        let failed = |source: &Path, words: &[&str]| {
+            place.attempt(source, foreground).failed(32, words);
+            place.assert_untouched();
+        };
+        failed(&place.join("missing"), &["missing", "no such file"]);
+        failed(&truncated, &["truncated.zip"]);
+        failed(&text, &["notes.txt"]);
+        failed(&empty, &["empty.zip"]);
+    }
+}
+
+#[test]
+fn j03_a_log_file_that_can_not_be_written_fails_the_start() {
+    let _dog = watchdog("j03_a_log_file_that_can_not_be_written_fails_the_start", 60);
+    let place = Place::new();
+    let log = place.join("missing/log");
+    let args = ["--log-file", log.to_str().unwrap()];
+    place
+        .attempt(place.store(), &args)
+        .failed(32, &["missing/log"]);
+    place.assert_untouched();
+}
+
+#[test]
+fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
+    let _dog = watchdog(
+        "j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    for delay in (0..30).step_by(3) {
+        let mut caller = place.command(&store, &[]);
+        let mut caller = caller.stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        let settled = || match place.processes().len() {
+            0 => !place.is_mounted(),
+            _ => place.is_mounted(),
+        };
+        assert!(
+            wait_until(Duration::from_secs(5), settled),
+            "half a mount is left"
+        );
+        if place.is_mounted() {
+            assert_serves(&place.path);
+            place.unmount(&[]).ok();
+        }
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn j04_a_mount_is_usable_when_the_command_returns() {
+    let _dog = watchdog("j04_a_mount_is_usable_when_the_command_returns", 120);
+    let place = Place::new();
+    let store = place.store();
+    let sources = [place.zip_of(&store), store];
+    for cycle in 0..50 {
+        let pid = place.mount(&sources[cycle % 2], &[]);
+        assert_serves(&place.path);
+        place.unmount(&[]).ok();
+        assert!(
+            !runs(pid),
+            "cycle {cycle}: umount returned before the daemon had ended"
+        );
+        assert!(!place.is_mounted());
+    }
+    place.assert_untouched();
+}
+
+#[test]
+fn j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins() {
+    let _dog = watchdog(
+        "j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins",
+        120,
+    );
+    let place = Place::new();
+    let store = place.store();
+    for source in [&store, &place.zip_of(&store)] {
+        for _ in 0..4 {
+            let all: Vec<Said> = std::thread::scope(|scope| {
+                let one = || scope.spawn(|| place.attempt(source, &[]));
+                let all: Vec<_> = std::iter::repeat_with(one).take(8).collect();
+                all.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            let (won, lost): (Vec<_>, Vec<_>) = all.iter().partition(|s| s.code == Some(0));
+            assert_eq!(won.len(), 1, "{all:?}");
+            for loser in lost {
+                loser.failed(32, &["mnt"]);
+            }
+            assert_eq!(place.mounted().len(), 1);
+            let mut findmnt = Command::new("findmnt");
+            let shown = run(findmnt.args(["-n", "-o", "FSTYPE"]).arg(&place.path));
+            assert_eq!(shown, "fuse.zarrfs\n");
+            assert_serves(&place.path);
+            assert!(
+                wait_until(Duration::from_secs(5), || place.processes().len() == 1),
+                "losers are left: {:?}",
+                place.processes()
+            );
+            assert_eq!(place.processes(), [daemon_of(&place.path)]);
+            place.unmount(&[]).ok();
+            place.assert_untouched();
+        }
+    }
+}
+
+#[test]
+fn j07_one_source_is_mounted_in_many_places() {
+    let _dog = watchdog("j07_one_source_is_mounted_in_many_places", 60);
+    let places: Vec<_> = std::iter::repeat_with(Place::new).take(4).collect();
+    let zip = places[0].zip_of(&places[0].store());
+    for place in &places {
+        place.mount(&zip, &[]);
+    }
+    for place in &places {
+        assert_serves(&place.path);
+        place.unmount(&[]).ok();
+    }
+}
+
+#[test]
+fn j08_closed_standard_streams_do_no_harm() {
+    let _dog = watchdog("j08_closed_standard_streams_do_no_harm", 60);
+    let place = Place::new();
+    let store = place.store();
+    for closed in [
+        "<&-",
+        ">&-",
+        "2>&-",
+        "<&- >&- 2>&-",
+        "<&- 2>&-",
+        "</dev/full >/dev/full 2>/dev/full",
+    ] {
+        let script = format!(r#"exec "$@" {closed}"#);
+        let closed_for = |source: &Path| {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &script, "bash"]);
+            shell.arg(zarrfs().get_program()).arg(source);
+            said(shell.arg(&place.path))
+        };
+        closed_for(&store).ok();
+        assert_serves(&place.path);
+        place.unmount(&[]).ok();
+
+        let failed = closed_for(&place.join("missing"));
+        assert_eq!(failed.code, Some(32), "{closed}: {failed:?}");
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn j08_a_deleted_working_directory_does_no_harm() {
+    let _dog = watchdog("j08_a_deleted_working_directory_does_no_harm", 60);
+    let place = Place::new();
+    let script = r#"cd "$1"; rmdir "$1"; shift; exec "$@""#;
+    for foreground in [false, true] {
+        let gone = place.make_dir(format!("gone-{foreground}"));
+        let store = place.store_named(format!("store-{foreground}"));
+        let mut shell = Command::new("bash");
+        shell.args(["-ec", script, "bash"]).arg(&gone);
+        shell
+            .arg(zarrfs().get_program())
+            .arg(&store)
+            .arg(&place.path);
+        if foreground {
+            let mut daemon = Daemon::new(shell.arg("-f"), place.join("none"));
+            assert!(wait_until(Duration::from_secs(10), || place.is_mounted()));
+            assert_serves(&place.path);
+            daemon.signal(Signal::TERM);
+            daemon.ends_well(Duration::from_secs(3));
+        } else {
+            said(&mut shell).ok();
+            assert_serves(&place.path);
+            place.unmount(&[]).ok();
+        }
+    }
+}
+
+#[test]
+fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root() {
+    let _dog = watchdog(
+        "j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    place.zip_of(&store);
+    for source in ["store", "./store/../store.zip"] {
+        let mut command = zarrfs();
+        command.args([source, "mnt", "--log-file", "log"]);
+        said(command.current_dir(place.dir())).ok();
+        assert_serves(&place.path);
+        assert!(place.join("log").exists());
+        let pid = daemon_of(&place.path);
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+        assert_eq!(cwd, Path::new("/"));
+
+        let mut unmount = zarrfs();
+        unmount.args(["umount", "mnt/"]);
+        said(unmount.current_dir(place.dir())).ok();
+        assert!(!runs(pid));
+        assert!(!place.is_mounted());
+    }
+}
+
+#[test]
+fn j08_a_caller_that_reads_the_output_is_not_kept_waiting() {
+    let _dog = watchdog("j08_a_caller_that_reads_the_output_is_not_kept_waiting", 60);
+    let place = Place::new();
+    let mut command = place.command(place.store(), &[]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (done, output) = mpsc::channel();
+    std::thread::spawn(move || done.send(command.output().unwrap()));
+    let output = output
+        .recv_timeout(Duration::from_secs(15))
+        .expect("the daemon keeps its caller's pipe open");
+    assert!(output.status.success());
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
+    let _dog = watchdog("j08_the_end_of_the_callers_terminal_is_not_the_daemons", 60);
+    let place = Place::new();
+    let script = r#""$@" && echo mounted && exec sleep 60"#;
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script, "bash"]);
+    shell.arg(zarrfs().get_program()).arg(place.store());
+    shell
+        .arg(&place.path)
+        .stdout(Stdio::piped())
+        .process_group(0);
+    let mut shell = shell.spawn().unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(shell.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    // What a terminal does on ctrl-C and when it is closed.
+    for signal in [Signal::INT, Signal::HUP, Signal::TERM] {
+        let _ = kill_process_group(Pid::from_child(&shell), signal);
+    }
+    shell.wait().unwrap();
+    assert_eq!(line, "mounted\n");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
+}
+
+/// The kernel gives the files of a process that must not be looked into to root.
+#[test]
+fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
+    let _dog = watchdog(
+        "j11_nobody_can_look_into_the_daemon_of_an_ordinary_user",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    let pid = if is_root() {
+        let binary = place.open_to_nobody();
+        said(&mut as_nobody(
+            Command::new(binary).arg(&store).arg(&place.path),
+        ))
+        .ok();
+        place.processes()[0]
+    } else {
+        place.mount(&store, &[])
+    };
+    let me = fs::metadata(format!("/proc/{pid}")).unwrap();
+    for name in ["environ", "maps", "mem", "fd"] {
+        let owner = fs::metadata(format!("/proc/{pid}/{name}")).unwrap().uid();
+        assert_eq!(owner, 0, "/proc/PID/{name} of a process of {}", me.uid());
+    }
+    if is_root() {
+        let environ = format!("/proc/{pid}/environ");
+        let denied = said(as_nobody(Command::new("cat").arg(&environ)).env("LC_ALL", "C"));
+        denied.failed(1, &["permission denied"]);
+    }
+}
+
+#[test]
+fn readiness_is_told_over_notify_socket_once_mounted() {
+    let _dog = watchdog("readiness_is_told_over_notify_socket_once_mounted", 60);
+    let place = Place::new();
+    let path = place.join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let stderr = place.join("stderr");
+    let mut command = place.command(place.store(), &["-f"]);
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .stderr(File::create(&stderr).unwrap());
+    let mut daemon = Daemon::new(&mut command, stderr);
+
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut message = [0; 4096];
+    loop {
+        let n = socket.recv(&mut message).expect("no READY=1");
+        let text = std::str::from_utf8(&message[..n]).unwrap();
+        if text.lines().any(|line| line == "READY=1") {
+            break;
+        }
+        assert!(Instant::now() < end, "no READY=1 but {text:?}");
+    }
+    assert!(place.is_mounted());
+    assert_serves(&place.path);
+    daemon.signal(Signal::TERM);
+    daemon.ends_well(Duration::from_secs(3));
+}
+
+#[test]
+fn a_notify_socket_that_nobody_listens_to_does_no_harm() {
+    let _dog = watchdog("a_notify_socket_that_nobody_listens_to_does_no_harm", 60);
+    let place = Place::new();
+    let mut command = place.command(place.store(), &[]);
+    said(command.env("NOTIFY_SOCKET", place.join("missing"))).ok();
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn no_readiness_is_told_when_the_mount_fails() {
+    let _dog = watchdog("no_readiness_is_told_when_the_mount_fails", 60);
+    let place = Place::new();
+    let path = place.join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut command = place.command(place.join("missing"), &["-f"]);
+    said(command.env("NOTIFY_SOCKET", &path)).failed(32, &["missing"]);
+    let mut message = [0; 4096];
+    while let Ok(n) = socket.recv(&mut message) {
+        let text = String::from_utf8_lossy(&message[..n]);
+        assert!(!text.contains("READY=1"), "{text}");
+    }
+}

@@ -1,0 +1,412 @@
+//! H1, H2, H3 and ordinary users: who may look into a mount, and who may make one.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::place::*;
+use crate::support::*;
+
+/// A program of the client's with one argument, run by nobody.
+fn nobody(program: &[&str], path: &Path) -> Said {
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).arg(path);
+    said(as_nobody(&command).env("LC_ALL", "C"))
+}
+
+/// The modes of a directory and a file of the mount, and its owner and group.
+fn modes(place: &Place) -> [u32; 4] {
+    let directory = fs::metadata(&place.path).unwrap();
+    let file = fs::metadata(place.path.join("a/c/0")).unwrap();
+    assert_eq!((directory.uid(), directory.gid()), (file.uid(), file.gid()));
+    [
+        directory.mode() & 0o7777,
+        file.mode() & 0o7777,
+        file.uid(),
+        file.gid(),
+    ]
+}
+
+#[test]
+fn h01_other_user_is_refused_without_allow_other() {
+    let test = "h01_other_user_is_refused_without_allow_other";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    place.open_to_nobody();
+    nobody(&["ls"], &store).ok();
+    for source in [&store, &place.zip_of(&store)] {
+        place.mount(source, &[]);
+        // Root's own look at it must not open it for others.
+        assert_serves(&place.path);
+        for program in [&["ls"][..], &["stat"], &["find"]] {
+            let refused = nobody(program, &place.path);
+            assert_ne!(refused.code, Some(0), "{refused:?}");
+            assert!(refused.err.contains("Permission denied"), "{refused:?}");
+        }
+        nobody(&["cat"], &place.path.join("zarr.json")).failed(1, &["permission denied"]);
+        place.unmount(&[]).ok();
+    }
+}
+
+#[test]
+fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
+    let test = "h01_even_root_is_refused_by_a_mount_of_an_ordinary_user";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let mut command = Command::new(&binary);
+    said(&mut as_nobody(command.arg(&store).arg(&place.path))).ok();
+    let sysadmin = fs::read_to_string("/sys/module/fuse/parameters/allow_sys_admin_access");
+    if !sysadmin.is_ok_and(|on| on.trim() == "Y") {
+        assert_eq!(
+            errno(fs::read_dir(&place.path)),
+            Errno::ACCESS.raw_os_error()
+        );
+    }
+    // Root can take it away all the same.
+    let pid = place.processes()[0];
+    place.unmount(&[]).ok();
+    assert!(!runs(pid));
+}
+
+#[test]
+fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
+    let test = "h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let zip = place.zip_of(&store);
+    place.open_to_nobody();
+    // The daemon's rights count, not those of the caller.
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
+    nobody(&["ls"], &store).failed(2, &["permission denied"]);
+    for source in [&store, &zip] {
+        for option in [&["--allow-other"][..], &["-o", "allow_other"]] {
+            place.mount(source, option);
+            assert!(place.mounted()[0].has("allow_other"));
+            assert!(place.mounted()[0].has("default_permissions"));
+            assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
+            let json = nobody(&["cat"], &place.path.join("zarr.json"));
+            assert_eq!(json.ok().out, GROUP);
+            assert_eq!(modes(&place)[..2], [0o555, 0o444]);
+            place.unmount(&[]).ok();
+        }
+    }
+}
+
+#[test]
+fn h02_modes_are_constant_whatever_the_source_has() {
+    let _dog = watchdog("h02_modes_are_constant_whatever_the_source_has", 60);
+    let place = Place::new();
+    let store = place.store();
+    let me = [
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    ];
+    for (directory, file) in [(0o777, 0o777), (0o700, 0o400), (0o1777, 0o6755)] {
+        let mode = fs::Permissions::from_mode;
+        fs::set_permissions(&store, mode(directory)).unwrap();
+        fs::set_permissions(store.join("a/c/0"), mode(file)).unwrap();
+        for source in [&store, &place.zip_of(&store)] {
+            place.mount(source, &[]);
+            assert_eq!(modes(&place), [0o555, 0o444, me[0], me[1]]);
+            place.unmount(&[]).ok();
+        }
+    }
+}
+
+#[test]
+fn h02_owner_group_and_umask_are_what_the_options_say() {
+    let test = "h02_owner_group_and_umask_are_what_the_options_say";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    place.open_to_nobody();
+    for (umask, directory, file) in [
+        ("0", 0o555, 0o444),
+        ("022", 0o555, 0o444),
+        ("0027", 0o550, 0o440),
+        ("77", 0o500, 0o400),
+        ("777", 0, 0),
+    ] {
+        let args = ["--allow-other", "--uid", "1234", "--gid", "2345", "--umask"];
+        place.mount(&store, &[&args[..], &[umask]].concat());
+        assert_eq!(modes(&place), [directory, file, 1234, 2345]);
+        let listed = nobody(&["ls"], &place.path);
+        if directory & 0o005 == 0 {
+            listed.failed(2, &["permission denied"]);
+        } else {
+            listed.ok();
+        }
+        let mut owner = Command::new("setpriv");
+        owner.args(["--reuid=1234", "--regid=9999", "--clear-groups", "ls"]);
+        let listed = said(owner.arg(&place.path));
+        assert_eq!(listed.code == Some(0), directory & 0o500 != 0, "{listed:?}");
+        place.unmount(&[]).ok();
+    }
+}
+
+#[test]
+fn h03_the_mount_is_always_readonly_nosuid_nodev_noexec() {
+    let _dog = watchdog("h03_the_mount_is_always_readonly_nosuid_nodev_noexec", 60);
+    let place = Place::new();
+    let store = place.store();
+    fs::write(store.join("program"), "#!/bin/sh\necho ran\n").unwrap();
+    let executable = fs::Permissions::from_mode(0o4755);
+    fs::set_permissions(store.join("program"), executable).unwrap();
+    for source in [&store, &place.zip_of(&store)] {
+        for options in [
+            &[][..],
+            &["-o", "rw,dev,suid,exec"],
+            &["-orw", "-odev,suid"],
+        ] {
+            place.mount(source, options);
+            let [mount] = &place.mounted()[..] else {
+                panic!("{:?}", place.mounted())
+            };
+            assert_eq!(mount.kind, "fuse.zarrfs");
+            for flag in ["ro", "nosuid", "nodev", "noexec"] {
+                assert!(mount.has(flag), "{options:?}: {mount:?}");
+            }
+            for flag in ["rw", "suid", "dev", "exec"] {
+                assert!(!mount.has(flag), "{options:?}: {mount:?}");
+            }
+            let program = place.path.join("program");
+            let run = Command::new(&program).output();
+            assert_eq!(errno(run), Errno::ACCESS.raw_os_error());
+            let new = fs::write(place.path.join("new"), "");
+            assert_eq!(errno(new), Errno::ROFS.raw_os_error());
+            place.unmount(&[]).ok();
+        }
+    }
+}
+
+#[test]
+fn nobody_mounts_lists_reads_and_unmounts() {
+    let test = "nobody_mounts_lists_reads_and_unmounts";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let zip = place.zip_of(&store);
+    let binary = place.open_to_nobody();
+    for source in [&store, &zip] {
+        let mut command = Command::new(&binary);
+        command
+            .arg(source)
+            .arg(&place.path)
+            .args(["-o", "rw,dev,suid"]);
+        said(&mut as_nobody(&command)).ok();
+        let [mount] = &place.mounted()[..] else {
+            panic!("{:?}", place.mounted())
+        };
+        for option in ["ro", "nosuid", "nodev", "noexec", "user_id=65534"] {
+            assert!(mount.has(option), "{option}: {mount:?}");
+        }
+        assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
+        let same = nobody(
+            &["cmp", store.join("a/c/0").to_str().unwrap()],
+            &place.path.join("a/c/0"),
+        );
+        same.ok();
+        let shown = nobody(&["stat", "-c", "%a %u %g"], &place.path.join("zarr.json"));
+        assert_eq!(shown.ok().out, "444 65534 65534\n");
+
+        let pid = place.processes()[0];
+        let unmount = [binary.to_str().unwrap(), "umount"];
+        nobody(&unmount, &place.path).ok();
+        assert!(!runs(pid));
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
+    let test = "a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let mount = [binary.to_str().unwrap(), store.to_str().unwrap()];
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        nobody(&mount, &place.path).ok();
+        let pid = place.processes()[0];
+        kill(pid, signal);
+        assert!(wait_until(std::time::Duration::from_secs(3), || !runs(pid)));
+        place.assert_untouched();
+    }
+
+    nobody(&mount, &place.path).ok();
+    kill_daemon(place.processes()[0]);
+    nobody(&["ls"], &place.path).failed(2, &["not connected"]);
+    nobody(&mount, &place.path).ok();
+    assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
+    assert_eq!(place.mounted().len(), 1, "the dead mount is still there");
+    nobody(&[mount[0], "umount"], &place.path).ok();
+    place.assert_untouched();
+}
+
+#[test]
+fn nobody_can_not_unmount_what_root_has_mounted() {
+    let test = "nobody_can_not_unmount_what_root_has_mounted";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let binary = place.open_to_nobody();
+    for args in [&[][..], &["--allow-other"]] {
+        let pid = place.mount(place.store_named(format!("store{}", args.len())), args);
+        for lazy in [&["umount"][..], &["umount", "--lazy"]] {
+            let unmount = [&[binary.to_str().unwrap()], lazy].concat();
+            nobody(&unmount, &place.path).failed(1, &["mnt"]);
+        }
+        assert_serves(&place.path);
+        assert!(runs(pid));
+        place.unmount(&[]).ok();
+    }
+}
+
+#[test]
+fn nobody_can_not_mount_on_what_is_not_theirs() {
+    let test = "nobody_can_not_mount_on_what_is_not_theirs";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let foreign = place.make_dir("foreign");
+    let binary = place.open_to_nobody();
+    let mount = [binary.to_str().unwrap(), store.to_str().unwrap()];
+    nobody(&mount, &foreign).failed(32, &["foreign", "access|permission"]);
+
+    let secret = place.store_named("secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+    let mount = [binary.to_str().unwrap(), secret.to_str().unwrap()];
+    nobody(&mount, &place.path).failed(32, &["secret", "permission denied"]);
+    place.assert_untouched();
+}
+
+/// Runs a script with `$mount` (the binary and a source), the mountpoint as `$1` and a scratch
+/// directory as `$2`, in a mount namespace of its own: what it mounts nobody else sees.
+fn in_a_namespace(place: &Place, binary: &Path, store: &Path, script: &str) -> Said {
+    let prelude = format!(
+        "as_nobody() {{ setpriv --reuid=nobody --regid=nogroup --clear-groups -- \"$@\"; }}\n\
+         mount=({binary:?} {store:?} \"$1\")\n{script}"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-euc", &prelude, "bash"]);
+    said(command.arg(&place.path).arg(place.dir()).env("LC_ALL", "C"))
+}
+
+#[test]
+fn h02_an_ordinary_user_needs_user_allow_other() {
+    let test = "h02_an_ordinary_user_needs_user_allow_other";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let without = r#"
+        : > "$2/conf"; mount --bind "$2/conf" /etc/fuse.conf
+        as_nobody "${mount[@]}" --allow-other
+    "#;
+    in_a_namespace(&place, &binary, &store, without).failed(32, &["user_allow_other"]);
+    place.assert_untouched();
+
+    let with = r#"
+        echo user_allow_other > "$2/conf"; mount --bind "$2/conf" /etc/fuse.conf
+        as_nobody "${mount[@]}" --allow-other
+        trap 'as_nobody "${mount[0]}" umount "$1"' EXIT
+        ls "$1"
+        setpriv --reuid=1234 --regid=1234 --clear-groups ls "$1"
+    "#;
+    let listed = in_a_namespace(&place, &binary, &store, with);
+    assert_eq!(listed.ok().out, "a\nzarr.json\na\nzarr.json\n");
+    place.assert_untouched();
+}
+
+#[test]
+fn a_missing_fusermount3_is_named() {
+    let test = "a_missing_fusermount3_is_named";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let not_in_path = r#"
+        setpriv=$(type -p setpriv)
+        export PATH=/nonexistent
+        exec "$setpriv" --reuid=nobody --regid=nogroup --clear-groups -- "${mount[@]}"
+    "#;
+    let not_allowed = r#"
+        for name in fusermount3 fusermount; do
+            for dir in /bin /usr/bin /usr/local/bin; do
+                if [ -e "$dir/$name" ]; then mount --bind /dev/null "$dir/$name"; fi
+            done
+        done
+        as_nobody "${mount[@]}"
+    "#;
+    for script in [not_in_path, not_allowed] {
+        in_a_namespace(&place, &binary, &store, script).failed(32, &["fusermount3"]);
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn a_device_that_can_not_be_opened_is_named() {
+    let test = "a_device_that_can_not_be_opened_is_named";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let private = r#"
+        mkdir "$2/dev"; mount -t tmpfs -o mode=755 none "$2/dev"
+        mknod -m 600 "$2/dev/fuse" c 10 229
+        mount --bind "$2/dev/fuse" /dev/fuse
+        as_nobody "${mount[@]}"
+    "#;
+    in_a_namespace(&place, &binary, &store, private)
+        .failed(32, &["/dev/fuse", "permission denied"]);
+    place.assert_untouched();
+
+    let missing = r#"
+        mkdir "$2/no-dev"; mount -t tmpfs -o mode=755 none "$2/no-dev"
+        touch "$2/no-dev/null"; mount --bind /dev/null "$2/no-dev/null"
+        mount --rbind "$2/no-dev" /dev
+        "${mount[@]}"
+    "#;
+    in_a_namespace(&place, &binary, &store, missing).failed(32, &["/dev/fuse", "no such file"]);
+    place.assert_untouched();
+}

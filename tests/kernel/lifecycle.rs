@@ -1,0 +1,270 @@
+//! G1, G2, G3, G4: a handler that panics, readers that are killed, unmounting and aborting.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clients::*;
+use crate::sources::*;
+use crate::support::*;
+
+#[cfg(debug_assertions)]
+#[test]
+fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
+    let _dog = watchdog(
+        "g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers",
+        60,
+    );
+    let source = scratch();
+    let files = [("bad", pattern(1, 10_000)), ("good", pattern(2, 10_000))];
+    write_directory(
+        source.path(),
+        &files.map(|(name, content)| (name.to_owned(), content)),
+    );
+    let env = [("ZARRFS_TEST_PANIC", "bad")];
+    let mount = Foreground::new(
+        &[],
+        &env,
+        source.path(),
+        &["--passthrough", "off", "--threads", "2"],
+    );
+
+    // A direct read is exactly one request.
+    let bad = rustix::fs::open(
+        mount.join("bad"),
+        OFlags::RDONLY | OFlags::DIRECT,
+        Mode::empty(),
+    )
+    .unwrap();
+    assert_eq!(rustix::io::read(&bad, &mut [0; 4096]), Err(Errno::IO));
+    assert_eq!(gauge(&mount.path, "panics"), 1);
+
+    for _ in 0..10 {
+        assert_eq!(errno(read(mount.join("bad"))), EIO);
+        assert!(read(mount.join("good")).unwrap() == pattern(2, 10_000));
+    }
+    assert!(gauge(&mount.path, "panics") > 10);
+    assert!(
+        mount.log().contains("bad"),
+        "the log does not name the key: {}",
+        mount.log()
+    );
+}
+
+#[test]
+fn g02_a_killed_reader_goes_away_while_its_request_waits() {
+    let _dog = watchdog("g02_a_killed_reader_goes_away_while_its_request_waits", 60);
+    let source = scratch();
+    let names = ["killed", "interrupted", "direct", "after"];
+    for (i, name) in names.iter().enumerate() {
+        fs::write(source.path().join(name), pattern(i as u64, 100_000)).unwrap();
+    }
+    // The store of the second mount is the first one, whose daemon can be stopped.
+    let store = Mount::with(source.path(), &["--passthrough", "off"]);
+    let mount = Mount::with(store.path(), &["--passthrough", "off"]);
+    let cases = [
+        ("killed", Signal::KILL, false),
+        ("interrupted", Signal::INT, false),
+        ("direct", Signal::KILL, true),
+    ];
+    for (name, signal, direct) in cases {
+        let mut reader = waiting_reader(&mount.join(name), direct);
+        let stopped = Stopped::new(store.pid());
+        writeln!(reader.0.stdin.as_ref().unwrap(), "go").unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(
+            reader.0.try_wait().unwrap().is_none(),
+            "the reader of {name} did not wait"
+        );
+        kill_process(Pid::from_child(&reader.0), signal).unwrap();
+        // A direct read that the daemon has begun ends with the answer to it.
+        if !direct {
+            assert!(
+                wait_for(&mut reader.0, Duration::from_secs(1)).is_some(),
+                "the reader of {name} stays"
+            );
+        }
+        drop(stopped);
+        assert!(
+            wait_for(&mut reader.0, Duration::from_secs(2)).is_some(),
+            "the reader of {name} stays"
+        );
+    }
+    for (i, name) in names.iter().enumerate() {
+        assert!(
+            read_uncached(&mount.join(name)).unwrap() == pattern(i as u64, 100_000),
+            "{name} afterwards"
+        );
+    }
+    mount.unmount();
+}
+
+/// A process that has opened `path` and reads from it when told.
+fn waiting_reader(path: &Path, direct: bool) -> Killed {
+    const SCRIPT: &str = "\
+import mmap, os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+fd = os.open(sys.argv[1], os.O_RDONLY | (os.O_DIRECT if sys.argv[2] == 'true' else 0))
+buffer = mmap.mmap(-1, 4096)
+print('open', flush=True)
+sys.stdin.readline()
+os.preadv(fd, [buffer], 0)
+";
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", SCRIPT])
+        .arg(path)
+        .arg(direct.to_string());
+    let mut reader = Killed(
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut line = String::new();
+    BufReader::new(reader.0.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "open\n");
+    reader
+}
+
+#[test]
+fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
+    let _dog = watchdog(
+        "g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file",
+        60,
+    );
+    let source = scratch();
+    let content = pattern(3, 2_000_000);
+    for source in both_kinds(source.path(), &[("big".to_owned(), content.clone())]) {
+        let mount = Mount::new(&source);
+        let daemon = format!("/proc/{}", mount.pid());
+        let alive = || Path::new(&daemon).exists();
+        let mut file = File::open(mount.join("big")).unwrap();
+        let mut first = vec![0; 1000];
+        file.read_exact(&mut first).unwrap();
+
+        let plain = unmount_command(&[]).arg(mount.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&plain.stderr).into_owned();
+        assert!(
+            !plain.status.success() && said.contains("busy"),
+            "umount while busy: {said}"
+        );
+        let ours = run_for(
+            zarrfs().arg("umount").arg(mount.path()),
+            Duration::from_secs(20),
+        );
+        let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+        assert_eq!(
+            ours.status.code(),
+            Some(1),
+            "zarrfs umount while busy: {said}"
+        );
+        assert!(
+            is_mounted(mount.path()) && alive(),
+            "an unmount that failed took something away"
+        );
+        assert!(read(mount.join("big")).unwrap() == content);
+
+        assert!(
+            unmount_command(&["-l"])
+                .arg(mount.path())
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(!is_mounted(mount.path()));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(alive(), "the daemon left while a file was open");
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        let mut rest = Vec::new();
+        file.read_to_end(&mut rest).unwrap();
+        assert!(
+            rest == content[1000..],
+            "wrong bytes after the lazy unmount"
+        );
+        drop(file);
+        assert!(
+            wait_until(Duration::from_secs(5), || !alive()),
+            "the daemon stays after the last file was closed"
+        );
+    }
+}
+
+/// The system's umount, or fusermount3 for ordinary users.
+fn unmount_command(args: &[&str]) -> Command {
+    let mut command = Command::new(if is_root() { "umount" } else { "fusermount3" });
+    command.env("LC_ALL", "C").args(args);
+    if !is_root() {
+        command.arg(if args.is_empty() { "-u" } else { "-uz" });
+    }
+    command
+}
+
+#[test]
+fn g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log() {
+    if skipped_without_root("g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log") {
+        return;
+    }
+    let _dog = watchdog(
+        "g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log",
+        60,
+    );
+    let dir = scratch();
+    let connections = dir.path().join("connections");
+    let _fusectl = Extra::new("fusectl", &connections);
+    let sources = both_kinds(dir.path(), &[("big".to_owned(), pattern(4, 4_000_000))]);
+    for source in &sources {
+        let mut mount = Foreground::new(&[], &[], source, &["--passthrough", "off"]);
+        let device = fs::metadata(&mount.path).unwrap().dev();
+        let connection = connections.join(rustix::fs::minor(device).to_string());
+        let lines_before = mount.log().lines().count();
+        let file = File::open(mount.join("big")).unwrap();
+        let readers: Vec<_> = (0..2)
+            .map(|_| read_until_error(file.try_clone().unwrap()))
+            .collect();
+        std::thread::sleep(Duration::from_millis(100));
+
+        fs::write(connection.join("abort"), "1").unwrap();
+        let status =
+            wait_for(&mut mount.daemon, Duration::from_secs(5)).expect("the daemon does not end");
+        assert_eq!(status.code(), Some(0), "{}", mount.log());
+        assert!(
+            mount.log().lines().count() > lines_before,
+            "no line about it: {}",
+            mount.log()
+        );
+        for reader in readers {
+            let ended = reader.join().unwrap();
+            let expected = [ENOTCONN, EIO, Errno::CONNABORTED.raw_os_error()];
+            assert!(
+                expected.contains(&ended),
+                "a reader ended with errno {ended}"
+            );
+        }
+    }
+}
+
+/// Reads again and again without the page cache; the errno with which that ended.
+fn read_until_error(file: File) -> std::thread::JoinHandle<i32> {
+    std::thread::spawn(move || {
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut buffer = vec![0; 1 << 20];
+        while Instant::now() < end {
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+            if let Err(e) = file.read_at(&mut buffer, 0) {
+                return e.raw_os_error().unwrap();
+            }
+        }
+        panic!("reads go on after the abort")
+    })
+}

@@ -1,0 +1,347 @@
+//! What every test of a real mount shares: a mount that always goes away again, a watchdog that
+//! names the test that is stuck, and the programs that play the client.
+//!
+//! The daemon is always a separate process (the `zarrfs` binary of this build), never a thread of
+//! the test.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Mountpoints of this process that are still to be cleaned up, for the watchdog.
+static MOUNTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// The binary under test.
+pub fn zarrfs() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zarrfs"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A scratch directory that is removed with everything below it.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("zarrfs-test-")
+        .tempdir()
+        .unwrap()
+}
+
+/// How a `zarrfs` command ended that was expected to, or did, fail.
+#[derive(Debug)]
+pub struct Refusal {
+    pub code: Option<i32>,
+    pub stderr: String,
+}
+
+/// A running mount. Dropping it unmounts (lazily if it must) and waits for the daemon.
+#[derive(Debug)]
+pub struct Mount {
+    path: PathBuf,
+    log: PathBuf,
+    pid: Option<u32>,
+    _dir: tempfile::TempDir,
+}
+
+impl Mount {
+    /// Mounts `source` with default options on a fresh directory.
+    pub fn new(source: impl AsRef<OsStr>) -> Self {
+        Self::with(source, &[])
+    }
+
+    /// Mounts `source` with more command line arguments.
+    pub fn with(source: impl AsRef<OsStr>, args: &[&str]) -> Self {
+        Self::attempt(source, args).unwrap_or_else(|e| panic!("zarrfs refused to mount: {e:?}"))
+    }
+
+    /// Mounts `source`, or says how the command failed.
+    pub fn attempt(source: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, Refusal> {
+        let dir = scratch();
+        let path = dir.path().join("mnt");
+        fs::create_dir(&path).unwrap();
+        let log = dir.path().join("log");
+        let mut command = zarrfs();
+        command
+            .arg(source.as_ref())
+            .arg(&path)
+            .arg("--log-file")
+            .arg(&log)
+            .args(args);
+        MOUNTED.lock().unwrap().insert(path.clone());
+        let output = run_for(&mut command, Duration::from_secs(60));
+        if !output.status.success() {
+            assert!(
+                !is_mounted(&path),
+                "a refused mount left something mounted on {path:?}"
+            );
+            MOUNTED.lock().unwrap().remove(&path);
+            return Err(Refusal {
+                code: output.status.code(),
+                stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            });
+        }
+        let pid = xattr(&path, "user.zarrfs.pid").and_then(|pid| pid.parse().ok());
+        Ok(Self {
+            path,
+            log,
+            pid,
+            _dir: dir,
+        })
+    }
+
+    /// The mountpoint.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path below the mountpoint.
+    pub fn join(&self, key: impl AsRef<Path>) -> PathBuf {
+        self.path.join(key)
+    }
+
+    /// The daemon's process id.
+    pub fn pid(&self) -> u32 {
+        self.pid.expect("the root directory tells the daemon's pid")
+    }
+
+    /// What the daemon has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The daemon's resident memory in bytes (`VmRSS`), or its peak (`VmHWM`).
+    pub fn memory(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|l| l.starts_with(field)).unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
+    }
+
+    /// Unmounts with `zarrfs umount` and checks that this works.
+    pub fn unmount(self) {
+        let output = run_for(
+            zarrfs().arg("umount").arg(&self.path),
+            Duration::from_secs(30),
+        );
+        assert!(
+            output.status.success(),
+            "zarrfs umount: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(!is_mounted(&self.path));
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        clean_up(&self.path);
+        MOUNTED.lock().unwrap().remove(&self.path);
+        if let Some(pid) = self.pid {
+            let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+            if !wait_until(Duration::from_secs(10), gone) {
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                eprintln!("daemon {pid} outlived its mount and was killed");
+                if !std::thread::panicking() {
+                    panic!("daemon {pid} outlived its mount");
+                }
+            }
+        }
+    }
+}
+
+/// Has the watchdog clean up a mountpoint that is not a [`Mount`]'s.
+pub fn watched(path: &Path) {
+    MOUNTED.lock().unwrap().insert(path.to_owned());
+}
+
+/// Takes whatever is mounted on `path` away.
+pub fn clean_up(path: &Path) {
+    for _ in 0..4 {
+        if !is_mounted(path) {
+            return;
+        }
+        let plain = Command::new("umount")
+            .arg(path)
+            .stderr(Stdio::null())
+            .status();
+        if !plain.is_ok_and(|s| s.success()) {
+            std::thread::sleep(Duration::from_millis(50));
+            let _ = Command::new("umount")
+                .arg("-l")
+                .arg(path)
+                .stderr(Stdio::null())
+                .status();
+            let _ = Command::new("fusermount3")
+                .arg("-uzq")
+                .arg(path)
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// Whether the mount table names `path`.
+pub fn is_mounted(path: &Path) -> bool {
+    mount_entry(path).is_some()
+}
+
+/// The line of /proc/self/mountinfo for `path`.
+pub fn mount_entry(path: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let wanted = path.to_str().unwrap().replace(' ', "\\040");
+    table
+        .lines()
+        .rev()
+        .find(|l| l.split(' ').nth(4) == Some(&wanted))
+        .map(str::to_owned)
+}
+
+/// Reads one extended attribute as text.
+pub fn xattr(path: &Path, name: &str) -> Option<String> {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, name, &mut value).ok()?;
+    value.truncate(n);
+    String::from_utf8(value).ok()
+}
+
+/// Polls `condition` until it holds or the time is over; returns whether it held.
+pub fn wait_until(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    condition()
+}
+
+/// Runs a command to its end, or kills it after `limit` and fails naming it.
+pub fn run_for(command: &mut Command, limit: Duration) -> Output {
+    let name = format!("{command:?}");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    let status = wait_for(&mut child, limit).unwrap_or_else(|| {
+        let _ = child.kill();
+        panic!("{name} was still running after {limit:?}")
+    });
+    Output {
+        status,
+        stdout: stdout.join().unwrap(),
+        stderr: stderr.join().unwrap(),
+    }
+}
+
+/// Waits for a child for at most `limit`.
+pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() > end {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// Runs a command that must succeed and returns what it printed.
+pub fn run(command: &mut Command) -> String {
+    let output = run_for(command, Duration::from_secs(300));
+    assert!(
+        output.status.success(),
+        "{command:?} failed: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a shell script that must succeed and returns what it printed.
+pub fn sh(script: &str) -> String {
+    run(Command::new("bash").args(["-euo", "pipefail", "-c", script]))
+}
+
+/// Whether the tests run as root (most can also run as an ordinary user).
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The same command, run as `nobody` without any privilege.
+pub fn as_nobody(command: &Command) -> Command {
+    let mut wrapped = Command::new("setpriv");
+    wrapped.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]);
+    wrapped
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::null());
+    wrapped
+}
+
+/// Ends the whole test process, naming the test, if it is not dropped in time.
+#[derive(Debug)]
+pub struct Watchdog(Arc<AtomicBool>);
+
+/// Every test of a mount starts with `let _dog = watchdog("its name", 120);`.
+pub fn watchdog(name: &'static str, seconds: u64) -> Watchdog {
+    let done = Arc::new(AtomicBool::new(false));
+    let watched = Arc::clone(&done);
+    std::thread::spawn(move || {
+        if !wait_until(Duration::from_secs(seconds), || {
+            watched.load(Ordering::Relaxed)
+        }) {
+            eprintln!("TIMEOUT: test `{name}` was stuck for {seconds} s");
+            for path in MOUNTED.lock().map(|m| m.clone()).unwrap_or_default() {
+                clean_up(&path);
+            }
+            std::process::exit(124);
+        }
+    });
+    Watchdog(done)
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The errno of a failed system call.
+pub fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
+    result
+        .expect_err("the call must fail")
+        .raw_os_error()
+        .expect("a system call's error")
+}
+
+/// Reads a whole file.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
