@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Key, Kind, MAX_COMPONENT_BYTES, Object, Patience, Stat, StoreError,
+    Version,
 };
 use crate::tree::{Directory, Entry, Ino, Node, Tree};
 use handles::Handles;
@@ -198,6 +199,20 @@ impl Fs {
             uid: self.policy.uid,
             gid: self.policy.gid,
         }
+    }
+
+    /// A listed name whose attributes are not proven: its number and kind, and nothing that could
+    /// be taken for more.
+    pub fn unproven(&self, entry: &Entry<'_>) -> Attr {
+        let stat = Stat {
+            kind: entry.kind,
+            size_bytes: 0,
+            blocks: 0,
+            modified: SystemTime::UNIX_EPOCH,
+            version: Version(0),
+            links: 1,
+        };
+        self.attr(Node { ino: entry.ino, stat })
     }
 
     /// Finds a name in a directory.

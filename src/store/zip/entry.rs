@@ -447,7 +447,7 @@ impl LocalHeader {
             ("compressed size", node.compressed_bytes(), compressed_bytes),
             ("size", node.size_bytes(), size_bytes),
         ] {
-            let unknown = written_later && (here == 0 || here == u32::MAX.into());
+            let unknown = written_later && (here == 0 || here == u64::from(u32::MAX));
             if there != here && !unknown {
                 return Err((what, there, here));
             }

@@ -359,8 +359,10 @@ impl Builder {
         self.index.all_open &= node.coding.is_readable();
         match self.index.child(Position(parent), name) {
             Some(there) => self.replace(there, node),
-            None => self.insert(parent, name, node),
-        };
+            None => {
+                self.insert(parent, name, node);
+            }
+        }
     }
 
     /// The node of a file, with all that can be told of it without its local header.

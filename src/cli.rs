@@ -1,0 +1,257 @@
+//! What the command line says. Every option is declared once, here; `-o name[=value]` of
+//! mount(8) is turned into `--name[=value]` before clap sees it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::units::{parse_size, parse_time, parse_umask};
+
+/// Mount a Zarr hierarchy as a read-only directory tree
+#[derive(Debug, Parser)]
+#[command(
+    name = "zarrfs",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    args_override_self = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do; mounting needs no word for it.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The mount, if no other command is given.
+    #[command(flatten)]
+    pub mount: Option<MountArgs>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mount SOURCE on MOUNTPOINT; returns once the mount answers
+    #[command(args_override_self = true)]
+    Mount(Box<MountArgs>),
+    /// Unmount, and wait for the daemon to end
+    Umount(UmountArgs),
+    /// Mount the demo store that is inside the binary
+    #[command(args_override_self = true)]
+    Demo(Box<DemoArgs>),
+}
+
+/// `zarrfs [mount] SOURCE MOUNTPOINT`.
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// A directory with a Zarr hierarchy, or a zip archive of one (by its content)
+    #[arg(required = true)]
+    pub source: PathBuf,
+    /// An empty directory
+    #[arg(required = true)]
+    pub mountpoint: PathBuf,
+    /// All options.
+    #[command(flatten)]
+    pub options: MountOptions,
+}
+
+/// `zarrfs demo MOUNTPOINT`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// An empty directory
+    pub mountpoint: PathBuf,
+    /// All options.
+    #[command(flatten)]
+    pub options: MountOptions,
+}
+
+/// `zarrfs umount MOUNTPOINT`.
+#[derive(Debug, Args)]
+pub struct UmountArgs {
+    /// Where a hierarchy is mounted
+    pub mountpoint: PathBuf,
+    /// Detach at once, even if files are open; the daemon ends when the last one is closed
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// When the kernel may read files of a local directory itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Passthrough {
+    /// Where it can: as root, since Linux 6.9, for files of 64 KiB and more.
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// The options of a mount; each is also a `-o` option, with `_` for `-`.
+#[derive(Debug, Clone, Args)]
+pub struct MountOptions {
+    /// Stay in the foreground
+    #[arg(short, long, help_heading = "Process")]
+    pub foreground: bool,
+    /// Log to a file instead of standard error
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub log_file: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, trace, or a filter as in ZARRFS_LOG
+    #[arg(long, value_name = "LEVEL", help_heading = "Process")]
+    pub log_level: Option<String>,
+    /// Threads that take requests from the kernel [default: one a core, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
+    pub threads: Option<u16>,
+
+    /// Mount only the part of the hierarchy below this key
+    #[arg(long, value_name = "KEY", help_heading = "Source")]
+    pub path: Option<String>,
+    /// Check every zip entry whole before its first byte is served
+    #[arg(long, help_heading = "Source")]
+    pub verify: bool,
+    /// Refuse to mount if anything in the source would be hidden or could not be read
+    #[arg(long, help_heading = "Source")]
+    pub strict: bool,
+    /// Follow symbolic links that lead out of a source directory
+    #[arg(long, help_heading = "Source")]
+    pub follow_symlinks: bool,
+
+    /// How long names and sizes of a source that can change are trusted, such as 500ms or inf
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s", help_heading = "Caching")]
+    pub ttl: Duration,
+    /// Budget of decoded data [default: 1/8 of the memory, at most 2 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
+    pub cache_size: Option<u64>,
+    /// The most that one request or the index of an archive may take [default: 1/2 of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
+    pub memory_limit: Option<u64>,
+    /// When the kernel may read files of a local directory itself
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Caching")]
+    pub passthrough: Passthrough,
+
+    /// Let other users in; the mode bits are checked, and they read with the daemon's rights
+    #[arg(long, help_heading = "Permissions")]
+    pub allow_other: bool,
+    /// Owner of all files [default: who mounts]
+    #[arg(long, value_name = "N", help_heading = "Permissions")]
+    pub uid: Option<u32>,
+    /// Group of all files [default: that of who mounts]
+    #[arg(long, value_name = "N", help_heading = "Permissions")]
+    pub gid: Option<u32>,
+    /// Permission bits to take away from 0444 and 0555
+    #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
+    pub umask: u16,
+    /// Mount on a directory that is not empty
+    #[arg(long, help_heading = "Permissions")]
+    pub nonempty: bool,
+
+    /// Options of mount(8): any long option above, and the generic ones
+    #[arg(short = 'o', value_name = "NAME[=VALUE],...", help_heading = "Mount options")]
+    pub mount_options: Vec<String>,
+}
+
+/// Options of mount(8) that say nothing to us: the mount is always read-only, nosuid, nodev and
+/// noexec, whatever they ask for.
+const GENERIC: &[&str] = &[
+    "ro", "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nouser", "owner",
+    "group", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "relatime",
+    "norelatime", "strictatime", "diratime", "nodiratime", "sync", "async", "dirsync", "lazytime",
+    "default_permissions",
+];
+
+/// Options that are for the command line only.
+const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
+
+/// Turns `-o a,b=c` into `--a --b=c` and drops the generic options.
+///
+/// # Errors
+/// Names an option that does not exist, or one without the value it needs.
+pub fn expand_mount_options(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
+    let mut expanded = Vec::new();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if argument == OsStr::new("--") {
+            expanded.push(argument);
+            expanded.extend(arguments.by_ref());
+            break;
+        }
+        let list = match argument.to_str() {
+            Some("-o") => arguments.next().ok_or("-o needs options behind it")?,
+            Some(text) if text.starts_with("-o") => text.get(2..).unwrap_or_default().into(),
+            _ => {
+                expanded.push(argument);
+                continue;
+            }
+        };
+        let list = list.to_str().ok_or("-o: options must be UTF-8")?;
+        for option in list.split(',').filter(|option| !option.is_empty()) {
+            expanded.extend(expand_one(option)?);
+        }
+    }
+    Ok(expanded)
+}
+
+fn expand_one(option: &str) -> Result<Option<OsString>, String> {
+    let (name, value) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    if GENERIC.contains(&name) || name.starts_with("x-") || matches!(name, "comment" | "subtype" | "fsname") {
+        return Ok(None);
+    }
+    let long = name.replace('_', "-");
+    let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
+    let known = command.get_arguments().find(|arg| arg.get_long() == Some(&long));
+    match (known, value) {
+        (None, _) => Err(format!("unknown mount option `{name}`")),
+        (Some(_), _) if NOT_IN_O.contains(&long.as_str()) => Err(format!("unknown mount option `{name}`")),
+        (Some(arg), None) if arg.get_action().takes_values() => {
+            Err(format!("mount option `{name}` needs a value: {name}=..."))
+        }
+        (Some(arg), Some(_)) if !arg.get_action().takes_values() => {
+            Err(format!("mount option `{name}` takes no value"))
+        }
+        (Some(_), Some(value)) => Ok(Some(format!("--{long}={value}").into())),
+        (Some(_), None) => Ok(Some(format!("--{long}").into())),
+    }
+}
+
+/// Reads a command line; `--help`, `--version` and mistakes end the process (with 2 for mistakes).
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
+    match expand_mount_options(arguments) {
+        Ok(arguments) => Cli::parse_from(arguments),
+        Err(message) => Cli::command().error(clap::error::ErrorKind::UnknownArgument, message).exit(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expand(arguments: &[&str]) -> Result<Vec<String>, String> {
+        let expanded = expand_mount_options(arguments.iter().map(OsString::from))?;
+        Ok(expanded.into_iter().map(|argument| argument.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn mount_options_become_long_options() {
+        let given = ["zarrfs", "a", "b", "-o", "ro,allow_other,ttl=5s", "-ocache_size=1G,x-foo=bar,dev"];
+        let expanded = ["zarrfs", "a", "b", "--allow-other", "--ttl=5s", "--cache-size=1G"];
+        assert_eq!(expand(&given).unwrap(), expanded);
+        let cli = Cli::parse_from(expanded);
+        let mount = cli.mount.unwrap();
+        assert!(mount.options.allow_other);
+        assert_eq!(mount.options.cache_size, Some(1 << 30));
+    }
+
+    #[test]
+    fn mistakes_in_mount_options_are_named() {
+        for (options, named) in [("bogus", "bogus"), ("ttl", "ttl"), ("verify=1", "verify"), ("foreground", "foreground")] {
+            let message = expand(&["zarrfs", "-o", options]).unwrap_err();
+            assert!(message.contains(named), "{message}");
+        }
+        assert!(expand(&["zarrfs", "-o"]).is_err());
+    }
+}

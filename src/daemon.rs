@@ -1,0 +1,219 @@
+//! The life of a mount: checks, mounting, the background, signals, unmounting.
+//!
+//! The order is fixed: everything that can fail (options, source, mountpoint) is done before the
+//! mount, so that a failure leaves nothing behind; the mount is ready when the kernel's handshake
+//! is done; the process that was called returns only then.
+
+mod background;
+mod kernel;
+mod mountpoint;
+mod signals;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::{MountOptions, Passthrough, UmountArgs};
+use crate::fs::{Fs, Policy};
+use crate::fuse::{Mounted, Transport};
+use crate::store::{
+    DirOptions, FaultStore, Key, OpenOptions, Store, ZipOptions, local_path, open_demo, open_source,
+};
+use crate::tree;
+use mountpoint::Mountpoint;
+
+/// A failure, for a person.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is mounted.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// What the command line names.
+    Given(PathBuf),
+    /// The demo store inside the binary.
+    Demo,
+}
+
+/// Mounts, in the background unless told otherwise; returns when the mount answers, or (in the
+/// foreground) when it has ended.
+///
+/// # Errors
+/// What was tried and what was found; then nothing is mounted.
+pub fn mount(source: &Source, mountpoint: &Path, options: MountOptions) -> Result<(), Failure> {
+    if !options.foreground && !is_background() {
+        return background::start();
+    }
+    let result = serve(source, mountpoint, &options);
+    if is_background()
+        && let Err(failure) = &result
+    {
+        background::tell(&format!("{failure}"));
+    }
+    result
+}
+
+/// Whether this process is the one that serves in the background.
+pub fn is_background() -> bool {
+    std::env::var_os(background::CHILD).is_some()
+}
+
+/// Mounts and serves until unmounted.
+fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(), Failure> {
+    start_logging(options)?;
+    let mountpoint = Mountpoint::claim(mountpoint, options.nonempty)?;
+    if let Source::Given(path) = source {
+        mountpoint.check_apart(local_path(path)?, "the source")?;
+    }
+    if let Some(log) = &options.log_file {
+        mountpoint.check_outside(log, "the log file")?;
+    }
+    let store = open(source, options)?;
+    let label = store.label().to_owned();
+    let pinned = store.promises().pinned;
+    let root = match &options.path {
+        Some(path) => Key::new(path.trim_matches('/').as_bytes())
+            .map_err(|e| format!("--path {path}: {e}"))?,
+        None => Key::root(),
+    };
+    let tree = tree::native(store, &root).map_err(|e| format!("{label}: {e}"))?;
+    let fs = Fs::new(tree, policy(options, pinned))?;
+
+    let signals = signals::Signals::block()?;
+    let device = kernel::mount(&mountpoint, &label, options.allow_other)?;
+    let transport = Transport {
+        threads: options.threads.map_or_else(|| cores().clamp(1, 4), usize::from),
+        passthrough: options.passthrough == Passthrough::Auto && !pinned,
+    };
+    let mounted = match Mounted::start(device, fs, transport) {
+        Ok(mounted) => mounted,
+        Err(e) => {
+            let _ = kernel::unmount(mountpoint.path(), true);
+            return Err(format!("the kernel did not answer the mount: {e}").into());
+        }
+    };
+    let ours = mountpoint::entry(mountpoint.path())?;
+    signals.watch(mountpoint.path().to_owned(), ours)?;
+    std::env::set_current_dir("/")?;
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    log::info!("{label} is mounted on {}", mountpoint.path().display());
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    if is_background() {
+        background::ready(options.log_file.is_some());
+    }
+    mounted.run()?;
+    log::info!("{} is unmounted", mountpoint.path().display());
+    Ok(())
+}
+
+fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failure> {
+    let memory = memory_bytes();
+    let open = OpenOptions {
+        zip: ZipOptions {
+            verify: options.verify,
+            strict: options.strict,
+            cache_bytes: options.cache_size.unwrap_or_else(|| (memory / 8).min(2 << 30)),
+            memory_limit_bytes: options.memory_limit.unwrap_or(memory / 2),
+        },
+        dir: DirOptions { follow_symlinks: options.follow_symlinks },
+    };
+    let store = match source {
+        Source::Given(path) => open_source(path, &open)?,
+        Source::Demo => open_demo(&open)?,
+    };
+    // Only in builds for tests: a way to see what a panic in a decoder does.
+    if cfg!(debug_assertions)
+        && let Ok(key) = std::env::var("ZARRFS_TEST_PANIC")
+    {
+        return Ok(Box::new(FaultStore::new(store, Key::new(key.as_bytes())?)));
+    }
+    Ok(store)
+}
+
+/// A day: what the kernel may keep of a source that can not change.
+const PINNED_TTL: Duration = Duration::from_secs(86_400);
+
+fn policy(options: &MountOptions, pinned: bool) -> Policy {
+    let ttl = if pinned { PINNED_TTL } else { options.ttl };
+    Policy {
+        ttl,
+        absent_ttl: ttl,
+        uid: options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        umask: options.umask,
+        workers: cores(),
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The machine's memory, or 4 GiB if it is not told.
+fn memory_bytes() -> u64 {
+    let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = table.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = total.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.map_or(4 << 30, |kilobytes| kilobytes.saturating_mul(1024))
+}
+
+/// Logs to `--log-file` or standard error, one line each, filtered by ZARRFS_LOG.
+fn start_logging(options: &MountOptions) -> Result<(), Failure> {
+    let mut logger = env_logger::Builder::new();
+    logger.filter_level(log::LevelFilter::Warn).filter_module("zarrfs", log::LevelFilter::Info);
+    if let Ok(filter) = std::env::var("ZARRFS_LOG") {
+        logger.parse_filters(&filter);
+    }
+    if let Some(level) = &options.log_level {
+        logger.parse_filters(level);
+    }
+    if is_background() && options.log_file.is_none() {
+        logger.filter_module("zarrfs", log::LevelFilter::Warn);
+    }
+    logger.format(|line, record| {
+        writeln!(line, "zarrfs: {}: {}", record.level().as_str().to_ascii_lowercase(), record.args())
+    });
+    if let Some(path) = &options.log_file {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+        logger.target(env_logger::Target::Pipe(Box::new(file)));
+    }
+    let _ = logger.try_init();
+    std::panic::set_hook(Box::new(|panic| {
+        log::error!("bug: {panic}\n{}", std::backtrace::Backtrace::force_capture());
+    }));
+    Ok(())
+}
+
+/// Unmounts and waits for the daemon to end.
+///
+/// # Errors
+/// If it is not ours, or is busy.
+pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
+    let path = mountpoint::resolve(&arguments.mountpoint)
+        .map_err(|e| format!("{}: {e}", arguments.mountpoint.display()))?;
+    let shown = path.display();
+    let Some(entry) = mountpoint::entry(&path)? else {
+        return Err(format!("{shown}: nothing is mounted there").into());
+    };
+    if entry.kind != kernel::FS_TYPE {
+        return Err(format!("{shown}: the mount there is of type {}, not zarrfs", entry.kind).into());
+    }
+    let daemon = daemon_of(&path);
+    kernel::unmount(&path, arguments.lazy).map_err(|e| match e.kind() {
+        io::ErrorKind::ResourceBusy => format!("{shown}: busy: files are open or a process works there (see --lazy)"),
+        _ => format!("{shown}: {e}"),
+    })?;
+    if let (Some(daemon), false) = (daemon, arguments.lazy) {
+        kernel::wait_for_end(&daemon, Duration::from_secs(10));
+    }
+    Ok(())
+}
+
+/// The process that serves a mount, if it answers.
+fn daemon_of(path: &Path) -> Option<rustix::fd::OwnedFd> {
+    let mut value = [0; 32];
+    let length = rustix::fs::getxattr(path, "user.zarrfs.pid", &mut value).ok()?;
+    let pid: i32 = std::str::from_utf8(value.get(..length)?).ok()?.parse().ok()?;
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}

@@ -1,0 +1,145 @@
+//! The directory that is mounted on: checked, locked, held open.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Failure, kernel};
+
+/// A directory that this process alone mounts on.
+#[derive(Debug)]
+pub(super) struct Mountpoint {
+    path: PathBuf,
+    directory: File,
+}
+
+impl Mountpoint {
+    /// Checks a mountpoint and locks it; a dead mount of ours that is in the way is taken away.
+    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, Failure> {
+        let shown = given.display();
+        let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
+        let path = resolve(given).map_err(failed)?;
+        if let Some(entry) = entry(&path)?
+            && entry.kind == kernel::FS_TYPE
+        {
+            match rustix::fs::statvfs(&path) {
+                Err(Errno::NOTCONN) => {
+                    log::warn!("{shown}: taking away a dead mount of zarrfs");
+                    kernel::unmount(&path, true).map_err(failed)?;
+                }
+                _ => return Err(format!("mountpoint {shown}: {} is already mounted there", entry.source).into()),
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) => {
+                return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
+            }
+            // Some file systems have no locks; then the mount table alone decides.
+            Err(_) | Ok(()) => {}
+        }
+        let directory = File::from(directory);
+        if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
+            return Err(format!("mountpoint {shown}: the directory is not empty (see --nonempty)").into());
+        }
+        Ok(Self { path, directory })
+    }
+
+    /// The path, without links.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open directory.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Refuses a path that is above or below the mountpoint, by whatever name.
+    pub(super) fn check_apart(&self, path: &Path, what: &str) -> Result<(), Failure> {
+        self.check_outside(path, what)?;
+        if is_at_or_above(path, &self.path) {
+            return Err(format!("mountpoint {}: lies inside {what}", self.path.display()).into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a path below the mountpoint.
+    pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
+        if std::fs::canonicalize(path).is_ok_and(|path| is_at_or_above(&self.path, &path)) {
+            return Err(format!("mountpoint {}: {what} lies inside it", self.path.display()).into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether `upper` is `lower` or a directory above it, compared as the file system sees them.
+fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
+    let Ok(upper) = std::fs::metadata(upper) else { return false };
+    lower.ancestors().any(|directory| {
+        std::fs::metadata(directory).is_ok_and(|m| (m.dev(), m.ino()) == (upper.dev(), upper.ino()))
+    })
+}
+
+/// The path without links; the last component may be a dead mount, which can not be looked at.
+pub(super) fn resolve(given: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(given) {
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::NOTCONN) => {
+            let absolute = std::path::absolute(given)?;
+            match (absolute.parent(), absolute.file_name()) {
+                (Some(parent), Some(name)) => Ok(std::fs::canonicalize(parent)?.join(name)),
+                _ => Err(e),
+            }
+        }
+        resolved => resolved,
+    }
+}
+
+/// A line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MountEntry {
+    /// The mount's own number.
+    id: String,
+    device: String,
+    pub(super) kind: String,
+    pub(super) source: String,
+}
+
+/// What is mounted on a path, on top.
+pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let wanted = escape(path.as_os_str().as_bytes());
+    let lines = table.split(|b| *b == b'\n');
+    let mut found = None;
+    for line in lines {
+        let mut fields = line.split(|b| *b == b' ');
+        let (id, device) = (fields.next(), fields.nth(1));
+        if fields.nth(1) != Some(&wanted) {
+            continue;
+        }
+        let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+        let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
+        let (id, device) = (text(id), text(device));
+        found = Some(MountEntry { id, device, kind: text(rest.next()), source: text(rest.next()) });
+    }
+    Ok(found)
+}
+
+/// As the kernel writes paths in the mount table.
+fn escape(path: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").into_bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}

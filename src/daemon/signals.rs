@@ -1,0 +1,63 @@
+//! SIGTERM, SIGINT and SIGHUP unmount; a second one ends the process at once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::kernel;
+use super::mountpoint::{MountEntry, entry};
+
+/// How long a busy mount is tried before it is detached, and then served before the end.
+const BUSY: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The signals, caught from now on.
+#[derive(Debug)]
+pub(super) struct Signals(signal_hook::iterator::Signals);
+
+impl Signals {
+    /// Catches the signals; they wait until [`Signals::watch`].
+    pub(super) fn block() -> io::Result<Self> {
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Self)
+    }
+
+    /// Unmounts `path` when a signal comes, if what is mounted there is still `ours`.
+    pub(super) fn watch(mut self, path: PathBuf, ours: Option<MountEntry>) -> io::Result<()> {
+        let (sender, receiver) = mpsc::channel();
+        thread::Builder::new().name("zarrfs-signals".into()).spawn(move || {
+            for signal in self.0.forever() {
+                // The receiver never ends before the process.
+                let _ = sender.send(signal);
+            }
+        })?;
+        thread::Builder::new().name("zarrfs-end".into()).spawn(move || {
+            if let Ok(signal) = receiver.recv() {
+                log::info!("signal {signal}: unmounting {}", path.display());
+                end(&path, ours.as_ref(), &receiver);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Unmounts, lazily if it stays busy, and ends the process if its last files stay open.
+fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
+    let is_ours = || entry(path).is_ok_and(|now| now.as_ref() == ours);
+    let again = |limit| signals.recv_timeout(limit).is_ok();
+    let mut waited = Duration::ZERO;
+    while is_ours() && kernel::unmount(path, false).is_err() {
+        if waited >= BUSY || again(RETRY) {
+            log::warn!("{} is busy: detaching it", path.display());
+            let _ = kernel::unmount(path, true);
+            break;
+        }
+        waited = waited.saturating_add(RETRY);
+    }
+    // The session ends the process itself when the last file is closed.
+    again(BUSY);
+    std::process::exit(0);
+}
