@@ -143,16 +143,46 @@ pub struct MountOptions {
     pub nonempty: bool,
 
     /// Options of mount(8): any long option above, and the generic ones
-    #[arg(short = 'o', value_name = "NAME[=VALUE],...", help_heading = "Mount options")]
+    #[arg(
+        short = 'o',
+        value_name = "NAME[=VALUE],...",
+        help_heading = "Mount options"
+    )]
     pub mount_options: Vec<String>,
 }
 
 /// Options of mount(8) that say nothing to us: the mount is always read-only, nosuid, nodev and
 /// noexec, whatever they ask for.
 const GENERIC: &[&str] = &[
-    "ro", "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nouser", "owner",
-    "group", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "relatime",
-    "norelatime", "strictatime", "diratime", "nodiratime", "sync", "async", "dirsync", "lazytime",
+    "ro",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "atime",
+    "noatime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "sync",
+    "async",
+    "dirsync",
+    "lazytime",
     "default_permissions",
 ];
 
@@ -163,7 +193,9 @@ const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
 ///
 /// # Errors
 /// Names an option that does not exist, or one without the value it needs.
-pub fn expand_mount_options(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
+pub fn expand_mount_options(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Vec<OsString>, String> {
     let mut expanded = Vec::new();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -193,15 +225,22 @@ fn expand_one(option: &str) -> Result<Option<OsString>, String> {
         Some((name, value)) => (name, Some(value)),
         None => (option, None),
     };
-    if GENERIC.contains(&name) || name.starts_with("x-") || matches!(name, "comment" | "subtype" | "fsname") {
+    if GENERIC.contains(&name)
+        || name.starts_with("x-")
+        || matches!(name, "comment" | "subtype" | "fsname")
+    {
         return Ok(None);
     }
     let long = name.replace('_', "-");
     let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
-    let known = command.get_arguments().find(|arg| arg.get_long() == Some(&long));
+    let known = command
+        .get_arguments()
+        .find(|arg| arg.get_long() == Some(&long));
     match (known, value) {
         (None, _) => Err(format!("unknown mount option `{name}`")),
-        (Some(_), _) if NOT_IN_O.contains(&long.as_str()) => Err(format!("unknown mount option `{name}`")),
+        (Some(_), _) if NOT_IN_O.contains(&long.as_str()) => {
+            Err(format!("unknown mount option `{name}`"))
+        }
         (Some(arg), None) if arg.get_action().takes_values() => {
             Err(format!("mount option `{name}` needs a value: {name}=..."))
         }
@@ -217,7 +256,9 @@ fn expand_one(option: &str) -> Result<Option<OsString>, String> {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     match expand_mount_options(arguments) {
         Ok(arguments) => Cli::parse_from(arguments),
-        Err(message) => Cli::command().error(clap::error::ErrorKind::UnknownArgument, message).exit(),
+        Err(message) => Cli::command()
+            .error(clap::error::ErrorKind::UnknownArgument, message)
+            .exit(),
     }
 }
 
@@ -227,7 +268,10 @@ mod tests {
 
     fn expand(arguments: &[&str]) -> Result<Vec<String>, String> {
         let expanded = expand_mount_options(arguments.iter().map(OsString::from))?;
-        Ok(expanded.into_iter().map(|argument| argument.into_string().unwrap()).collect())
+        Ok(expanded
+            .into_iter()
+            .map(|argument| argument.into_string().unwrap())
+            .collect())
     }
 
     #[test]
@@ -237,8 +281,22 @@ mod tests {
 
     #[test]
     fn mount_options_become_long_options() {
-        let given = ["zarrfs", "a", "b", "-o", "ro,allow_other,ttl=5s", "-ocache_size=1G,x-foo=bar,dev"];
-        let expanded = ["zarrfs", "a", "b", "--allow-other", "--ttl=5s", "--cache-size=1G"];
+        let given = [
+            "zarrfs",
+            "a",
+            "b",
+            "-o",
+            "ro,allow_other,ttl=5s",
+            "-ocache_size=1G,x-foo=bar,dev",
+        ];
+        let expanded = [
+            "zarrfs",
+            "a",
+            "b",
+            "--allow-other",
+            "--ttl=5s",
+            "--cache-size=1G",
+        ];
         assert_eq!(expand(&given).unwrap(), expanded);
         let cli = Cli::parse_from(expanded);
         let mount = cli.mount.unwrap();
@@ -248,7 +306,12 @@ mod tests {
 
     #[test]
     fn mistakes_in_mount_options_are_named() {
-        for (options, named) in [("bogus", "bogus"), ("ttl", "ttl"), ("verify=1", "verify"), ("foreground", "foreground")] {
+        for (options, named) in [
+            ("bogus", "bogus"),
+            ("ttl", "ttl"),
+            ("verify=1", "verify"),
+            ("foreground", "foreground"),
+        ] {
             let message = expand(&["zarrfs", "-o", options]).unwrap_err();
             assert!(message.contains(named), "{message}");
         }

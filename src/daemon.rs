@@ -81,7 +81,9 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     let signals = signals::Signals::block()?;
     let device = kernel::mount(&mountpoint, &label, options.allow_other)?;
     let transport = Transport {
-        threads: options.threads.map_or_else(|| cores().clamp(1, 4), usize::from),
+        threads: options
+            .threads
+            .map_or_else(|| cores().clamp(1, 4), usize::from),
         passthrough: options.passthrough == Passthrough::Auto && !pinned,
     };
     let mounted = match Mounted::start(device, fs, transport) {
@@ -111,10 +113,14 @@ fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failu
         zip: ZipOptions {
             verify: options.verify,
             strict: options.strict,
-            cache_bytes: options.cache_size.unwrap_or_else(|| (memory / 8).min(2 << 30)),
+            cache_bytes: options
+                .cache_size
+                .unwrap_or_else(|| (memory / 8).min(2 << 30)),
             memory_limit_bytes: options.memory_limit.unwrap_or(memory / 2),
         },
-        dir: DirOptions { follow_symlinks: options.follow_symlinks },
+        dir: DirOptions {
+            follow_symlinks: options.follow_symlinks,
+        },
     };
     let store = match source {
         Source::Given(path) => open_source(path, &open)?,
@@ -137,8 +143,12 @@ fn policy(options: &MountOptions, pinned: bool) -> Policy {
     Policy {
         ttl,
         absent_ttl: ttl,
-        uid: options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
-        gid: options.gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        uid: options
+            .uid
+            .unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: options
+            .gid
+            .unwrap_or_else(|| rustix::process::getegid().as_raw()),
         umask: options.umask,
         workers: cores(),
     }
@@ -151,7 +161,9 @@ fn cores() -> usize {
 /// The machine's memory, or 4 GiB if it is not told.
 fn memory_bytes() -> u64 {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = table.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let total = table
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"));
     let kilobytes = total.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.map_or(4 << 30, |kilobytes| kilobytes.saturating_mul(1024))
 }
@@ -159,7 +171,9 @@ fn memory_bytes() -> u64 {
 /// Logs to `--log-file` or standard error, one line each, filtered by ZARRFS_LOG.
 fn start_logging(options: &MountOptions) -> Result<(), Failure> {
     let mut logger = env_logger::Builder::new();
-    logger.filter_level(log::LevelFilter::Warn).filter_module("zarrfs", log::LevelFilter::Info);
+    logger
+        .filter_level(log::LevelFilter::Warn)
+        .filter_module("zarrfs", log::LevelFilter::Info);
     if let Ok(filter) = std::env::var("ZARRFS_LOG") {
         logger.parse_filters(&filter);
     }
@@ -170,16 +184,27 @@ fn start_logging(options: &MountOptions) -> Result<(), Failure> {
         logger.filter_module("zarrfs", log::LevelFilter::Warn);
     }
     logger.format(|line, record| {
-        writeln!(line, "zarrfs: {}: {}", record.level().as_str().to_ascii_lowercase(), record.args())
+        writeln!(
+            line,
+            "zarrfs: {}: {}",
+            record.level().as_str().to_ascii_lowercase(),
+            record.args()
+        )
     });
     if let Some(path) = &options.log_file {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
         let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
         logger.target(env_logger::Target::Pipe(Box::new(file)));
     }
     let _ = logger.try_init();
     std::panic::set_hook(Box::new(|panic| {
-        log::error!("bug: {panic}\n{}", std::backtrace::Backtrace::force_capture());
+        log::error!(
+            "bug: {panic}\n{}",
+            std::backtrace::Backtrace::force_capture()
+        );
     }));
     Ok(())
 }
@@ -196,11 +221,17 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
         return Err(format!("{shown}: nothing is mounted there").into());
     };
     if entry.kind != kernel::FS_TYPE {
-        return Err(format!("{shown}: the mount there is of type {}, not zarrfs", entry.kind).into());
+        return Err(format!(
+            "{shown}: the mount there is of type {}, not zarrfs",
+            entry.kind
+        )
+        .into());
     }
     let daemon = daemon_of(&path);
     kernel::unmount(&path, arguments.lazy).map_err(|e| match e.kind() {
-        io::ErrorKind::ResourceBusy => format!("{shown}: busy: files are open or a process works there (see --lazy)"),
+        io::ErrorKind::ResourceBusy => {
+            format!("{shown}: busy: files are open or a process works there (see --lazy)")
+        }
         _ => format!("{shown}: {e}"),
     })?;
     if let (Some(daemon), false) = (daemon, arguments.lazy) {
@@ -213,7 +244,10 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
 fn daemon_of(path: &Path) -> Option<rustix::fd::OwnedFd> {
     let mut value = [0; 32];
     let length = rustix::fs::getxattr(path, "user.zarrfs.pid", &mut value).ok()?;
-    let pid: i32 = std::str::from_utf8(value.get(..length)?).ok()?.parse().ok()?;
+    let pid: i32 = std::str::from_utf8(value.get(..length)?)
+        .ok()?
+        .parse()
+        .ok()?;
     let pid = rustix::process::Pid::from_raw(pid)?;
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
 }

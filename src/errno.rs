@@ -31,7 +31,9 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::TooLarge { .. } => Errno::NOMEM,
         // The system's own word where the caller can act on it; anything else is a failed source.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
-            Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => errno,
+            Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
+                errno
+            }
             Some(Errno::INTR) => Errno::INTR,
             Some(Errno::TIMEDOUT) => Errno::TIMEDOUT,
             _ => Errno::IO,
@@ -52,15 +54,49 @@ mod tests {
     fn every_error_has_the_errno_of_the_contract() {
         let key = Key::root;
         let what = || String::from("x");
-        let system = |errno: Errno| StoreError::Io { key: key(), source: Arc::new(io::Error::from(errno)) };
+        let system = |errno: Errno| StoreError::Io {
+            key: key(),
+            source: Arc::new(io::Error::from(errno)),
+        };
         let cases = [
             (StoreError::NotFound { key: key() }, Errno::NOENT),
             (StoreError::NotAPrefix { key: key() }, Errno::NOTDIR),
-            (StoreError::Denied { key: key(), what: what() }, Errno::ACCESS),
-            (StoreError::Stale { key: key(), what: what() }, Errno::STALE),
-            (StoreError::Corrupt { key: key(), what: what() }, Errno::IO),
-            (StoreError::Unsupported { key: key(), what: what() }, Errno::OPNOTSUPP),
-            (StoreError::TooLarge { key: key(), need_bytes: 2, limit_bytes: 1 }, Errno::NOMEM),
+            (
+                StoreError::Denied {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::ACCESS,
+            ),
+            (
+                StoreError::Stale {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::STALE,
+            ),
+            (
+                StoreError::Corrupt {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::IO,
+            ),
+            (
+                StoreError::Unsupported {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::OPNOTSUPP,
+            ),
+            (
+                StoreError::TooLarge {
+                    key: key(),
+                    need_bytes: 2,
+                    limit_bytes: 1,
+                },
+                Errno::NOMEM,
+            ),
             (system(Errno::MFILE), Errno::MFILE),
             (system(Errno::NOMEM), Errno::NOMEM),
             (system(Errno::TIMEDOUT), Errno::TIMEDOUT),

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, Kind, MAX_COMPONENT_BYTES, Object, Patience, Stat, StoreError,
-    Version,
+    BUFFER_HEADROOM_BYTES, Data, Key, Kind, MAX_COMPONENT_BYTES, Object, Patience, Stat,
+    StoreError, Version,
 };
 use crate::tree::{Directory, Entry, Ino, Node, Tree};
-use handles::Handles;
 pub use handles::Handle;
+use handles::Handles;
 use offload::Offload;
 
 /// The longest read that the kernel asks for.
@@ -212,7 +212,10 @@ impl Fs {
             version: Version(0),
             links: 1,
         };
-        self.attr(Node { ino: entry.ino, stat })
+        self.attr(Node {
+            ino: entry.ino,
+            stat,
+        })
     }
 
     /// Finds a name in a directory.
@@ -260,7 +263,14 @@ impl Fs {
     }
 
     /// Reads from a file: by its handle, or by its number where nothing needs to be opened.
-    pub fn read(&self, ino: Ino, handle: Option<Handle>, offset: u64, size: usize, reply: impl ReadReply) {
+    pub fn read(
+        &self,
+        ino: Ino,
+        handle: Option<Handle>,
+        offset: u64,
+        size: usize,
+        reply: impl ReadReply,
+    ) {
         let object = match handle {
             Some(handle) => self.files.get(handle).ok_or(FsError::BadHandle),
             None => self.tree.open(ino).map_err(FsError::from),
@@ -317,7 +327,9 @@ impl Fs {
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
         self.with_directory(ino, handle, |directory| {
-            Ok(self.tree.visit(directory, cookie, &mut |entry| visit(&entry))?)
+            Ok(self
+                .tree
+                .visit(directory, cookie, &mut |entry| visit(&entry))?)
         })
     }
 
@@ -338,7 +350,9 @@ impl Fs {
                 if matches!(entry.name, b"." | b"..") {
                     return visit(&entry, None);
                 }
-                let Ok(node) = self.tree.adopt(ino, &entry) else { return visit(&entry, None) };
+                let Ok(node) = self.tree.adopt(ino, &entry) else {
+                    return visit(&entry, None);
+                };
                 let flow = visit(&entry, Some(self.attr(node)));
                 if flow.is_break() {
                     // It did not fit: the kernel has not seen it.
@@ -368,12 +382,19 @@ impl Fs {
     /// How much room the source takes.
     pub fn statfs(&self) -> Space {
         let extent = self.tree.store().extent();
-        Space { bytes: extent.bytes, files: extent.keys }
+        Space {
+            bytes: extent.bytes,
+            files: extent.keys,
+        }
     }
 
     /// Names of the extended attributes of a file.
     pub fn listxattr(&self, ino: Ino) -> &'static [&'static str] {
-        if ino == Ino::ROOT { &ROOT_ATTRIBUTES } else { &ROOT_ATTRIBUTES[..1] }
+        if ino == Ino::ROOT {
+            &ROOT_ATTRIBUTES
+        } else {
+            &ROOT_ATTRIBUTES[..1]
+        }
     }
 
     /// One extended attribute.
@@ -391,7 +412,9 @@ impl Fs {
                 let key = self.tree.key(ino)?;
                 Ok(match key.is_root() {
                     true => label.as_bytes().to_vec(),
-                    false => [label.trim_end_matches('/').as_bytes(), b"/", key.as_bytes()].concat(),
+                    false => {
+                        [label.trim_end_matches('/').as_bytes(), b"/", key.as_bytes()].concat()
+                    }
                 })
             }
             b"zarrfs.version" if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
@@ -415,8 +438,12 @@ impl Fs {
 }
 
 /// All attributes; other files have the first one.
-const ROOT_ATTRIBUTES: [&str; 4] =
-    ["user.zarrfs.source", "user.zarrfs.version", "user.zarrfs.pid", "user.zarrfs.stats"];
+const ROOT_ATTRIBUTES: [&str; 4] = [
+    "user.zarrfs.source",
+    "user.zarrfs.version",
+    "user.zarrfs.pid",
+    "user.zarrfs.stats",
+];
 
 fn answer(reply: impl ReadReply, result: Result<Data, StoreError>, buffer: &[u8]) {
     match result {

@@ -58,7 +58,12 @@ impl Mounted {
         let mut config = Config::default();
         config.n_threads = Some(transport.threads.max(1));
         config.clone_fd = true;
-        Ok(Self(Session::from_fd(adapter, device, SessionACL::All, config)?))
+        Ok(Self(Session::from_fd(
+            adapter,
+            device,
+            SessionACL::All,
+            config,
+        )?))
     }
 
     /// Serves until the file system is unmounted.
@@ -128,7 +133,13 @@ impl Adapter {
     }
 
     /// Answers an open with the file itself, so that the kernel reads it without asking.
-    fn open_passthrough(&self, ino: INodeNo, handle: Handle, file: std::os::fd::BorrowedFd<'_>, reply: ReplyOpen) -> Option<ReplyOpen> {
+    fn open_passthrough(
+        &self,
+        ino: INodeNo,
+        handle: Handle,
+        file: std::os::fd::BorrowedFd<'_>,
+        reply: ReplyOpen,
+    ) -> Option<ReplyOpen> {
         let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
         let backing = match backings.by_inode.get_mut(&ino.0) {
             Some((backing, handles)) => {
@@ -156,7 +167,9 @@ impl Adapter {
 
     fn close_passthrough(&self, handle: Handle) {
         let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ino) = backings.by_handle.remove(&handle.0) else { return };
+        let Some(ino) = backings.by_handle.remove(&handle.0) else {
+            return;
+        };
         if let Some((_, handles)) = backings.by_inode.get_mut(&ino) {
             *handles = handles.saturating_sub(1);
             if *handles == 0 {
@@ -170,7 +183,11 @@ impl Adapter {
 fn report(fs: &Fs, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &FsError) -> Errno {
     let errno = errno(error);
     let place = || match name {
-        Some(name) => format!("{}/{}", fs.key(Ino(ino.0)), name.to_string_lossy().escape_debug()),
+        Some(name) => format!(
+            "{}/{}",
+            fs.key(Ino(ino.0)),
+            name.to_string_lossy().escape_debug()
+        ),
         None => fs.key(Ino(ino.0)).to_string(),
     };
     match error {
@@ -184,7 +201,10 @@ fn report(fs: &Fs, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &
             match fs.stats().may_log() {
                 Some(0) => log::warn!("{operation} {}: {error} ({errno})", place()),
                 Some(left_out) => {
-                    log::warn!("{operation} {}: {error} ({errno}); {left_out} failures before it are not shown", place());
+                    log::warn!(
+                        "{operation} {}: {error} ({errno}); {left_out} failures before it are not shown",
+                        place()
+                    );
                 }
                 None => {}
             }
@@ -194,7 +214,11 @@ fn report(fs: &Fs, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &
 }
 
 fn kind(is_directory: bool) -> FileType {
-    if is_directory { FileType::Directory } else { FileType::RegularFile }
+    if is_directory {
+        FileType::Directory
+    } else {
+        FileType::RegularFile
+    }
 }
 
 /// A handle that was given out, or none if opens are not asked for.
@@ -211,7 +235,9 @@ struct PendingRead {
 
 impl ReadReply for PendingRead {
     fn answer(mut self, result: Result<&[u8], FsError>) {
-        let Some(reply) = self.reply.take() else { return };
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
         match result {
             Ok(bytes) => reply.data(bytes),
             Err(error) => reply.error(report(&self.fs, "read", self.ino, None, &error)),
@@ -257,24 +283,32 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.guard("lookup", || match self.fs.lookup(Ino(parent.0), name.as_bytes()) {
-            Ok(attr) => reply.entry(&self.fs.policy().ttl, &Self::attr(&attr), Generation(0)),
-            Err(FsError::Store(StoreError::NotFound { .. })) if !self.fs.policy().absent_ttl.is_zero() => {
-                // Inode 0 is an answer that the kernel may keep: the name is proven absent.
-                let absent = Attr {
-                    ino: Ino(0),
-                    is_directory: false,
-                    size_bytes: 0,
-                    blocks: 0,
-                    modified: SystemTime::UNIX_EPOCH,
-                    mode: 0,
-                    links: 0,
-                    uid: 0,
-                    gid: 0,
-                };
-                reply.entry(&self.fs.policy().absent_ttl, &Self::attr(&absent), Generation(0));
+        self.guard("lookup", || {
+            match self.fs.lookup(Ino(parent.0), name.as_bytes()) {
+                Ok(attr) => reply.entry(&self.fs.policy().ttl, &Self::attr(&attr), Generation(0)),
+                Err(FsError::Store(StoreError::NotFound { .. }))
+                    if !self.fs.policy().absent_ttl.is_zero() =>
+                {
+                    // Inode 0 is an answer that the kernel may keep: the name is proven absent.
+                    let absent = Attr {
+                        ino: Ino(0),
+                        is_directory: false,
+                        size_bytes: 0,
+                        blocks: 0,
+                        modified: SystemTime::UNIX_EPOCH,
+                        mode: 0,
+                        links: 0,
+                        uid: 0,
+                        gid: 0,
+                    };
+                    reply.entry(
+                        &self.fs.policy().absent_ttl,
+                        &Self::attr(&absent),
+                        Generation(0),
+                    );
+                }
+                Err(error) => reply.error(self.fail("lookup", parent, Some(name), &error)),
             }
-            Err(error) => reply.error(self.fail("lookup", parent, Some(name), &error)),
         });
     }
 
@@ -283,9 +317,11 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.guard("getattr", || match self.fs.getattr(Ino(ino.0), fh.and_then(handle)) {
-            Ok(attr) => reply.attr(&self.fs.policy().ttl, &Self::attr(&attr)),
-            Err(error) => reply.error(self.fail("getattr", ino, None, &error)),
+        self.guard("getattr", || {
+            match self.fs.getattr(Ino(ino.0), fh.and_then(handle)) {
+                Ok(attr) => reply.attr(&self.fs.policy().ttl, &Self::attr(&attr)),
+                Err(error) => reply.error(self.fail("getattr", ino, None, &error)),
+            }
         });
     }
 
@@ -328,8 +364,13 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         self.guard("read", || {
-            let reply = PendingRead { reply: Some(reply), fs: Arc::clone(&self.fs), ino };
-            self.fs.read(Ino(ino.0), handle(fh), offset, size as usize, reply);
+            let reply = PendingRead {
+                reply: Some(reply),
+                fs: Arc::clone(&self.fs),
+                ino,
+            };
+            self.fs
+                .read(Ino(ino.0), handle(fh), offset, size as usize, reply);
         });
     }
 
@@ -364,7 +405,14 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         self.guard("readdir", || {
             let read = self.fs.readdir(Ino(ino.0), handle(fh), offset, |entry| {
                 let name = OsStr::from_bytes(entry.name);
@@ -381,22 +429,44 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         self.guard("readdirplus", || {
-            let mut left = if offset == 0 { FIRST_PLUS_NAMES } else { usize::MAX };
-            let read = self.fs.readdirplus(Ino(ino.0), handle(fh), offset, |entry, attr| {
-                let Some(fewer) = left.checked_sub(1) else { return ControlFlow::Break(()) };
-                left = fewer;
-                // Without attributes (or with `.` and `..`, which the kernel only lists) the name
-                // is to be looked up again before it is believed.
-                let ttl = attr.map_or(Duration::ZERO, |_| self.fs.policy().ttl);
-                let attr = attr.unwrap_or_else(|| self.fs.unproven(entry));
-                let name = OsStr::from_bytes(entry.name);
-                match reply.add(INodeNo(attr.ino.0), entry.next, name, &ttl, &Self::attr(&attr), Generation(0)) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            });
+            let mut left = if offset == 0 {
+                FIRST_PLUS_NAMES
+            } else {
+                usize::MAX
+            };
+            let read = self
+                .fs
+                .readdirplus(Ino(ino.0), handle(fh), offset, |entry, attr| {
+                    let Some(fewer) = left.checked_sub(1) else {
+                        return ControlFlow::Break(());
+                    };
+                    left = fewer;
+                    // Without attributes (or with `.` and `..`, which the kernel only lists) the name
+                    // is to be looked up again before it is believed.
+                    let ttl = attr.map_or(Duration::ZERO, |_| self.fs.policy().ttl);
+                    let attr = attr.unwrap_or_else(|| self.fs.unproven(entry));
+                    let name = OsStr::from_bytes(entry.name);
+                    match reply.add(
+                        INodeNo(attr.ino.0),
+                        entry.next,
+                        name,
+                        &ttl,
+                        &Self::attr(&attr),
+                        Generation(0),
+                    ) {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                });
             match read {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(self.fail("readdirplus", ino, None, &error)),
@@ -416,27 +486,45 @@ impl Filesystem for Adapter {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.guard("statfs", || {
             let space = self.fs.statfs();
-            reply.statfs(space.bytes.div_ceil(4096), 0, 0, space.files, 0, 4096, 255, 4096);
+            reply.statfs(
+                space.bytes.div_ceil(4096),
+                0,
+                0,
+                space.files,
+                0,
+                4096,
+                255,
+                4096,
+            );
         });
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.guard("getxattr", || match self.fs.getxattr(Ino(ino.0), name.as_bytes()) {
-            Ok(value) => send_xattr(&value, size, reply),
-            Err(error) => reply.error(self.fail("getxattr", ino, Some(name), &error)),
+        self.guard("getxattr", || {
+            match self.fs.getxattr(Ino(ino.0), name.as_bytes()) {
+                Ok(value) => send_xattr(&value, size, reply),
+                Err(error) => reply.error(self.fail("getxattr", ino, Some(name), &error)),
+            }
         });
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.guard("listxattr", || {
             let names = self.fs.listxattr(Ino(ino.0));
-            let list: Vec<u8> = names.iter().flat_map(|name| name.bytes().chain([0])).collect();
+            let list: Vec<u8> = names
+                .iter()
+                .flat_map(|name| name.bytes().chain([0]))
+                .collect();
             send_xattr(&list, size, reply);
         });
     }
 
     fn access(&self, _: &Request, _: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        if mask.contains(AccessFlags::W_OK) { reply.error(Errno::EROFS) } else { reply.ok() }
+        if mask.contains(AccessFlags::W_OK) {
+            reply.error(Errno::EROFS)
+        } else {
+            reply.ok()
+        }
     }
 
     // Everything that would change something: the kernel refuses most of it on a read-only mount
@@ -483,7 +571,16 @@ impl Filesystem for Adapter {
         reply.error(Errno::EROFS);
     }
 
-    fn rename(&self, _: &Request, _: INodeNo, _: &OsStr, _: INodeNo, _: &OsStr, _: RenameFlags, reply: ReplyEmpty) {
+    fn rename(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EROFS);
     }
 
@@ -491,7 +588,16 @@ impl Filesystem for Adapter {
         reply.error(Errno::EROFS);
     }
 
-    fn create(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
         reply.error(Errno::EROFS);
     }
 
@@ -510,11 +616,29 @@ impl Filesystem for Adapter {
         reply.error(Errno::EROFS);
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EROFS);
     }
 
-    fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: &[u8],
+        _: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EROFS);
     }
 

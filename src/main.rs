@@ -12,9 +12,10 @@ fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
     let (result, code) = match (cli.command, cli.mount) {
         (Some(Command::Umount(arguments)), _) => (daemon::umount(&arguments), 1),
-        (Some(Command::Demo(demo)), _) => {
-            (daemon::mount(&Source::Demo, &demo.mountpoint, demo.options), MOUNT_FAILED)
-        }
+        (Some(Command::Demo(demo)), _) => (
+            daemon::mount(&Source::Demo, &demo.mountpoint, demo.options),
+            MOUNT_FAILED,
+        ),
         (Some(Command::Mount(mount)), _) => (run_mount(*mount), MOUNT_FAILED),
         (None, Some(mount)) => (run_mount(mount), MOUNT_FAILED),
         (None, None) => (Err("nothing to do (see --help)".into()), 2),
@@ -31,5 +32,9 @@ fn main() -> ExitCode {
 }
 
 fn run_mount(mount: cli::MountArgs) -> Result<(), Failure> {
-    daemon::mount(&Source::Given(mount.source), &mount.mountpoint, mount.options)
+    daemon::mount(
+        &Source::Given(mount.source),
+        &mount.mountpoint,
+        mount.options,
+    )
 }

@@ -201,13 +201,11 @@ pub trait Index: Debug + Send + Sync {
     fn open(&self, position: Position) -> Result<Arc<dyn Object>, StoreError>;
 
     /// Visits the children of a prefix from the `skip`-th on, with their places.
-    fn children(
-        &self,
-        parent: Position,
-        skip: u64,
-        visit: &mut dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()>,
-    );
+    fn children(&self, parent: Position, skip: u64, visit: &mut VisitChild<'_>);
 }
+
+/// What an index calls for each child: name, kind, place.
+pub type VisitChild<'a> = dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()> + 'a;
 
 /// A place where Zarr keys are kept.
 pub trait Store: Debug + Send + Sync {

@@ -145,5 +145,8 @@ pub fn native(store: Box<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, StoreE
 
 /// The error for a number that nothing stands behind.
 fn unknown(ino: Ino) -> StoreError {
-    StoreError::Stale { key: Key::root(), what: format!("inode {} is not known", ino.0) }
+    StoreError::Stale {
+        key: Key::root(),
+        what: format!("inode {} is not known", ino.0),
+    }
 }

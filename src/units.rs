@@ -8,7 +8,11 @@ use std::time::Duration;
 /// Says what a size looks like.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
-    let scale: u64 = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+    let scale: u64 = match unit
+        .to_ascii_lowercase()
+        .trim_end_matches("ib")
+        .trim_end_matches('b')
+    {
         "" => 1,
         "k" => 1 << 10,
         "m" => 1 << 20,
@@ -35,7 +39,11 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "m" | "min" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err(format!("`{text}` is not a time such as 500ms, 30s, 2m or inf")),
+        _ => {
+            return Err(format!(
+                "`{text}` is not a time such as 500ms, 30s, 2m or inf"
+            ));
+        }
     };
     scaled(number, milliseconds)
         .map(Duration::from_millis)
@@ -57,7 +65,9 @@ pub fn parse_umask(text: &str) -> Result<u16, String> {
 }
 
 fn split(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -68,8 +78,14 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     if fraction.is_empty() {
         return (!number.contains('.')).then_some(whole);
     }
-    let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 6)?;
-    let part = fraction.parse::<u64>().ok()?.checked_mul(scale)?.checked_div(10_u64.checked_pow(digits)?)?;
+    let digits = u32::try_from(fraction.len())
+        .ok()
+        .filter(|digits| *digits <= 6)?;
+    let part = fraction
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(scale)?
+        .checked_div(10_u64.checked_pow(digits)?)?;
     whole.checked_add(part)
 }
 
@@ -79,26 +95,56 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_1024() {
-        for (text, size) in [("0", 0), ("4096", 4096), ("64k", 65536), ("64KiB", 65536), ("1.5G", 3 << 29), ("2MB", 2 << 20)] {
+        for (text, size) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64k", 65536),
+            ("64KiB", 65536),
+            ("1.5G", 3 << 29),
+            ("2MB", 2 << 20),
+        ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
-        for text in ["", "k", "-1", "1x", "1.", "99999999999999999999", "99999999999T", "1 k"] {
+        for text in [
+            "",
+            "k",
+            "-1",
+            "1x",
+            "1.",
+            "99999999999999999999",
+            "99999999999T",
+            "1 k",
+        ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn times_have_units() {
-        for (text, milliseconds) in [("500ms", 500), ("1", 1000), ("1.5s", 1500), ("2m", 120_000), ("0", 0)] {
-            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("1", 1000),
+            ("1.5s", 1500),
+            ("2m", 120_000),
+            ("0", 0),
+        ] {
+            assert_eq!(
+                parse_time(text),
+                Ok(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
         }
         assert_eq!(parse_time("inf"), Ok(FOREVER));
-        assert!(parse_time("soon").is_err() && parse_time("1y").is_err() && parse_time("").is_err());
+        assert!(
+            parse_time("soon").is_err() && parse_time("1y").is_err() && parse_time("").is_err()
+        );
     }
 
     #[test]
     fn masks_are_octal() {
         assert_eq!(parse_umask("022"), Ok(0o22));
-        assert!(parse_umask("9").is_err() && parse_umask("1777").is_err() && parse_umask("-1").is_err());
+        assert!(
+            parse_umask("9").is_err() && parse_umask("1777").is_err() && parse_umask("-1").is_err()
+        );
     }
 }

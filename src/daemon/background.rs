@@ -32,7 +32,11 @@ pub(super) fn start() -> Result<(), Failure> {
     }
     match answer.as_str() {
         OK => Ok(()),
-        "" => Err(format!("the background process ended without a word ({})", child.wait()?).into()),
+        "" => Err(format!(
+            "the background process ended without a word ({})",
+            child.wait()?
+        )
+        .into()),
         _ => {
             child.wait()?;
             Err(answer.into())
@@ -46,7 +50,9 @@ pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 /// Tells the waiting command how the mount went, and lets go of it.
 pub(super) fn tell(message: &str) {
     let mut stdout = std::io::stdout();
-    let _ = stdout.write_all(message.as_bytes()).and_then(|()| stdout.flush());
+    let _ = stdout
+        .write_all(message.as_bytes())
+        .and_then(|()| stdout.flush());
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }

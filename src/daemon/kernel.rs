@@ -23,7 +23,11 @@ use super::mountpoint::Mountpoint;
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 
 /// Mounts and returns the open `/dev/fuse` of it.
-pub(super) fn mount(mountpoint: &Mountpoint, label: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
+pub(super) fn mount(
+    mountpoint: &Mountpoint,
+    label: &str,
+    allow_other: bool,
+) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
         match mount_directly(mountpoint, label, allow_other) {
             Err(Errno::PERM) => {}
@@ -37,14 +41,20 @@ pub(super) fn mount(mountpoint: &Mountpoint, label: &str, allow_other: bool) -> 
 fn explain(mountpoint: &Mountpoint, error: Errno) -> Failure {
     let shown = mountpoint.path().display();
     match error {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-            format!("/dev/fuse: {}: is the kernel module `fuse` loaded?", io::Error::from(error)).into()
-        }
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => format!(
+            "/dev/fuse: {}: is the kernel module `fuse` loaded?",
+            io::Error::from(error)
+        )
+        .into(),
         error => format!("mounting on {shown}: {}", io::Error::from(error)).into(),
     }
 }
 
-fn mount_directly(mountpoint: &Mountpoint, label: &str, allow_other: bool) -> rustix::io::Result<OwnedFd> {
+fn mount_directly(
+    mountpoint: &Mountpoint,
+    label: &str,
+    allow_other: bool,
+) -> rustix::io::Result<OwnedFd> {
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let device = OwnedFd::from(device.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?);
     let mut data = format!(
@@ -56,22 +66,44 @@ fn mount_directly(mountpoint: &Mountpoint, label: &str, allow_other: bool) -> ru
     if allow_other {
         data.push_str(",allow_other");
     }
-    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
+    let flags = MountFlags::RDONLY
+        | MountFlags::NODEV
+        | MountFlags::NOSUID
+        | MountFlags::NOEXEC
+        | MountFlags::NOATIME;
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
     // Through the open directory: what was checked is what is mounted on.
     let target = format!("/proc/self/fd/{}", mountpoint.directory().as_raw_fd());
     let label = label.replace('\0', "");
-    rustix::mount::mount(label.as_str(), target.as_str(), FS_TYPE, flags, Some(data.as_c_str()))?;
+    rustix::mount::mount(
+        label.as_str(),
+        target.as_str(),
+        FS_TYPE,
+        flags,
+        Some(data.as_c_str()),
+    )?;
     Ok(device)
 }
 
 /// Has fusermount3, which may, mount and send the open `/dev/fuse` back over a socket.
-fn mount_with_helper(mountpoint: &Mountpoint, label: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+fn mount_with_helper(
+    mountpoint: &Mountpoint,
+    label: &str,
+    allow_other: bool,
+) -> Result<OwnedFd, Failure> {
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
-    let name = label.replace('\\', "\\\\").replace(',', "\\,").replace('\0', "");
-    let mut options = format!("ro,nosuid,nodev,noexec,noatime,default_permissions,subtype=zarrfs,fsname={name}");
+    let name = label
+        .replace('\\', "\\\\")
+        .replace(',', "\\,")
+        .replace('\0', "");
+    let mut options =
+        format!("ro,nosuid,nodev,noexec,noatime,default_permissions,subtype=zarrfs,fsname={name}");
     if allow_other {
         options.push_str(",allow_other");
     }
@@ -83,14 +115,21 @@ fn mount_with_helper(mountpoint: &Mountpoint, label: &str, allow_other: bool) ->
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| format!("fusermount3 could not be run ({e}); it comes with the package fuse3"))?;
+        .map_err(|e| {
+            format!("fusermount3 could not be run ({e}); it comes with the package fuse3")
+        })?;
     drop(theirs);
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
         let mut message = message.trim().to_owned();
         if message.contains("user_allow_other") {
             message.push_str(" (an administrator can set user_allow_other there)");
-        } else if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        } else if File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .is_err()
+        {
             message.push_str(" (this user can not open /dev/fuse; it usually has mode 0666)");
         }
         return Err(message.into());
@@ -98,7 +137,12 @@ fn mount_with_helper(mountpoint: &Mountpoint, label: &str, allow_other: bool) ->
     let mut byte = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(&ours, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    rustix::net::recvmsg(
+        &ours,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let device = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
@@ -108,23 +152,40 @@ fn mount_with_helper(mountpoint: &Mountpoint, label: &str, allow_other: bool) ->
 
 /// Unmounts; busy is [`io::ErrorKind::ResourceBusy`].
 pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
-    let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = UnmountFlags::NOFOLLOW
+        | if lazy {
+            UnmountFlags::DETACH
+        } else {
+            UnmountFlags::empty()
+        };
     match rustix::mount::unmount(path, flags) {
         Err(Errno::PERM) => {}
         result => return Ok(result?),
     }
     let mode = if lazy { "-uz" } else { "-u" };
-    let output = Command::new("fusermount3").arg(mode).arg("--").arg(path).stdin(Stdio::null()).output()?;
+    let output = Command::new("fusermount3")
+        .arg(mode)
+        .arg("--")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()?;
     if output.status.success() {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let kind = if message.contains("busy") { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+    let kind = if message.contains("busy") {
+        io::ErrorKind::ResourceBusy
+    } else {
+        io::ErrorKind::Other
+    };
     Err(io::Error::new(kind, message))
 }
 
 /// Waits for a process to end, for at most `limit`.
 pub(super) fn wait_for_end(process: &OwnedFd, limit: Duration) {
-    let timeout = Timespec { tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: 0,
+    };
     let _ = rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout));
 }

@@ -33,21 +33,28 @@ impl Mountpoint {
                     log::warn!("{shown}: taking away a dead mount of zarrfs");
                     kernel::unmount(&path, true).map_err(failed)?;
                 }
-                _ => return Err(format!("mountpoint {shown}: {} is already mounted there", entry.source).into()),
+                _ => {
+                    return Err(format!(
+                        "mountpoint {shown}: {} is already mounted there",
+                        entry.source
+                    )
+                    .into());
+                }
             }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN) => {
-                return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
-            }
-            // Some file systems have no locks; then the mount table alone decides.
-            Err(_) | Ok(()) => {}
+        let directory =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        // Some file systems have no locks; then the mount table alone decides.
+        let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
+        if lock == Err(Errno::AGAIN) {
+            return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
         }
         let directory = File::from(directory);
         if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
-            return Err(format!("mountpoint {shown}: the directory is not empty (see --nonempty)").into());
+            return Err(
+                format!("mountpoint {shown}: the directory is not empty (see --nonempty)").into(),
+            );
         }
         Ok(Self { path, directory })
     }
@@ -74,7 +81,9 @@ impl Mountpoint {
     /// Refuses a path below the mountpoint.
     pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
         if std::fs::canonicalize(path).is_ok_and(|path| is_at_or_above(&self.path, &path)) {
-            return Err(format!("mountpoint {}: {what} lies inside it", self.path.display()).into());
+            return Err(
+                format!("mountpoint {}: {what} lies inside it", self.path.display()).into(),
+            );
         }
         Ok(())
     }
@@ -82,7 +91,9 @@ impl Mountpoint {
 
 /// Whether `upper` is `lower` or a directory above it, compared as the file system sees them.
 fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
-    let Ok(upper) = std::fs::metadata(upper) else { return false };
+    let Ok(upper) = std::fs::metadata(upper) else {
+        return false;
+    };
     lower.ancestors().any(|directory| {
         std::fs::metadata(directory).is_ok_and(|m| (m.dev(), m.ino()) == (upper.dev(), upper.ino()))
     })
@@ -125,9 +136,15 @@ pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
             continue;
         }
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-        let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
+        let text =
+            |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
         let (id, device) = (text(id), text(device));
-        found = Some(MountEntry { id, device, kind: text(rest.next()), source: text(rest.next()) });
+        found = Some(MountEntry {
+            id,
+            device,
+            kind: text(rest.next()),
+            source: text(rest.next()),
+        });
     }
     Ok(found)
 }

@@ -28,18 +28,22 @@ impl Signals {
     /// Unmounts `path` when a signal comes, if what is mounted there is still `ours`.
     pub(super) fn watch(mut self, path: PathBuf, ours: Option<MountEntry>) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel();
-        thread::Builder::new().name("zarrfs-signals".into()).spawn(move || {
-            for signal in self.0.forever() {
-                // The receiver never ends before the process.
-                let _ = sender.send(signal);
-            }
-        })?;
-        thread::Builder::new().name("zarrfs-end".into()).spawn(move || {
-            if let Ok(signal) = receiver.recv() {
-                log::info!("signal {signal}: unmounting {}", path.display());
-                end(&path, ours.as_ref(), &receiver);
-            }
-        })?;
+        thread::Builder::new()
+            .name("zarrfs-signals".into())
+            .spawn(move || {
+                for signal in self.0.forever() {
+                    // The receiver never ends before the process.
+                    let _ = sender.send(signal);
+                }
+            })?;
+        thread::Builder::new()
+            .name("zarrfs-end".into())
+            .spawn(move || {
+                if let Ok(signal) = receiver.recv() {
+                    log::info!("signal {signal}: unmounting {}", path.display());
+                    end(&path, ours.as_ref(), &receiver);
+                }
+            })?;
         Ok(())
     }
 }

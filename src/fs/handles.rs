@@ -43,5 +43,8 @@ impl<T: Clone> Handles<T> {
 }
 
 fn slot(handle: Handle) -> Option<usize> {
-    handle.0.checked_sub(1).and_then(|slot| usize::try_from(slot).ok())
+    handle
+        .0
+        .checked_sub(1)
+        .and_then(|slot| usize::try_from(slot).ok())
 }

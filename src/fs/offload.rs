@@ -87,7 +87,10 @@ impl Offload {
 
 fn work(receiver: &Mutex<Receiver<u64>>, queues: &Queues) {
     loop {
-        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
         let Ok(file) = next else { return };
         while let Some(job) = queues.next(file) {
             if catch_unwind(AssertUnwindSafe(job)).is_err() {
@@ -132,7 +135,9 @@ mod tests {
         let offload = Offload::new(2).unwrap();
         let (block, blocked) = mpsc::channel::<()>();
         let done = Arc::new(AtomicUsize::new(0));
-        offload.submit(1, move || drop(blocked.recv()));
+        offload.submit(1, move || {
+            let _ = blocked.recv();
+        });
         let (sender, receiver) = mpsc::channel();
         let counter = Arc::clone(&done);
         offload.submit(2, move || {

@@ -40,7 +40,10 @@ impl Stats {
     /// Whether a failure may be logged now, and how many were not since the last one that was.
     pub fn may_log(&self) -> Option<u64> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.second.is_none_or(|second| second.elapsed() > Duration::from_secs(1)) {
+        if log
+            .second
+            .is_none_or(|second| second.elapsed() > Duration::from_secs(1))
+        {
             log.second = Some(Instant::now());
             log.lines = 0;
         }
@@ -64,8 +67,11 @@ impl Stats {
             ("panics", &self.panics),
             ("reads_offloaded", &self.offloaded),
         ];
-        let counters = counters.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed).into()));
-        let gauges = gauges.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+        let counters =
+            counters.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed).into()));
+        let gauges = gauges
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
         Value::Object(Map::from_iter(counters.into_iter().chain(gauges))).to_string()
     }
 }

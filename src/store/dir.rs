@@ -47,11 +47,19 @@ impl DirStore {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         let label = path.to_string_lossy().into_owned();
-        let store = Self { root, label, options };
-        store.resolve(&Key::root(), OFlags::PATH).map_err(|e| match Errno::from_io_error(&e) {
-            Some(Errno::NOSYS) => io::Error::other("the kernel lacks openat2 (Linux 5.6 or newer is needed)"),
-            _ => e,
-        })?;
+        let store = Self {
+            root,
+            label,
+            options,
+        };
+        store
+            .resolve(&Key::root(), OFlags::PATH)
+            .map_err(|e| match Errno::from_io_error(&e) {
+                Some(Errno::NOSYS) => {
+                    io::Error::other("the kernel lacks openat2 (Linux 5.6 or newer is needed)")
+                }
+                _ => e,
+            })?;
         Ok(store)
     }
 
@@ -66,7 +74,13 @@ impl DirStore {
         };
         loop {
             // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath.
-            match rustix::fs::openat2(&self.root, std::ffi::OsStr::from_bytes(path), flags, Mode::empty(), stay) {
+            match rustix::fs::openat2(
+                &self.root,
+                std::ffi::OsStr::from_bytes(path),
+                flags,
+                Mode::empty(),
+                stay,
+            ) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 result => return result.map_err(Into::into),
             }
@@ -108,12 +122,19 @@ impl Store for DirStore {
     }
 
     fn promises(&self) -> Promises {
-        Promises { pinned: false, all_open: false }
+        Promises {
+            pinned: false,
+            all_open: false,
+        }
     }
 
     fn extent(&self) -> Extent {
         let bytes = rustix::fs::fstatvfs(&self.root)
-            .map(|s| s.f_blocks.saturating_sub(s.f_bfree).saturating_mul(s.f_frsize))
+            .map(|s| {
+                s.f_blocks
+                    .saturating_sub(s.f_bfree)
+                    .saturating_mul(s.f_frsize)
+            })
             .unwrap_or(0);
         Extent { bytes, keys: 0 }
     }
@@ -131,10 +152,16 @@ impl Store for DirStore {
         let file = File::from(self.resolve(key, OFlags::RDONLY).map_err(failed)?);
         let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(StoreError::Stale { key: key.clone(), what: "not a regular file any more".into() });
+            return Err(StoreError::Stale {
+                key: key.clone(),
+                what: "not a regular file any more".into(),
+            });
         }
         let file = PinnedFile::new(file).map_err(failed)?;
-        Ok(Arc::new(DirObject { file, key: key.clone() }))
+        Ok(Arc::new(DirObject {
+            file,
+            key: key.clone(),
+        }))
     }
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
@@ -142,11 +169,19 @@ impl Store for DirStore {
             .resolve(prefix, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|e| StoreError::from_io(prefix, e))?;
         let store = Self {
-            root: self.root.try_clone().map_err(|e| StoreError::from_io(prefix, e))?,
+            root: self
+                .root
+                .try_clone()
+                .map_err(|e| StoreError::from_io(prefix, e))?,
             label: String::new(),
             options: self.options,
         };
-        Ok(Box::new(DirListing { fd, prefix: prefix.clone(), store, buffer: Vec::new() }))
+        Ok(Box::new(DirListing {
+            fd,
+            prefix: prefix.clone(),
+            store,
+            buffer: Vec::new(),
+        }))
     }
 }
 
@@ -163,7 +198,11 @@ impl DirObject {
         match error {
             PinnedError::Changed(what) => StoreError::Stale { key, what },
             PinnedError::WouldWait => StoreError::WouldWait { key },
-            PinnedError::Short { offset, wanted, got } => StoreError::Stale {
+            PinnedError::Short {
+                offset,
+                wanted,
+                got,
+            } => StoreError::Stale {
                 key,
                 what: format!("{wanted} bytes expected at {offset}, {got} there"),
             },
@@ -182,7 +221,9 @@ impl Object for DirObject {
     }
 
     fn stat(&self) -> Result<Stat, StoreError> {
-        self.file.stat().map_err(|e| StoreError::from_io(&self.key, e))
+        self.file
+            .stat()
+            .map_err(|e| StoreError::from_io(&self.key, e))
     }
 
     fn read(
@@ -193,9 +234,13 @@ impl Object for DirObject {
         patience: Patience,
     ) -> Result<Data, StoreError> {
         let left = self.file.size_bytes().saturating_sub(offset);
-        let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX)).min(buffer.len());
+        let size = size_bytes
+            .min(usize::try_from(left).unwrap_or(usize::MAX))
+            .min(buffer.len());
         let target = buffer.get_mut(..size).unwrap_or_default();
-        self.file.read_exact_at(target, offset, patience).map_err(|e| self.error(e))?;
+        self.file
+            .read_exact_at(target, offset, patience)
+            .map_err(|e| self.error(e))?;
         Ok(Data::Filled(0..size))
     }
 
@@ -221,7 +266,8 @@ impl Listing for DirListing {
         let failed = |e: Errno| StoreError::from_io(&self.prefix, e.into());
         let start = i64::try_from(cookie).map_err(|_| failed(Errno::INVAL))?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(start.unsigned_abs())).map_err(failed)?;
-        self.buffer.resize(LISTING_BUFFER_BYTES, MaybeUninit::uninit());
+        self.buffer
+            .resize(LISTING_BUFFER_BYTES, MaybeUninit::uninit());
         let mut names = RawDir::new(&self.fd, &mut self.buffer);
         while let Some(entry) = names.next() {
             let entry = entry.map_err(failed)?;
@@ -230,12 +276,22 @@ impl Listing for DirListing {
             let (kind, stat) = if matches!(name, b"." | b"..") {
                 (Kind::Prefix, None)
             } else {
-                match self.store.listed(&self.fd, &self.prefix, name, entry.file_type()) {
+                match self
+                    .store
+                    .listed(&self.fd, &self.prefix, name, entry.file_type())
+                {
                     Some(found) => found,
                     None => continue,
                 }
             };
-            if visit(Listed { name, kind, stat, next }).is_break() {
+            if visit(Listed {
+                name,
+                kind,
+                stat,
+                next,
+            })
+            .is_break()
+            {
                 break;
             }
         }

@@ -88,14 +88,27 @@ impl StoreError {
         match Errno::from_io_error(&source) {
             Some(Errno::NOENT) => Self::NotFound { key },
             Some(Errno::NOTDIR) => Self::NotAPrefix { key },
-            Some(Errno::ACCESS | Errno::PERM) => {
-                Self::Denied { key, what: "by the source's permissions".into() }
-            }
-            Some(Errno::XDEV) => Self::Denied { key, what: "the link leads out of the source".into() },
-            Some(Errno::LOOP) => Self::Denied { key, what: "too many links, or one that is not followed".into() },
-            Some(Errno::STALE) => Self::Stale { key, what: source.to_string() },
+            Some(Errno::ACCESS | Errno::PERM) => Self::Denied {
+                key,
+                what: "by the source's permissions".into(),
+            },
+            Some(Errno::XDEV) => Self::Denied {
+                key,
+                what: "the link leads out of the source".into(),
+            },
+            Some(Errno::LOOP) => Self::Denied {
+                key,
+                what: "too many links, or one that is not followed".into(),
+            },
+            Some(Errno::STALE) => Self::Stale {
+                key,
+                what: source.to_string(),
+            },
             Some(Errno::AGAIN) => Self::WouldWait { key },
-            _ => Self::Io { key, source: Arc::new(source) },
+            _ => Self::Io {
+                key,
+                source: Arc::new(source),
+            },
         }
     }
 }

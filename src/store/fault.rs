@@ -39,7 +39,11 @@ impl Store for FaultStore {
 
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
         let object = self.inner.open(key)?;
-        if *key == self.panics { Ok(Arc::new(PanickingObject(object))) } else { Ok(object) }
+        if *key == self.panics {
+            Ok(Arc::new(PanickingObject(object)))
+        } else {
+            Ok(object)
+        }
     }
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {

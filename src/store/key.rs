@@ -101,7 +101,11 @@ impl Key {
 
     /// The key for a person to read.
     pub fn display(&self) -> Cow<'_, str> {
-        if self.is_root() { "/".into() } else { String::from_utf8_lossy(&self.0) }
+        if self.is_root() {
+            "/".into()
+        } else {
+            String::from_utf8_lossy(&self.0)
+        }
     }
 }
 
@@ -126,7 +130,14 @@ mod tests {
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
             assert!(check_component(bad).is_err(), "{bad:?}");
         }
-        for good in [&b".zarray"[..], b"...", b"0.0", b"a\\b", b"\xff\xfe", &[b'x'; 255]] {
+        for good in [
+            &b".zarray"[..],
+            b"...",
+            b"0.0",
+            b"a\\b",
+            b"\xff\xfe",
+            &[b'x'; 255],
+        ] {
             assert_eq!(check_component(good), Ok(()), "{good:?}");
         }
     }

@@ -18,8 +18,13 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// Takes keys and values. A key that is also a prefix of others is only a prefix.
     pub fn new(values: impl IntoIterator<Item = (Key, Vec<u8>)>) -> Self {
-        let values = values.into_iter().map(|(key, value)| (key, value.into())).collect();
-        Self { values: Arc::new(values) }
+        let values = values
+            .into_iter()
+            .map(|(key, value)| (key, value.into()))
+            .collect();
+        Self {
+            values: Arc::new(values),
+        }
     }
 
     /// The names directly below a prefix, in order.
@@ -32,7 +37,9 @@ impl MemoryStore {
                 _ => continue,
             };
             match below.iter().position(|b| *b == b'/') {
-                Some(end) => names.insert(below.get(..end).unwrap_or_default().to_vec(), Kind::Prefix),
+                Some(end) => {
+                    names.insert(below.get(..end).unwrap_or_default().to_vec(), Kind::Prefix)
+                }
                 None if names.contains_key(below) => None,
                 None => names.insert(below.to_vec(), Kind::Object),
             };
@@ -47,12 +54,18 @@ impl Store for MemoryStore {
     }
 
     fn promises(&self) -> Promises {
-        Promises { pinned: true, all_open: true }
+        Promises {
+            pinned: true,
+            all_open: true,
+        }
     }
 
     fn extent(&self) -> Extent {
         let bytes = self.values.values().map(|v| v.len() as u64).sum();
-        Extent { bytes, keys: self.values.len() as u64 }
+        Extent {
+            bytes,
+            keys: self.values.len() as u64,
+        }
     }
 
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -67,7 +80,9 @@ impl Store for MemoryStore {
         };
         if !names.is_empty() || key.is_root() {
             let prefixes = names.values().filter(|kind| **kind == Kind::Prefix).count();
-            stat.links = stat.links.saturating_add(u32::try_from(prefixes).unwrap_or(u32::MAX));
+            stat.links = stat
+                .links
+                .saturating_add(u32::try_from(prefixes).unwrap_or(u32::MAX));
             return Ok(stat);
         }
         match self.values.get(key) {
@@ -88,19 +103,24 @@ impl Store for MemoryStore {
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
         let stat = self.stat(key)?;
         match self.values.get(key) {
-            Some(value) if stat.kind == Kind::Object => {
-                Ok(Arc::new(MemoryObject { value: Arc::clone(value), stat }))
-            }
+            Some(value) if stat.kind == Kind::Object => Ok(Arc::new(MemoryObject {
+                value: Arc::clone(value),
+                stat,
+            })),
             _ => Err(StoreError::NotAPrefix { key: key.clone() }),
         }
     }
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         if self.stat(prefix)?.kind != Kind::Prefix {
-            return Err(StoreError::NotAPrefix { key: prefix.clone() });
+            return Err(StoreError::NotAPrefix {
+                key: prefix.clone(),
+            });
         }
         let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix));
-        Ok(Box::new(MemoryListing(dots.into_iter().chain(self.names(prefix)).collect())))
+        Ok(Box::new(MemoryListing(
+            dots.into_iter().chain(self.names(prefix)).collect(),
+        )))
     }
 }
 
@@ -123,8 +143,16 @@ impl Object for MemoryObject {
         Ok(self.stat)
     }
 
-    fn read(&self, offset: u64, size: usize, _: &mut [u8], _: Patience) -> Result<Data, StoreError> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.value.len());
+    fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        _: &mut [u8],
+        _: Patience,
+    ) -> Result<Data, StoreError> {
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(self.value.len());
         let end = start.saturating_add(size).min(self.value.len());
         Ok(Data::Shared(Arc::clone(&self.value), start..end))
     }
@@ -139,7 +167,12 @@ impl Listing for MemoryListing {
             if position < cookie {
                 continue;
             }
-            let listed = Listed { name, kind: *kind, stat: None, next: position.saturating_add(1) };
+            let listed = Listed {
+                name,
+                kind: *kind,
+                stat: None,
+                next: position.saturating_add(1),
+            };
             if visit(listed).is_break() {
                 break;
             }

@@ -59,8 +59,13 @@ pub(super) fn object_stat(stat: &FileStat) -> Stat {
 pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let nanoseconds = Duration::from_nanos(nanoseconds);
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    base.and_then(|t| t.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+    let base = if seconds < 0 {
+        UNIX_EPOCH.checked_sub(whole)
+    } else {
+        UNIX_EPOCH.checked_add(whole)
+    };
+    base.and_then(|t| t.checked_add(nanoseconds))
+        .unwrap_or(UNIX_EPOCH)
 }
 
 /// A failed read of a pinned file.
@@ -71,7 +76,11 @@ pub(super) enum PinnedError {
     /// The data is not in the page cache, and the caller did not want to wait.
     WouldWait,
     /// The file ends before the range does.
-    Short { offset: u64, wanted: usize, got: usize },
+    Short {
+        offset: u64,
+        wanted: usize,
+        got: usize,
+    },
     /// The system call failed.
     Io(io::Error),
 }
@@ -88,7 +97,11 @@ pub(super) struct PinnedFile {
 impl PinnedFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
-        Ok(Self { file, fingerprint: Fingerprint::of(&stat), nowait: AtomicBool::new(true) })
+        Ok(Self {
+            file,
+            fingerprint: Fingerprint::of(&stat),
+            nowait: AtomicBool::new(true),
+        })
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -116,10 +129,14 @@ impl PinnedFile {
     ///
     /// Called behind a read it proves the bytes: a write moves the times before it moves bytes.
     pub(super) fn check(&self) -> Result<(), PinnedError> {
-        let now = Fingerprint::of(&rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?);
+        let now =
+            Fingerprint::of(&rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?);
         let then = &self.fingerprint;
         if now.size_bytes != then.size_bytes {
-            return Err(PinnedError::Changed(format!("size was {}, is {}", then.size_bytes, now.size_bytes)));
+            return Err(PinnedError::Changed(format!(
+                "size was {}, is {}",
+                then.size_bytes, now.size_bytes
+            )));
         }
         if now.modified != then.modified {
             return Err(PinnedError::Changed("modification time".into()));
@@ -146,7 +163,11 @@ impl PinnedFile {
             match result {
                 Ok(0) => {
                     self.check()?;
-                    return Err(PinnedError::Short { offset, wanted: buffer.len(), got: filled });
+                    return Err(PinnedError::Short {
+                        offset,
+                        wanted: buffer.len(),
+                        got: filled,
+                    });
                 }
                 Ok(n) => filled += n,
                 Err(Errno::INTR) => {}

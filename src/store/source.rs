@@ -66,7 +66,9 @@ pub fn local_path(source: &Path) -> Result<&Path, OpenError> {
         return Ok(source);
     };
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.|:".contains(c));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.|:".contains(c));
     if !is_scheme {
         return Ok(source);
     }
@@ -74,7 +76,10 @@ pub fn local_path(source: &Path) -> Result<&Path, OpenError> {
         return Ok(Path::new(rest.strip_prefix("localhost").unwrap_or(rest)));
     }
     // What follows may hold a password: it is not repeated.
-    Err(OpenError::UnknownScheme { source_name: format!("{scheme}://..."), scheme: scheme.to_owned() })
+    Err(OpenError::UnknownScheme {
+        source_name: format!("{scheme}://..."),
+        scheme: scheme.to_owned(),
+    })
 }
 
 /// Opens a directory or, by its content, a zip archive.
@@ -83,18 +88,26 @@ pub fn local_path(source: &Path) -> Result<&Path, OpenError> {
 /// [`OpenError`], which names the source.
 pub fn open_source(source: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
     let path = local_path(source)?;
-    let failed = |error| OpenError::Io { path: path.to_owned(), error };
+    let failed = |error| OpenError::Io {
+        path: path.to_owned(),
+        error,
+    };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     if metadata.is_dir() {
         return Ok(Box::new(DirStore::open(path, options.dir).map_err(failed)?));
     }
     if !metadata.is_file() {
-        return Err(OpenError::WrongKind { path: path.to_owned() });
+        return Err(OpenError::WrongKind {
+            path: path.to_owned(),
+        });
     }
     let file = File::open(path).map_err(failed)?;
     ZipStore::open(file, &path.to_string_lossy(), options.zip)
         .map(|store| Box::new(store) as _)
-        .map_err(|error| OpenError::Zip { path: path.to_owned(), error })
+        .map_err(|error| OpenError::Zip {
+            path: path.to_owned(),
+            error,
+        })
 }
 
 /// Opens the demo store that is inside the binary.
@@ -103,13 +116,20 @@ pub fn open_source(source: &Path, options: &OpenOptions) -> Result<Box<dyn Store
 /// [`OpenError`], if the system has no memory file for it.
 pub fn open_demo(options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
     let path = Path::new("demo");
-    let failed = |error: io::Error| OpenError::Io { path: path.to_owned(), error };
-    let memory = rustix::fs::memfd_create("zarrfs-demo", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let failed = |error: io::Error| OpenError::Io {
+        path: path.to_owned(),
+        error,
+    };
+    let memory = rustix::fs::memfd_create("zarrfs-demo", MemfdFlags::CLOEXEC)
+        .map_err(|e| failed(e.into()))?;
     let mut file = File::from(memory);
     file.write_all(DEMO).map_err(failed)?;
     ZipStore::open(file, "demo", options.zip)
         .map(|store| Box::new(store) as _)
-        .map_err(|error| OpenError::Zip { path: path.to_owned(), error })
+        .map_err(|error| OpenError::Zip {
+            path: path.to_owned(),
+            error,
+        })
 }
 
 #[cfg(test)]
@@ -119,9 +139,20 @@ mod tests {
     #[test]
     fn only_real_schemes_are_taken_for_urls() {
         assert_eq!(local_path(Path::new("/a/b")).unwrap(), Path::new("/a/b"));
-        assert_eq!(local_path(Path::new("file:///a/b")).unwrap(), Path::new("/a/b"));
-        assert_eq!(local_path(Path::new("./odd ://name")).unwrap(), Path::new("./odd ://name"));
-        let secret = local_path(Path::new("s3://key:secret@host/b")).unwrap_err().to_string();
-        assert!(secret.contains("s3") && !secret.contains("secret"), "{secret}");
+        assert_eq!(
+            local_path(Path::new("file:///a/b")).unwrap(),
+            Path::new("/a/b")
+        );
+        assert_eq!(
+            local_path(Path::new("./odd ://name")).unwrap(),
+            Path::new("./odd ://name")
+        );
+        let secret = local_path(Path::new("s3://key:secret@host/b"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            secret.contains("s3") && !secret.contains("secret"),
+            "{secret}"
+        );
     }
 }

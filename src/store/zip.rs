@@ -19,7 +19,6 @@ mod inflate;
 
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,7 +34,7 @@ use self::inflate::Inflaters;
 use super::pinned::PinnedFile;
 use super::{
     Extent, Index, Key, Kind, Listed, Listing, Object, Position, Promises, Stat, Store, StoreError,
-    Version, Visit,
+    Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -53,7 +52,12 @@ pub struct ZipOptions {
 
 impl Default for ZipOptions {
     fn default() -> Self {
-        Self { verify: false, strict: false, cache_bytes: 64 << 20, memory_limit_bytes: 1 << 30 }
+        Self {
+            verify: false,
+            strict: false,
+            cache_bytes: 64 << 20,
+            memory_limit_bytes: 1 << 30,
+        }
     }
 }
 
@@ -140,8 +144,14 @@ impl ZipStore {
             data_end,
             options,
         };
-        archive.file.check().map_err(|e| ZipError::BadDirectory(format!("changed while being read: {e:?}")))?;
-        Ok(Self { archive: Arc::new(archive), label: label.to_owned() })
+        archive
+            .file
+            .check()
+            .map_err(|e| ZipError::BadDirectory(format!("changed while being read: {e:?}")))?;
+        Ok(Self {
+            archive: Arc::new(archive),
+            label: label.to_owned(),
+        })
     }
 }
 
@@ -160,8 +170,8 @@ fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipEr
     for _ in 0..64 {
         match ZipLocator::new().locate_in_reader(file, &mut buffer, end) {
             Ok(archive) => {
-                let begins_well =
-                    archive.entries_hint() == 0 || archive.entries(&mut buffer).next_entry().is_ok();
+                let begins_well = archive.entries_hint() == 0
+                    || archive.entries(&mut buffer).next_entry().is_ok();
                 if begins_well && archive.directory_offset() <= archive.eocd_offset() {
                     return Ok((archive, buffer));
                 }
@@ -175,7 +185,9 @@ fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipEr
                     }
                     break;
                 }
-                let Some(offset) = e.eocd_offset().filter(|offset| *offset < end) else { break };
+                let Some(offset) = e.eocd_offset().filter(|offset| *offset < end) else {
+                    break;
+                };
                 first_failure.get_or_insert(e.to_string());
                 end = offset;
             }
@@ -201,11 +213,17 @@ impl Store for ZipStore {
     }
 
     fn promises(&self) -> Promises {
-        Promises { pinned: true, all_open: self.archive.index.all_open() }
+        Promises {
+            pinned: true,
+            all_open: self.archive.index.all_open(),
+        }
     }
 
     fn extent(&self) -> Extent {
-        Extent { bytes: self.archive.file.size_bytes(), keys: self.archive.index.len() }
+        Extent {
+            bytes: self.archive.file.size_bytes(),
+            keys: self.archive.index.len(),
+        }
     }
 
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -219,9 +237,14 @@ impl Store for ZipStore {
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         let position = self.archive.find(prefix)?;
         if self.archive.stat_of(position).kind != Kind::Prefix {
-            return Err(StoreError::NotAPrefix { key: prefix.clone() });
+            return Err(StoreError::NotAPrefix {
+                key: prefix.clone(),
+            });
         }
-        Ok(Box::new(ZipListing { archive: Arc::clone(&self.archive), position }))
+        Ok(Box::new(ZipListing {
+            archive: Arc::clone(&self.archive),
+            position,
+        }))
     }
 
     fn index(&self) -> Option<&dyn Index> {
@@ -288,16 +311,18 @@ impl Index for ZipStore {
         ZipObject::open(&self.archive, position).map(|object| Arc::new(object) as _)
     }
 
-    fn children(
-        &self,
-        parent: Position,
-        skip: u64,
-        visit: &mut dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()>,
-    ) {
+    fn children(&self, parent: Position, skip: u64, visit: &mut VisitChild<'_>) {
         let children = self.archive.index.children(parent);
-        for &child in children.get(usize::try_from(skip).unwrap_or(usize::MAX)..).unwrap_or_default() {
+        for &child in children
+            .get(usize::try_from(skip).unwrap_or(usize::MAX)..)
+            .unwrap_or_default()
+        {
             let node = self.archive.index.node(child);
-            let kind = if node.subdirectories().is_some() { Kind::Prefix } else { Kind::Object };
+            let kind = if node.subdirectories().is_some() {
+                Kind::Prefix
+            } else {
+                Kind::Object
+            };
             if visit(self.archive.index.name(child), kind, child).is_break() {
                 break;
             }
@@ -315,13 +340,23 @@ struct ZipListing {
 impl Listing for ZipListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let index = &self.archive.index;
-        let dots = [b"." as &[u8], b".."].into_iter().map(|dot| (dot, Kind::Prefix, None));
+        let dots = [b"." as &[u8], b".."]
+            .into_iter()
+            .map(|dot| (dot, Kind::Prefix, None));
         let children = index.children(self.position).iter().map(|&child| {
             let stat = self.archive.stat_of(child);
             (index.name(child), stat.kind, Some(stat))
         });
         for (next, (name, kind, stat)) in (1_u64..).zip(dots.chain(children)) {
-            if next > cookie && visit(Listed { name, kind, stat, next }).is_break() {
+            if next > cookie
+                && visit(Listed {
+                    name,
+                    kind,
+                    stat,
+                    next,
+                })
+                .is_break()
+            {
                 break;
             }
         }

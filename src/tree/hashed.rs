@@ -33,7 +33,11 @@ struct Known {
 impl HashedTree {
     /// A tree with the prefix `root` at its root.
     pub fn new(store: Box<dyn Store>, root: Key) -> Self {
-        Self { store, root, known: Mutex::default() }
+        Self {
+            store,
+            root,
+            known: Mutex::default(),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
@@ -65,12 +69,18 @@ impl HashedTree {
         loop {
             match known.entry(ino) {
                 Slot::Vacant(slot) => {
-                    slot.insert(Known { key, kind: stat.kind, version: stat.version, lookups: 1 });
+                    slot.insert(Known {
+                        key,
+                        kind: stat.kind,
+                        version: stat.version,
+                        lookups: 1,
+                    });
                     return Node { ino, stat };
                 }
                 Slot::Occupied(mut slot) => {
                     let there = slot.get_mut();
-                    if there.key == key && there.kind == stat.kind && there.version == stat.version {
+                    if there.key == key && there.kind == stat.kind && there.version == stat.version
+                    {
                         there.lookups = there.lookups.saturating_add(1);
                         return Node { ino, stat };
                     }
@@ -93,7 +103,9 @@ impl HashedTree {
 
     fn child(&self, parent: Ino, name: &[u8]) -> Result<Key, StoreError> {
         let (parent, ..) = self.find(parent)?;
-        parent.join(name).map_err(|_| StoreError::NotFound { key: parent })
+        parent
+            .join(name)
+            .map_err(|_| StoreError::NotFound { key: parent })
     }
 }
 
@@ -129,7 +141,10 @@ impl Tree for HashedTree {
         let (key, kind, version) = self.find(ino)?;
         let stat = self.store.stat(&key)?;
         if stat.kind != kind || stat.version != version {
-            return Err(StoreError::Stale { key, what: "it has another content by now".into() });
+            return Err(StoreError::Stale {
+                key,
+                what: "it has another content by now".into(),
+            });
         }
         Ok(stat)
     }
@@ -142,7 +157,10 @@ impl Tree for HashedTree {
         let (key, _, version) = self.find(ino)?;
         let object = self.store.open(&key)?;
         if object.version() != version {
-            return Err(StoreError::Stale { key, what: "it has another content by now".into() });
+            return Err(StoreError::Stale {
+                key,
+                what: "it has another content by now".into(),
+            });
         }
         Ok(object)
     }
@@ -154,7 +172,12 @@ impl Tree for HashedTree {
             true => Ino::ROOT,
             false => self.directory_number(&key.parent()),
         };
-        Ok(Directory { ino, parent, key, listing: Some(listing) })
+        Ok(Directory {
+            ino,
+            parent,
+            key,
+            listing: Some(listing),
+        })
     }
 
     /// Cookies are the store's.
@@ -164,14 +187,23 @@ impl Tree for HashedTree {
         cookie: u64,
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
-        let Directory { ino: here, parent, key, listing } = directory;
-        let Some(listing) = listing else { return Ok(()) };
+        let Directory {
+            ino: here,
+            parent,
+            key,
+            listing,
+        } = directory;
+        let Some(listing) = listing else {
+            return Ok(());
+        };
         listing.visit(cookie, &mut |listed| {
             let ino = match (listed.name, &listed.stat) {
                 (b".", _) => *here,
                 (b"..", _) => *parent,
                 (name, stat) => {
-                    let Ok(key) = key.join(name) else { return ControlFlow::Continue(()) };
+                    let Ok(key) = key.join(name) else {
+                        return ControlFlow::Continue(());
+                    };
                     match stat {
                         Some(stat) => self.number(&key, stat),
                         None => self.directory_number(&key),
@@ -179,7 +211,13 @@ impl Tree for HashedTree {
                 }
             };
             let (name, kind, stat, next) = (listed.name, listed.kind, listed.stat, listed.next);
-            visit(Entry { name, ino, kind, stat, next })
+            visit(Entry {
+                name,
+                ino,
+                kind,
+                stat,
+                next,
+            })
         })
     }
 
@@ -213,7 +251,11 @@ mod tests {
 
     fn tree() -> HashedTree {
         let key = |name: &str| Key::new(name.as_bytes()).unwrap();
-        let values = [(key("a/0"), vec![1]), (key("a/1"), vec![2, 3]), (key(".zgroup"), vec![4])];
+        let values = [
+            (key("a/0"), vec![1]),
+            (key("a/1"), vec![2, 3]),
+            (key(".zgroup"), vec![4]),
+        ];
         HashedTree::new(Box::new(MemoryStore::new(values)), Key::root())
     }
 

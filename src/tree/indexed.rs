@@ -27,10 +27,17 @@ impl IndexedTree {
         let missing = || StoreError::NotFound { key: root.clone() };
         let index = store.index().ok_or_else(missing)?;
         let mut position = Position(0);
-        for name in root.as_bytes().split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+        for name in root
+            .as_bytes()
+            .split(|b| *b == b'/')
+            .filter(|name| !name.is_empty())
+        {
             position = index.child(position, name).ok_or_else(missing)?;
         }
-        Ok(Self { store, root: position })
+        Ok(Self {
+            store,
+            root: position,
+        })
     }
 
     fn index(&self) -> &dyn Index {
@@ -41,14 +48,21 @@ impl IndexedTree {
     }
 
     fn ino(&self, position: Position) -> Ino {
-        if position == self.root { Ino::ROOT } else { Ino(u64::from(position.0) + FIRST) }
+        if position == self.root {
+            Ino::ROOT
+        } else {
+            Ino(u64::from(position.0) + FIRST)
+        }
     }
 
     fn position(&self, ino: Ino) -> Result<Position, StoreError> {
         if ino == Ino::ROOT {
             return Ok(self.root);
         }
-        let place = ino.0.checked_sub(FIRST).and_then(|place| u32::try_from(place).ok());
+        let place = ino
+            .0
+            .checked_sub(FIRST)
+            .and_then(|place| u32::try_from(place).ok());
         place.map(Position).ok_or_else(|| unknown(ino))
     }
 
@@ -66,7 +80,9 @@ impl Tree for IndexedTree {
             Some(child) => self.node(child),
             None => {
                 let key = self.index().key(parent);
-                Err(StoreError::NotFound { key: key.join(name).unwrap_or(key) })
+                Err(StoreError::NotFound {
+                    key: key.join(name).unwrap_or(key),
+                })
             }
         }
     }
@@ -96,10 +112,21 @@ impl Tree for IndexedTree {
     fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
         let position = self.position(ino)?;
         if self.node(position)?.stat.kind != Kind::Prefix {
-            return Err(StoreError::NotAPrefix { key: self.index().key(position) });
+            return Err(StoreError::NotAPrefix {
+                key: self.index().key(position),
+            });
         }
-        let parent = if ino == Ino::ROOT { ino } else { self.ino(self.index().parent(position)) };
-        Ok(Directory { ino, parent, key: Key::root(), listing: None })
+        let parent = if ino == Ino::ROOT {
+            ino
+        } else {
+            self.ino(self.index().parent(position))
+        };
+        Ok(Directory {
+            ino,
+            parent,
+            key: Key::root(),
+            listing: None,
+        })
     }
 
     /// Cookies are counts: `.`, `..`, then the children in the order of the index.
@@ -109,18 +136,37 @@ impl Tree for IndexedTree {
         cookie: u64,
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
-        for (next, name, ino) in [(1, &b"."[..], directory.ino), (DOTS, b"..", directory.parent)] {
-            let entry = Entry { name, ino, kind: Kind::Prefix, stat: None, next };
+        for (next, name, ino) in [
+            (1, &b"."[..], directory.ino),
+            (DOTS, b"..", directory.parent),
+        ] {
+            let entry = Entry {
+                name,
+                ino,
+                kind: Kind::Prefix,
+                stat: None,
+                next,
+            };
             if next > cookie && visit(entry).is_break() {
                 return Ok(());
             }
         }
         let position = self.position(directory.ino)?;
         let mut next = cookie.max(DOTS);
-        self.index().children(position, next.saturating_sub(DOTS), &mut |name, kind, child| {
-            next = next.saturating_add(1);
-            visit(Entry { name, ino: self.ino(child), kind, stat: None, next })
-        });
+        self.index().children(
+            position,
+            next.saturating_sub(DOTS),
+            &mut |name, kind, child| {
+                next = next.saturating_add(1);
+                visit(Entry {
+                    name,
+                    ino: self.ino(child),
+                    kind,
+                    stat: None,
+                    next,
+                })
+            },
+        );
         Ok(())
     }
 

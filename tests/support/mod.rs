@@ -4,7 +4,8 @@
 //! The daemon is always a separate process (the `zarrfs` binary of this build), never a thread of
 //! the test.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -148,7 +149,9 @@ impl Drop for Mount {
         clean_up(&self.path);
         MOUNTED.lock().unwrap().remove(&self.path);
         if let Some(pid) = self.pid {
-            let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+            // A zombie is gone: whoever adopted it may take its time to reap it.
+            let status = format!("/proc/{pid}/status");
+            let gone = || !fs::read_to_string(&status).is_ok_and(|s| !s.contains("State:\tZ"));
             if !wait_until(Duration::from_secs(10), gone) {
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
                 eprintln!("daemon {pid} outlived its mount and was killed");
@@ -165,23 +168,13 @@ pub fn watched(path: &Path) {
     MOUNTED.lock().unwrap().insert(path.to_owned());
 }
 
-/// Takes whatever is mounted on `path` away.
+/// Takes whatever is mounted on `path` away; never waits for a daemon that does not answer.
 pub fn clean_up(path: &Path) {
     for _ in 0..4 {
         if !is_mounted(path) {
             return;
         }
-        let plain = Command::new("umount")
-            .arg(path)
-            .stderr(Stdio::null())
-            .status();
-        if !plain.is_ok_and(|s| s.success()) {
-            std::thread::sleep(Duration::from_millis(50));
-            let _ = Command::new("umount")
-                .arg("-l")
-                .arg(path)
-                .stderr(Stdio::null())
-                .status();
+        if rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_err() {
             let _ = Command::new("fusermount3")
                 .arg("-uzq")
                 .arg(path)

@@ -25,7 +25,10 @@ impl DecodedCache {
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             budget_bytes: usize::try_from(budget_bytes).unwrap_or(usize::MAX),
-            inner: Mutex::new(Inner { pieces: LruCache::unbounded(), bytes: 0 }),
+            inner: Mutex::new(Inner {
+                pieces: LruCache::unbounded(),
+                bytes: 0,
+            }),
         }
     }
 
@@ -43,7 +46,9 @@ impl DecodedCache {
             inner.bytes = inner.bytes.saturating_sub(old.len());
         }
         while inner.bytes > self.budget_bytes && inner.pieces.len() > 1 {
-            let Some((_, old)) = inner.pieces.pop_lru() else { break };
+            let Some((_, old)) = inner.pieces.pop_lru() else {
+                break;
+            };
             inner.bytes = inner.bytes.saturating_sub(old.len());
         }
     }
@@ -70,6 +75,9 @@ mod tests {
         cache.insert(piece(1), Arc::new(vec![0; 10]));
         cache.insert(piece(1), Arc::new(vec![0; 10]));
         cache.insert(piece(2), Arc::new(vec![0; 80]));
-        assert!(cache.get(piece(1)).is_some(), "a piece that is put twice is counted once");
+        assert!(
+            cache.get(piece(1)).is_some(),
+            "a piece that is put twice is counted once"
+        );
     }
 }

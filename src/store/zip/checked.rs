@@ -26,7 +26,9 @@ struct Piece {
 
 impl Default for CheckProgress {
     fn default() -> Self {
-        Self { entries: LruCache::unbounded() }
+        Self {
+            entries: LruCache::unbounded(),
+        }
     }
 }
 
@@ -44,7 +46,10 @@ impl CheckProgress {
         let end = start.saturating_add(length);
         let pieces = self.entries.get_or_insert_mut(entry, Vec::new);
         let place = pieces.partition_point(|piece| piece.start < start);
-        let overlaps = place.checked_sub(1).and_then(|i| pieces.get(i)).is_some_and(|p| p.end > start)
+        let overlaps = place
+            .checked_sub(1)
+            .and_then(|i| pieces.get(i))
+            .is_some_and(|p| p.end > start)
             || pieces.get(place).is_some_and(|p| p.start < end);
         if overlaps || length == 0 {
             return None;
@@ -92,7 +97,12 @@ mod tests {
     #[test]
     fn pieces_in_any_order_give_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..1000_u32).map(|i| (i * 7 % 251) as u8).collect();
-        let orders: [&[usize]; 4] = [&[0, 1, 2, 3], &[3, 2, 1, 0], &[1, 3, 0, 2], &[0, 0, 2, 2, 1, 3]];
+        let orders: [&[usize]; 4] = [
+            &[0, 1, 2, 3],
+            &[3, 2, 1, 0],
+            &[1, 3, 0, 2],
+            &[0, 0, 2, 2, 1, 3],
+        ];
         for order in orders {
             let mut progress = CheckProgress::default();
             let mut whole = None;
@@ -109,10 +119,16 @@ mod tests {
     fn what_is_not_whole_is_not_judged() {
         let mut progress = CheckProgress::default();
         for i in 0..200 {
-            assert_eq!(progress.add(Position(1), i * 20, 10, crc(&[0; 10]), 1 << 20), None);
+            assert_eq!(
+                progress.add(Position(1), i * 20, 10, crc(&[0; 10]), 1 << 20),
+                None
+            );
         }
         for entry in 2..10_000 {
-            assert_eq!(progress.add(Position(entry), 0, 10, crc(&[0; 10]), 20), None);
+            assert_eq!(
+                progress.add(Position(entry), 0, 10, crc(&[0; 10]), 20),
+                None
+            );
         }
         assert!(progress.entries.len() <= MAX_ENTRIES);
     }

@@ -37,9 +37,17 @@ pub(super) struct ZipObject {
 impl ZipObject {
     /// Fails for what is known never to be readable.
     pub(super) fn open(archive: &Arc<Archive>, position: Position) -> Result<Self, StoreError> {
-        let object = Self { archive: Arc::clone(archive), position };
+        let object = Self {
+            archive: Arc::clone(archive),
+            position,
+        };
         let node = object.node();
-        let unsupported = |what| Err(StoreError::Unsupported { key: object.key(), what });
+        let unsupported = |what| {
+            Err(StoreError::Unsupported {
+                key: object.key(),
+                what,
+            })
+        };
         match node.coding() {
             Coding::Stored | Coding::Deflated | Coding::Zstd => {}
             Coding::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
@@ -49,7 +57,9 @@ impl ZipObject {
             }
             Coding::Split => return unsupported("part of an archive of several files".into()),
             Coding::Overlapping => {
-                return Err(object.corrupt(format!("entries overlap at {:#x}", node.header_offset())));
+                return Err(
+                    object.corrupt(format!("entries overlap at {:#x}", node.header_offset()))
+                );
             }
             Coding::OutOfBounds => {
                 return Err(object.corrupt(format!(
@@ -82,7 +92,10 @@ impl ZipObject {
     }
 
     fn corrupt(&self, what: String) -> StoreError {
-        StoreError::Corrupt { key: self.key(), what }
+        StoreError::Corrupt {
+            key: self.key(),
+            what,
+        }
     }
 
     fn bad_crc(&self, actual: Option<u32>) -> StoreError {
@@ -94,29 +107,57 @@ impl ZipObject {
     }
 
     fn judge_crc(&self, actual: u32) -> Result<(), StoreError> {
-        if self.node().judge_crc(actual) { Ok(()) } else { Err(self.bad_crc(Some(actual))) }
+        if self.node().judge_crc(actual) {
+            Ok(())
+        } else {
+            Err(self.bad_crc(Some(actual)))
+        }
     }
 
     fn pread(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> Result<(), StoreError> {
-        self.archive.file.read_exact_at(buffer, offset, patience).map_err(|error| match error {
-            PinnedError::Changed(what) => StoreError::Stale { key: self.key(), what: format!("the archive: {what}") },
-            PinnedError::WouldWait => StoreError::WouldWait { key: self.key() },
-            PinnedError::Short { offset, wanted, got } => {
-                self.corrupt(format!("{wanted} bytes expected at {offset:#x} of the archive, {got} there"))
-            }
-            PinnedError::Io(source) => StoreError::Io { key: self.key(), source: Arc::new(source) },
-        })
+        self.archive
+            .file
+            .read_exact_at(buffer, offset, patience)
+            .map_err(|error| match error {
+                PinnedError::Changed(what) => StoreError::Stale {
+                    key: self.key(),
+                    what: format!("the archive: {what}"),
+                },
+                PinnedError::WouldWait => StoreError::WouldWait { key: self.key() },
+                PinnedError::Short {
+                    offset,
+                    wanted,
+                    got,
+                } => self.corrupt(format!(
+                    "{wanted} bytes expected at {offset:#x} of the archive, {got} there"
+                )),
+                PinnedError::Io(source) => StoreError::Io {
+                    key: self.key(),
+                    source: Arc::new(source),
+                },
+            })
     }
 
     /// Reads the local header, and as much of the data behind it as fits, into `buffer`; checks
     /// the header; returns its length and how many bytes were read.
-    fn read_header(&self, buffer: &mut [u8], data_bytes: usize, patience: Patience) -> Result<(usize, usize), StoreError> {
+    fn read_header(
+        &self,
+        buffer: &mut [u8],
+        data_bytes: usize,
+        patience: Patience,
+    ) -> Result<(usize, usize), StoreError> {
         let node = self.node();
-        let name_bytes = usize::try_from(self.archive.index.key_length(self.position)).unwrap_or(usize::MAX);
+        let name_bytes =
+            usize::try_from(self.archive.index.key_length(self.position)).unwrap_or(usize::MAX);
         let room = self.archive.data_end.saturating_sub(node.header_offset());
-        let limit = buffer.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let limit = buffer
+            .len()
+            .min(usize::try_from(room).unwrap_or(usize::MAX));
         let fixed = HEADER_BYTES.saturating_add(name_bytes);
-        let mut length = fixed.saturating_add(USUAL_EXTRA_BYTES).saturating_add(data_bytes).min(limit);
+        let mut length = fixed
+            .saturating_add(USUAL_EXTRA_BYTES)
+            .saturating_add(data_bytes)
+            .min(limit);
         let mut read_up_to = |length: usize| match buffer.get_mut(..length) {
             Some(target) => self.pread(target, node.header_offset(), patience),
             None => Err(self.corrupt("local header reaches into the central directory".into())),
@@ -124,7 +165,9 @@ impl ZipObject {
         read_up_to(length)?;
         let header = LocalHeader::parse(buffer.get(..length).unwrap_or_default())
             .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
-        let header_bytes = HEADER_BYTES.saturating_add(header.name_bytes).saturating_add(header.extra_bytes);
+        let header_bytes = HEADER_BYTES
+            .saturating_add(header.name_bytes)
+            .saturating_add(header.extra_bytes);
         let data_end = (header_bytes as u64).checked_add(node.compressed_bytes());
         if data_end.is_none_or(|end| end > room) {
             return Err(self.corrupt("reaches into the central directory".into()));
@@ -141,10 +184,15 @@ impl ZipObject {
         let name = buffer.get(HEADER_BYTES..name_end).unwrap_or_default();
         let extra = buffer.get(name_end..header_bytes).unwrap_or_default();
         if !self.archive.index.is_named(self.position, name) {
-            return Err(self.corrupt(format!("its local header is named {:?}", String::from_utf8_lossy(name))));
+            return Err(self.corrupt(format!(
+                "its local header is named {:?}",
+                String::from_utf8_lossy(name)
+            )));
         }
         if let Err((what, there, here)) = header.agrees(node, extra) {
-            return Err(self.corrupt(format!("{what} is {there} in the directory and {here} in the local header")));
+            return Err(self.corrupt(format!(
+                "{what} is {there} in the directory and {here} in the local header"
+            )));
         }
         node.set_header_length(u32::try_from(header_bytes).unwrap_or(0));
         Ok((header_bytes, length))
@@ -163,16 +211,27 @@ impl ZipObject {
         Ok(node.header_offset().saturating_add(header_length))
     }
 
-    fn read_stored(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+    fn read_stored(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
         let node = self.node();
-        if self.archive.options.verify && node.crc_verdict().is_none() && (size as u64) < node.size_bytes() {
+        if self.archive.options.verify
+            && node.crc_verdict().is_none()
+            && (size as u64) < node.size_bytes()
+        {
             self.check_stored(patience)?;
         }
         let mut start = 0;
         let mut have = 0;
         if node.header_length().is_none() {
             // One system call for a small entry: header and data together.
-            let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(size);
+            let end = usize::try_from(offset)
+                .unwrap_or(usize::MAX)
+                .saturating_add(size);
             let data_bytes = if end <= buffer.len() / 2 { end } else { 0 };
             let (header, length) = self.read_header(buffer, data_bytes, patience)?;
             let wanted = header.saturating_add(end);
@@ -192,7 +251,11 @@ impl ZipObject {
             let whole = if offset == 0 && size as u64 == node.size_bytes() {
                 Some(crc.sum())
             } else {
-                let mut checks = self.archive.checks.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut checks = self
+                    .archive
+                    .checks
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 checks.add(self.position, offset, size as u64, crc, node.size_bytes())
             };
             whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
@@ -211,7 +274,9 @@ impl ZipObject {
         let mut crc = Crc::new();
         let mut done = 0;
         while done < size {
-            let piece = usize::try_from(size.saturating_sub(done)).unwrap_or(usize::MAX).min(CHECK_PIECE_BYTES);
+            let piece = usize::try_from(size.saturating_sub(done))
+                .unwrap_or(usize::MAX)
+                .min(CHECK_PIECE_BYTES);
             let target = buffer.get_mut(..piece).unwrap_or_default();
             self.pread(target, start.saturating_add(done), patience)?;
             crc.update(target);
@@ -220,7 +285,13 @@ impl ZipObject {
         self.judge_crc(crc.sum())
     }
 
-    fn read_decoded(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+    fn read_decoded(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
         let node = self.node();
         let entry_bytes = node.size_bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -239,7 +310,11 @@ impl ZipObject {
         }
         let limit_bytes = self.archive.options.memory_limit_bytes;
         if entry_bytes > limit_bytes {
-            return Err(StoreError::TooLarge { key: self.key(), need_bytes: entry_bytes, limit_bytes });
+            return Err(StoreError::TooLarge {
+                key: self.key(),
+                need_bytes: entry_bytes,
+                limit_bytes,
+            });
         }
         if patience == Patience::Now {
             return Err(StoreError::WouldWait { key: self.key() });
@@ -251,13 +326,20 @@ impl ZipObject {
 
     /// Reads from one segment of an entry that is too big to be decoded whole; the answer is short
     /// at a segment's end, and [`Object::read`] goes on from there.
-    fn read_segment(&self, offset: u64, size: usize, patience: Patience) -> Result<Data, StoreError> {
+    fn read_segment(
+        &self,
+        offset: u64,
+        size: usize,
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
         let number = u32::try_from(offset / SEGMENT_BYTES).unwrap_or(u32::MAX);
         let start = usize::try_from(offset % SEGMENT_BYTES).unwrap_or(0);
         let piece = (self.position, number);
         let bytes = match self.archive.decoded.get(piece) {
             Some(bytes) => bytes,
-            None if patience == Patience::Now => return Err(StoreError::WouldWait { key: self.key() }),
+            None if patience == Patience::Now => {
+                return Err(StoreError::WouldWait { key: self.key() });
+            }
             None => {
                 let data_start = self.data_start(patience)?;
                 let inflater = self.archive.inflaters.of(self.position);
@@ -265,12 +347,15 @@ impl ZipObject {
                 let read = |buffer: &mut [u8], at: u64| {
                     self.pread(buffer, data_start.saturating_add(at), Patience::Wait)
                 };
-                let keep = |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
-                inflater.segment(number, self.node(), &read, &keep).map_err(|error| match error {
-                    inflate::SegmentError::Store(error) => error,
-                    inflate::SegmentError::Corrupt(what) => self.corrupt(what),
-                    inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
-                })?
+                let keep =
+                    |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
+                inflater
+                    .segment(number, self.node(), &read, &keep)
+                    .map_err(|error| match error {
+                        inflate::SegmentError::Store(error) => error,
+                        inflate::SegmentError::Corrupt(what) => self.corrupt(what),
+                        inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
+                    })?
             }
         };
         let end = start.saturating_add(size).min(bytes.len());
@@ -287,12 +372,16 @@ impl ZipObject {
         let most = node.size_bytes().saturating_mul(2).saturating_add(1 << 20);
         let length = node.compressed_bytes();
         if length > most {
-            return Err(self.corrupt(format!("{length} compressed bytes for {}", node.size_bytes())));
+            return Err(self.corrupt(format!(
+                "{length} compressed bytes for {}",
+                node.size_bytes()
+            )));
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         COMPRESSED.with_borrow_mut(|compressed| {
             let at = self.data_start(patience)?;
-            inflate::resize(compressed, length).map_err(|inflate::NoMemory| self.no_memory(length as u64))?;
+            inflate::resize(compressed, length)
+                .map_err(|inflate::NoMemory| self.no_memory(length as u64))?;
             self.pread(compressed, at, patience)?;
             let result = decode(compressed);
             // One big entry does not pin its size in every thread.
@@ -304,7 +393,11 @@ impl ZipObject {
 
     fn no_memory(&self, need_bytes: u64) -> StoreError {
         let limit_bytes = self.archive.options.memory_limit_bytes;
-        StoreError::TooLarge { key: self.key(), need_bytes, limit_bytes }
+        StoreError::TooLarge {
+            key: self.key(),
+            need_bytes,
+            limit_bytes,
+        }
     }
 
     /// Decodes all of an entry and judges it.
@@ -312,13 +405,17 @@ impl ZipObject {
         let node = self.node();
         let size = usize::try_from(node.size_bytes()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
-        if node.coding() == Coding::Zstd && inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()) {
+        if node.coding() == Coding::Zstd
+            && inflate::zstd_content_bytes(compressed) != Some(node.size_bytes())
+        {
             // The size is only a claim: the buffer grows with what is really there.
-            inflate::zstd_growing(compressed, size, &mut bytes).map_err(|what| self.corrupt(what))?;
+            inflate::zstd_growing(compressed, size, &mut bytes)
+                .map_err(|what| self.corrupt(what))?;
             self.judge_crc(crc_of(&bytes))?;
             return Ok(bytes);
         }
-        inflate::resize(&mut bytes, size).map_err(|inflate::NoMemory| self.no_memory(size as u64))?;
+        inflate::resize(&mut bytes, size)
+            .map_err(|inflate::NoMemory| self.no_memory(size as u64))?;
         self.decode_into(compressed, &mut bytes)?;
         Ok(bytes)
     }
@@ -353,7 +450,13 @@ impl Object for ZipObject {
         Ok(self.archive.stat_of(self.position))
     }
 
-    fn read(&self, offset: u64, size: usize, buffer: &mut [u8], patience: Patience) -> Result<Data, StoreError> {
+    fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
         let node = self.node();
         if node.crc_verdict() == Some(false) {
             return Err(self.bad_crc(None));
@@ -373,9 +476,16 @@ impl Object for ZipObject {
             let mut joined = Vec::with_capacity(size);
             joined.extend_from_slice(data.bytes(buffer));
             while done < size {
-                data = self.read_decoded(offset.saturating_add(done as u64), size.saturating_sub(done), buffer, patience)?;
+                data = self.read_decoded(
+                    offset.saturating_add(done as u64),
+                    size.saturating_sub(done),
+                    buffer,
+                    patience,
+                )?;
                 if data.bytes(buffer).is_empty() {
-                    return Err(self.corrupt(format!("ends at {}", offset.saturating_add(done as u64))));
+                    return Err(
+                        self.corrupt(format!("ends at {}", offset.saturating_add(done as u64)))
+                    );
                 }
                 joined.extend_from_slice(data.bytes(buffer));
                 done = joined.len();
@@ -431,7 +541,8 @@ impl LocalHeader {
         if self.flags & FLAG_ENCRYPTED != 0 {
             return Err(("encryption flag", 0, 1));
         }
-        let (mut compressed_bytes, mut size_bytes) = (self.compressed_bytes.into(), self.size_bytes.into());
+        let (mut compressed_bytes, mut size_bytes) =
+            (self.compressed_bytes.into(), self.size_bytes.into());
         if self.compressed_bytes == u32::MAX || self.size_bytes == u32::MAX {
             let mut fields = zip64_field(extra);
             if self.size_bytes == u32::MAX {
@@ -468,5 +579,7 @@ fn zip64_field(extra: &[u8]) -> impl Iterator<Item = u64> {
         }
         rest = data.get(length..).unwrap_or_default();
     }
-    found.chunks_exact(8).filter_map(|number| Some(u64::from_le_bytes(number.try_into().ok()?)))
+    found
+        .chunks_exact(8)
+        .filter_map(|number| Some(u64::from_le_bytes(number.try_into().ok()?)))
 }

@@ -42,7 +42,10 @@ pub(super) enum Coding {
 
 impl Coding {
     fn is_readable(self) -> bool {
-        matches!(self, Self::Directory | Self::Stored | Self::Deflated | Self::Zstd)
+        matches!(
+            self,
+            Self::Directory | Self::Stored | Self::Deflated | Self::Zstd
+        )
     }
 }
 
@@ -74,7 +77,8 @@ impl Node {
 
     /// Directories directly inside, for a directory.
     pub(super) fn subdirectories(&self) -> Option<u32> {
-        (self.coding == Coding::Directory).then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
+        (self.coding == Coding::Directory)
+            .then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
     }
 
     /// Declared size of the decoded bytes; a claim that the kernel can not hold is cut.
@@ -105,7 +109,8 @@ impl Node {
     }
 
     pub(super) fn set_header_length(&self, length: u32) {
-        self.state.fetch_or(length & HEADER_LENGTH, Ordering::Relaxed);
+        self.state
+            .fetch_or(length & HEADER_LENGTH, Ordering::Relaxed);
     }
 
     /// What is known of the CRC: right, wrong, or not checked yet.
@@ -120,7 +125,8 @@ impl Node {
     /// Compares and remembers the CRC of the whole entry; a bad one stays bad.
     pub(super) fn judge_crc(&self, actual: u32) -> bool {
         let good = actual == self.crc;
-        self.state.fetch_or(if good { CRC_GOOD } else { CRC_BAD }, Ordering::Relaxed);
+        self.state
+            .fetch_or(if good { CRC_GOOD } else { CRC_BAD }, Ordering::Relaxed);
         good
     }
 }
@@ -159,7 +165,9 @@ impl ZipIndex {
     pub(super) fn name(&self, position: Position) -> &[u8] {
         let node = self.node(position);
         let start = node.name_start as usize;
-        self.names.get(start..start.saturating_add(node.name_length.into())).unwrap_or_default()
+        self.names
+            .get(start..start.saturating_add(node.name_length.into()))
+            .unwrap_or_default()
     }
 
     pub(super) fn children(&self, parent: Position) -> &[Position] {
@@ -167,18 +175,23 @@ impl ZipIndex {
         if node.coding != Coding::Directory {
             return &[];
         }
-        let (Ok(first), Ok(count)) =
-            (usize::try_from(node.header_offset), usize::try_from(node.compressed_bytes))
-        else {
+        let (Ok(first), Ok(count)) = (
+            usize::try_from(node.header_offset),
+            usize::try_from(node.compressed_bytes),
+        ) else {
             return &[];
         };
-        self.order.get(first..first.saturating_add(count)).unwrap_or_default()
+        self.order
+            .get(first..first.saturating_add(count))
+            .unwrap_or_default()
     }
 
     pub(super) fn child(&self, parent: Position, name: &[u8]) -> Option<Position> {
         let hash = self.hash(parent.0, name);
         self.by_name
-            .find(hash, |&at| self.node(Position(at)).parent == parent.0 && self.name(Position(at)) == name)
+            .find(hash, |&at| {
+                self.node(Position(at)).parent == parent.0 && self.name(Position(at)) == name
+            })
             .map(|&at| Position(at))
     }
 
@@ -213,7 +226,10 @@ impl ZipIndex {
 
     /// Length of the full name of an entry.
     pub(super) fn key_length(&self, position: Position) -> u64 {
-        self.ancestry(position).map(|name| name.len() as u64 + 1).sum::<u64>().saturating_sub(1)
+        self.ancestry(position)
+            .map(|name| name.len() as u64 + 1)
+            .sum::<u64>()
+            .saturating_sub(1)
     }
 
     fn hash(&self, parent: u32, name: &[u8]) -> u64 {
@@ -236,7 +252,9 @@ pub(super) fn build<R: ReaderAt>(
     options: &ZipOptions,
 ) -> Result<Built, ZipError> {
     let claimed = archive.entries_hint();
-    let directory_bytes = archive.eocd_offset().saturating_sub(archive.directory_offset());
+    let directory_bytes = archive
+        .eocd_offset()
+        .saturating_sub(archive.directory_offset());
     if claimed > directory_bytes / RECORD_BYTES {
         return Err(ZipError::BadDirectory(format!(
             "{claimed} entries claimed, but its {directory_bytes} bytes have room for {} at most",
@@ -252,13 +270,18 @@ pub(super) fn build<R: ReaderAt>(
     if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
         return Err(too_large(need));
     }
-    let mut builder = Builder::new(usize::try_from(claimed).unwrap_or(0), archive.directory_offset(), split)
-        .map_err(|Exhausted| too_large(need))?;
+    let mut builder = Builder::new(
+        usize::try_from(claimed).unwrap_or(0),
+        archive.directory_offset(),
+        split,
+    )
+    .map_err(|Exhausted| too_large(need))?;
     let mut records = archive.entries(buffer);
     let mut count: u64 = 0;
-    while let Some(record) = records.next_entry().map_err(|e| {
-        ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}"))
-    })? {
+    while let Some(record) = records
+        .next_entry()
+        .map_err(|e| ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}")))?
+    {
         count = count.saturating_add(1);
         builder.add(&record);
         if builder.bytes() > options.memory_limit_bytes {
@@ -267,7 +290,9 @@ pub(super) fn build<R: ReaderAt>(
     }
     // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
     if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
-        return Err(ZipError::BadDirectory(format!("{claimed} entries claimed, {count} found")));
+        return Err(ZipError::BadDirectory(format!(
+            "{claimed} entries claimed, {count} found"
+        )));
     }
     Ok(builder.finish())
 }
@@ -301,7 +326,9 @@ struct Builder {
 impl Builder {
     fn new(claimed: usize, data_end: u64, split: bool) -> Result<Self, Exhausted> {
         let mut nodes = Vec::new();
-        nodes.try_reserve(claimed.saturating_add(16)).map_err(|_| Exhausted)?;
+        nodes
+            .try_reserve(claimed.saturating_add(16))
+            .map_err(|_| Exhausted)?;
         let mut by_name = HashTable::new();
         by_name.try_reserve(claimed, |_| 0).map_err(|_| Exhausted)?;
         let mut index = ZipIndex {
@@ -337,7 +364,9 @@ impl Builder {
             [path @ .., b'/'] => (path, true),
             path => (path, false),
         };
-        if !is_valid_key(path) || u32::try_from(self.index.names.len().saturating_add(raw.len())).is_err() {
+        if !is_valid_key(path)
+            || u32::try_from(self.index.names.len().saturating_add(raw.len())).is_err()
+        {
             self.counts.invalid = self.counts.invalid.saturating_add(1);
             return;
         }
@@ -351,7 +380,10 @@ impl Builder {
         }
         let cut = path.iter().rposition(|b| *b == b'/');
         let (directory, name) = match cut {
-            Some(cut) => (path.get(..cut).unwrap_or_default(), path.get(cut + 1..).unwrap_or_default()),
+            Some(cut) => (
+                path.get(..cut).unwrap_or_default(),
+                path.get(cut + 1..).unwrap_or_default(),
+            ),
             None => (&b""[..], path),
         };
         let parent = self.directory(directory);
@@ -366,7 +398,13 @@ impl Builder {
     }
 
     /// The node of a file, with all that can be told of it without its local header.
-    fn file(&mut self, record: &ZipFileHeaderRecord<'_>, name_bytes: usize, parent: u32, modified_unix: u32) -> Node {
+    fn file(
+        &mut self,
+        record: &ZipFileHeaderRecord<'_>,
+        name_bytes: usize,
+        parent: u32,
+        modified_unix: u32,
+    ) -> Node {
         let (header_offset, compressed_bytes, size_bytes) = (
             record.local_header_offset(),
             record.compressed_size_hint(),
@@ -384,10 +422,18 @@ impl Builder {
         } else if end.is_none_or(|end| end > self.data_end) {
             Coding::OutOfBounds
         } else if method == CompressionMethod::STORE {
-            if compressed_bytes == size_bytes { Coding::Stored } else { Coding::ImpossibleSize }
+            if compressed_bytes == size_bytes {
+                Coding::Stored
+            } else {
+                Coding::ImpossibleSize
+            }
         } else if method == CompressionMethod::DEFLATE {
             let most = compressed_bytes.saturating_mul(MAX_DEFLATE_RATIO);
-            if size_bytes <= most { Coding::Deflated } else { Coding::ImpossibleSize }
+            if size_bytes <= most {
+                Coding::Deflated
+            } else {
+                Coding::ImpossibleSize
+            }
         } else if method == CompressionMethod::ZSTD {
             Coding::Zstd
         } else {
@@ -420,7 +466,8 @@ impl Builder {
                     if self.index.node(child).coding != Coding::Directory {
                         self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
                         if let Some(node) = self.index.nodes.get_mut(child.0 as usize) {
-                            let kept = Node::directory(node.name_start, node.name_length, node.parent);
+                            let kept =
+                                Node::directory(node.name_start, node.name_length, node.parent);
                             *node = kept;
                         }
                     }
@@ -448,7 +495,11 @@ impl Builder {
             self.counts.more_duplicates = self.counts.more_duplicates.saturating_add(1);
         }
         if let Some(old) = self.index.nodes.get_mut(there.0 as usize) {
-            *old = Node { name_start: old.name_start, name_length: old.name_length, ..node };
+            *old = Node {
+                name_start: old.name_start,
+                name_length: old.name_length,
+                ..node
+            };
         }
     }
 
@@ -462,10 +513,18 @@ impl Builder {
         index.names.extend_from_slice(name);
         index.nodes.push(node);
         let hash = index.hash(parent, name);
-        let ZipIndex { nodes, names, by_name, hasher, .. } = index;
+        let ZipIndex {
+            nodes,
+            names,
+            by_name,
+            hasher,
+            ..
+        } = index;
         by_name.insert_unique(hash, at, |&at| {
             // Only called when the table grows, for entries that the archive did not announce.
-            let Some(node) = nodes.get(at as usize) else { return 0 };
+            let Some(node) = nodes.get(at as usize) else {
+                return 0;
+            };
             let start = node.name_start as usize;
             let name = names.get(start..start.saturating_add(node.name_length.into()));
             hasher.hash_one((node.parent, name.unwrap_or_default()))
@@ -475,12 +534,19 @@ impl Builder {
 
     fn finish(mut self) -> Built {
         self.order_children();
-        let overlapping = if self.ascending { 0 } else { self.mark_overlaps() };
+        let overlapping = if self.ascending {
+            0
+        } else {
+            self.mark_overlaps()
+        };
         self.index.all_open &= overlapping == 0;
         let mut notes = Vec::new();
         let counts = &self.counts;
         if counts.invalid > 0 {
-            notes.push(format!("skipped {} entries with invalid names", counts.invalid));
+            notes.push(format!(
+                "skipped {} entries with invalid names",
+                counts.invalid
+            ));
         }
         if !counts.duplicates.is_empty() {
             let more = match counts.more_duplicates {
@@ -493,14 +559,24 @@ impl Builder {
             ));
         }
         if counts.hidden_files > 0 {
-            notes.push(format!("{} files are hidden by directories of the same name", counts.hidden_files));
+            notes.push(format!(
+                "{} files are hidden by directories of the same name",
+                counts.hidden_files
+            ));
         }
         if overlapping > 0 {
-            notes.push(format!("{overlapping} entries overlap others and can not be read"));
+            notes.push(format!(
+                "{overlapping} entries overlap others and can not be read"
+            ));
         }
         let unreadable = match self.index.all_open {
             true => 0,
-            false => self.index.nodes.iter().filter(|node| !node.coding.is_readable()).count(),
+            false => self
+                .index
+                .nodes
+                .iter()
+                .filter(|node| !node.coding.is_readable())
+                .count(),
         };
         if unreadable > overlapping {
             notes.push(format!(
@@ -510,14 +586,20 @@ impl Builder {
         }
         self.index.names.shrink_to_fit();
         self.index.nodes.shrink_to_fit();
-        Built { index: self.index, notes }
+        Built {
+            index: self.index,
+            notes,
+        }
     }
 
     /// Groups the places by their directory, in the order of the archive (a counting sort).
     fn order_children(&mut self) {
         let ZipIndex { nodes, order, .. } = &mut self.index;
-        let links: Vec<(u32, bool)> =
-            nodes.iter().skip(1).map(|node| (node.parent, node.coding == Coding::Directory)).collect();
+        let links: Vec<(u32, bool)> = nodes
+            .iter()
+            .skip(1)
+            .map(|node| (node.parent, node.coding == Coding::Directory))
+            .collect();
         for (parent, is_directory) in &links {
             if let Some(parent) = nodes.get_mut(*parent as usize) {
                 parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
@@ -525,17 +607,25 @@ impl Builder {
             }
         }
         let mut first = 0_u64;
-        for node in nodes.iter_mut().filter(|node| node.coding == Coding::Directory) {
+        for node in nodes
+            .iter_mut()
+            .filter(|node| node.coding == Coding::Directory)
+        {
             node.header_offset = first;
             first = first.saturating_add(node.compressed_bytes);
             node.compressed_bytes = 0;
         }
         order.resize(links.len(), Position(0));
         for (child, (parent, _)) in (1_u32..).zip(links) {
-            let Some(parent) = nodes.get_mut(parent as usize) else { continue };
+            let Some(parent) = nodes.get_mut(parent as usize) else {
+                continue;
+            };
             let place = parent.header_offset.saturating_add(parent.compressed_bytes);
             parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
-            if let Some(slot) = usize::try_from(place).ok().and_then(|place| order.get_mut(place)) {
+            if let Some(slot) = usize::try_from(place)
+                .ok()
+                .and_then(|place| order.get_mut(place))
+            {
                 *slot = Position(child);
             }
         }
@@ -545,7 +635,12 @@ impl Builder {
     fn mark_overlaps(&mut self) -> usize {
         let mut files: Vec<(u64, u32)> = (0_u32..)
             .zip(&self.index.nodes)
-            .filter(|(_, node)| matches!(node.coding, Coding::Stored | Coding::Deflated | Coding::Zstd))
+            .filter(|(_, node)| {
+                matches!(
+                    node.coding,
+                    Coding::Stored | Coding::Deflated | Coding::Zstd
+                )
+            })
             .map(|(at, node)| (node.header_offset, at))
             .collect();
         files.sort_unstable();
@@ -592,14 +687,19 @@ impl Node {
 
 /// Where an entry's bytes end at the earliest: fixed local header, name, data.
 fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
-    header_offset.checked_add(30)?.checked_add(name_bytes)?.checked_add(compressed_bytes)
+    header_offset
+        .checked_add(30)?
+        .checked_add(name_bytes)?
+        .checked_add(compressed_bytes)
 }
 
 /// Whether a name can be shown. A backslash is a separator to some writers, so it is not.
 fn is_valid_key(path: &[u8]) -> bool {
     path.len() <= MAX_KEY_BYTES
         && !path.contains(&b'\\')
-        && path.split(|b| *b == b'/').all(|name| check_component(name).is_ok())
+        && path
+            .split(|b| *b == b'/')
+            .all(|name| check_component(name).is_ok())
 }
 
 /// The time of change. Times without a zone are taken as UTC.

@@ -35,7 +35,9 @@ pub(super) struct NoMemory;
 
 /// Makes `bytes` exactly `length` long, without aborting if there is no memory.
 pub(super) fn resize(bytes: &mut Vec<u8>, length: usize) -> Result<(), NoMemory> {
-    bytes.try_reserve_exact(length.saturating_sub(bytes.len())).map_err(|_| NoMemory)?;
+    bytes
+        .try_reserve_exact(length.saturating_sub(bytes.len()))
+        .map_err(|_| NoMemory)?;
     bytes.resize(length, 0);
     Ok(())
 }
@@ -49,16 +51,18 @@ pub(super) fn deflate_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), 
     match DECODER.with_borrow_mut(|decoder| decoder.deflate_decompress(compressed, target)) {
         Ok(n) if n == expected => Ok(()),
         Ok(n) => Err(format!("inflates to {n} bytes, {expected} declared")),
-        Err(libdeflater::DecompressionError::InsufficientSpace) => {
-            Err(format!("inflates to more than the {expected} bytes declared"))
-        }
+        Err(libdeflater::DecompressionError::InsufficientSpace) => Err(format!(
+            "inflates to more than the {expected} bytes declared"
+        )),
         Err(libdeflater::DecompressionError::BadData) => Err("bad deflate data".into()),
     }
 }
 
 /// The decoded size in the header of a zstd frame.
 pub(super) fn zstd_content_bytes(compressed: &[u8]) -> Option<u64> {
-    zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten()
+    zstd::zstd_safe::get_frame_content_size(compressed)
+        .ok()
+        .flatten()
 }
 
 /// Decodes zstd frames to exactly the length of `target`.
@@ -84,10 +88,17 @@ pub(super) fn zstd_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), Str
 }
 
 /// Decodes zstd frames to exactly `size` bytes, taking memory only for what is really there.
-pub(super) fn zstd_growing(compressed: &[u8], size: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn zstd_growing(
+    compressed: &[u8],
+    size: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), String> {
     let bad = |e: std::io::Error| format!("bad zstd data: {e}");
     let decoder = zstd::stream::read::Decoder::with_buffer(compressed).map_err(bad)?;
-    decoder.take((size as u64).saturating_add(1)).read_to_end(bytes).map_err(bad)?;
+    decoder
+        .take((size as u64).saturating_add(1))
+        .read_to_end(bytes)
+        .map_err(bad)?;
     match bytes.len() {
         n if n == size => Ok(()),
         n if n > size => Err(format!("decodes to more than the {size} bytes declared")),
@@ -128,7 +139,7 @@ impl Inflaters {
 }
 
 /// A place in a deflate stream from which it can be decoded on, at a segment's beginning.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Place {
     decoder: Box<DecompressorOxide>,
     /// The last 32 KiB before this place.
@@ -140,12 +151,6 @@ struct Place {
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Place(segment {})", self.segment)
-    }
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { decoder: Box::default(), window: Vec::new(), compressed_offset: 0, segment: 0 }
     }
 }
 
@@ -179,8 +184,14 @@ impl Inflater {
         let mut place = if wanted >= self.frontier.segment {
             self.frontier.clone()
         } else {
-            let before = self.checkpoints.partition_point(|place| place.segment <= wanted);
-            before.checked_sub(1).and_then(|i| self.checkpoints.get(i)).cloned().unwrap_or_default()
+            let before = self
+                .checkpoints
+                .partition_point(|place| place.segment <= wanted);
+            before
+                .checked_sub(1)
+                .and_then(|i| self.checkpoints.get(i))
+                .cloned()
+                .unwrap_or_default()
         };
         loop {
             let number = place.segment;
@@ -204,7 +215,11 @@ impl Inflater {
 }
 
 /// Decodes one segment and moves `place` to its end.
-fn decode_segment(place: &mut Place, node: &Node, read: &ReadInput<'_>) -> Result<Vec<u8>, SegmentError> {
+fn decode_segment(
+    place: &mut Place,
+    node: &Node,
+    read: &ReadInput<'_>,
+) -> Result<Vec<u8>, SegmentError> {
     let done = u64::from(place.segment).saturating_mul(SEGMENT_BYTES);
     let left = node.size_bytes().saturating_sub(done);
     let is_last = left <= SEGMENT_BYTES;
@@ -219,13 +234,20 @@ fn decode_segment(place: &mut Place, node: &Node, read: &ReadInput<'_>) -> Resul
     let mut at = window;
     let mut status = TINFLStatus::NeedsMoreInput;
     while status == TINFLStatus::NeedsMoreInput {
-        let rest = node.compressed_bytes().saturating_sub(place.compressed_offset);
+        let rest = node
+            .compressed_bytes()
+            .saturating_sub(place.compressed_offset);
         let length = usize::try_from(rest).unwrap_or(usize::MAX).min(INPUT_BYTES);
         let piece = input.get_mut(..length).unwrap_or_default();
         read(piece, place.compressed_offset).map_err(SegmentError::Store)?;
-        let more = if rest > length as u64 { TINFL_FLAG_HAS_MORE_INPUT } else { 0 };
+        let more = if rest > length as u64 {
+            TINFL_FLAG_HAS_MORE_INPUT
+        } else {
+            0
+        };
         let flags = more | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
-        let (now, consumed, written) = decompress(&mut place.decoder, piece, &mut output, at, flags);
+        let (now, consumed, written) =
+            decompress(&mut place.decoder, piece, &mut output, at, flags);
         status = now;
         at = at.saturating_add(written);
         place.compressed_offset = place.compressed_offset.saturating_add(consumed as u64);
@@ -246,7 +268,10 @@ fn decode_segment(place: &mut Place, node: &Node, read: &ReadInput<'_>) -> Resul
         )));
     }
     output.truncate(end);
-    place.window = output.get(end.saturating_sub(WINDOW_BYTES)..).unwrap_or_default().to_vec();
+    place.window = output
+        .get(end.saturating_sub(WINDOW_BYTES)..)
+        .unwrap_or_default()
+        .to_vec();
     place.segment = place.segment.saturating_add(1);
     output.drain(..window);
     output.shrink_to_fit();
