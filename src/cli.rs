@@ -10,22 +10,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::units::{parse_size, parse_time, parse_umask};
 
 /// Mount a Zarr hierarchy as a read-only directory tree
+///
+/// `zarrfs SOURCE MOUNTPOINT [options]` is `zarrfs mount SOURCE MOUNTPOINT [options]`.
 #[derive(Debug, Parser)]
-#[command(
-    name = "zarrfs",
-    version,
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    args_override_self = true,
-    max_term_width = 100
-)]
+#[command(name = "zarrfs", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do; mounting needs no word for it.
+    /// What to do.
     #[command(subcommand)]
-    pub command: Option<Command>,
-    /// The mount, if no other command is given.
-    #[command(flatten)]
-    pub mount: Option<MountArgs>,
+    pub command: Command,
 }
 
 /// The commands.
@@ -45,10 +37,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// A directory with a Zarr hierarchy, or a zip archive of one (by its content)
-    #[arg(required = true)]
     pub source: PathBuf,
     /// An empty directory
-    #[arg(required = true)]
     pub mountpoint: PathBuf,
     /// All options.
     #[command(flatten)]
@@ -220,6 +210,24 @@ pub fn expand_mount_options(
     Ok(expanded)
 }
 
+/// Puts in the word `mount` where no command is named, as mount(8) calls us.
+fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let command = Cli::command();
+    let is_named = arguments.get(1).is_none_or(|first| {
+        first == "help"
+            || ["-h", "--help", "-V", "--version"]
+                .iter()
+                .any(|option| first == option)
+            || command
+                .get_subcommands()
+                .any(|named| first == named.get_name())
+    });
+    if !is_named {
+        arguments.insert(1, "mount".into());
+    }
+    arguments
+}
+
 fn expand_one(option: &str) -> Result<Option<OsString>, String> {
     let (name, value) = match option.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -255,7 +263,7 @@ fn expand_one(option: &str) -> Result<Option<OsString>, String> {
 /// Reads a command line; `--help`, `--version` and mistakes end the process (with 2 for mistakes).
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     match expand_mount_options(arguments) {
-        Ok(arguments) => Cli::parse_from(arguments),
+        Ok(arguments) => Cli::parse_from(with_command(arguments)),
         Err(message) => Cli::command()
             .error(clap::error::ErrorKind::UnknownArgument, message)
             .exit(),
@@ -298,8 +306,10 @@ mod tests {
             "--cache-size=1G",
         ];
         assert_eq!(expand(&given).unwrap(), expanded);
-        let cli = Cli::parse_from(expanded);
-        let mount = cli.mount.unwrap();
+        let arguments = with_command(expanded.map(OsString::from).to_vec());
+        let Command::Mount(mount) = Cli::parse_from(arguments).command else {
+            panic!("mounting needs no word");
+        };
         assert!(mount.options.allow_other);
         assert_eq!(mount.options.cache_size, Some(1 << 30));
     }

@@ -2,7 +2,7 @@
 //!
 //! Requests come from the transport ([`crate::fuse`]) as plain values and are answered with plain
 //! values; a read is answered through a callback, because it may have to wait for a decoder and
-//! then is finished by a worker ([`offload`]). The calling thread never waits for one.
+//! then is finished by a worker (`offload`). The calling thread never waits for one.
 //!
 //! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
 
@@ -17,11 +17,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+pub use crate::store::{Kind, StoreError};
+pub use crate::tree::{Entry, Ino};
+
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, Kind, MAX_COMPONENT_BYTES, Object, Patience, Stat,
-    StoreError, Version,
+    BUFFER_HEADROOM_BYTES, Data, Key, MAX_COMPONENT_BYTES, Object, Patience, Stat,
+    Version,
 };
-use crate::tree::{Directory, Entry, Ino, Node, Tree};
+use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
 use offload::Offload;

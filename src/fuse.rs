@@ -26,9 +26,7 @@ use fuser::{
 };
 
 use crate::errno::errno;
-use crate::fs::{Attr, Fs, FsError, Handle, MAX_READ_BYTES, ReadReply};
-use crate::store::StoreError;
-use crate::tree::Ino;
+use crate::fs::{Attr, Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES, ReadReply, StoreError};
 
 /// How requests are taken from the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -416,7 +414,7 @@ impl Filesystem for Adapter {
         self.guard("readdir", || {
             let read = self.fs.readdir(Ino(ino.0), handle(fh), offset, |entry| {
                 let name = OsStr::from_bytes(entry.name);
-                let kind = kind(entry.kind == crate::store::Kind::Prefix);
+                let kind = kind(entry.kind == Kind::Prefix);
                 match reply.add(INodeNo(entry.ino.0), entry.next, kind, name) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),

@@ -3,22 +3,26 @@
 use std::process::ExitCode;
 
 use zarrfs::cli::{self, Command};
-use zarrfs::daemon::{self, Failure, Source};
+use zarrfs::daemon::{self, Source};
 
 /// mount(8): the mount failed.
 const MOUNT_FAILED: u8 = 32;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    let (result, code) = match (cli.command, cli.mount) {
-        (Some(Command::Umount(arguments)), _) => (daemon::umount(&arguments), 1),
-        (Some(Command::Demo(demo)), _) => (
+    let (result, code) = match cli.command {
+        Command::Umount(arguments) => (daemon::umount(&arguments), 1),
+        Command::Demo(demo) => (
             daemon::mount(&Source::Demo, &demo.mountpoint, demo.options),
             MOUNT_FAILED,
         ),
-        (Some(Command::Mount(mount)), _) => (run_mount(*mount), MOUNT_FAILED),
-        (None, Some(mount)) => (run_mount(mount), MOUNT_FAILED),
-        (None, None) => (Err("nothing to do (see --help)".into()), 2),
+        Command::Mount(mount) => {
+            let source = Source::Given(mount.source);
+            (
+                daemon::mount(&source, &mount.mountpoint, mount.options),
+                MOUNT_FAILED,
+            )
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,12 +33,4 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
-}
-
-fn run_mount(mount: cli::MountArgs) -> Result<(), Failure> {
-    daemon::mount(
-        &Source::Given(mount.source),
-        &mount.mountpoint,
-        mount.options,
-    )
 }

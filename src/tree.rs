@@ -1,8 +1,8 @@
 //! The namespace: which inode numbers stand for which keys, and what is inside a directory.
 //!
 //! A pinned store with an index needs no table: an inode number is a place in the index
-//! ([`indexed`]). Any other store gets numbers from a hash of key and version, and a table of
-//! those that the kernel knows ([`hashed`]). Both give the same numbers after a remount.
+//! (`indexed`). Any other store gets numbers from a hash of key and version, and a table of
+//! those that the kernel knows (`hashed`). Both give the same numbers after a remount.
 //!
 //! **Architecture Invariant:** nothing below this module knows an inode number.
 //!

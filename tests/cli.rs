@@ -14,12 +14,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use place::*;
 use support::*;
 
 /// Every option of a mount with a value that is valid and not the default; "" takes none.
-const OPTIONS: [(&str, &str); 17] = [
+const OPTIONS: [(&str, &str); 16] = [
     ("path", "a"),
     ("ttl", "500ms"),
     ("threads", "3"),
@@ -36,7 +37,6 @@ const OPTIONS: [(&str, &str); 17] = [
     ("passthrough", "off"),
     ("log-file", "LOG"),
     ("log-level", "debug"),
-    ("foreground", ""),
 ];
 
 /// Options of mount(8) that are accepted and change nothing.
@@ -95,7 +95,7 @@ fn help_and_version_are_on_stdout() {
     let help = zarrfs_with(&["--help"]);
     help.ok();
     assert!(help.err.is_empty(), "{}", help.err);
-    for word in ["umount", "demo", "SOURCE", "MOUNTPOINT", "--foreground"] {
+    for word in ["mount", "umount", "demo", "SOURCE", "MOUNTPOINT"] {
         assert!(help.out.contains(word), "no {word} in {}", help.out);
     }
     let mount = zarrfs_with(&["mount", "--help"]);
@@ -241,7 +241,6 @@ fn every_long_option_is_also_an_o_option() {
         "LOG" => (name, log.to_str().unwrap()),
         _ => (name, value),
     });
-    let options = &options[..16];
     let long: Vec<String> = options
         .iter()
         .flat_map(|(name, value)| {
@@ -285,17 +284,17 @@ fn every_long_option_is_also_an_o_option() {
 }
 
 #[test]
-fn foreground_is_also_an_o_option() {
-    let _dog = watchdog("foreground_is_also_an_o_option", 60);
+fn in_the_foreground_the_command_is_the_daemon() {
+    let _dog = watchdog("in_the_foreground_the_command_is_the_daemon", 60);
     let place = Place::new();
     let store = place.store();
-    for args in [&["-f"][..], &["--foreground"], &["-o", "foreground"]] {
-        let mut command = place.command(&store, args);
+    for foreground in ["-f", "--foreground"] {
+        let mut command = place.command(&store, &[foreground]);
         let mut daemon = Daemon::new(&mut command, place.join("none"));
-        assert!(wait_until(std::time::Duration::from_secs(10), || place.is_mounted()));
-        assert_eq!(daemon_of(&place.path), daemon.id(), "{args:?}");
+        assert!(wait_until(Duration::from_secs(10), || place.is_mounted()));
+        assert_eq!(daemon_of(&place.path), daemon.id());
         daemon.signal(rustix::process::Signal::TERM);
-        daemon.ends_well(std::time::Duration::from_secs(3));
+        daemon.ends_well(Duration::from_secs(3));
     }
 }
 
@@ -386,7 +385,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
         }
         let pid = daemon_of(&place.path);
         said(Command::new("umount").arg(&place.path)).ok();
-        assert!(wait_until(std::time::Duration::from_secs(2), || !runs(pid)));
+        assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
         place.assert_untouched();
     }
 

@@ -30,26 +30,27 @@ enum May {
 
 use May::{Inodes, System, Transport};
 
-/// From the top of the house to its ground.
+/// From the top of the house to its ground. The command line stands below the daemon: it is only
+/// the options that are declared there.
 const LAYERS: [Layer; 9] = [
     Layer {
         name: "main",
-        below: &["cli", "daemon"],
-        may: &[System],
-    },
-    Layer {
-        name: "cli",
-        below: &["daemon", "fs", "store", "units"],
+        below: &["daemon", "cli"],
         may: &[System],
     },
     Layer {
         name: "daemon",
-        below: &["fuse", "errno", "fs", "tree", "store", "units"],
+        below: &["cli", "fuse", "fs", "tree", "store"],
         may: &[Transport, System],
     },
     Layer {
+        name: "cli",
+        below: &["units"],
+        may: &[],
+    },
+    Layer {
         name: "fuse",
-        below: &["errno", "fs"],
+        below: &["errno", "fs", "tree", "store"],
         may: &[Transport, Inodes, System],
     },
     Layer {

@@ -32,7 +32,7 @@ const SAME_TREE: &str = r#"
     same "$mount"
     diff <(list "$reference") <(list "$mount")
     rsync -rc --delete --dry-run --itemize-changes "$reference/" "$mount/"
-    rsync -rc "$mount/" "$copies/rsync/"
+    rsync -rc --chmod=Du+w "$mount/" "$copies/rsync/"
     same "$copies/rsync"
     mkdir "$copies/tar"
     tar -C "$mount" -cf - . | tar -C "$copies/tar" -xf -

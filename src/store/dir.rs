@@ -4,6 +4,7 @@
 //! neither `..` nor a link can lead out of it. Only regular files and directories are shown;
 //! FIFOs, sockets and devices are never opened for reading.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,6 +30,9 @@ pub struct DirOptions {
     /// Follow symbolic links that lead out of the root.
     pub follow_symlinks: bool,
 }
+
+/// How often a path is tried that is being renamed.
+const RESOLVE_ATTEMPTS: usize = 32;
 
 /// A store in a local directory.
 #[derive(Debug)]
@@ -66,25 +70,26 @@ impl DirStore {
     /// Opens a key beneath the root.
     fn resolve(&self, key: &Key, flags: OFlags) -> io::Result<OwnedFd> {
         let path = if key.is_root() { b"." } else { key.as_bytes() };
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let mut flags = flags | OFlags::CLOEXEC;
+        if !flags.contains(OFlags::PATH) {
+            flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
+        }
         let stay = if self.options.follow_symlinks {
             ResolveFlags::empty()
         } else {
             ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
         };
-        loop {
-            // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath.
-            match rustix::fs::openat2(
-                &self.root,
-                std::ffi::OsStr::from_bytes(path),
-                flags,
-                Mode::empty(),
-                stay,
-            ) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                result => return result.map_err(Into::into),
+        let path = OsStr::from_bytes(path);
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..RESOLVE_ATTEMPTS {
+            // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath,
+            // or another process holds a lease on the file.
+            result = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), stay);
+            if !matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
+                break;
             }
         }
+        Ok(result?)
     }
 
     /// Stats a key through its links; what is neither file nor directory does not exist here.
@@ -317,7 +322,7 @@ impl DirStore {
             _ => return None,
         }
         let key = prefix.join(name).ok()?;
-        let name = std::ffi::OsStr::from_bytes(name);
+        let name = OsStr::from_bytes(name);
         let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
             return Some((Kind::Object, None));
         };

@@ -1,13 +1,13 @@
 //! A zip archive as a store: entry names are keys, the central directory is the index.
 //!
-//! The directory is parsed by `rawzip`; what is believed of it is decided here and in [`index`]
+//! The directory is parsed by `rawzip`; what is believed of it is decided here and in `index`
 //! (faults A1-A17): names are checked component by component, every entry's byte range must lie
 //! before the directory and overlap no other, the local header must agree with the directory, and
 //! decoded bytes must have the declared size and CRC-32. The archive is read with pread, never
 //! mapped, and pinned: if the file changes, reads say [`StoreError::Stale`].
 //!
 //! CRC policy: a compressed entry is checked whenever it is decoded (one of more than
-//! [`inflate::WHOLE_MAX_BYTES`] when its end is first reached). A stored entry is checked when all of it has
+//! 64 MiB when its end is first reached). A stored entry is checked when all of it has
 //! been read once, in whatever order; a bad one fails from then on, for good. With
 //! [`ZipOptions::verify`] every entry is checked before its first byte is served.
 
