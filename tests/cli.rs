@@ -59,7 +59,7 @@ const GENERIC: [&str; 15] = [
 ];
 
 /// Values that are none, each with the option that must refuse it.
-const BAD_VALUES: [(&str, &str); 24] = [
+const BAD_VALUES: [(&str, &str); 23] = [
     ("ttl", "yesterday"),
     ("ttl", ""),
     ("ttl", "1 parsec"),
@@ -83,7 +83,6 @@ const BAD_VALUES: [(&str, &str); 24] = [
     ("umask", "77777777777"),
     ("umask", ""),
     ("passthrough", "maybe"),
-    ("log-level", "loud"),
 ];
 
 fn zarrfs_with(args: &[&str]) -> Said {

@@ -17,7 +17,7 @@ const ODD: [&[u8]; 12] = [
     b"back\\slash\\",
     b"comma\\,allow_other",
     b"\\040octal\\012",
-    b"line\nbreak /mnt fuse.zarrfs rw 0 0\n",
+    b"line\nbreak mnt fuse.zarrfs rw 0 0\n",
     b"tab\tand \x1b[31mcolour",
     b"#comment=\"'`$(touch x)",
     "\u{fc}\u{f1}\u{ef}\u{e7}\u{f6}d\u{e9} \u{1f4c8}".as_bytes(),

@@ -260,10 +260,11 @@ impl Place {
             .collect()
     }
 
-    /// Nothing is mounted and nothing runs.
+    /// Nothing is mounted and nothing runs, but for a helper that is about to end.
     #[track_caller]
     pub fn assert_untouched(&self) {
         assert!(self.mounted().is_empty(), "{:?}", self.mounted());
+        wait_until(Duration::from_secs(1), || self.processes().is_empty());
         let left = self.processes();
         let shown: Vec<_> = left.iter().map(|pid| command_line(*pid)).collect();
         assert!(left.is_empty(), "left over: {shown:?}");
@@ -322,11 +323,16 @@ pub fn daemon_of(path: &Path) -> u32 {
         .unwrap()
 }
 
-/// Whether a process runs; one that has ended and is not yet reaped does not.
+/// Whether any thread of a process runs; what has ended and is not yet reaped does not.
 pub fn runs(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mut lines = status.lines();
-    lines.any(|line| line.starts_with("State:") && !line.contains('Z'))
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads.flatten().any(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let mut lines = status.lines();
+        lines.any(|line| line.starts_with("State:") && !line.contains('Z'))
+    })
 }
 
 /// Sends a signal.

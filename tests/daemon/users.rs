@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -78,7 +79,7 @@ fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
     // Root can take it away all the same.
     let pid = place.processes()[0];
     place.unmount(&[]).ok();
-    assert!(!runs(pid));
+    assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
         nobody(&mount, &place.path).ok();
         let pid = place.processes()[0];
         kill(pid, signal);
-        assert!(wait_until(std::time::Duration::from_secs(3), || !runs(pid)));
+        assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
         place.assert_untouched();
     }
 
