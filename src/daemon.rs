@@ -6,12 +6,15 @@
 
 mod background;
 mod kernel;
+mod logging;
 mod mountpoint;
 mod signals;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit};
 
 use crate::cli::{MountOptions, Passthrough, UmountArgs};
 use crate::fs::{Fs, Policy};
@@ -59,14 +62,20 @@ pub fn is_background() -> bool {
 
 /// Mounts and serves until unmounted.
 fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(), Failure> {
-    start_logging(options)?;
     let mountpoint = Mountpoint::claim(mountpoint, options.nonempty)?;
+    let log = options.log_file.as_deref();
+    if let Some(log) = log {
+        mountpoint.check_outside(directory_of(log), "the log file")?;
+    }
+    logging::start(log, options.log_level.as_deref(), is_background())?;
+    if mountpoint.is_recovered() {
+        let shown = mountpoint.path().display();
+        log::warn!("{shown}: a dead mount of zarrfs was there and is taken away");
+    }
     if let Source::Given(path) = source {
         mountpoint.check_apart(local_path(path)?, "the source")?;
     }
-    if let Some(log) = &options.log_file {
-        mountpoint.check_outside(log, "the log file")?;
-    }
+    raise_descriptor_limit();
     let store = open(source, options)?;
     let label = store.label().to_owned();
     let pinned = store.promises().pinned;
@@ -100,7 +109,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     log::info!("{label} is mounted on {}", mountpoint.path().display());
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     if is_background() {
-        background::ready(options.log_file.is_some());
+        background::ready();
     }
     mounted.run()?;
     log::info!("{} is unmounted", mountpoint.path().display());
@@ -154,6 +163,27 @@ fn policy(options: &MountOptions, pinned: bool) -> Policy {
     }
 }
 
+/// The directory that a file is, or will be, in.
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Allows as many open files as this process may have: every file open through a mount of a
+/// directory is one here.
+fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        log::info!("the limit of open files stays {:?}: {e}", limit.current);
+    }
+}
+
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -166,47 +196,6 @@ fn memory_bytes() -> u64 {
         .find_map(|line| line.strip_prefix("MemTotal:"));
     let kilobytes = total.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.map_or(4 << 30, |kilobytes| kilobytes.saturating_mul(1024))
-}
-
-/// Logs to `--log-file` or standard error, one line each, filtered by ZARRFS_LOG.
-fn start_logging(options: &MountOptions) -> Result<(), Failure> {
-    let mut logger = env_logger::Builder::new();
-    logger
-        .filter_level(log::LevelFilter::Warn)
-        .filter_module("zarrfs", log::LevelFilter::Info);
-    if let Ok(filter) = std::env::var("ZARRFS_LOG") {
-        logger.parse_filters(&filter);
-    }
-    if let Some(level) = &options.log_level {
-        logger.parse_filters(level);
-    }
-    if is_background() && options.log_file.is_none() {
-        logger.filter_module("zarrfs", log::LevelFilter::Warn);
-    }
-    logger.format(|line, record| {
-        writeln!(
-            line,
-            "zarrfs: {}: {}",
-            record.level().as_str().to_ascii_lowercase(),
-            record.args()
-        )
-    });
-    if let Some(path) = &options.log_file {
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path);
-        let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
-        logger.target(env_logger::Target::Pipe(Box::new(file)));
-    }
-    let _ = logger.try_init();
-    std::panic::set_hook(Box::new(|panic| {
-        log::error!(
-            "bug: {panic}\n{}",
-            std::backtrace::Backtrace::force_capture()
-        );
-    }));
-    Ok(())
 }
 
 /// Unmounts and waits for the daemon to end.

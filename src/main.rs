@@ -1,5 +1,6 @@
 //! The `zarrfs` command: parse, run, exit code.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use zarrfs::cli::{self, Command};
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !daemon::is_background() {
-                eprintln!("zarrfs: {failure}");
+                // A standard error that can not be written to changes nothing.
+                let _ = writeln!(std::io::stderr(), "zarrfs: {failure}");
             }
             ExitCode::from(code)
         }

@@ -59,12 +59,9 @@ pub(super) fn tell(message: &str) {
 }
 
 /// The mount answers: from now on nothing of the caller's is kept.
-pub(super) fn ready(has_log_file: bool) {
+pub(super) fn ready() {
     let _ = rustix::process::setsid();
     if let Ok(null) = File::options().write(true).open("/dev/null") {
-        if !has_log_file {
-            log::logger().flush();
-        }
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     tell(OK);

@@ -17,6 +17,7 @@ use super::{Failure, kernel};
 pub(super) struct Mountpoint {
     path: PathBuf,
     directory: File,
+    recovered: bool,
 }
 
 impl Mountpoint {
@@ -25,13 +26,14 @@ impl Mountpoint {
         let shown = given.display();
         let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
         let path = resolve(given).map_err(failed)?;
+        let mut recovered = false;
         if let Some(entry) = entry(&path)?
             && entry.kind == kernel::FS_TYPE
         {
             match rustix::fs::statvfs(&path) {
                 Err(Errno::NOTCONN) => {
-                    log::warn!("{shown}: taking away a dead mount of zarrfs");
                     kernel::unmount(&path, true).map_err(failed)?;
+                    recovered = true;
                 }
                 _ => {
                     return Err(format!(
@@ -56,12 +58,21 @@ impl Mountpoint {
                 format!("mountpoint {shown}: the directory is not empty (see --nonempty)").into(),
             );
         }
-        Ok(Self { path, directory })
+        Ok(Self {
+            path,
+            directory,
+            recovered,
+        })
     }
 
     /// The path, without links.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a dead mount of ours was there.
+    pub(super) fn is_recovered(&self) -> bool {
+        self.recovered
     }
 
     /// The open directory.

@@ -48,20 +48,24 @@ impl Signals {
     }
 }
 
-/// Unmounts, lazily if it stays busy, and ends the process if its last files stay open.
+/// Unmounts, lazily if it stays busy, and ends the process if its last files stay open; at once if
+/// another signal comes.
 fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
     let is_ours = || entry(path).is_ok_and(|now| now.as_ref() == ours);
-    let again = |limit| signals.recv_timeout(limit).is_ok();
+    let mut again = false;
     let mut waited = Duration::ZERO;
     while is_ours() && kernel::unmount(path, false).is_err() {
-        if waited >= BUSY || again(RETRY) {
+        if again || waited >= BUSY {
             log::warn!("{} is busy: detaching it", path.display());
             let _ = kernel::unmount(path, true);
             break;
         }
+        again = signals.recv_timeout(RETRY).is_ok();
         waited = waited.saturating_add(RETRY);
     }
-    // The session ends the process itself when the last file is closed.
-    again(BUSY);
+    if !again {
+        // The session ends the process itself when the last file is closed.
+        let _ = signals.recv_timeout(BUSY);
+    }
     std::process::exit(0);
 }

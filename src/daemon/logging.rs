@@ -1,0 +1,87 @@
+//! Where the daemon's words go: `--log-file`, standard error, or (in the background) syslog.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+use env_logger::Target;
+use log::{Level, LevelFilter};
+
+use super::Failure;
+
+/// Where syslog and the journal listen.
+const SYSLOG: &str = "/dev/log";
+/// The facility of daemons, RFC 5424 section 6.2.1.
+const FACILITY_DAEMON: u8 = 3 << 3;
+
+/// Starts logging: one line each, filtered by ZARRFS_LOG and `--log-level`.
+///
+/// # Errors
+/// If the log file can not be written to.
+pub(super) fn start(
+    file: Option<&Path>,
+    level: Option<&str>,
+    background: bool,
+) -> Result<(), Failure> {
+    let mut logger = env_logger::Builder::new();
+    logger
+        .filter_level(LevelFilter::Warn)
+        .filter_module("zarrfs", LevelFilter::Info);
+    if let Ok(filter) = std::env::var("ZARRFS_LOG") {
+        logger.parse_filters(&filter);
+    }
+    if let Some(level) = level {
+        logger.parse_filters(level);
+    }
+    let to_syslog = background && file.is_none();
+    logger.format(move |line, record| {
+        if to_syslog {
+            let priority = FACILITY_DAEMON | severity(record.level());
+            let pid = std::process::id();
+            return writeln!(line, "<{priority}>zarrfs[{pid}]: {}", record.args());
+        }
+        let level = record.level().as_str().to_ascii_lowercase();
+        writeln!(line, "zarrfs: {level}: {}", record.args())
+    });
+    if let Some(path) = file {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+        logger.target(Target::Pipe(Box::new(file)));
+    } else if to_syslog {
+        logger.target(Target::Pipe(Box::new(Syslog(UnixDatagram::unbound()?))));
+    }
+    let _ = logger.try_init();
+    std::panic::set_hook(Box::new(|panic| {
+        log::error!(
+            "bug: {panic}\n{}",
+            std::backtrace::Backtrace::force_capture()
+        );
+    }));
+    Ok(())
+}
+
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
+    }
+}
+
+/// One record a datagram, never waited for: a machine without syslog loses it, and nothing else.
+#[derive(Debug)]
+struct Syslog(UnixDatagram);
+
+impl Write for Syslog {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let _ = self.0.set_nonblocking(true);
+        let _ = self.0.send_to(record.trim_ascii_end(), SYSLOG);
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
