@@ -43,6 +43,28 @@ fn store_errno(error: &StoreError) -> Errno {
     }
 }
 
+/// The symbol of an errno that [`errno`] gives, for the log.
+pub fn errno_name(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ROFS => "EROFS",
+        Errno::NOTDIR => "ENOTDIR",
+        Errno::ISDIR => "EISDIR",
+        Errno::NAMETOOLONG => "ENAMETOOLONG",
+        Errno::BADF => "EBADF",
+        Errno::NODATA => "ENODATA",
+        Errno::OPNOTSUPP => "EOPNOTSUPP",
+        Errno::NOENT => "ENOENT",
+        Errno::ACCESS => "EACCES",
+        Errno::STALE => "ESTALE",
+        Errno::NOMEM => "ENOMEM",
+        Errno::MFILE => "EMFILE",
+        Errno::NFILE => "ENFILE",
+        Errno::INTR => "EINTR",
+        Errno::TIMEDOUT => "ETIMEDOUT",
+        _ => "EIO",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +126,9 @@ mod tests {
             (StoreError::WouldWait { key: key() }, Errno::IO),
         ];
         for (error, expected) in cases {
-            assert_eq!(errno(&FsError::Store(error.clone())), expected, "{error}");
+            let found = errno(&FsError::Store(error.clone()));
+            assert_eq!(found, expected, "{error}");
+            assert_eq!(errno_name(found) == "EIO", found == Errno::IO, "{error}");
         }
         assert_eq!(errno(&FsError::ReadOnly), Errno::ROFS);
         assert_eq!(errno(&FsError::NoAttribute), Errno::NODATA);

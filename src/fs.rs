@@ -21,8 +21,7 @@ pub use crate::store::{Kind, StoreError};
 pub use crate::tree::{Entry, Ino};
 
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, MAX_COMPONENT_BYTES, Object, Patience, Stat,
-    Version,
+    BUFFER_HEADROOM_BYTES, Data, Key, MAX_COMPONENT_BYTES, Object, Patience, Stat, Version,
 };
 use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;

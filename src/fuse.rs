@@ -25,7 +25,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use crate::errno::errno;
+use crate::errno::{errno, errno_name};
 use crate::fs::{Attr, Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES, ReadReply, StoreError};
 
 /// How requests are taken from the kernel.
@@ -180,29 +180,28 @@ impl Adapter {
 /// Logs a failed request, once, and says its errno.
 fn report(fs: &Fs, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &FsError) -> Errno {
     let errno = errno(error);
-    let place = || match name {
-        Some(name) => format!(
-            "{}/{}",
-            fs.key(Ino(ino.0)),
-            name.to_string_lossy().escape_debug()
-        ),
-        None => fs.key(Ino(ino.0)).to_string(),
+    let said = || match (error, name) {
+        // These name their key themselves.
+        (FsError::Store(error), _) => error.to_string(),
+        (error, None) => format!("{}: {error}", fs.key(Ino(ino.0))),
+        (error, Some(name)) => {
+            let name = name.to_string_lossy();
+            format!("{} {}: {error}", fs.key(Ino(ino.0)), name.escape_debug())
+        }
     };
+    let line = || format!("{operation} {} ({})", said(), errno_name(errno));
     match error {
         FsError::Store(StoreError::NotFound { .. })
         | FsError::ReadOnly
         | FsError::NoAttribute
         | FsError::NoSuchAttributeSpace
-        | FsError::NameTooLong => log::debug!("{operation} {}: {error} ({errno})", place()),
+        | FsError::NameTooLong => log::debug!("{}", line()),
         _ => {
             fs.stats().failed();
             match fs.stats().may_log() {
-                Some(0) => log::warn!("{operation} {}: {error} ({errno})", place()),
+                Some(0) => log::warn!("{}", line()),
                 Some(left_out) => {
-                    log::warn!(
-                        "{operation} {}: {error} ({errno}); {left_out} failures before it are not shown",
-                        place()
-                    );
+                    log::warn!("{}; {left_out} failures before it are not shown", line());
                 }
                 None => {}
             }
@@ -361,15 +360,16 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.guard("read", || {
-            let reply = PendingRead {
-                reply: Some(reply),
-                fs: Arc::clone(&self.fs),
-                ino,
-            };
+        let reply = PendingRead {
+            reply: Some(reply),
+            fs: Arc::clone(&self.fs),
+            ino,
+        };
+        // A panic drops the reply, which answers and counts it.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
             self.fs
                 .read(Ino(ino.0), handle(fh), offset, size as usize, reply);
-        });
+        }));
     }
 
     fn release(

@@ -41,8 +41,7 @@ pub(super) fn start(
             let pid = std::process::id();
             return writeln!(line, "<{priority}>zarrfs[{pid}]: {}", record.args());
         }
-        let level = record.level().as_str().to_ascii_lowercase();
-        writeln!(line, "zarrfs: {level}: {}", record.args())
+        writeln!(line, "zarrfs: {}: {}", record.level(), record.args())
     });
     if let Some(path) = file {
         let file = File::options().create(true).append(true).open(path);

@@ -226,9 +226,7 @@ impl Object for DirObject {
     }
 
     fn stat(&self) -> Result<Stat, StoreError> {
-        self.file
-            .stat()
-            .map_err(|e| StoreError::from_io(&self.key, e))
+        self.file.stat().map_err(|e| self.error(e))
     }
 
     fn read(

@@ -13,8 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::{Kind, Patience, Stat, Version};
 
 /// What tells one content of a file from another: identity, size and the time that every write
-/// moves. (The time of change is left out: a new link, name or mode is no new content. Two writes
-/// within the file system's time granularity can not be told apart.)
+/// moves. (The time of change is left out: a new link, name or mode is no new content.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     device: u64,
@@ -92,15 +91,27 @@ pub(super) struct PinnedFile {
     fingerprint: Fingerprint,
     /// Whether the file system knows how to read without waiting (`RWF_NOWAIT`).
     nowait: AtomicBool,
+    /// When another write can not have the same time any more; none if it was so at the opening.
+    settles: Option<SystemTime>,
 }
+
+/// More than the steps in which file systems count the time of a write (10 ms at most). Within
+/// them two contents can have one fingerprint, and nothing that is read is proven.
+const SETTLING: Duration = Duration::from_millis(20);
 
 impl PinnedFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
+        let modified = time(stat.st_mtime, stat.st_mtime_nsec);
+        // A time that lies ahead says nothing of when it was set.
+        let is_fresh = SystemTime::now()
+            .duration_since(modified)
+            .is_ok_and(|age| age < SETTLING);
         Ok(Self {
             file,
             fingerprint: Fingerprint::of(&stat),
             nowait: AtomicBool::new(true),
+            settles: is_fresh.then(|| modified.checked_add(SETTLING)).flatten(),
         })
     }
 
@@ -112,8 +123,17 @@ impl PinnedFile {
         self.fingerprint.version()
     }
 
-    pub(super) fn stat(&self) -> io::Result<Stat> {
-        Ok(object_stat(&rustix::fs::fstat(&self.file)?))
+    /// When the content that was opened was written.
+    pub(super) fn modified(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.fingerprint.modified;
+        time(seconds, nanoseconds)
+    }
+
+    /// What is known of the file, if it is still what was opened.
+    pub(super) fn stat(&self) -> Result<Stat, PinnedError> {
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?;
+        self.compare(&Fingerprint::of(&stat))?;
+        Ok(object_stat(&stat))
     }
 
     /// The file itself, for reads that [`PinnedFile::check`] proves afterwards.
@@ -129,8 +149,11 @@ impl PinnedFile {
     ///
     /// Called behind a read it proves the bytes: a write moves the times before it moves bytes.
     pub(super) fn check(&self) -> Result<(), PinnedError> {
-        let now =
-            Fingerprint::of(&rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?);
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?;
+        self.compare(&Fingerprint::of(&stat))
+    }
+
+    fn compare(&self, now: &Fingerprint) -> Result<(), PinnedError> {
         let then = &self.fingerprint;
         if now.size_bytes != then.size_bytes {
             return Err(PinnedError::Changed(format!(
@@ -144,6 +167,19 @@ impl PinnedFile {
         Ok(())
     }
 
+    /// Waits until a change can be told by its time.
+    fn settle(&self, patience: Patience) -> Result<(), PinnedError> {
+        let left = |end: SystemTime| end.duration_since(SystemTime::now()).ok();
+        match self.settles.and_then(left) {
+            None => Ok(()),
+            Some(_) if patience == Patience::Now => Err(PinnedError::WouldWait),
+            Some(left) => {
+                std::thread::sleep(left.min(SETTLING));
+                Ok(())
+            }
+        }
+    }
+
     /// Fills `buffer` from `offset`, then proves that the file has not changed.
     pub(super) fn read_exact_at(
         &self,
@@ -151,6 +187,7 @@ impl PinnedFile {
         offset: u64,
         patience: Patience,
     ) -> Result<(), PinnedError> {
+        self.settle(patience)?;
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(filled as u64);

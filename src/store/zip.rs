@@ -133,7 +133,7 @@ impl ZipStore {
             }
             warn!("{label}: {note}");
         }
-        let modified = file.stat()?.modified;
+        let modified = file.modified();
         let archive = Archive {
             modified,
             decoded: DecodedCache::new(options.cache_bytes.min(DECODED_MAX_BYTES)),

@@ -118,24 +118,39 @@ impl ZipObject {
         self.archive
             .file
             .read_exact_at(buffer, offset, patience)
-            .map_err(|error| match error {
-                PinnedError::Changed(what) => StoreError::Stale {
-                    key: self.key(),
-                    what: format!("the archive: {what}"),
-                },
-                PinnedError::WouldWait => StoreError::WouldWait { key: self.key() },
-                PinnedError::Short {
-                    offset,
-                    wanted,
-                    got,
-                } => self.corrupt(format!(
-                    "{wanted} bytes expected at {offset:#x} of the archive, {got} there"
-                )),
-                PinnedError::Io(source) => StoreError::Io {
-                    key: self.key(),
-                    source: Arc::new(source),
-                },
-            })
+            .map_err(|error| self.archive_error(error))
+    }
+
+    fn archive_error(&self, error: PinnedError) -> StoreError {
+        let key = self.key();
+        match error {
+            PinnedError::Changed(what) => StoreError::Stale {
+                key,
+                what: format!("the archive: {what}"),
+            },
+            PinnedError::WouldWait => StoreError::WouldWait { key },
+            PinnedError::Short {
+                offset,
+                wanted,
+                got,
+            } => self.corrupt(format!(
+                "{wanted} bytes expected at {offset:#x} of the archive, {got} there"
+            )),
+            PinnedError::Io(source) => StoreError::Io {
+                key,
+                source: Arc::new(source),
+            },
+        }
+    }
+
+    /// A decoded piece from the cache, if the archive is still the one that it came from.
+    fn cached(&self, piece: (Position, u32)) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
+        let Some(bytes) = self.archive.decoded.get(piece) else {
+            return Ok(None);
+        };
+        let unchanged = self.archive.file.check();
+        unchanged.map_err(|error| self.archive_error(error))?;
+        Ok(Some(bytes))
     }
 
     /// Reads the local header, and as much of the data behind it as fits, into `buffer`; checks
@@ -305,7 +320,7 @@ impl ZipObject {
             return self.read_segment(offset, size, patience);
         }
         let piece = (self.position, 0);
-        if let Some(bytes) = self.archive.decoded.get(piece) {
+        if let Some(bytes) = self.cached(piece)? {
             return Ok(Data::Shared(bytes, start..start.saturating_add(size)));
         }
         let limit_bytes = self.archive.options.memory_limit_bytes;
@@ -335,7 +350,7 @@ impl ZipObject {
         let number = u32::try_from(offset / SEGMENT_BYTES).unwrap_or(u32::MAX);
         let start = usize::try_from(offset % SEGMENT_BYTES).unwrap_or(0);
         let piece = (self.position, number);
-        let bytes = match self.archive.decoded.get(piece) {
+        let bytes = match self.cached(piece)? {
             Some(bytes) => bytes,
             None if patience == Patience::Now => {
                 return Err(StoreError::WouldWait { key: self.key() });

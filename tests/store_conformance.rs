@@ -1,0 +1,362 @@
+//! Level: one suite that every store passes. The same keys and values are put into a directory,
+//! into zips of every coding, into memory and behind the fault store; each must tell the same of
+//! them, prove absence only where it is, and answer every read as a file would.
+
+#![allow(missing_docs, missing_debug_implementations)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use zarrfs::store::{
+    BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, MemoryStore, Object,
+    Patience, Position, Store, StoreError, ZipOptions, ZipStore,
+};
+
+type Values = BTreeMap<&'static str, Vec<u8>>;
+
+/// Flat and nested chunk keys, hidden names, an empty value, one longer than any read.
+fn values() -> Values {
+    let noise = |seed: u32, length: usize| -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    BTreeMap::from([
+        (".zgroup", br#"{"zarr_format":2}"#.to_vec()),
+        ("flat/.zarray", b"{}".to_vec()),
+        ("flat/0.0", noise(1, 5000)),
+        ("flat/0.1", Vec::new()),
+        ("nested/zarr.json", vec![b' '; 100_000]),
+        ("nested/c/0/0", noise(2, 3_000_000)),
+        ("nested/c/0/1", vec![0; 700_000]),
+        ("nested/c/10/2", noise(3, 1)),
+        ("with space/ü/x", noise(4, 300)),
+    ])
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text.as_bytes()).unwrap()
+}
+
+fn directory(root: &Path, values: &Values) -> DirStore {
+    for (name, value) in values {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value).unwrap();
+    }
+    DirStore::open(root, DirOptions::default()).unwrap()
+}
+
+/// A zip written by Python, with `method` of its module `zipfile`.
+fn zip(dir: &Path, values: &Values, method: &str) -> ZipStore {
+    let (source, path) = (dir.join("source"), dir.join(format!("{method}.zip")));
+    directory(&source, values);
+    let script = "import os, sys, zipfile\n\
+         z = zipfile.ZipFile(sys.argv[2], 'w', getattr(zipfile, sys.argv[3]))\n\
+         for d, _, fs in os.walk(sys.argv[1]):\n\
+         \x20   for f in fs:\n\
+         \x20       p = os.path.join(d, f); z.write(p, os.path.relpath(p, sys.argv[1]))\n\
+         z.close()\n";
+    let made = std::process::Command::new("python3")
+        .args(["-c", script])
+        .args([&source, &path])
+        .arg(method)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    ZipStore::open(File::open(path).unwrap(), method, ZipOptions::default()).unwrap()
+}
+
+fn memory(values: &Values) -> MemoryStore {
+    MemoryStore::new(
+        values
+            .iter()
+            .map(|(name, value)| (key(name), value.clone())),
+    )
+}
+
+/// Reads a range as the file system does: at once if it can be, otherwise with patience.
+fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
+    let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
+    let mut bytes = Vec::new();
+    while bytes.len() < size {
+        let (at, left) = (offset + bytes.len() as u64, size - bytes.len());
+        let data = match object.read(at, left, &mut buffer, Patience::Now) {
+            Err(StoreError::WouldWait { .. }) => {
+                object.read(at, left, &mut buffer, Patience::Wait).unwrap()
+            }
+            data => data.unwrap(),
+        };
+        let got = data.bytes(&buffer);
+        if got.is_empty() {
+            break;
+        }
+        bytes.extend_from_slice(got);
+    }
+    bytes
+}
+
+fn names(store: &dyn Store, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
+    let mut listing = store.list(&key(prefix)).unwrap();
+    let (mut found, mut cookies) = (Vec::new(), vec![0]);
+    listing
+        .visit(0, &mut |name| {
+            found.push((name.name.to_vec(), name.kind));
+            cookies.push(name.next);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    // From every cookie the listing goes on where it was, one name at a time.
+    for (i, cookie) in cookies.iter().enumerate() {
+        let mut next = None;
+        listing
+            .visit(*cookie, &mut |name| match next {
+                Some(_) => ControlFlow::Break(()),
+                None => {
+                    next = Some((name.name.to_vec(), name.kind));
+                    ControlFlow::Continue(())
+                }
+            })
+            .unwrap();
+        assert_eq!(
+            next.as_ref(),
+            found.get(i),
+            "behind {i} names of {prefix:?}"
+        );
+    }
+    found.retain(|(name, _)| !matches!(&name[..], b"." | b".."));
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// What `values` says is directly below a prefix.
+fn expected_names(values: &Values, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
+    let start = if prefix.is_empty() {
+        String::new()
+    } else {
+        format!("{prefix}/")
+    };
+    let below = values.keys().filter_map(|name| name.strip_prefix(&start));
+    let children: BTreeMap<Vec<u8>, Kind> = below
+        .map(|name| match name.split_once('/') {
+            Some((directory, _)) => (directory.into(), Kind::Prefix),
+            None => (name.into(), Kind::Object),
+        })
+        .collect();
+    children.into_iter().collect()
+}
+
+fn prefixes(values: &Values) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for name in values.keys() {
+        found.extend(
+            name.match_indices('/')
+                .map(|(end, _)| name[..end].to_owned()),
+        );
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The suite.
+fn conforms(store: &dyn Store, values: &Values) {
+    assert!(!store.label().is_empty());
+    for prefix in prefixes(values) {
+        let stat = store.stat(&key(&prefix)).unwrap();
+        assert_eq!(
+            (stat.kind, stat.size_bytes),
+            (Kind::Prefix, 0),
+            "{prefix:?}"
+        );
+        let expected = expected_names(values, &prefix);
+        assert_eq!(names(store, &prefix), expected, "{prefix:?}");
+        let below = expected.iter().filter(|(_, kind)| *kind == Kind::Prefix);
+        assert_eq!(
+            stat.links as usize,
+            2 + below.count(),
+            "links of {prefix:?}"
+        );
+        let not_found = store.stat(&key(&prefix).join(b"absent").unwrap());
+        assert!(
+            matches!(not_found, Err(StoreError::NotFound { .. })),
+            "{not_found:?}"
+        );
+        assert!(
+            store.open(&key(&prefix)).is_err(),
+            "{prefix:?} opened as a value"
+        );
+    }
+    for (name, value) in values {
+        let stat = store.stat(&key(name)).unwrap();
+        assert_eq!(
+            (stat.kind, stat.size_bytes),
+            (Kind::Object, value.len() as u64),
+            "{name}"
+        );
+        let object = store.open(&key(name)).unwrap();
+        assert_eq!(object.size_bytes(), value.len() as u64, "{name}");
+        assert_eq!(object.version(), stat.version, "{name}");
+        assert_eq!(object.stat().unwrap().version, stat.version, "{name}");
+        check_reads(&*object, value, name);
+        assert!(
+            matches!(store.list(&key(name)), Err(StoreError::NotAPrefix { .. })),
+            "{name}"
+        );
+        let below = store.stat(&key(name).join(b"0").unwrap());
+        assert!(
+            matches!(
+                below,
+                Err(StoreError::NotAPrefix { .. } | StoreError::NotFound { .. })
+            ),
+            "{name}/0: {below:?}"
+        );
+    }
+    if let Some(index) = store.index() {
+        index_conforms(index, values);
+    }
+}
+
+fn check_reads(object: &dyn Object, value: &[u8], name: &str) {
+    const PIECE: usize = 1 << 20;
+    let size = value.len();
+    let offsets = [
+        0,
+        1,
+        4096,
+        size / 3,
+        size / 2,
+        size.saturating_sub(1),
+        size,
+        size + 1,
+        size + 9999,
+    ];
+    for offset in offsets {
+        for length in [1, 100, 4096, 131_072, PIECE] {
+            let start = offset.min(size);
+            let expected = &value[start..(start + length).min(size)];
+            let got = read(object, offset as u64, length);
+            assert!(got == expected, "{name}: {length} bytes at {offset}");
+        }
+    }
+    assert!(
+        read(object, u64::MAX - 10, 100).is_empty(),
+        "{name}: at the end of numbers"
+    );
+    let pieces = (0..size.div_ceil(PIECE)).flat_map(|i| read(object, (i * PIECE) as u64, PIECE));
+    assert!(
+        pieces.eq(value.iter().copied()),
+        "{name}: from beginning to end"
+    );
+}
+
+/// The index tells the same tree, by numbers.
+fn index_conforms(index: &dyn Index, values: &Values) {
+    let find = |name: &str| {
+        name.split('/')
+            .filter(|part| !part.is_empty())
+            .try_fold(Position(0), |at, part| index.child(at, part.as_bytes()))
+    };
+    for prefix in prefixes(values) {
+        let position = find(&prefix).unwrap();
+        assert_eq!(index.key(position), key(&prefix));
+        let expected = expected_names(values, &prefix);
+        for skip in 0..=expected.len() {
+            let mut found = Vec::new();
+            index.children(position, skip as u64, &mut |name, kind, place| {
+                assert_eq!(index.parent(place), position);
+                assert_eq!(index.child(position, name), Some(place));
+                found.push((name.to_vec(), kind));
+                ControlFlow::Continue(())
+            });
+            assert_eq!(found.len(), expected.len() - skip, "{prefix:?} from {skip}");
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            assert!(skip > 0 || found == expected, "{prefix:?}");
+        }
+    }
+    for (name, value) in values {
+        let position = find(name).unwrap();
+        assert_eq!(index.stat(position).unwrap().size_bytes, value.len() as u64);
+        assert!(
+            read(&*index.open(position).unwrap(), 0, value.len()) == *value,
+            "{name}"
+        );
+    }
+    assert_eq!(find("flat/absent"), None);
+    assert_eq!(find("flat/0.0/below"), None);
+    assert!(index.stat(Position(u32::MAX)).is_none());
+}
+
+#[test]
+fn a_directory_conforms() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    conforms(&directory(dir.path(), &values), &values);
+}
+
+#[test]
+fn zips_of_every_coding_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    for method in ["ZIP_STORED", "ZIP_DEFLATED"] {
+        conforms(&zip(dir.path(), &values, method), &values);
+    }
+}
+
+#[test]
+fn a_zip_that_is_verified_before_it_is_served_conforms() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    zip(dir.path(), &values, "ZIP_STORED");
+    let file = File::open(dir.path().join("ZIP_STORED.zip")).unwrap();
+    let options = ZipOptions {
+        verify: true,
+        ..ZipOptions::default()
+    };
+    conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
+}
+
+#[test]
+fn memory_conforms() {
+    let values = values();
+    conforms(&memory(&values), &values);
+}
+
+#[test]
+fn the_fault_store_conforms_where_it_does_not_fail() {
+    let values = values();
+    let store = FaultStore::new(Box::new(memory(&values)), key("none of them"));
+    conforms(&store, &values);
+    let store = FaultStore::new(Box::new(memory(&values)), key("flat/0.0"));
+    let object = store.open(&key("flat/0.0")).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| read(&*object, 0, 1)));
+    assert!(panicked.is_err());
+}
+
+#[test]
+fn an_open_value_of_a_directory_is_stale_once_it_is_rewritten() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    let store = directory(dir.path(), &values);
+    let object: Arc<dyn Object> = store.open(&key("flat/0.0")).unwrap();
+    read(&*object, 0, 1);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let mut file = File::options()
+        .write(true)
+        .open(dir.path().join("flat/0.0"))
+        .unwrap();
+    file.write_all(b"changed").unwrap();
+    let mut buffer = vec![0; 100 + BUFFER_HEADROOM_BYTES];
+    let stale = object.read(0, 100, &mut buffer, Patience::Wait);
+    assert!(matches!(stale, Err(StoreError::Stale { .. })), "{stale:?}");
+    assert!(matches!(object.stat(), Err(StoreError::Stale { .. })));
+    assert_ne!(
+        store.stat(&key("flat/0.0")).unwrap().version,
+        object.version()
+    );
+}
