@@ -227,6 +227,10 @@ fn stores(formats: &[&str]) -> Vec<PathBuf> {
 fn reads_the_same(variable: &str, environment: &str, stores: &[PathBuf]) {
     let environment = std::env::var_os(variable).map_or_else(|| tool(environment), PathBuf::from);
     let python = environment.join("bin/python");
+    if !is_root() && fs::read_link(&python).is_ok() && !python.exists() {
+        eprintln!("skipped: {python:?} leads to where this user may not go");
+        return;
+    }
     assert!(
         python.exists(),
         "no {python:?}: run tests/fixtures/setup.sh first"

@@ -98,7 +98,16 @@ impl Stopped {
     pub fn new(pid: u32) -> Self {
         let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        Self(pid)
+        let stopped = Self(pid);
+        // A thread that runs stops at its next step into the kernel.
+        let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+        let is_stopped = |task: io::Result<fs::DirEntry>| {
+            let status = fs::read_to_string(task.unwrap().path().join("status"));
+            status.is_ok_and(|status| status.contains("State:\tT"))
+        };
+        let all = || fs::read_dir(&tasks).unwrap().all(is_stopped);
+        assert!(wait_until(Duration::from_secs(5), all));
+        stopped
     }
 }
 

@@ -79,9 +79,10 @@ fn g02_a_killed_reader_goes_away_while_its_request_waits() {
         let stopped = Stopped::new(store.pid());
         writeln!(reader.0.stdin.as_ref().unwrap(), "go").unwrap();
         std::thread::sleep(Duration::from_millis(300));
+        let ended = reader.0.try_wait().unwrap();
         assert!(
-            reader.0.try_wait().unwrap().is_none(),
-            "the reader of {name} did not wait"
+            ended.is_none(),
+            "the reader of {name} did not wait: {ended:?}"
         );
         kill_process(Pid::from_child(&reader.0), signal).unwrap();
         // A direct read that the daemon has begun ends with the answer to it.
@@ -203,10 +204,11 @@ fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
 /// The system's umount, or fusermount3 for ordinary users.
 fn unmount_command(args: &[&str]) -> Command {
     let mut command = Command::new(if is_root() { "umount" } else { "fusermount3" });
-    command.env("LC_ALL", "C").args(args);
-    if !is_root() {
-        command.arg(if args.is_empty() { "-u" } else { "-uz" });
-    }
+    command.env("LC_ALL", "C");
+    match is_root() {
+        true => command.args(args),
+        false => command.arg(if args.is_empty() { "-u" } else { "-uz" }),
+    };
     command
 }
 
