@@ -29,6 +29,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::Corrupt { .. } => Errno::IO,
         StoreError::Unsupported { .. } => Errno::OPNOTSUPP,
         StoreError::TooLarge { .. } => Errno::NOMEM,
+        StoreError::TimedOut { .. } => Errno::TIMEDOUT,
         // The system's own word where the caller can act on it; anything else is a failed source.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
             Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
@@ -118,6 +119,13 @@ mod tests {
                     limit_bytes: 1,
                 },
                 Errno::NOMEM,
+            ),
+            (
+                StoreError::TimedOut {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::TIMEDOUT,
             ),
             (system(Errno::MFILE), Errno::MFILE),
             (system(Errno::NOMEM), Errno::NOMEM),

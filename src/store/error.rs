@@ -65,6 +65,14 @@ pub enum StoreError {
         /// What is allowed.
         limit_bytes: u64,
     },
+    /// Nobody answered before the deadline.
+    #[error("{key}: no {what} in time")]
+    TimedOut {
+        /// The key that was asked for.
+        key: Key,
+        /// What was waited for.
+        what: String,
+    },
     /// The operating system failed.
     #[error("{key}: {source}")]
     Io {

@@ -136,7 +136,12 @@ impl ZipStore {
         let modified = file.modified();
         let archive = Archive {
             modified,
-            decoded: DecodedCache::new(options.cache_bytes.min(DECODED_MAX_BYTES)),
+            decoded: DecodedCache::new(
+                options
+                    .cache_bytes
+                    .min(DECODED_MAX_BYTES)
+                    .min(options.memory_limit_bytes / 4),
+            ),
             inflaters: Inflaters::default(),
             checks: Mutex::new(CheckProgress::default()),
             file,
@@ -170,8 +175,11 @@ fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipEr
     for _ in 0..64 {
         match ZipLocator::new().locate_in_reader(file, &mut buffer, end) {
             Ok(archive) => {
-                let begins_well = archive.entries_hint() == 0
-                    || archive.entries(&mut buffer).next_entry().is_ok();
+                // Nothing shows that an empty directory is one, but that nothing follows it.
+                let begins_well = match archive.entries_hint() {
+                    0 => comment_fits(file, archive.eocd_offset())?,
+                    _ => archive.entries(&mut buffer).next_entry().is_ok(),
+                };
                 if begins_well && archive.directory_offset() <= archive.eocd_offset() {
                     return Ok((archive, buffer));
                 }
@@ -179,16 +187,19 @@ fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipEr
                 end = archive.eocd_offset();
             }
             Err((_, e)) => {
-                if let rawzip::ErrorKind::IO(_) = e.kind() {
-                    if let rawzip::ErrorKind::IO(e) = e.into_kind() {
-                        return Err(e.into());
+                let offset = e.eocd_offset().filter(|offset| *offset < end);
+                let (what, is_false_record) = match e.into_kind() {
+                    // What a false record points at is not there.
+                    rawzip::ErrorKind::IO(e) if is_beyond(&e) => {
+                        ("it points behind the end of the file".into(), true)
                     }
-                    break;
-                }
-                let Some(offset) = e.eocd_offset().filter(|offset| *offset < end) else {
+                    rawzip::ErrorKind::IO(e) => return Err(e.into()),
+                    kind => (rawzip::Error::from(kind).to_string(), true),
+                };
+                let (Some(offset), true) = (offset, is_false_record) else {
                     break;
                 };
-                first_failure.get_or_insert(e.to_string());
+                first_failure.get_or_insert(what);
                 end = offset;
             }
         }
@@ -196,15 +207,48 @@ fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipEr
     Err(first_failure.map_or(ZipError::NoDirectory, ZipError::BadDirectory))
 }
 
-/// Whether the end record belongs to an archive of several files.
-fn is_split(file: &PinnedFile, eocd_offset: u64) -> io::Result<bool> {
+/// A read behind the end of the file, or behind all that a file can have.
+fn is_beyond(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput
+    )
+}
+
+/// The end record (APPNOTE 4.3.16).
+fn end_record(file: &PinnedFile, eocd_offset: u64) -> io::Result<[u8; 22]> {
     let mut record = [0; 22];
     file.file().read_exact_at(&mut record, eocd_offset)?;
-    let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] = record;
+    Ok(record)
+}
+
+/// Whether the comment of an end record ends where the file does.
+fn comment_fits(file: &PinnedFile, eocd_offset: u64) -> io::Result<bool> {
+    let [.., low, high] = end_record(file, eocd_offset)?;
+    let comment_bytes = u64::from(u16::from_le_bytes([low, high]));
+    Ok(eocd_offset.saturating_add(22 + comment_bytes) == file.size_bytes())
+}
+
+/// Whether the end record belongs to an archive of several files.
+fn is_split(file: &PinnedFile, eocd_offset: u64) -> io::Result<bool> {
+    let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] =
+        end_record(file, eocd_offset)?;
     let disk = u16::from_le_bytes([disk_low, disk_high]);
     let first = u16::from_le_bytes([first_low, first_high]);
-    // 0xFFFF refers to the zip64 record, which a split archive of this kind also has.
-    Ok(disk != first || !matches!(disk, 0 | u16::MAX))
+    if disk != first || !matches!(disk, 0 | u16::MAX) {
+        return Ok(true);
+    }
+    let Some(locator_offset) = eocd_offset.checked_sub(20) else {
+        return Ok(false);
+    };
+    // The zip64 locator says how many files there are (APPNOTE 4.3.15).
+    let mut locator = [0; 20];
+    file.file().read_exact_at(&mut locator, locator_offset)?;
+    let [b'P', b'K', 6, 7, a, b, c, d, .., e, f, g, h] = locator else {
+        return Ok(false);
+    };
+    let files = u32::from_le_bytes([e, f, g, h]);
+    Ok(u32::from_le_bytes([a, b, c, d]) != 0 || files > 1)
 }
 
 impl Store for ZipStore {

@@ -1,5 +1,7 @@
 //! Checks the CRC-32 of stored entries as they are read piece by piece, in any order.
 
+use std::ops::Range;
+
 use flate2::Crc;
 use lru::LruCache;
 
@@ -7,13 +9,17 @@ use crate::store::Position;
 
 /// Entries that are being read at the same time; the oldest is forgotten, and checked another time.
 const MAX_ENTRIES: usize = 4096;
-/// Separate pieces of one entry; random reads beyond that are not followed.
-const MAX_PIECES: usize = 64;
+/// Separate pieces of one entry; of more than these the shortest are forgotten.
+const MAX_PIECES: usize = 4096;
+/// Pieces of all entries together; the entries that were read longest ago are forgotten.
+const MAX_ALL_PIECES: usize = 1 << 16;
 
 /// What has been seen so far of entries that have not been read whole yet.
 #[derive(Debug)]
 pub(super) struct CheckProgress {
     entries: LruCache<Position, Vec<Piece>>,
+    /// Of all entries.
+    pieces: usize,
 }
 
 /// A run of bytes of an entry, and their checksum.
@@ -28,47 +34,83 @@ impl Default for CheckProgress {
     fn default() -> Self {
         Self {
             entries: LruCache::unbounded(),
+            pieces: 0,
         }
     }
 }
 
 impl CheckProgress {
-    /// Notes the checksum of the bytes from `start`; returns that of the whole entry as soon as
-    /// all of it has been seen.
+    /// The parts of the bytes from `start` to `end` that have not been seen yet.
+    pub(super) fn unseen(&mut self, entry: Position, start: u64, end: u64) -> Vec<Range<u64>> {
+        let mut unseen = Vec::new();
+        let mut at = start;
+        for piece in self.entries.get(&entry).map_or(&[][..], Vec::as_slice) {
+            if piece.start >= end {
+                break;
+            }
+            if piece.start > at {
+                unseen.push(at..piece.start);
+            }
+            at = at.max(piece.end);
+        }
+        if at < end {
+            unseen.push(at..end);
+        }
+        unseen
+    }
+
+    /// Notes the checksum of the bytes from `start` to `end`, if none of them has been seen yet;
+    /// returns that of the whole entry as soon as all of it has been seen.
     pub(super) fn add(
         &mut self,
         entry: Position,
         start: u64,
-        length: u64,
+        end: u64,
         crc: Crc,
         entry_bytes: u64,
     ) -> Option<u32> {
-        let end = start.saturating_add(length);
         let pieces = self.entries.get_or_insert_mut(entry, Vec::new);
+        let count = pieces.len();
         let place = pieces.partition_point(|piece| piece.start < start);
-        let overlaps = place
-            .checked_sub(1)
-            .and_then(|i| pieces.get(i))
-            .is_some_and(|p| p.end > start)
-            || pieces.get(place).is_some_and(|p| p.start < end);
-        if overlaps || length == 0 {
-            return None;
-        }
-        if pieces.len() < MAX_PIECES {
+        let before = place.checked_sub(1).and_then(|i| pieces.get(i));
+        let overlaps = before.is_some_and(|piece| piece.end > start)
+            || pieces.get(place).is_some_and(|piece| piece.start < end);
+        if !overlaps && start < end {
             pieces.insert(place, Piece { start, end, crc });
             join_touching(pieces);
+            if pieces.len() > MAX_PIECES {
+                forget_shortest(pieces);
+            }
         }
         let whole = match pieces.as_slice() {
             [piece] if piece.start == 0 && piece.end == entry_bytes => Some(piece.crc.sum()),
             _ => None,
         };
+        self.pieces = self
+            .pieces
+            .saturating_add(pieces.len())
+            .saturating_sub(count);
         if whole.is_some() {
             self.entries.pop(&entry);
+            self.pieces = self.pieces.saturating_sub(1);
         }
-        if self.entries.len() > MAX_ENTRIES {
-            self.entries.pop_lru();
+        while self.entries.len() > MAX_ENTRIES || self.pieces > MAX_ALL_PIECES {
+            let Some((_, forgotten)) = self.entries.pop_lru() else {
+                break;
+            };
+            self.pieces = self.pieces.saturating_sub(forgotten.len());
         }
         whole
+    }
+}
+
+/// Makes room: a reader from beginning to end makes one long piece, which stays.
+fn forget_shortest(pieces: &mut Vec<Piece>) {
+    let lengths = pieces
+        .iter()
+        .map(|piece| piece.end.saturating_sub(piece.start));
+    if let Some((shortest, _)) = lengths.enumerate().min_by_key(|(_, length)| *length) {
+        pieces.remove(shortest);
     }
 }
 
@@ -109,10 +151,34 @@ mod tests {
             for &i in order {
                 let part = &bytes[i * 250..(i + 1) * 250];
                 assert_eq!(whole, None);
-                whole = progress.add(Position(1), i as u64 * 250, 250, crc(part), 1000);
+                let start = i as u64 * 250;
+                whole = progress.add(Position(1), start, start + 250, crc(part), 1000);
             }
             assert_eq!(whole, Some(crc(&bytes).sum()), "{order:?}");
         }
+    }
+
+    #[test]
+    fn a_read_of_all_is_judged_whatever_was_read_before() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 31 % 253) as u8).collect();
+        let mut progress = CheckProgress::default();
+        let mut read = |start: u64, end: u64| {
+            let mut whole = None;
+            for part in progress.unseen(Position(1), start, end) {
+                let seen = crc(&bytes[part.start as usize..part.end as usize]);
+                whole = progress
+                    .add(Position(1), part.start, part.end, seen, 100_000)
+                    .or(whole);
+            }
+            whole
+        };
+        for i in 0..200 {
+            assert_eq!(read(i * 37 * 13 % 99_000, i * 37 * 13 % 99_000 + 100), None);
+        }
+        let whole: Vec<_> = (0..10)
+            .filter_map(|i| read(i * 10_000, (i + 1) * 10_000))
+            .collect();
+        assert_eq!(whole, [crc(&bytes).sum()]);
     }
 
     #[test]
@@ -120,7 +186,7 @@ mod tests {
         let mut progress = CheckProgress::default();
         for i in 0..200 {
             assert_eq!(
-                progress.add(Position(1), i * 20, 10, crc(&[0; 10]), 1 << 20),
+                progress.add(Position(1), i * 20, i * 20 + 10, crc(&[0; 10]), 1 << 20),
                 None
             );
         }

@@ -10,7 +10,9 @@ use super::Archive;
 use super::index::{Coding, Node};
 use super::inflate::{self, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use crate::store::pinned::PinnedError;
-use crate::store::{Data, Object, Patience, Position, Stat, StoreError, Version};
+use crate::store::{
+    BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
+};
 
 /// Fixed part of a local header.
 const HEADER_BYTES: usize = 30;
@@ -79,6 +81,10 @@ impl ZipObject {
         }
         if node.crc_verdict() == Some(false) {
             return Err(object.bad_crc(None));
+        }
+        if node.size_bytes() == 0 && node.crc_verdict().is_none() {
+            // Nobody reads from an empty file, so it is judged here.
+            object.read(0, 0, &mut [0; BUFFER_HEADROOM_BYTES], Patience::Wait)?;
         }
         Ok(object)
     }
@@ -261,21 +267,38 @@ impl ZipObject {
         }
         let range = start..start.saturating_add(size);
         if node.crc_verdict().is_none() {
-            let mut crc = Crc::new();
-            crc.update(buffer.get(range.clone()).unwrap_or_default());
-            let whole = if offset == 0 && size as u64 == node.size_bytes() {
-                Some(crc.sum())
-            } else {
-                let mut checks = self
-                    .archive
-                    .checks
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                checks.add(self.position, offset, size as u64, crc, node.size_bytes())
-            };
-            whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
+            self.note_stored(offset, buffer.get(range.clone()).unwrap_or_default())?;
         }
         Ok(Data::Filled(range))
+    }
+
+    /// Follows what has been seen of a stored entry; judges it when that is all.
+    fn note_stored(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let entry_bytes = self.node().size_bytes();
+        let crc_of = |bytes: &[u8]| {
+            let mut crc = Crc::new();
+            crc.update(bytes);
+            crc
+        };
+        if offset == 0 && bytes.len() as u64 == entry_bytes {
+            return self.judge_crc(crc_of(bytes).sum());
+        }
+        let checks = || {
+            let checks = &self.archive.checks;
+            checks.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        let end = offset.saturating_add(bytes.len() as u64);
+        // The sums are made without the lock; parts that another thread has seen in the meantime
+        // are left out.
+        let unseen = checks().unseen(self.position, offset, end);
+        for part in unseen {
+            let from = usize::try_from(part.start - offset).unwrap_or(usize::MAX);
+            let to = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+            let crc = crc_of(bytes.get(from..to).unwrap_or_default());
+            let whole = checks().add(self.position, part.start, part.end, crc, entry_bytes);
+            whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
+        }
+        Ok(())
     }
 
     /// Reads all of a stored entry and judges it.
@@ -350,31 +373,37 @@ impl ZipObject {
         let number = u32::try_from(offset / SEGMENT_BYTES).unwrap_or(u32::MAX);
         let start = usize::try_from(offset % SEGMENT_BYTES).unwrap_or(0);
         let piece = (self.position, number);
+        if self.archive.options.verify && self.node().crc_verdict().is_none() {
+            let last = self.node().size_bytes().saturating_sub(1) / SEGMENT_BYTES;
+            self.segment(u32::try_from(last).unwrap_or(u32::MAX), patience)?;
+        }
         let bytes = match self.cached(piece)? {
             Some(bytes) => bytes,
-            None if patience == Patience::Now => {
-                return Err(StoreError::WouldWait { key: self.key() });
-            }
-            None => {
-                let data_start = self.data_start(patience)?;
-                let inflater = self.archive.inflaters.of(self.position);
-                let mut inflater = inflater.lock().unwrap_or_else(PoisonError::into_inner);
-                let read = |buffer: &mut [u8], at: u64| {
-                    self.pread(buffer, data_start.saturating_add(at), Patience::Wait)
-                };
-                let keep =
-                    |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
-                inflater
-                    .segment(number, self.node(), &read, &keep)
-                    .map_err(|error| match error {
-                        inflate::SegmentError::Store(error) => error,
-                        inflate::SegmentError::Corrupt(what) => self.corrupt(what),
-                        inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
-                    })?
-            }
+            None => self.segment(number, patience)?,
         };
         let end = start.saturating_add(size).min(bytes.len());
         Ok(Data::Shared(bytes, start..end))
+    }
+
+    /// Decodes one segment, and keeps those that are decoded on the way.
+    fn segment(&self, number: u32, patience: Patience) -> Result<Arc<Vec<u8>>, StoreError> {
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait { key: self.key() });
+        }
+        let data_start = self.data_start(patience)?;
+        let inflater = self.archive.inflaters.of(self.position);
+        let mut inflater = inflater.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |buffer: &mut [u8], at: u64| {
+            self.pread(buffer, data_start.saturating_add(at), Patience::Wait)
+        };
+        let keep = |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
+        inflater
+            .segment(number, self.node(), &read, &keep)
+            .map_err(|error| match error {
+                inflate::SegmentError::Store(error) => error,
+                inflate::SegmentError::Corrupt(what) => self.corrupt(what),
+                inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
+            })
     }
 
     /// Calls `decode` with all compressed bytes.
@@ -420,8 +449,9 @@ impl ZipObject {
         let node = self.node();
         let size = usize::try_from(node.size_bytes()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
+        let is_plausible = node.size_bytes() / ZSTD_USUAL_RATIO <= compressed.len() as u64;
         if node.coding() == Coding::Zstd
-            && inflate::zstd_content_bytes(compressed) != Some(node.size_bytes())
+            && (!is_plausible || inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()))
         {
             // The size is only a claim: the buffer grows with what is really there.
             inflate::zstd_growing(compressed, size, &mut bytes)
@@ -445,6 +475,9 @@ impl ZipObject {
         self.judge_crc(crc_of(target))
     }
 }
+
+/// Declared sizes beyond this ratio are not believed before the bytes are there.
+const ZSTD_USUAL_RATIO: u64 = 1024;
 
 fn crc_of(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();

@@ -388,7 +388,8 @@ impl Builder {
         };
         let parent = self.directory(directory);
         let node = self.file(record, raw.len(), parent, modified);
-        self.index.all_open &= node.coding.is_readable();
+        // Nobody reads from an empty file: it is judged when it is opened.
+        self.index.all_open &= node.coding.is_readable() && node.size_bytes > 0;
         match self.index.child(Position(parent), name) {
             Some(there) => self.replace(there, node),
             None => {

@@ -94,6 +94,10 @@ pub(super) fn zstd_growing(
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     let bad = |e: std::io::Error| format!("bad zstd data: {e}");
+    // Memory that is reserved and not written to takes none.
+    bytes
+        .try_reserve_exact(size.saturating_add(1))
+        .map_err(|_| format!("no memory for {size} bytes"))?;
     let decoder = zstd::stream::read::Decoder::with_buffer(compressed).map_err(bad)?;
     decoder
         .take((size as u64).saturating_add(1))

@@ -1,0 +1,35 @@
+//! Hostile zips, rows A1 to A17 of the fault table: a table of archives, each with what must
+//! become of it. Every case is run twice: against the store in this process (also with `--strict`,
+//! with `--verify` and under a counting allocator), and through a real mount, where this process is
+//! the client and the daemon another. Random mutations of good archives follow in `mutations`.
+
+#![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation
+)]
+
+mod support;
+
+#[path = "corpus/allocations.rs"]
+mod allocations;
+#[path = "corpus/cases.rs"]
+mod cases;
+#[path = "corpus/coders.rs"]
+mod coders;
+#[path = "corpus/in_process.rs"]
+mod in_process;
+#[path = "corpus/mounted.rs"]
+mod mounted;
+#[path = "corpus/records.rs"]
+mod records;
+#[path = "corpus/zipmaker.rs"]
+mod zipmaker;
+
+#[path = "corpus/mutations.rs"]
+mod mutations;
+#[path = "corpus/rows.rs"]
+mod rows;
+#[path = "corpus/scenarios.rs"]
+mod scenarios;

@@ -1,0 +1,239 @@
+//! What a case is: an archive, and what must become of it. The cases themselves are in the modules
+//! below, by row of the fault table.
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+
+use crate::zipmaker::{Entry, Zip};
+
+#[path = "cases/content.rs"]
+mod content;
+#[path = "cases/directory.rs"]
+mod directory;
+#[path = "cases/features.rs"]
+mod features;
+#[path = "cases/headers.rs"]
+mod headers;
+#[path = "cases/methods.rs"]
+mod methods;
+#[path = "cases/names.rs"]
+mod names;
+#[path = "cases/places.rs"]
+mod places;
+#[path = "cases/segments.rs"]
+mod segments;
+
+pub use content::{a09, a10};
+pub use directory::{a01, a02, a14, a17};
+pub use features::{a13, a15, a16};
+pub use headers::a08;
+pub use methods::a12;
+pub use names::{a03, a04, a05, a06};
+pub use places::a07;
+pub use segments::{a11, long_text};
+
+/// What must become of one file.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// Exactly these bytes.
+    Bytes(Vec<u8>),
+    /// open(2) fails, and the log says why.
+    FailsToOpen(Errno, &'static str),
+    /// Opening or reading it fails with one of these, and the log says why.
+    Fails(&'static [Errno], &'static str),
+    /// Exactly these bytes, or EIO.
+    BytesOrFails(Vec<u8>),
+}
+
+/// What must become of an archive.
+#[derive(Debug, Clone)]
+pub enum Expect {
+    /// The mount fails, and the message says why.
+    Refused(&'static str),
+    /// The mount shows exactly these files, and the directories above them.
+    Served,
+    /// Either is right, but nothing else is.
+    RefusedOrServed,
+}
+
+/// A named archive.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: String,
+    pub archive: Vec<u8>,
+    pub expect: Expect,
+    pub files: BTreeMap<Vec<u8>, Outcome>,
+    /// Directories that no file is in.
+    pub empty: Vec<Vec<u8>>,
+    /// What the log says at the mount, and `--strict` refuses.
+    pub note: Option<&'static str>,
+    /// `--memory-limit`, in bytes.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+impl Case {
+    fn new(name: impl Into<String>, archive: Vec<u8>, expect: Expect) -> Self {
+        Self {
+            name: name.into(),
+            archive,
+            expect,
+            files: BTreeMap::new(),
+            empty: Vec::new(),
+            note: None,
+            memory_limit_bytes: None,
+        }
+    }
+
+    pub fn refused(name: impl Into<String>, archive: Vec<u8>, gist: &'static str) -> Self {
+        Self::new(name, archive, Expect::Refused(gist))
+    }
+
+    pub fn served(name: impl Into<String>, archive: Vec<u8>) -> Self {
+        Self::new(name, archive, Expect::Served)
+    }
+
+    pub fn refused_or_served(name: impl Into<String>, archive: Vec<u8>) -> Self {
+        Self::new(name, archive, Expect::RefusedOrServed)
+    }
+
+    /// `entries` between two good ones, which must be served whatever becomes of the others.
+    pub fn among_good(name: impl Into<String>, entries: Vec<Entry>) -> Self {
+        Self::served(name, among_good(entries).build()).good()
+    }
+
+    /// Expects the two good files of [`among_good`].
+    pub fn good(self) -> Self {
+        self.file("good/first", &first()).file("good/last", &last())
+    }
+
+    pub fn file(mut self, path: impl AsRef<[u8]>, content: &[u8]) -> Self {
+        let outcome = Outcome::Bytes(content.to_vec());
+        self.files.insert(path.as_ref().to_vec(), outcome);
+        self
+    }
+
+    pub fn file_or_fails(mut self, path: impl AsRef<[u8]>, content: &[u8]) -> Self {
+        let outcome = Outcome::BytesOrFails(content.to_vec());
+        self.files.insert(path.as_ref().to_vec(), outcome);
+        self
+    }
+
+    /// Reading it is EIO.
+    pub fn corrupt(self, path: impl AsRef<[u8]>, gist: &'static str) -> Self {
+        self.fails(path, &[Errno::IO], gist)
+    }
+
+    pub fn fails(
+        mut self,
+        path: impl AsRef<[u8]>,
+        errnos: &'static [Errno],
+        gist: &'static str,
+    ) -> Self {
+        let outcome = Outcome::Fails(errnos, gist);
+        self.files.insert(path.as_ref().to_vec(), outcome);
+        self
+    }
+
+    pub fn fails_to_open(
+        mut self,
+        path: impl AsRef<[u8]>,
+        errno: Errno,
+        gist: &'static str,
+    ) -> Self {
+        let outcome = Outcome::FailsToOpen(errno, gist);
+        self.files.insert(path.as_ref().to_vec(), outcome);
+        self
+    }
+
+    pub fn empty(mut self, path: impl AsRef<[u8]>) -> Self {
+        self.empty.push(path.as_ref().to_vec());
+        self
+    }
+
+    pub fn note(mut self, gist: &'static str) -> Self {
+        self.note = Some(gist);
+        self
+    }
+
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Every path that must be listed; true for directories.
+    pub fn listing(&self) -> BTreeMap<Vec<u8>, bool> {
+        let mut all = BTreeMap::new();
+        for (path, is_directory) in self
+            .files
+            .keys()
+            .map(|path| (path, false))
+            .chain(self.empty.iter().map(|path| (path, true)))
+        {
+            for (at, _) in path.iter().enumerate().filter(|(_, b)| **b == b'/') {
+                all.insert(path[..at].to_vec(), true);
+            }
+            all.insert(path.clone(), is_directory);
+        }
+        all
+    }
+}
+
+/// Content of `good/first`.
+pub fn first() -> Vec<u8> {
+    noise(1, 700)
+}
+
+/// Content of `good/last`.
+pub fn last() -> Vec<u8> {
+    text(3000)
+}
+
+/// An archive with `entries` between two good ones: `good/first` is stored, `good/last` deflated.
+pub fn among_good(entries: Vec<Entry>) -> Zip {
+    let mut all = vec![Entry::stored("good/first", &first())];
+    all.extend(entries);
+    all.push(Entry::deflated("good/last", &last()));
+    Zip::of(all)
+}
+
+/// Bytes of no entry, so that what lies before them does not seem to reach into the next one.
+pub fn spare() -> Entry {
+    Entry::stored("spare", &[b' '; 300]).with(|entry| entry.only_local = true)
+}
+
+/// An archive of the two good entries alone.
+pub fn good_alone() -> Zip {
+    among_good(Vec::new())
+}
+
+/// A random number generator with a seed (xorshift).
+pub fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// `len` bytes that no coder makes smaller.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random(&mut state).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// `len` bytes that every coder makes smaller, and in which every place is different.
+pub fn text(len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 32);
+    let mut line = 0_u64;
+    while bytes.len() < len {
+        bytes.extend_from_slice(format!("line {line} of the text\n").as_bytes());
+        line += 1;
+    }
+    bytes.truncate(len);
+    bytes
+}
