@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::units::{parse_size, parse_time, parse_umask};
+use crate::view::FormatSet;
 
 /// Mount a Zarr hierarchy as a read-only directory tree
 ///
@@ -74,6 +75,28 @@ pub enum Passthrough {
     Off,
 }
 
+/// Whether `.zarrfs` is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Views {
+    /// There is no such name.
+    Off,
+    /// It can be opened and is not listed.
+    Hidden,
+    /// It is listed.
+    List,
+}
+
+/// Which trees are mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TreeShown {
+    /// The store's keys.
+    Native,
+    /// The computed files, one directory for each group.
+    Views,
+    /// Both, in `native` and `views`.
+    Both,
+}
+
 /// The options of a mount; each is also a `-o` option, with `_` for `-`.
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
@@ -102,6 +125,22 @@ pub struct MountOptions {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
+
+    /// The directory `.zarrfs` of computed files: not there, there but not listed, or listed
+    #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]
+    pub views: Views,
+    /// What is mounted: the store's keys, the computed files, or both in directories of these names
+    #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
+    pub tree: TreeShown,
+    /// Computed files that are listed, such as npy,chunks; all can be opened by name [default: all]
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Views"
+    )]
+    pub formats: FormatSet,
 
     /// How long names and sizes of a source that can change are trusted, such as 500ms or inf
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s", help_heading = "Caching")]

@@ -12,17 +12,20 @@ mod signals;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
 
-use crate::cli::{MountOptions, Passthrough, UmountArgs};
+use crate::array::{Engine, EngineOptions};
+use crate::cli::{MountOptions, Passthrough, TreeShown, UmountArgs, Views};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::store::{
     DirOptions, FaultStore, Key, OpenOptions, Store, ZipOptions, local_path, open_demo, open_source,
 };
-use crate::tree;
+use crate::tree::{self, Shown, Tree, ViewTree};
+use crate::view::{Nodes, NodesOptions};
 use mountpoint::Mountpoint;
 
 /// A failure, for a person.
@@ -76,7 +79,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         mountpoint.check_apart(local_path(path)?, "the source")?;
     }
     raise_descriptor_limit();
-    let store = open(source, options)?;
+    let store: Arc<dyn Store> = Arc::from(open(source, options)?);
     let label = store.label().to_owned();
     let pinned = store.promises().pinned;
     let root = match &options.path {
@@ -84,7 +87,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
             .map_err(|e| format!("--path {path}: {e}"))?,
         None => Key::root(),
     };
-    let tree = tree::native(store, &root).map_err(|e| format!("{label}: {e}"))?;
+    let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
     let fs = Fs::new(tree, policy(options, pinned))?;
 
     let signals = signals::Signals::block()?;
@@ -116,16 +119,63 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     Ok(())
 }
 
+/// The tree that the options ask for.
+fn show(
+    store: Arc<dyn Store>,
+    root: Key,
+    options: &MountOptions,
+) -> Result<Box<dyn Tree>, Failure> {
+    let native = tree::native(Arc::clone(&store), &root)?;
+    if options.tree == TreeShown::Native && options.views == Views::Off {
+        return Ok(native);
+    }
+    let memory = memory_bytes();
+    let engine = Engine::new(EngineOptions {
+        cache_bytes: cache_bytes(options, memory),
+        memory_limit_bytes: memory_limit_bytes(options, memory),
+        threads: cores(),
+        timeout: CHUNK_TIMEOUT,
+    })?;
+    let nodes = Nodes::new(
+        store,
+        Arc::new(engine),
+        NodesOptions {
+            formats: options.formats.clone(),
+            ttl: options.ttl,
+        },
+    );
+    let shown = match options.tree {
+        TreeShown::Native => Shown::Native,
+        TreeShown::Views => Shown::Views,
+        TreeShown::Both => Shown::Both,
+    };
+    let is_listed = options.views == Views::List;
+    Ok(Box::new(ViewTree::new(
+        native, root, nodes, shown, is_listed,
+    )?))
+}
+
+/// How long a reader waits for a chunk.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
+
+fn cache_bytes(options: &MountOptions, memory: u64) -> u64 {
+    options
+        .cache_size
+        .unwrap_or_else(|| (memory / 8).min(2 << 30))
+}
+
+fn memory_limit_bytes(options: &MountOptions, memory: u64) -> u64 {
+    options.memory_limit.unwrap_or(memory / 2)
+}
+
 fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failure> {
     let memory = memory_bytes();
     let open = OpenOptions {
         zip: ZipOptions {
             verify: options.verify,
             strict: options.strict,
-            cache_bytes: options
-                .cache_size
-                .unwrap_or_else(|| (memory / 8).min(2 << 30)),
-            memory_limit_bytes: options.memory_limit.unwrap_or(memory / 2),
+            cache_bytes: cache_bytes(options, memory),
+            memory_limit_bytes: memory_limit_bytes(options, memory),
         },
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,

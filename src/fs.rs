@@ -295,7 +295,12 @@ impl Fs {
             None => return,
         };
         self.stats.offloaded();
-        self.offload.submit(ino.0, move || {
+        // Reads of one file keep their order, unless the file does not mind.
+        let queue = match object.is_parallel() {
+            true => self.stats.next_queue(),
+            false => ino.0,
+        };
+        self.offload.submit(queue, move || {
             with_buffer(size, |buffer| {
                 let result = object.read(offset, size, buffer, Patience::Wait);
                 answer(reply, result, buffer);
@@ -391,12 +396,29 @@ impl Fs {
     }
 
     /// Names of the extended attributes of a file.
-    pub fn listxattr(&self, ino: Ino) -> &'static [&'static str] {
-        if ino == Ino::ROOT {
-            &ROOT_ATTRIBUTES
+    ///
+    /// # Errors
+    /// Those of reading the metadata of the node.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<String>, FsError> {
+        let count = if ino == Ino::ROOT {
+            ROOT_ATTRIBUTES.len()
         } else {
-            &ROOT_ATTRIBUTES[..1]
+            1
+        };
+        let own = ROOT_ATTRIBUTES.iter().take(count);
+        let mut names: Vec<String> = own.map(|name| (*name).to_owned()).collect();
+        let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
+        for (name, value) in self.tree.attributes(ino)? {
+            let name = format!("user.zarr.{name}");
+            bytes = bytes.saturating_add(name.len() + 1);
+            if bytes > MAX_ATTRIBUTE_BYTES {
+                break;
+            }
+            if is_attribute(&name, &value) {
+                names.push(name);
+            }
         }
+        Ok(names)
     }
 
     /// One extended attribute.
@@ -424,12 +446,25 @@ impl Fs {
             b"zarrfs.stats" if ino == Ino::ROOT => {
                 let gauges = [
                     ("inodes", self.tree.known_inodes()),
+                    (
+                        "decoded_bytes",
+                        usize::try_from(self.tree.memory_bytes()).unwrap_or(usize::MAX),
+                    ),
                     ("handles", self.files.len()),
                     ("directory_handles", self.directories.len()),
                 ];
                 Ok(self.stats.json(&gauges).into_bytes())
             }
-            _ => Err(FsError::NoAttribute),
+            _ => {
+                let Some(name) = name.strip_prefix(b"zarr.") else {
+                    return Err(FsError::NoAttribute);
+                };
+                let attributes = self.tree.attributes(ino)?;
+                let found = attributes.into_iter().find(|(found, value)| {
+                    found.as_bytes() == name && is_attribute(&format!("user.zarr.{found}"), value)
+                });
+                found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
+            }
         }
     }
 
@@ -437,6 +472,14 @@ impl Fs {
     pub fn key(&self, ino: Ino) -> Key {
         self.tree.key(ino).unwrap_or_default()
     }
+}
+
+/// The longest value of an extended attribute, and the longest list of names.
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
+
+/// Whether the kernel can hold an extended attribute.
+fn is_attribute(name: &str, value: &[u8]) -> bool {
+    name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
 }
 
 /// All attributes; other files have the first one.

@@ -344,8 +344,13 @@ impl Filesystem for Adapter {
                     Some(back) => reply = back,
                 }
             }
-            // An inode stands for one content (see `tree`), so its pages are never stale.
-            reply.opened(FileHandle(opened.handle.0), FopenFlags::FOPEN_KEEP_CACHE);
+            // An inode stands for one content (see `tree`), so its pages are never stale, unless
+            // it is made of what can change.
+            let flags = match opened.object.is_constant() {
+                true => FopenFlags::FOPEN_KEEP_CACHE,
+                false => FopenFlags::empty(),
+            };
+            reply.opened(FileHandle(opened.handle.0), flags);
         });
     }
 
@@ -508,7 +513,10 @@ impl Filesystem for Adapter {
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.guard("listxattr", || {
-            let names = self.fs.listxattr(Ino(ino.0));
+            let names = match self.fs.listxattr(Ino(ino.0)) {
+                Ok(names) => names,
+                Err(error) => return reply.error(self.fail("listxattr", ino, None, &error)),
+            };
             let list: Vec<u8> = names
                 .iter()
                 .flat_map(|name| name.bytes().chain([0]))

@@ -7,14 +7,20 @@
 //!      -> daemon    mounting, the background, signals, unmounting
 //!      -> fuse      the kernel's requests, the only module that names fuser
 //!      -> fs        what a request means: lookup, open, read, readdir, without kernel types
-//!      -> tree      which inode number stands for which key
+//!      -> tree      which inode number stands for which key, or for which computed file
+//!      -> view      computed files: layouts and formats
+//!      -> array     elements of an array: pieces, cache, memory, threads
+//!      -> codec     the bytes of a chunk to its elements    (bytes in, bytes out)
+//!      -> zarr      metadata of v2 and v3                   (bytes in, types out)
 //!      -> store     bytes of keys: directory, zip, memory; the only module with I/O to a source
 //! ```
 //!
 //! Beside the way: [`errno`] turns every error into its errno, [`units`] reads sizes and times.
 //! Each module's own page says what it must not do.
 
+pub mod array;
 pub mod cli;
+pub mod codec;
 pub mod daemon;
 pub mod errno;
 pub mod fs;
@@ -22,3 +28,5 @@ pub mod fuse;
 pub mod store;
 pub mod tree;
 pub mod units;
+pub mod view;
+pub mod zarr;

@@ -142,6 +142,17 @@ pub trait Object: Debug + Send + Sync {
         patience: Patience,
     ) -> Result<Data, StoreError>;
 
+    /// Whether reads are answered equally fast in any order and at the same time, so that they
+    /// need not be kept in order.
+    fn is_parallel(&self) -> bool {
+        false
+    }
+
+    /// Whether the same bytes are read for as long as the object is open, so that they may be kept.
+    fn is_constant(&self) -> bool {
+        true
+    }
+
     /// The open file that holds exactly these bytes, where there is one (for kernel passthrough).
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None

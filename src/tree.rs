@@ -2,7 +2,8 @@
 //!
 //! A pinned store with an index needs no table: an inode number is a place in the index
 //! (`indexed`). Any other store gets numbers from a hash of key and version, and a table of
-//! those that the kernel knows (`hashed`). Both give the same numbers after a remount.
+//! those that the kernel knows (`hashed`). Computed files stand beside them (`views`). All give the
+//! same numbers after a remount.
 //!
 //! **Architecture Invariant:** nothing below this module knows an inode number.
 //!
@@ -12,9 +13,11 @@
 
 mod hashed;
 mod indexed;
+mod views;
 
 pub use hashed::HashedTree;
 pub use indexed::IndexedTree;
+pub use views::{Shown, ViewTree};
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -61,8 +64,31 @@ pub struct Directory {
     ino: Ino,
     parent: Ino,
     key: Key,
-    /// The store's listing, where the tree has not got the names itself.
-    listing: Option<Box<dyn Listing>>,
+    names: Names,
+}
+
+/// Where the names of an open directory come from.
+#[derive(Debug)]
+enum Names {
+    /// The tree has them itself.
+    Tree,
+    /// The store's listing.
+    Store(Box<dyn Listing>),
+    /// They were made when the directory was opened.
+    Made(Vec<views::Made>),
+    /// They are made as they are asked for.
+    Cells(views::Place),
+}
+
+impl Directory {
+    fn made(ino: Ino, names: Names) -> Self {
+        Self {
+            ino,
+            parent: Ino::ROOT,
+            key: Key::root(),
+            names,
+        }
+    }
 }
 
 /// What is called for each name of a directory.
@@ -121,6 +147,19 @@ pub trait Tree: Debug + Send + Sync {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError>;
 
+    /// What the metadata of the node behind a number say, name by name.
+    ///
+    /// # Errors
+    /// As [`Tree::stat`].
+    fn attributes(&self, _: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Memory that decoded data take now, for the statistics.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
     /// The store below.
     fn store(&self) -> &dyn Store;
 
@@ -132,7 +171,7 @@ pub trait Tree: Debug + Send + Sync {
 ///
 /// # Errors
 /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if `root` is not a prefix of the store.
-pub fn native(store: Box<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, StoreError> {
+pub fn native(store: Arc<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, StoreError> {
     if store.stat(root)?.kind != Kind::Prefix {
         return Err(StoreError::NotAPrefix { key: root.clone() });
     }

@@ -4,4 +4,37 @@
 //! into chunks and how these are named. Knows nothing of stores, and of codecs only their names and
 //! configurations.
 
+pub mod array;
+pub mod chunk_key;
+pub mod codec_chain;
+pub mod consolidated;
 pub mod data_type;
+pub mod document;
+pub mod error;
+pub mod fill_value;
+pub mod grid;
+#[cfg(test)]
+mod hostile;
+mod info;
+pub mod node;
+mod v2;
+mod v3;
+
+pub use array::{Array, Decodable};
+pub use chunk_key::ChunkKeys;
+pub use codec_chain::{CodecChain, CodecSpec, Order};
+pub use consolidated::Consolidated;
+pub use data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
+pub use error::{MetadataError, Unsupported};
+pub use fill_value::FillValue;
+pub use grid::ChunkGrid;
+pub use node::{Detected, Documents, Group, Node};
+
+/// The version of the specification that a node is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Zarr version 2: `.zarray`, `.zgroup`, `.zattrs`.
+    V2,
+    /// Zarr version 3: `zarr.json`.
+    V3,
+}

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip::SipHasher13;
 
-use super::{Directory, Entry, Ino, Node, Tree, Visit, unknown};
+use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Version};
 
 /// The tree of a store without an index, or of a part of it.
 #[derive(Debug)]
 pub struct HashedTree {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     root: Key,
     known: Mutex<HashMap<Ino, Known>>,
 }
@@ -32,7 +32,7 @@ struct Known {
 
 impl HashedTree {
     /// A tree with the prefix `root` at its root.
-    pub fn new(store: Box<dyn Store>, root: Key) -> Self {
+    pub fn new(store: Arc<dyn Store>, root: Key) -> Self {
         Self {
             store,
             root,
@@ -176,7 +176,7 @@ impl Tree for HashedTree {
             ino,
             parent,
             key,
-            listing: Some(listing),
+            names: Names::Store(listing),
         })
     }
 
@@ -191,9 +191,9 @@ impl Tree for HashedTree {
             ino: here,
             parent,
             key,
-            listing,
+            names,
         } = directory;
-        let Some(listing) = listing else {
+        let Names::Store(listing) = names else {
             return Ok(());
         };
         listing.visit(cookie, &mut |listed| {
@@ -256,7 +256,7 @@ mod tests {
             (key("a/1"), vec![2, 3]),
             (key(".zgroup"), vec![4]),
         ];
-        HashedTree::new(Box::new(MemoryStore::new(values)), Key::root())
+        HashedTree::new(Arc::new(MemoryStore::new(values)), Key::root())
     }
 
     #[test]

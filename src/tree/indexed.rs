@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Directory, Entry, Ino, Node, Tree, Visit, unknown};
+use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Index, Key, Kind, Object, Position, Stat, Store, StoreError};
 
 /// The tree of a pinned store with an index, or of a part of it.
 #[derive(Debug)]
 pub struct IndexedTree {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     root: Position,
 }
 
@@ -23,7 +23,7 @@ impl IndexedTree {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if there is no such prefix or the store has no index.
-    pub fn new(store: Box<dyn Store>, root: &Key) -> Result<Self, StoreError> {
+    pub fn new(store: Arc<dyn Store>, root: &Key) -> Result<Self, StoreError> {
         let missing = || StoreError::NotFound { key: root.clone() };
         let index = store.index().ok_or_else(missing)?;
         let mut position = Position(0);
@@ -125,7 +125,7 @@ impl Tree for IndexedTree {
             ino,
             parent,
             key: Key::root(),
-            listing: None,
+            names: Names::Tree,
         })
     }
 

@@ -1,0 +1,81 @@
+//! Buffers that are used again: memory that is warm is faster than memory that is new.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Buffers that nobody uses now, a few of them.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// The most that is kept, in bytes and in buffers.
+const KEPT_BYTES: usize = 32 << 20;
+const KEPT: usize = 64;
+
+impl Buffers {
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of exactly `bytes`, with whatever is in it; `None` if there is no memory for it.
+    pub(super) fn take(&self, bytes: usize) -> Option<Vec<u8>> {
+        let mut free = self.lock();
+        if let Some(place) = free
+            .buffers
+            .iter()
+            .rposition(|buffer| buffer.len() == bytes)
+        {
+            free.bytes = free.bytes.saturating_sub(bytes);
+            return Some(free.buffers.swap_remove(place));
+        }
+        drop(free);
+        // Asked for first, because the zeroed allocation below would abort; it gives pages that
+        // the system has zeroed already.
+        let mut probe = Vec::<u8>::new();
+        probe.try_reserve_exact(bytes).ok()?;
+        drop(probe);
+        Some(vec![0; bytes])
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give(&self, buffer: Vec<u8>) {
+        let mut free = self.lock();
+        if buffer.len() > KEPT_BYTES / 2 || buffer.is_empty() {
+            return;
+        }
+        free.bytes = free.bytes.saturating_add(buffer.len());
+        free.buffers.push(buffer);
+        while free.bytes > KEPT_BYTES || free.buffers.len() > KEPT {
+            let oldest = free.buffers.remove(0);
+            free.bytes = free.bytes.saturating_sub(oldest.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_for_its_size_only() {
+        let buffers = Buffers::default();
+        buffers.give(vec![7; 100]);
+        assert_eq!(buffers.take(99).unwrap(), vec![0; 99]);
+        assert_eq!(buffers.take(100).unwrap(), vec![7; 100]);
+        assert_eq!(buffers.take(100).unwrap(), vec![0; 100]);
+        assert!(buffers.take(isize::MAX as usize).is_none());
+    }
+
+    #[test]
+    fn only_a_few_are_kept() {
+        let buffers = Buffers::default();
+        for _ in 0..100 {
+            buffers.give(vec![1; 1 << 20]);
+        }
+        assert_eq!(buffers.lock().buffers.len(), 32);
+    }
+}

@@ -1,0 +1,114 @@
+//! What all arrays of a mount share: threads, memory, decoded pieces.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+
+use super::buffers::Buffers;
+use super::cache::{PieceCache, PieceKey};
+use super::memory::{Memory, Refused, Reservation};
+use super::pool::Pool;
+use crate::codec::ShardIndex;
+use crate::store::{Key, StoreError, Version};
+
+/// How much an engine may take.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineOptions {
+    /// Decoded pieces that are kept, in bytes.
+    pub cache_bytes: u64,
+    /// All that decoding may take at a time, in bytes.
+    pub memory_limit_bytes: u64,
+    /// Threads that decode.
+    pub threads: usize,
+    /// How long a reader waits for a piece.
+    pub timeout: Duration,
+}
+
+/// Decodes for all arrays of a mount.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) cache: Arc<PieceCache>,
+    pub(super) pool: Pool,
+    pub(super) buffers: Arc<Buffers>,
+    memory: Arc<Memory>,
+    timeout: Duration,
+    arrays: AtomicU64,
+    indexes: Mutex<LruCache<(u64, u64), (Version, Arc<ShardIndex>)>>,
+}
+
+/// Shard indexes that are kept; one of a shard of 1,000 inner chunks takes 16 KiB.
+const MAX_INDEXES: std::num::NonZero<usize> = std::num::NonZero::new(1024).expect("not 0");
+
+impl Engine {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system's, if not even one thread can be started.
+    pub fn new(options: EngineOptions) -> std::io::Result<Self> {
+        let cache_bytes = options.cache_bytes.min(options.memory_limit_bytes / 2);
+        Ok(Self {
+            cache: Arc::new(PieceCache::new(cache_bytes)),
+            pool: Pool::new(options.threads)?,
+            buffers: Arc::default(),
+            memory: Arc::new(Memory::new(options.memory_limit_bytes)),
+            timeout: options.timeout,
+            arrays: AtomicU64::new(0),
+            indexes: Mutex::new(LruCache::new(MAX_INDEXES)),
+        })
+    }
+
+    /// A number for an array that is opened.
+    pub(super) fn next_array(&self) -> u64 {
+        self.arrays.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// The most that decoding may take at a time, in bytes.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.memory.limit_bytes()
+    }
+
+    /// Bytes that are reserved now, for the statistics.
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.used_bytes()
+    }
+
+    /// Reserves what decoding `key` takes.
+    pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
+        let evict = |missing| self.cache.evict(missing);
+        self.memory
+            .reserve(bytes, self.deadline(), evict)
+            .map_err(|refused| match refused {
+                Refused::Never => StoreError::TooLarge {
+                    key: key.clone(),
+                    need_bytes: bytes,
+                    limit_bytes: self.memory.limit_bytes(),
+                },
+                Refused::InTime => timed_out(key, "memory for decoding"),
+            })
+    }
+
+    pub(super) fn index(&self, key: &PieceKey, version: Version) -> Option<Arc<ShardIndex>> {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, index) = indexes.get(&(key.array, key.chunk))?;
+        (*of == version).then(|| Arc::clone(index))
+    }
+
+    pub(super) fn keep_index(&self, key: &PieceKey, version: Version, index: Arc<ShardIndex>) {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        indexes.put((key.array, key.chunk), (version, index));
+    }
+}
+
+/// Nobody answered before the deadline.
+pub(super) fn timed_out(key: &Key, what: &str) -> StoreError {
+    StoreError::TimedOut {
+        key: key.clone(),
+        what: what.into(),
+    }
+}

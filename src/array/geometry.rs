@@ -1,0 +1,277 @@
+//! Where the bytes of a decoded array lie in its pieces.
+//!
+//! A *piece* is what is decoded and cached at once: a chunk, or an inner chunk of a shard. The
+//! array is a sequence of bytes in C order; a range of it is a sequence of runs, each of them
+//! contiguous both in the array and in one piece. Axes that a piece spans whole are merged, so
+//! that runs are as long as they can be. All arithmetic is in bytes, and checked once at the
+//! construction.
+
+use std::ops::ControlFlow;
+
+/// A regular grid of pieces over an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Geometry {
+    /// Outermost first, never empty; the last one counts bytes.
+    axes: Vec<Axis>,
+    size_bytes: u64,
+    piece_bytes: u64,
+    pieces: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Axis {
+    length: u64,
+    piece: u64,
+    /// Bytes of the array from one position to the next.
+    array_stride: u64,
+    /// Bytes inside a piece from one position to the next.
+    piece_stride: u64,
+    /// From a piece to its neighbour, counted in pieces.
+    grid_stride: u64,
+}
+
+/// Bytes that are contiguous in the array and in one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The piece, counted in C order over the grid.
+    pub(super) piece: u64,
+    /// First byte inside the piece.
+    pub(super) offset: u64,
+    /// Number of bytes, at least 1.
+    pub(super) length: u64,
+}
+
+impl Geometry {
+    /// A grid of pieces of the shape `piece` over an array of `shape`, with elements of
+    /// `item_bytes`; both shapes have the same number of axes, which may be 0.
+    ///
+    /// `None` if a product does not fit into 64 bits or an extent of a piece is 0.
+    pub(super) fn new(shape: &[u64], piece: &[u64], item_bytes: u64) -> Option<Self> {
+        if shape.len() != piece.len() || piece.contains(&0) {
+            return None;
+        }
+        let product = |lengths: &[u64], factor| lengths.iter().try_fold(factor, checked_mul);
+        let size_bytes = product(shape, item_bytes)?;
+        let piece_bytes = product(piece, item_bytes)?;
+        let mut inner = Axis {
+            length: item_bytes,
+            piece: item_bytes,
+            array_stride: 1,
+            piece_stride: 1,
+            grid_stride: 1,
+        };
+        let mut pieces: u64 = 1;
+        let mut axes = Vec::new();
+        for (&length, &piece) in shape.iter().zip(piece).rev() {
+            let count = length.div_ceil(piece);
+            if inner.length == inner.piece {
+                // The pieces span the inner axes whole: both grow by one axis.
+                inner.piece = inner.piece.checked_mul(piece)?;
+                inner.length = inner.length.checked_mul(length)?;
+            } else {
+                let outer = Axis {
+                    length,
+                    piece,
+                    array_stride: inner.array_stride.checked_mul(inner.length)?,
+                    piece_stride: inner.piece_stride.checked_mul(inner.piece)?,
+                    grid_stride: pieces,
+                };
+                axes.push(inner);
+                inner = outer;
+            }
+            pieces = pieces.checked_mul(count)?;
+        }
+        axes.push(inner);
+        axes.reverse();
+        Some(Self {
+            axes,
+            size_bytes,
+            piece_bytes,
+            pieces,
+        })
+    }
+
+    /// Size of the whole array in bytes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Size of one piece in bytes, padding at the edges included.
+    pub(super) fn piece_bytes(&self) -> u64 {
+        self.piece_bytes
+    }
+
+    /// Number of pieces.
+    #[cfg(test)]
+    fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// One piece and nothing around it.
+    pub(super) fn of_one_piece(size_bytes: u64) -> Self {
+        let axis = Axis {
+            length: size_bytes,
+            piece: size_bytes,
+            array_stride: 1,
+            piece_stride: 1,
+            grid_stride: 1,
+        };
+        Self {
+            axes: vec![axis],
+            size_bytes,
+            piece_bytes: size_bytes,
+            pieces: 1,
+        }
+    }
+
+    /// Bytes of the array between the first byte of a row of pieces and that of the next row.
+    pub(super) fn outer_bytes(&self) -> u64 {
+        let outer = self.axes.first();
+        outer.map_or(0, |axis| axis.piece.saturating_mul(axis.array_stride))
+    }
+
+    /// The longest run there is, in bytes.
+    pub(super) fn run_bytes(&self) -> u64 {
+        self.axes
+            .last()
+            .map_or(0, |axis| axis.piece.min(axis.length))
+    }
+
+    /// Visits the runs of the bytes from `start` to `end`, in order, until `visit` breaks.
+    ///
+    /// Nothing beyond the end of the array is visited.
+    pub(super) fn runs<B>(
+        &self,
+        start: u64,
+        end: u64,
+        mut visit: impl FnMut(Run) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let end = end.min(self.size_bytes);
+        let mut at = start;
+        while at < end {
+            let (mut left, mut piece, mut offset, mut length) = (at, 0, 0, 0);
+            for axis in &self.axes {
+                let position = left / axis.array_stride;
+                left %= axis.array_stride;
+                let (cell, inside) = (position / axis.piece, position % axis.piece);
+                // Products of what `new` has multiplied before.
+                piece += cell * axis.grid_stride;
+                offset += inside * axis.piece_stride;
+                length = (axis.piece - inside).min(axis.length - position);
+            }
+            let length = length.min(end - at);
+            visit(Run {
+                piece,
+                offset,
+                length,
+            })?;
+            at += length;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "for try_fold over a slice"
+)]
+fn checked_mul(product: u64, factor: &u64) -> Option<u64> {
+    product.checked_mul(*factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Element by element, from the definition.
+    fn naive(shape: &[u64], piece: &[u64], item: u64) -> Vec<(u64, u64)> {
+        let mut bytes = Vec::new();
+        let elements: u64 = shape.iter().product();
+        for element in 0..elements {
+            let (mut left, mut index, mut offset) = (element, 0, 0);
+            let mut coordinates = vec![0; shape.len()];
+            for axis in (0..shape.len()).rev() {
+                coordinates[axis] = left % shape[axis];
+                left /= shape[axis];
+            }
+            for axis in 0..shape.len() {
+                index = index * shape[axis].div_ceil(piece[axis]) + coordinates[axis] / piece[axis];
+                offset = offset * piece[axis] + coordinates[axis] % piece[axis];
+            }
+            bytes.extend((0..item).map(|byte| (index, offset * item + byte)));
+        }
+        bytes
+    }
+
+    fn runs(geometry: &Geometry, start: u64, end: u64) -> Vec<Run> {
+        let mut found = Vec::new();
+        let _ = geometry.runs(start, end, |run| {
+            found.push(run);
+            ControlFlow::<()>::Continue(())
+        });
+        found
+    }
+
+    #[test]
+    fn runs_are_where_the_definition_says() {
+        let cases: &[(&[u64], &[u64], u64)] = &[
+            (&[], &[], 8),
+            (&[7], &[3], 2),
+            (&[7], &[10], 2),
+            (&[5, 7], &[2, 3], 4),
+            (&[5, 7], &[2, 7], 4),
+            (&[5, 7], &[2, 9], 4),
+            (&[5, 7], &[5, 7], 1),
+            (&[4, 3, 6], &[2, 3, 6], 2),
+            (&[4, 3, 6], &[2, 2, 6], 2),
+            (&[4, 3, 6], &[4, 3, 4], 2),
+            (&[4, 1, 6], &[3, 1, 4], 3),
+            (&[2, 3, 2, 5], &[1, 2, 2, 3], 1),
+        ];
+        for (shape, piece, item) in cases {
+            let geometry = Geometry::new(shape, piece, *item).unwrap();
+            let expected = naive(shape, piece, *item);
+            assert_eq!(geometry.size_bytes() as usize, expected.len());
+            for start in 0..expected.len() {
+                for end in [start + 1, start + 5, start + 17, expected.len()] {
+                    let found: Vec<_> = runs(&geometry, start as u64, end as u64)
+                        .into_iter()
+                        .flat_map(|run| (0..run.length).map(move |i| (run.piece, run.offset + i)))
+                        .collect();
+                    let end = end.min(expected.len());
+                    assert_eq!(
+                        found,
+                        expected[start..end],
+                        "{shape:?} {piece:?} {start}..{end}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_that_span_the_inner_axes_give_long_runs() {
+        let geometry = Geometry::new(&[100, 50, 40], &[10, 50, 40], 4).unwrap();
+        assert_eq!(geometry.run_bytes(), 10 * 50 * 40 * 4);
+        assert_eq!(runs(&geometry, 0, 800_000).len(), 10);
+        let geometry = Geometry::new(&[100, 50, 40], &[10, 50, 41], 4).unwrap();
+        assert_eq!(geometry.run_bytes(), 160);
+    }
+
+    #[test]
+    fn empty_arrays_have_no_runs() {
+        for shape in [&[0, 5], &[5, 0]] {
+            let geometry = Geometry::new(shape, &[2, 2], 4).unwrap();
+            assert_eq!((geometry.size_bytes(), geometry.pieces()), (0, 0));
+            assert!(runs(&geometry, 0, 100).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(Geometry::new(&[1 << 40, 1 << 40], &[1, 1], 1).is_none());
+        assert!(Geometry::new(&[4], &[u64::MAX], 4).is_none());
+        assert!(Geometry::new(&[4], &[0], 4).is_none());
+        assert!(Geometry::new(&[4, 4], &[2], 4).is_none());
+    }
+}

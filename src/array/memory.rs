@@ -1,0 +1,175 @@
+//! The memory that decoding may take: reserved before it is allocated.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A number of bytes that all decoding together keeps below.
+#[derive(Debug)]
+pub(super) struct Memory {
+    limit_bytes: u64,
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+/// Why memory was not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// More than there can ever be.
+    Never,
+    /// Others did not free theirs in time.
+    InTime,
+}
+
+/// Bytes that are reserved; dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Memory {
+    /// All of it is free.
+    pub(super) fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            used: Mutex::new(0),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// The most there can be.
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Bytes that are reserved now.
+    pub(super) fn used_bytes(&self) -> u64 {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves bytes; has `evict` give up what is not needed when there are not enough, and waits
+    /// for others until `deadline` when that is not enough either.
+    ///
+    /// A caller holds no other reservation that somebody else could wait for: each request
+    /// reserves once, so that two can not wait for each other.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        bytes: u64,
+        deadline: Instant,
+        evict: impl Fn(u64) -> bool,
+    ) -> Result<Reservation, Refused> {
+        if bytes > self.limit_bytes {
+            return Err(Refused::Never);
+        }
+        let mut used = self.lock();
+        while self.limit_bytes.saturating_sub(*used) < bytes {
+            let missing = bytes.saturating_sub(self.limit_bytes.saturating_sub(*used));
+            drop(used);
+            let evicted = evict(missing);
+            used = self.lock();
+            if evicted || self.limit_bytes.saturating_sub(*used) >= bytes {
+                continue;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Refused::InTime);
+            }
+            used = self
+                .freed
+                .wait_timeout(used, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        *used = used.saturating_add(bytes);
+        Ok(Reservation {
+            memory: Arc::clone(self),
+            bytes,
+        })
+    }
+}
+
+impl Reservation {
+    /// Gives back all but `bytes`.
+    pub(super) fn shrink(&mut self, bytes: u64) {
+        let free = self.bytes.saturating_sub(bytes);
+        self.bytes = self.bytes.min(bytes);
+        self.memory.give_back(free);
+    }
+}
+
+impl Memory {
+    fn give_back(&self, bytes: u64) {
+        let mut used = self.lock();
+        *used = used.saturating_sub(bytes);
+        drop(used);
+        self.freed.notify_all();
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(20)
+    }
+
+    #[test]
+    fn no_more_is_given_than_there_is() {
+        let memory = Arc::new(Memory::new(100));
+        let none = |_| false;
+        let mut first = memory.reserve(60, soon(), none).unwrap();
+        assert_eq!(
+            memory.reserve(50, soon(), none).unwrap_err(),
+            Refused::InTime
+        );
+        assert_eq!(
+            memory.reserve(101, soon(), none).unwrap_err(),
+            Refused::Never
+        );
+        first.shrink(50);
+        let second = memory.reserve(50, soon(), none).unwrap();
+        assert_eq!(memory.used_bytes(), 100);
+        drop((first, second));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_evicted_is_given_to_who_waits() {
+        let memory = Arc::new(Memory::new(100));
+        let cached = Mutex::new(Some(memory.reserve(80, soon(), |_| false).unwrap()));
+        let evict = |missing| {
+            assert_eq!(missing, 70);
+            cached.lock().unwrap().take().is_some()
+        };
+        memory.reserve(90, soon(), evict).unwrap();
+    }
+
+    #[test]
+    fn a_waiting_request_goes_on_when_another_ends() {
+        let memory = Arc::new(Memory::new(100));
+        let first = memory.reserve(100, soon(), |_| false).unwrap();
+        let other = Arc::clone(&memory);
+        let waiting = std::thread::spawn(move || {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            other.reserve(40, deadline, |_| false).is_ok()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        drop(first);
+        assert!(waiting.join().unwrap());
+    }
+}

@@ -1,0 +1,560 @@
+//! The pieces of an array: their keys, how they are read from the store and decoded.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cache::{Piece, PieceKey};
+use super::engine::Engine;
+use super::geometry::Geometry;
+use crate::codec::{CodecError, IndexLocation, Pipeline, ShardIndex, Sharding};
+use crate::store::{BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError};
+use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
+
+/// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
+#[derive(Debug)]
+pub struct Pieces {
+    store: Arc<dyn Store>,
+    key: Key,
+    array: u64,
+    pipeline: Arc<Pipeline>,
+    chunk_keys: ChunkKeys,
+    grid: ChunkGrid,
+    chunk_shape: Vec<u64>,
+    data_type: Fixed,
+    /// One element of fill value.
+    fill: Vec<u8>,
+    /// Over the inner chunks of the whole array, where shards have them.
+    inner: Option<InnerGrid>,
+    /// How long what was seen of a chunk is trusted; for good if the store can not change.
+    ttl: Option<Duration>,
+}
+
+/// Inner chunks, counted over the whole array and inside their shards.
+#[derive(Debug)]
+struct InnerGrid {
+    shape: Vec<u64>,
+    /// Inner chunks of the array along each axis.
+    counts: Vec<u64>,
+    /// Inner chunks of a shard along each axis.
+    per_shard: Vec<u64>,
+}
+
+/// An encoded chunk is refused if it is longer than twice what it decodes to and this.
+const ENCODED_SLACK_BYTES: u64 = 8 << 20;
+/// The largest buffer that a thread keeps for encoded bytes.
+const SCRATCH_KEPT_BYTES: usize = 16 << 20;
+
+thread_local! {
+    /// Where encoded bytes are read to.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Pieces {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        key: Key,
+        metadata: &zarr::Array,
+        pipeline: Arc<Pipeline>,
+        ttl: Duration,
+        array: u64,
+    ) -> Result<Self, StoreError> {
+        let parts = metadata
+            .decodable()
+            .map_err(|error| unsupported(&key, error.to_string()))?;
+        let Some(data_type) = parts.data_type.fixed() else {
+            return Err(unsupported(&key, "elements of variable length".into()));
+        };
+        let Some(chunk_shape) = parts.grid.regular_chunk_shape() else {
+            return Err(unsupported(&key, "chunks of different shapes".into()));
+        };
+        let fill = match parts.fill_value {
+            FillValue::Fixed(bytes) => bytes.clone(),
+            FillValue::Undefined | FillValue::Variable(_) => vec![0; data_type.size_bytes],
+        };
+        let inner = match pipeline.sharding() {
+            Some(sharding) => Some(
+                InnerGrid::new(&metadata.shape, &chunk_shape, sharding)
+                    .ok_or_else(|| unsupported(&key, "too many inner chunks".into()))?,
+            ),
+            None => None,
+        };
+        let ttl = (!store.promises().pinned).then_some(ttl);
+        Ok(Self {
+            store,
+            key,
+            array,
+            pipeline,
+            chunk_keys: parts.chunk_keys,
+            grid: parts.grid.clone(),
+            chunk_shape,
+            data_type: data_type.clone(),
+            fill,
+            inner,
+            ttl,
+        })
+    }
+
+    fn item_bytes(&self) -> u64 {
+        self.data_type.size_bytes as u64
+    }
+
+    /// What one element is.
+    pub fn data_type(&self) -> &Fixed {
+        &self.data_type
+    }
+
+    /// How the array is cut into chunks.
+    pub fn grid(&self) -> &ChunkGrid {
+        &self.grid
+    }
+
+    /// How the keys of chunks are made.
+    pub fn chunk_keys(&self) -> ChunkKeys {
+        self.chunk_keys
+    }
+
+    /// Inner chunks of the whole array along each axis, if its chunks are shards.
+    pub fn inner_counts(&self) -> Option<&[u64]> {
+        self.inner.as_ref().map(|inner| &inner.counts[..])
+    }
+
+    /// The pieces that the whole array is read in.
+    pub(super) fn over_the_array(&self) -> Result<Geometry, StoreError> {
+        let piece = match &self.inner {
+            Some(inner) => &inner.shape,
+            None => &self.chunk_shape,
+        };
+        Geometry::new(self.grid.array_shape(), piece, self.item_bytes())
+            .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
+    }
+
+    /// The pieces that one chunk is read in: itself, or its inner chunks.
+    pub(super) fn over_a_chunk(&self) -> Result<Geometry, StoreError> {
+        let piece = match &self.inner {
+            Some(inner) => &inner.shape,
+            None => &self.chunk_shape,
+        };
+        Geometry::new(&self.chunk_shape, piece, self.item_bytes())
+            .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
+    }
+
+    /// A piece of the whole array.
+    pub(super) fn key_of(&self, piece: u64) -> PieceKey {
+        let (chunk, inner) = match &self.inner {
+            Some(inner) => {
+                let (chunk, inner) = inner.split(piece, self.grid.shape());
+                (chunk, Some(inner))
+            }
+            None => (piece, None),
+        };
+        PieceKey {
+            array: self.array,
+            chunk,
+            inner,
+        }
+    }
+
+    /// A piece of one chunk.
+    pub(super) fn key_in_chunk(&self, chunk: u64, piece: u64) -> PieceKey {
+        PieceKey {
+            array: self.array,
+            chunk,
+            inner: self.inner.as_ref().map(|_| piece),
+        }
+    }
+
+    /// The store's key of a chunk.
+    pub fn chunk_key(&self, chunk: u64) -> Key {
+        let index = self.grid.index(chunk).unwrap_or_default();
+        let name = self.chunk_keys.encode(&index);
+        let below = Key::new(name.as_bytes()).unwrap_or_default();
+        self.key.join_key(&below)
+    }
+
+    /// Whether the bytes in the store are the elements as they are.
+    pub(super) fn is_identity(&self) -> bool {
+        match self.pipeline.sharding() {
+            Some(sharding) => sharding.inner().is_identity(),
+            None => self.pipeline.is_identity(),
+        }
+    }
+
+    /// Whether the store can not change.
+    pub(super) fn is_constant(&self) -> bool {
+        self.ttl.is_none()
+    }
+
+    /// Whether what is known of a piece may be used without asking the store.
+    pub(super) fn is_fresh(&self, piece: &Piece) -> bool {
+        self.ttl.is_none_or(|ttl| piece.is_fresh(ttl))
+    }
+
+    /// Writes fill values as they lie from byte `offset` of a piece.
+    pub(super) fn fill(&self, offset: u64, target: &mut [u8]) {
+        match self.fill.first() {
+            Some(first) if self.fill.iter().all(|byte| byte == first) => target.fill(*first),
+            _ => {
+                let phase = usize::try_from(offset % self.item_bytes().max(1)).unwrap_or(0);
+                let pattern = self.fill.iter().cycle().skip(phase);
+                for (byte, value) in target.iter_mut().zip(pattern) {
+                    *byte = *value;
+                }
+            }
+        }
+    }
+
+    /// Opens a chunk; nothing if it is proven that there is none.
+    fn open(&self, key: &Key) -> Result<Option<Arc<dyn Object>>, StoreError> {
+        match self.store.open(key) {
+            Ok(object) => Ok(Some(object)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
+                key,
+                what: "a directory, or a file in place of one, is where the chunk should be".into(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads and decodes a piece. `before` is what was decoded of it earlier.
+    pub(super) fn decode(
+        &self,
+        piece: &PieceKey,
+        before: Option<Arc<Piece>>,
+        engine: &Engine,
+    ) -> Result<Arc<Piece>, StoreError> {
+        let key = self.chunk_key(piece.chunk);
+        let Some(object) = self.open(&key)? else {
+            return Ok(Arc::new(Piece::absent(None)));
+        };
+        if let Some(before) = before
+            && before.version == Some(object.version())
+        {
+            before.refresh();
+            return Ok(before);
+        }
+        match (self.pipeline.sharding(), piece.inner) {
+            (Some(sharding), Some(inner)) => {
+                let index = self.shard_index(&*object, &key, piece, sharding, engine)?;
+                let entry = index
+                    .entry(usize::try_from(inner).unwrap_or(usize::MAX))
+                    .map_err(|error| codec_error(&key, Some(inner), error))?;
+                match entry {
+                    Some(range) => self.decode_range(
+                        &*object,
+                        &key,
+                        range,
+                        sharding.inner(),
+                        Some(inner),
+                        engine,
+                    ),
+                    None => Ok(Arc::new(Piece::absent(Some(object.version())))),
+                }
+            }
+            _ => {
+                let range = 0..object.size_bytes();
+                self.decode_range(&*object, &key, range, &self.pipeline, None, engine)
+            }
+        }
+    }
+
+    fn shard_index(
+        &self,
+        object: &dyn Object,
+        key: &Key,
+        piece: &PieceKey,
+        sharding: &Sharding,
+        engine: &Engine,
+    ) -> Result<Arc<ShardIndex>, StoreError> {
+        let version = object.version();
+        if let Some(index) = engine.index(piece, version) {
+            return Ok(index);
+        }
+        let (size, index_bytes) = (object.size_bytes(), sharding.index_size_bytes());
+        let Some(start) = size.checked_sub(index_bytes) else {
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("a shard of {size} bytes, and its index takes {index_bytes}"),
+            });
+        };
+        let range = match sharding.index_location() {
+            IndexLocation::Start => 0..index_bytes,
+            IndexLocation::End => start..size,
+        };
+        let _memory = engine.reserve(key, index_bytes.saturating_mul(2))?;
+        let index = with_bytes(object, key, range, |bytes| {
+            sharding
+                .decode_index(bytes, size)
+                .map_err(|error| codec_error(key, None, error))
+        })?;
+        let index = Arc::new(index);
+        engine.keep_index(piece, version, Arc::clone(&index));
+        Ok(index)
+    }
+
+    fn decode_range(
+        &self,
+        object: &dyn Object,
+        key: &Key,
+        range: Range<u64>,
+        pipeline: &Pipeline,
+        inner: Option<u64>,
+        engine: &Engine,
+    ) -> Result<Arc<Piece>, StoreError> {
+        let corrupt = |what: String| StoreError::Corrupt {
+            key: key.clone(),
+            what: match inner {
+                Some(inner) => format!("inner chunk {inner}: {what}"),
+                None => what,
+            },
+        };
+        let decoded_bytes = pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
+        let encoded_bytes = range.end.saturating_sub(range.start);
+        if let Some(expected) = pipeline.encoded_size_bytes()
+            && encoded_bytes != expected
+        {
+            return Err(corrupt(format!(
+                "{encoded_bytes} bytes, expected {expected}"
+            )));
+        }
+        let most = decoded_bytes
+            .saturating_mul(2)
+            .saturating_add(ENCODED_SLACK_BYTES);
+        if encoded_bytes > most {
+            return Err(corrupt(format!(
+                "{encoded_bytes} bytes to decode to {decoded_bytes}"
+            )));
+        }
+        let mut memory = engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes))?;
+        let too_large = || StoreError::TooLarge {
+            key: key.clone(),
+            need_bytes: decoded_bytes,
+            limit_bytes: engine.memory_limit_bytes(),
+        };
+        let length = usize::try_from(decoded_bytes).map_err(|_| too_large())?;
+        let mut decoded = engine.buffers.take(length).ok_or_else(too_large)?;
+        with_bytes(object, key, range, |bytes| {
+            pipeline
+                .decode(bytes, &mut decoded)
+                .map_err(|error| codec_error(key, inner, error))
+        })?;
+        memory.shrink(decoded_bytes);
+        let version = object.version();
+        Ok(Arc::new(Piece::decoded(
+            decoded,
+            version,
+            memory,
+            Arc::clone(&engine.buffers),
+        )))
+    }
+
+    /// Reads bytes of a piece that is not encoded, from byte `offset` of it; fill values if it is
+    /// proven to be absent.
+    pub(super) fn read_raw(
+        &self,
+        piece: &PieceKey,
+        offset: u64,
+        target: &mut [u8],
+        patience: Patience,
+        engine: &Engine,
+    ) -> Result<(), StoreError> {
+        let key = self.chunk_key(piece.chunk);
+        let Some(object) = self.open(&key)? else {
+            self.fill(offset, target);
+            return Ok(());
+        };
+        let (range, expected) = match (self.pipeline.sharding(), piece.inner) {
+            (Some(sharding), Some(inner)) => {
+                let index = match engine.index(piece, object.version()) {
+                    None if patience == Patience::Now => {
+                        return Err(StoreError::WouldWait { key });
+                    }
+                    Some(index) => index,
+                    None => self.shard_index(&*object, &key, piece, sharding, engine)?,
+                };
+                let entry = index
+                    .entry(usize::try_from(inner).unwrap_or(usize::MAX))
+                    .map_err(|error| codec_error(&key, Some(inner), error))?;
+                let Some(range) = entry else {
+                    self.fill(offset, target);
+                    return Ok(());
+                };
+                (range, sharding.inner().decoded_size_bytes())
+            }
+            _ => (0..object.size_bytes(), self.pipeline.decoded_size_bytes()),
+        };
+        let found = range.end.saturating_sub(range.start);
+        if Some(found) != expected {
+            return Err(StoreError::Corrupt {
+                key,
+                what: format!("{found} bytes, expected {}", expected.unwrap_or(0)),
+            });
+        }
+        read_into(
+            &*object,
+            &key,
+            range.start.saturating_add(offset),
+            target,
+            patience,
+        )
+    }
+}
+
+impl InnerGrid {
+    fn new(shape: &[u64], shard: &[u64], sharding: &Sharding) -> Option<Self> {
+        let inner = sharding.inner_chunk_shape();
+        let counts: Vec<u64> = shape
+            .iter()
+            .zip(inner)
+            .map(|(length, inner)| length.div_ceil((*inner).max(1)))
+            .collect();
+        let per_shard: Vec<u64> = shard
+            .iter()
+            .zip(inner)
+            .map(|(shard, inner)| shard / (*inner).max(1))
+            .collect();
+        counts
+            .iter()
+            .try_fold(1_u64, |n, count| n.checked_mul(*count))?;
+        Some(Self {
+            shape: inner.to_vec(),
+            counts,
+            per_shard,
+        })
+    }
+
+    /// The chunk of an inner chunk, and its number inside; both in C order. `chunks` are the
+    /// chunks of the array along each axis.
+    fn split(&self, piece: u64, chunks: &[u64]) -> (u64, u64) {
+        let (mut left, mut chunk, mut inner) = (piece, 0, 0);
+        let (mut chunk_stride, mut inner_stride) = (1, 1);
+        let axes = self.counts.iter().zip(&self.per_shard).zip(chunks);
+        for ((count, per_shard), chunks) in axes.rev() {
+            let at = left % (*count).max(1);
+            left /= (*count).max(1);
+            chunk += at / per_shard * chunk_stride;
+            inner += at % per_shard * inner_stride;
+            chunk_stride *= chunks;
+            inner_stride *= per_shard;
+        }
+        (chunk, inner)
+    }
+}
+
+fn unsupported(key: &Key, what: String) -> StoreError {
+    StoreError::Unsupported {
+        key: key.clone(),
+        what,
+    }
+}
+
+/// A decoder's error as that of a chunk.
+pub(super) fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> StoreError {
+    let key = key.clone();
+    let within = |text: String| match inner {
+        Some(inner) => format!("inner chunk {inner}: {text}"),
+        None => text,
+    };
+    match error {
+        CodecError::Unsupported { name } => StoreError::Unsupported {
+            key,
+            what: within(format!("codec {name}")),
+        },
+        CodecError::TooLarge {
+            needed_bytes,
+            limit_bytes,
+            ..
+        } => StoreError::TooLarge {
+            key,
+            need_bytes: needed_bytes,
+            limit_bytes,
+        },
+        error => StoreError::Corrupt {
+            key,
+            what: within(error.to_string()),
+        },
+    }
+}
+
+/// Calls `use_bytes` with a range of a value.
+pub(super) fn with_bytes<T>(
+    object: &dyn Object,
+    key: &Key,
+    range: Range<u64>,
+    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    SCRATCH.with_borrow_mut(|scratch| {
+        let needed = length.saturating_add(BUFFER_HEADROOM_BYTES);
+        if scratch.len() < needed {
+            scratch
+                .try_reserve_exact(needed.saturating_sub(scratch.len()))
+                .map_err(|_| StoreError::TooLarge {
+                    key: key.clone(),
+                    need_bytes: needed as u64,
+                    limit_bytes: 0,
+                })?;
+            scratch.resize(needed, 0);
+        }
+        let first = object.read(range.start, length, scratch, Patience::Wait)?;
+        let result = match &first {
+            // All of it, where it lies.
+            Data::Shared(bytes, part) if part.len() == length => {
+                use_bytes(bytes.get(part.clone()).unwrap_or_default())
+            }
+            Data::Filled(part) if part.len() == length => {
+                use_bytes(scratch.get(part.clone()).unwrap_or_default())
+            }
+            _ => {
+                drop(first);
+                let mut whole = std::mem::take(scratch);
+                let target = whole.get_mut(..length).unwrap_or_default();
+                read_into(object, key, range.start, target, Patience::Wait)?;
+                let result = use_bytes(target);
+                *scratch = whole;
+                result
+            }
+        };
+        if scratch.len() > SCRATCH_KEPT_BYTES {
+            scratch.truncate(SCRATCH_KEPT_BYTES);
+            scratch.shrink_to_fit();
+        }
+        result
+    })
+}
+
+/// Fills `target` with the bytes from `offset` of a value.
+pub(super) fn read_into(
+    object: &dyn Object,
+    key: &Key,
+    offset: u64,
+    target: &mut [u8],
+    patience: Patience,
+) -> Result<(), StoreError> {
+    let mut filled = 0;
+    let mut buffer = Vec::new();
+    while filled < target.len() {
+        let size = (target.len() - filled).min(PART_BYTES);
+        buffer.resize(size + BUFFER_HEADROOM_BYTES, 0);
+        let at = offset.saturating_add(filled as u64);
+        let data = object.read(at, size, &mut buffer, patience)?;
+        let bytes = data.bytes(&buffer);
+        if bytes.is_empty() {
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("ends {} bytes too early", target.len() - filled),
+            });
+        }
+        let part = target
+            .get_mut(filled..filled + bytes.len())
+            .unwrap_or_default();
+        part.copy_from_slice(bytes);
+        filled += bytes.len();
+    }
+    Ok(())
+}
+
+/// Values that do not come in one piece are put together from parts of this size.
+const PART_BYTES: usize = 1 << 20;

@@ -1,0 +1,498 @@
+//! One array, ready to be read as the bytes of its elements.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ahead::Ahead;
+use super::cache::{Claim, Outcome, Piece, PieceKey};
+use super::engine::{Engine, timed_out};
+use super::geometry::{Geometry, Run};
+use super::pieces::Pieces;
+use super::pool::Lane;
+use crate::codec::Pipeline;
+use crate::store::{Data, Key, Patience, Store, StoreError};
+use crate::zarr;
+
+/// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
+///
+/// Nothing wrong is ever read: a chunk that is proven to be absent is fill values, one that is
+/// there is decoded whole and checked, and anything else is an error.
+#[derive(Debug)]
+pub struct ArrayReader {
+    pub(super) pieces: Pieces,
+    pub(super) engine: Arc<Engine>,
+    /// Pieces over the whole array.
+    geometry: Geometry,
+    /// Pieces over one chunk.
+    chunk_geometry: Geometry,
+    ahead: Ahead,
+    window_bytes: u64,
+}
+
+/// Pieces smaller than this are decoded in groups of about this size, by who reads them: handing
+/// one to another thread would take longer.
+const GROUP_BYTES: u64 = 128 << 10;
+/// Pieces that one read holds at a time.
+const MAX_HELD_BYTES: u64 = 64 << 20;
+/// Runs at least as long as this are read from the store as they are, where nothing is encoded.
+const DIRECT_RUN_BYTES: u64 = 32 << 10;
+/// At least so much is begun ahead of a reader that goes on and on.
+const MIN_WINDOW_BYTES: u64 = 4 << 20;
+/// How often a piece is tried whose decoder has gone without a word.
+const ATTEMPTS: usize = 2;
+
+impl ArrayReader {
+    /// Prepares an array at `key` of a store.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], which say why its elements can not
+    /// be read.
+    pub fn open(
+        store: Arc<dyn Store>,
+        key: Key,
+        metadata: &zarr::Array,
+        pipeline: Arc<Pipeline>,
+        engine: Arc<Engine>,
+        ttl: Duration,
+    ) -> Result<Self, StoreError> {
+        let pieces = Pieces::new(store, key, metadata, pipeline, ttl, engine.next_array())?;
+        let geometry = pieces.over_the_array()?;
+        let chunk_geometry = pieces.over_a_chunk()?;
+        let item_rows = geometry.outer_bytes();
+        let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+        let window_bytes = geometry
+            .piece_bytes()
+            .saturating_mul(threads.saturating_mul(2))
+            .max(item_rows.min(engine.cache.budget_bytes() / 4))
+            .max(MIN_WINDOW_BYTES);
+        Ok(Self {
+            pieces,
+            engine,
+            geometry,
+            chunk_geometry,
+            ahead: Ahead::default(),
+            window_bytes,
+        })
+    }
+
+    /// Size of the whole array in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.geometry.size_bytes()
+    }
+
+    /// Reads `size` bytes from `offset` of the whole array into `buffer`, fewer only at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; otherwise why a piece can not be had.
+    pub fn read(
+        self: &Arc<Self>,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let end = offset
+            .saturating_add(size as u64)
+            .min(self.geometry.size_bytes());
+        if offset >= end {
+            return Ok(Data::Filled(0..0));
+        }
+        let range = offset..end;
+        if let Some(ahead) = self
+            .ahead
+            .note(&range, self.window_bytes, self.size_bytes())
+            && !self.is_direct()
+        {
+            self.begin(ahead);
+        }
+        self.fill(
+            &self.geometry,
+            &|piece| self.pieces.key_of(piece),
+            range,
+            buffer,
+            patience,
+        )
+    }
+
+    /// Reads from one chunk as it is stored, decoded: all of its shape, also beyond the array's
+    /// edge. `chunk` is its number in C order over the grid.
+    ///
+    /// # Errors
+    /// As [`ArrayReader::read`].
+    pub fn read_chunk(
+        self: &Arc<Self>,
+        chunk: u64,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let geometry = &self.chunk_geometry;
+        let end = offset
+            .saturating_add(size as u64)
+            .min(geometry.size_bytes());
+        if offset >= end {
+            return Ok(Data::Filled(0..0));
+        }
+        let key = |piece| self.pieces.key_in_chunk(chunk, piece);
+        self.fill(geometry, &key, offset..end, buffer, patience)
+    }
+
+    /// Reads from one inner chunk of a shard; `piece` is its number in C order over the grid of
+    /// inner chunks of the whole array.
+    ///
+    /// # Errors
+    /// As [`ArrayReader::read`].
+    pub fn read_inner(
+        self: &Arc<Self>,
+        piece: u64,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let piece_bytes = self.geometry.piece_bytes();
+        let geometry = Geometry::of_one_piece(piece_bytes);
+        let end = offset.saturating_add(size as u64).min(piece_bytes);
+        if offset >= end {
+            return Ok(Data::Filled(0..0));
+        }
+        let key = |_| self.pieces.key_of(piece);
+        self.fill(&geometry, &key, offset..end, buffer, patience)
+    }
+
+    /// Size of a decoded chunk in bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_geometry.size_bytes()
+    }
+
+    /// Size of a decoded piece in bytes: of an inner chunk where there are shards.
+    pub fn piece_bytes(&self) -> u64 {
+        self.geometry.piece_bytes()
+    }
+
+    /// Whether the array can not change.
+    pub fn is_constant(&self) -> bool {
+        self.pieces.is_constant()
+    }
+
+    /// What the pieces are made of.
+    pub fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+
+    /// Whether pieces are read from the store as they are, run by run.
+    fn is_direct(&self) -> bool {
+        self.pieces.is_identity() && self.geometry.run_bytes() >= DIRECT_RUN_BYTES
+    }
+
+    /// How much one read may hold while it waits for more: never so much that the readers of all
+    /// threads together could wait for each other.
+    fn held_bytes(&self) -> u64 {
+        (self.engine.memory_limit_bytes() / 64).min(MAX_HELD_BYTES)
+    }
+
+    /// Fills the buffer with a range that is not empty, some pieces at a time.
+    fn fill(
+        self: &Arc<Self>,
+        geometry: &Geometry,
+        key: &dyn Fn(u64) -> PieceKey,
+        range: Range<u64>,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let target = buffer.get_mut(..length).unwrap_or_default();
+        if self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES {
+            return self.copy_direct(geometry, key, range, target, patience);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let batch = Batch::of(geometry, at..range.end, self.held_bytes());
+            let keys: Vec<PieceKey> = batch.pieces.iter().map(|piece| key(*piece)).collect();
+            let held = match patience {
+                Patience::Now => self.held_now(&keys)?,
+                Patience::Wait => self.hold(&keys)?,
+            };
+            if let (Some(run), [piece]) = (batch.single, &held[..])
+                && let Some(bytes) = &piece.bytes
+                && batch.end - at == range.end - range.start
+            {
+                // One run in one piece: the reply is made from the piece itself.
+                let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
+                self.note_end(&keys, geometry, run);
+                return Ok(Data::Shared(
+                    Arc::clone(bytes),
+                    start..start.saturating_add(length),
+                ));
+            }
+            let from = usize::try_from(at - range.start).unwrap_or(usize::MAX);
+            let to = usize::try_from(batch.end - range.start).unwrap_or(usize::MAX);
+            let part = target.get_mut(from..to).unwrap_or_default();
+            self.copy(geometry, at..batch.end, &batch, &held, &keys, part);
+            at = batch.end;
+        }
+        Ok(Data::Filled(0..length))
+    }
+
+    fn copy(
+        &self,
+        geometry: &Geometry,
+        range: Range<u64>,
+        batch: &Batch,
+        held: &[Arc<Piece>],
+        keys: &[PieceKey],
+        mut target: &mut [u8],
+    ) {
+        let is_streaming = self.ahead.is_streaming();
+        let mut finder = batch.finder();
+        let _ = geometry.runs(range.start, range.end, |run| {
+            let place = finder.find(run.piece);
+            let length = usize::try_from(run.length).unwrap_or(usize::MAX);
+            let (part, rest) = std::mem::take(&mut target).split_at_mut(length);
+            target = rest;
+            let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
+            match held.get(place).and_then(|piece| piece.bytes.as_ref()) {
+                Some(bytes) => part.copy_from_slice(&bytes[start..start + length]),
+                None => self.pieces.fill(run.offset, part),
+            }
+            if is_streaming
+                && run.offset + run.length == geometry.piece_bytes()
+                && let Some(key) = keys.get(place)
+            {
+                self.engine.cache.use_up(*key);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    fn note_end(&self, keys: &[PieceKey], geometry: &Geometry, run: Run) {
+        if let [key] = keys
+            && run.offset + run.length == geometry.piece_bytes()
+            && self.ahead.is_streaming()
+        {
+            self.engine.cache.use_up(*key);
+        }
+    }
+
+    /// Copies runs from the store as they are.
+    fn copy_direct(
+        &self,
+        geometry: &Geometry,
+        key: &dyn Fn(u64) -> PieceKey,
+        range: Range<u64>,
+        mut target: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let length = target.len();
+        let flow = geometry.runs(range.start, range.end, |run| {
+            let count = usize::try_from(run.length).unwrap_or(usize::MAX);
+            let (part, rest) = std::mem::take(&mut target).split_at_mut(count);
+            target = rest;
+            match self
+                .pieces
+                .read_raw(&key(run.piece), run.offset, part, patience, &self.engine)
+            {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        });
+        match flow {
+            ControlFlow::Continue(()) => Ok(Data::Filled(0..length)),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    /// The pieces, if all of them are decoded and current.
+    fn held_now(&self, keys: &[PieceKey]) -> Result<Vec<Arc<Piece>>, StoreError> {
+        let cache = &self.engine.cache;
+        let held = |key: &PieceKey| {
+            let piece = cache.get(key).filter(|piece| self.pieces.is_fresh(piece));
+            piece.ok_or_else(|| StoreError::WouldWait {
+                key: self.pieces.chunk_key(key.chunk),
+            })
+        };
+        keys.iter().map(held).collect()
+    }
+
+    /// The pieces, decoded in parallel where they have to be.
+    fn hold(self: &Arc<Self>, keys: &[PieceKey]) -> Result<Vec<Arc<Piece>>, StoreError> {
+        let mut claims = Vec::new();
+        let mut leads = Vec::new();
+        for key in keys {
+            let claim = match self.claim(*key) {
+                Claim::Lead(lead) => {
+                    let flight = lead.flight();
+                    leads.push((*key, lead));
+                    Claim::Follow(flight)
+                }
+                claim => claim,
+            };
+            claims.push(claim);
+        }
+        let group = self.group_pieces();
+        if leads.len() <= group && group > 1 {
+            self.decode_all(leads);
+        } else {
+            self.submit(leads, group, Lane::Wanted);
+        }
+        let deadline = self.engine.deadline();
+        let mut held = Vec::with_capacity(claims.len());
+        for (key, mut claim) in keys.iter().zip(claims) {
+            let mut attempts = 0;
+            let piece = loop {
+                match claim {
+                    Claim::Ready(piece) => break piece,
+                    Claim::Lead(lead) => {
+                        let flight = lead.flight();
+                        self.submit(vec![(*key, lead)], 1, Lane::Wanted);
+                        claim = Claim::Follow(flight);
+                    }
+                    Claim::Follow(flight) => match flight.wait(deadline) {
+                        Some(Outcome::Done(result)) => break result?,
+                        Some(Outcome::Abandoned) if attempts < ATTEMPTS => {
+                            attempts += 1;
+                            claim = self.claim(*key);
+                        }
+                        Some(Outcome::Abandoned) => {
+                            return Err(StoreError::Corrupt {
+                                key: self.pieces.chunk_key(key.chunk),
+                                what: "bug: the decoder panics on it".into(),
+                            });
+                        }
+                        None => {
+                            return Err(timed_out(&self.pieces.chunk_key(key.chunk), "chunk"));
+                        }
+                    },
+                }
+            };
+            held.push(piece);
+        }
+        Ok(held)
+    }
+
+    fn claim(&self, key: PieceKey) -> Claim {
+        let is_fresh = |piece: &Piece| self.pieces.is_fresh(piece);
+        self.engine.cache.claim(key, is_fresh)
+    }
+
+    /// Begins to decode what a reader will come to.
+    fn begin(self: &Arc<Self>, range: Range<u64>) {
+        let mut leads = Vec::new();
+        let most = self.engine.cache.budget_bytes() / 2;
+        let batch = Batch::of(&self.geometry, range, most);
+        for piece in batch.pieces {
+            let key = self.pieces.key_of(piece);
+            if let Claim::Lead(lead) = self.claim(key) {
+                leads.push((key, lead));
+            }
+        }
+        self.submit(leads, self.group_pieces(), Lane::Ahead);
+    }
+
+    /// How many pieces are decoded by one task.
+    fn group_pieces(&self) -> usize {
+        let pieces = GROUP_BYTES / self.geometry.piece_bytes().max(1);
+        usize::try_from(pieces).unwrap_or(usize::MAX).max(1)
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        mut leads: Vec<(PieceKey, super::cache::Lead)>,
+        group: usize,
+        lane: Lane,
+    ) {
+        while !leads.is_empty() {
+            let rest = leads.split_off(group.min(leads.len()));
+            let reader = Arc::clone(self);
+            self.engine
+                .pool
+                .submit(lane, move || reader.decode_all(leads));
+            leads = rest;
+        }
+    }
+
+    fn decode_all(&self, leads: Vec<(PieceKey, super::cache::Lead)>) {
+        for (key, lead) in leads {
+            let before = self.engine.cache.get(&key);
+            lead.finish(self.pieces.decode(&key, before, &self.engine));
+        }
+    }
+}
+
+/// The pieces of a range, as many as are held at a time.
+#[derive(Debug)]
+struct Batch {
+    /// In the order in which they are first needed.
+    pieces: Vec<u64>,
+    /// How far they reach.
+    end: u64,
+    /// The only run there is, if there is only one.
+    single: Option<Run>,
+}
+
+impl Batch {
+    fn of(geometry: &Geometry, range: Range<u64>, held_bytes: u64) -> Self {
+        let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut pieces = Vec::new();
+        let mut finder = Finder::default();
+        let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
+        let _ = geometry.runs(range.start, range.end, |run| {
+            if finder.get(run.piece).is_none() {
+                if pieces.len() == most {
+                    return ControlFlow::Break(());
+                }
+                finder.add(run.piece, pieces.len());
+                pieces.push(run.piece);
+            }
+            first.get_or_insert(run);
+            runs += 1;
+            end += run.length;
+            ControlFlow::Continue(())
+        });
+        Self {
+            pieces,
+            end,
+            single: first.filter(|_| runs == 1),
+        }
+    }
+
+    fn finder(&self) -> Finder {
+        let mut finder = Finder::default();
+        for (place, piece) in self.pieces.iter().enumerate() {
+            finder.add(*piece, place);
+        }
+        finder
+    }
+}
+
+/// Finds the place of a piece; runs come in nearly the order of their pieces.
+#[derive(Debug, Default)]
+struct Finder {
+    places: hashbrown::HashMap<u64, usize>,
+    last: Option<(u64, usize)>,
+}
+
+impl Finder {
+    fn add(&mut self, piece: u64, place: usize) {
+        self.places.insert(piece, place);
+        self.last = Some((piece, place));
+    }
+
+    fn get(&mut self, piece: u64) -> Option<usize> {
+        match self.last {
+            Some((last, place)) if last == piece => Some(place),
+            _ => {
+                let place = *self.places.get(&piece)?;
+                self.last = Some((piece, place));
+                Some(place)
+            }
+        }
+    }
+
+    fn find(&mut self, piece: u64) -> usize {
+        self.get(piece).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,165 @@
+//! Arrays whose elements have no constant size: decoded whole, within a limit.
+
+use std::sync::Arc;
+
+use super::pieces::{codec_error, with_bytes};
+use crate::codec::{Element, Pipeline};
+use crate::store::{Key, Store, StoreError};
+use crate::zarr::{self, DataType, FillValue, Variable};
+
+/// The elements of an array in C order, as few copies of them as chunks allow.
+#[derive(Debug, Default)]
+pub struct Elements {
+    elements: Vec<Element>,
+}
+
+impl Elements {
+    /// Elements in C order.
+    pub fn new(elements: Vec<Element>) -> Self {
+        Self { elements }
+    }
+
+    /// All of them in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Element> {
+        self.elements.iter()
+    }
+}
+
+/// Decodes all elements of an array of variable length, if they take less than `limit_bytes`.
+///
+/// # Errors
+/// [`StoreError::TooLarge`]; [`StoreError::Unsupported`] if it is not such an array; otherwise why
+/// a chunk can not be had.
+pub fn read_elements(
+    store: &dyn Store,
+    key: &Key,
+    metadata: &zarr::Array,
+    pipeline: &Pipeline,
+    limit_bytes: u64,
+) -> Result<Elements, StoreError> {
+    let unsupported = |what: String| StoreError::Unsupported {
+        key: key.clone(),
+        what,
+    };
+    let parts = metadata
+        .decodable()
+        .map_err(|error| unsupported(error.to_string()))?;
+    let DataType::Variable(variable) = parts.data_type else {
+        return Err(unsupported("elements of constant size".into()));
+    };
+    let too_large = |need_bytes| StoreError::TooLarge {
+        key: key.clone(),
+        need_bytes,
+        limit_bytes,
+    };
+    let count = parts.grid.element_count();
+    let element_bytes = size_of::<Element>() as u64;
+    let mut used = count.saturating_mul(element_bytes);
+    if used > limit_bytes {
+        return Err(too_large(used));
+    }
+    let fill = Arc::new(fill_element(variable, parts.fill_value));
+    let length = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut elements = Vec::new();
+    elements
+        .try_reserve_exact(length)
+        .map_err(|_| too_large(used))?;
+    elements.resize(length, Element::clone(&fill));
+    let shape = parts.grid.array_shape();
+    for chunk in 0..parts.grid.chunk_count() {
+        let index = parts.grid.index(chunk).unwrap_or_default();
+        let name = parts.chunk_keys.encode(&index);
+        let chunk_key = key.join_key(&Key::new(name.as_bytes()).unwrap_or_default());
+        let object = match store.open(&chunk_key) {
+            Ok(object) => object,
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        used = used.saturating_add(object.size_bytes());
+        if used > limit_bytes {
+            return Err(too_large(used));
+        }
+        let range = 0..object.size_bytes();
+        let left = usize::try_from(limit_bytes - used).unwrap_or(usize::MAX);
+        let decoded = with_bytes(&*object, &chunk_key, range, |bytes| {
+            pipeline
+                .decode_variable(bytes, left)
+                .map_err(|error| codec_error(&chunk_key, None, error))
+        })?;
+        used = used.saturating_add(decoded.iter().map(size_of_element).sum());
+        if used > limit_bytes {
+            return Err(too_large(used));
+        }
+        let origin = parts.grid.chunk_origin(&index).unwrap_or_default();
+        let chunk_shape = parts.grid.chunk_shape(&index).unwrap_or_default();
+        place(&mut elements, shape, &origin, &chunk_shape, decoded);
+    }
+    Ok(Elements { elements })
+}
+
+/// Puts the elements of a chunk where they belong; those beyond the array's edge are left out.
+fn place(
+    elements: &mut [Element],
+    shape: &[u64],
+    origin: &[u64],
+    chunk_shape: &[u64],
+    chunk: Vec<Element>,
+) {
+    for (number, element) in (0_u64..).zip(chunk) {
+        let (mut left, mut at, mut stride) = (number, 0, 1);
+        let axes = shape.iter().zip(origin).zip(chunk_shape);
+        let inside = axes.rev().all(|((length, origin), edge)| {
+            let position = origin + left % edge;
+            left /= edge;
+            at += position * stride;
+            stride *= length;
+            position < *length
+        });
+        let slot = usize::try_from(at).ok().and_then(|at| elements.get_mut(at));
+        if let (true, Some(slot)) = (inside, slot) {
+            *slot = element;
+        }
+    }
+}
+
+fn size_of_element(element: &Element) -> u64 {
+    let bytes = match element {
+        Element::Text(text) => text.len(),
+        Element::Bytes(bytes) | Element::Array(bytes) => bytes.len(),
+        Element::Json(value) => value.to_string().len(),
+    };
+    bytes as u64
+}
+
+fn fill_element(variable: &Variable, fill: &FillValue) -> Element {
+    match (variable, fill) {
+        (Variable::Text, FillValue::Variable(serde_json::Value::String(text))) => {
+            Element::Text(text.clone())
+        }
+        (Variable::Text, _) => Element::Text(String::new()),
+        (Variable::Bytes, fill) => Element::Bytes(fill.variable_bytes().unwrap_or_default()),
+        (Variable::Array(_), _) => Element::Array(Vec::new()),
+        (Variable::Object, FillValue::Variable(value)) => Element::Json(value.clone()),
+        (Variable::Object, _) => Element::Json(serde_json::Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_at_the_edge_leaves_out_what_is_beyond() {
+        let mut elements = vec![Element::Text(String::new()); 6];
+        let chunk = ["a", "b", "c", "d"].map(|text| Element::Text(text.into()));
+        place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into());
+        let texts: Vec<String> = elements
+            .iter()
+            .map(|element| match element {
+                Element::Text(text) => text.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, ["", "", "a", "", "", "c"]);
+    }
+}

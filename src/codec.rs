@@ -1,0 +1,59 @@
+//! Codecs: the encoded bytes of a chunk in, its elements out, no I/O.
+//!
+//! Owns the chains of Zarr v2 and v3. A [`Pipeline`] is built once for an array and checks the
+//! configurations and the geometry; after that it decodes chunk after chunk, from any thread.
+//!
+//! **Every decode is bounded.** The size of the decoded chunk is known from the metadata; walking
+//! the chain backwards gives the size, or a sane upper limit, of what stands between two codecs.
+//! Sizes that encoded bytes declare are compared with these before anything is allocated or called,
+//! and a decoder stops at the limit. What comes out is exactly a chunk, or an error: never less,
+//! never more, never fill values for damage. Checksums are verified wherever there are any.
+//!
+//! Memory besides the caller's buffer: at most twice the chunk and some MiB of the codec libraries'
+//! own state, whatever the input.
+//!
+//! **Bytes after the end** are treated as numcodecs and Python treat them: ignored by `zlib`, `bz2`,
+//! `lzma`, `pcodec`, `base64` and the `vlen` codecs; zeros are ignored after `gzip`; an error for
+//! `zstd`, `lz4` and everything of a fixed size. `blosc` is stricter than numcodecs: a chunk must be
+//! as long as its header says.
+
+mod astype;
+mod base64;
+mod blosc;
+mod build;
+mod bzip;
+mod categorize;
+mod checksum;
+mod config;
+mod deflate;
+mod delta;
+mod element;
+mod error;
+mod json;
+mod lz4;
+mod msgpack;
+mod number;
+mod numcodecs;
+mod object;
+mod packbits;
+mod pcodec;
+mod pipeline;
+mod scale_offset;
+mod scratch;
+mod shard;
+mod shuffle;
+mod stage;
+mod streams;
+mod swap;
+#[cfg(test)]
+mod tests;
+mod transpose;
+mod vlen;
+mod xz;
+mod zstandard;
+
+pub use build::MAX_CODECS;
+pub use element::Element;
+pub use error::CodecError;
+pub use pipeline::Pipeline;
+pub use shard::{IndexLocation, ShardIndex, Sharding};

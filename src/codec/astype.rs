@@ -1,0 +1,119 @@
+//! `astype` and the decoding side of `quantize`: numbers of another type.
+
+use super::error::Fault;
+use super::number::{BLOCK, Kind, Number};
+use super::stage::{Convert, Size};
+
+/// Converts numbers, as numpy's `astype` does.
+#[derive(Debug)]
+pub(super) struct AsType {
+    encoded: Number,
+    decoded: Number,
+}
+
+impl AsType {
+    /// None if complex and real numbers would have to be converted into each other.
+    pub(super) fn new(encoded: Number, decoded: Number) -> Option<Self> {
+        let complex = |number: Number| number.kind == Kind::Complex;
+        (complex(encoded) == complex(decoded)).then_some(Self {
+            encoded: encoded.part(),
+            decoded: decoded.part(),
+        })
+    }
+}
+
+/// The size of as many numbers of the type `encoded` as `decoded_size` has of the type `decoded`.
+pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> Option<Size> {
+    let (from, to) = (decoded.width as u64, encoded.width as u64);
+    decoded_size.try_map(|n| match n.is_multiple_of(from) {
+        true => (n / from).checked_mul(to),
+        false => None,
+    })
+}
+
+/// How many whole numbers there are in `src` and room for in `dst`.
+pub(super) fn count(
+    src: &[u8],
+    encoded: Number,
+    dst: &[u8],
+    decoded: Number,
+) -> Result<usize, Fault> {
+    let (length, width) = (src.len(), encoded.width);
+    if !length.is_multiple_of(width) {
+        return Err(Fault::corrupt(format!(
+            "{length} bytes are no numbers of {width}"
+        )));
+    }
+    let count = length / width;
+    if dst.len() / decoded.width < count {
+        return Err(Fault::overflow(dst.len()));
+    }
+    Ok(count)
+}
+
+impl Convert for AsType {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        resized(decoded, self.encoded, self.decoded)
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let (from, to) = (self.encoded, self.decoded);
+        let count = count(src, from, dst, to)?;
+        let dst = dst.get_mut(..count * to.width).unwrap_or_default();
+        let mut block = from.block();
+        for (src, dst) in src
+            .chunks(BLOCK * from.width)
+            .zip(dst.chunks_mut(BLOCK * to.width))
+        {
+            from.read(src, &mut block);
+            to.write(&block, dst);
+        }
+        Ok(count * to.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn astype(encoded: &str, decoded: &str) -> Option<AsType> {
+        AsType::new(
+            Number::parse(encoded).unwrap(),
+            Number::parse(decoded).unwrap(),
+        )
+    }
+
+    #[test]
+    fn more_than_a_block_is_converted_and_odd_lengths_are_errors() {
+        let codec = astype("<i2", ">f8").unwrap();
+        let src: Vec<u8> = (0..1500i16).flat_map(|i| (i - 700).to_le_bytes()).collect();
+        let expected: Vec<u8> = (0..1500)
+            .flat_map(|i| f64::from(i - 700).to_be_bytes())
+            .collect();
+        let mut dst = vec![0; 12000];
+        assert_eq!(codec.convert(&src, &mut dst).unwrap(), 12000);
+        assert_eq!(dst, expected);
+        assert!(codec.convert(&src[1..], &mut dst).is_err());
+        assert!(codec.convert(&src, &mut dst[1..]).is_err());
+        assert_eq!(codec.encoded_size(Size::Exact(16)), Some(Size::Exact(4)));
+        assert_eq!(codec.encoded_size(Size::Exact(15)), None);
+    }
+
+    #[test]
+    fn complex_numbers_become_complex_numbers_only() {
+        let mut dst = [0; 16];
+        let src = [1f32.to_le_bytes(), (-2f32).to_le_bytes()].concat();
+        assert_eq!(
+            astype("<c8", "<c16")
+                .unwrap()
+                .convert(&src, &mut dst)
+                .unwrap(),
+            16
+        );
+        assert_eq!(
+            dst.to_vec(),
+            [1f64.to_le_bytes(), (-2f64).to_le_bytes()].concat()
+        );
+        assert!(astype("<c8", "<f8").is_none());
+    }
+}

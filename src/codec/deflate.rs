@@ -1,0 +1,194 @@
+//! `zlib` and `gzip` (RFC 1950, 1952) over libdeflate; members after the first over zlib-rs.
+//!
+//! Bytes after the end of a zlib stream are ignored, and zeros after a gzip member, as Python's
+//! `zlib` and `gzip` do; anything else after a gzip member is an error.
+
+use std::cell::RefCell;
+use std::io::Read as _;
+
+use flate2::bufread::GzDecoder;
+use libdeflater::{DecompressionError, Decompressor};
+
+use super::error::Fault;
+use super::stage::{Convert, Size};
+
+thread_local! {
+    static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+}
+
+/// Undoes `zlib`.
+#[derive(Debug)]
+pub(super) struct Zlib;
+
+impl Convert for Zlib {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded.compressed())
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let limit = dst.len();
+        INFLATE
+            .with_borrow_mut(|inflate| inflate.zlib_decompress(src, dst))
+            .map_err(|error| match error {
+                DecompressionError::BadData => Fault::corrupt("not a whole zlib stream"),
+                DecompressionError::InsufficientSpace => Fault::overflow(limit),
+            })
+    }
+}
+
+/// Undoes `gzip`, of one or more members.
+#[derive(Debug)]
+pub(super) struct Gzip;
+
+impl Convert for Gzip {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded.compressed())
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        match single_member(src, dst) {
+            Some(written) => Ok(written),
+            None => members(src, dst),
+        }
+    }
+}
+
+/// Decodes `src` if it is certainly one member and nothing else.
+///
+/// libdeflate does not tell where a member ended. It ended at the end of `src` if the last eight
+/// bytes are its checksum and size, and no second member can begin anywhere.
+fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    if has_second_header(src) {
+        return None;
+    }
+    let (_, trailer) = src
+        .split_last_chunk::<8>()
+        .map(|(rest, last)| (rest, *last))?;
+    let written = INFLATE
+        .with_borrow_mut(|inflate| inflate.gzip_decompress(src, dst))
+        .ok()?;
+    let size = u32::try_from(written).ok()?.to_le_bytes();
+    let checksum = libdeflater::crc32(dst.get(..written)?).to_le_bytes();
+    (trailer == *[checksum, size].as_flattened()).then_some(written)
+}
+
+/// Whether the fixed bytes of a member's header stand anywhere but at the beginning.
+fn has_second_header(src: &[u8]) -> bool {
+    let mut rest = src.get(1..).unwrap_or_default();
+    while let Some(at) = rest.iter().position(|byte| *byte == 0x1f) {
+        rest = rest.get(at + 1..).unwrap_or_default();
+        if let [0x8b, 8, flags, ..] = rest
+            && flags & 0xe0 == 0
+        {
+            return true;
+        }
+    }
+    false
+}
+
+fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    let limit = dst.len();
+    let mut written = 0;
+    let mut rest = src;
+    loop {
+        let mut member = GzDecoder::new(rest);
+        loop {
+            let space = dst.get_mut(written..).unwrap_or_default();
+            let mut probe = [0];
+            let full = space.is_empty();
+            let into = if full { &mut probe[..] } else { space };
+            match member.read(into) {
+                Ok(0) => break,
+                Ok(_) if full => return Err(Fault::overflow(limit)),
+                Ok(n) => written += n,
+                Err(error) => return Err(Fault::corrupt(format!("gzip member: {error}"))),
+            }
+        }
+        rest = member.into_inner();
+        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        rest = rest.get(zeros..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(written);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO_ZLIB: &[u8] = &[
+        0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x06, 0x2c, 0x02, 0x15,
+    ];
+    const HELLO_GZIP: &[u8] = &[
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 7, 0, 0x86, 0xa6, 0x10,
+        0x36, 5, 0, 0, 0,
+    ];
+
+    fn decode(codec: &dyn Convert, src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+        let mut dst = vec![0; limit];
+        match codec.convert(src, &mut dst) {
+            Ok(n) => Ok(dst[..n].to_vec()),
+            Err(fault) => Err(format!("{fault:?}")),
+        }
+    }
+
+    #[test]
+    fn whole_streams_decode_and_every_truncation_is_an_error() {
+        assert_eq!(decode(&Zlib, HELLO_ZLIB, 5).unwrap(), b"hello");
+        assert_eq!(decode(&Gzip, HELLO_GZIP, 9).unwrap(), b"hello");
+        for n in 0..HELLO_ZLIB.len() {
+            assert!(decode(&Zlib, &HELLO_ZLIB[..n], 5).is_err(), "{n}");
+        }
+        for n in 0..HELLO_GZIP.len() {
+            assert!(decode(&Gzip, &HELLO_GZIP[..n], 5).is_err(), "{n}");
+        }
+    }
+
+    #[test]
+    fn more_than_the_limit_is_an_error() {
+        assert!(
+            decode(&Zlib, HELLO_ZLIB, 4)
+                .unwrap_err()
+                .contains("more than 4")
+        );
+        assert!(
+            decode(&Gzip, HELLO_GZIP, 4)
+                .unwrap_err()
+                .contains("more than 4")
+        );
+        let two = [HELLO_GZIP, HELLO_GZIP].concat();
+        assert!(decode(&Gzip, &two, 5).unwrap_err().contains("more than 5"));
+    }
+
+    #[test]
+    fn gzip_members_follow_each_other_and_zeros_may_follow_them() {
+        let two = [HELLO_GZIP, HELLO_GZIP].concat();
+        assert_eq!(decode(&Gzip, &two, 10).unwrap(), b"hellohello");
+        assert_eq!(
+            decode(&Gzip, &[HELLO_GZIP, &[0; 3]].concat(), 5).unwrap(),
+            b"hello"
+        );
+        assert!(decode(&Gzip, &[HELLO_GZIP, b"junk"].concat(), 5).is_err());
+        assert!(decode(&Gzip, &[HELLO_GZIP, &HELLO_GZIP[..11]].concat(), 50).is_err());
+    }
+
+    #[test]
+    fn bytes_after_a_zlib_stream_are_ignored_as_python_does() {
+        assert_eq!(
+            decode(&Zlib, &[HELLO_ZLIB, b"junk"].concat(), 5).unwrap(),
+            b"hello"
+        );
+    }
+
+    #[test]
+    fn checksums_are_verified() {
+        for (codec, src) in [(&Zlib as &dyn Convert, HELLO_ZLIB), (&Gzip, HELLO_GZIP)] {
+            for at in src.len() - 4..src.len() {
+                let mut bad = src.to_vec();
+                bad[at] ^= 1;
+                assert!(decode(codec, &bad, 5).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Elements of no constant size, and what is allowed to be made of them.
+
+use serde_json::Value;
+
+use super::error::Fault;
+
+/// One element of a variable-length array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Element {
+    /// A string.
+    Text(String),
+    /// A byte string.
+    Bytes(Vec<u8>),
+    /// The items of a one-dimensional array, as stored.
+    Array(Vec<u8>),
+    /// Any value of `json2` and `msgpack2`; numbers that are not finite are the strings `NaN`,
+    /// `Infinity` and `-Infinity`.
+    Json(Value),
+}
+
+/// Memory that may still be used for elements.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: usize,
+    used: usize,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, used: 0 }
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// # Errors
+    /// The limit is passed.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.used = self.used.saturating_add(bytes);
+        if self.used > self.limit {
+            return Err(Fault::Memory {
+                needed: self.used,
+                limit: self.limit as u64,
+            });
+        }
+        Ok(())
+    }
+
+    /// An empty list with room for `count` elements.
+    ///
+    /// # Errors
+    /// The limit is passed, or there is no memory.
+    pub(super) fn list(&mut self, count: u64) -> Result<Vec<Element>, Fault> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let needed = count.saturating_mul(size_of::<Element>());
+        self.take(needed)?;
+        let mut list = Vec::new();
+        list.try_reserve_exact(count).map_err(|_| Fault::Memory {
+            needed,
+            limit: self.limit as u64,
+        })?;
+        Ok(list)
+    }
+}
+
+/// Memory a parsed value takes for each node of the text it is parsed from.
+pub(super) const NODE_BYTES: usize = size_of::<Value>() + 2 * size_of::<String>();
+
+/// The elements of an array that `json2` and `msgpack2` store as nested lists, in C order.
+///
+/// Both end with a numpy type and the shape. A shape of no axes has its one element first.
+pub(super) fn flatten(mut items: Vec<Value>, expected: u64) -> Result<Vec<Value>, Fault> {
+    let shape = items.pop().and_then(|shape| {
+        let axes = shape.as_array()?.iter().map(Value::as_u64);
+        axes.collect::<Option<Vec<u64>>>()
+    });
+    let shape = shape.ok_or_else(|| Fault::corrupt("no shape at the end"))?;
+    if !matches!(items.pop(), Some(Value::String(_))) {
+        return Err(Fault::corrupt("no type before the shape"));
+    }
+    let count = shape.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
+    if count != Some(expected) {
+        return Err(Fault::corrupt(format!(
+            "shape {shape:?}, expected {expected} elements"
+        )));
+    }
+    for _ in shape.iter().skip(1) {
+        let mut inner = Vec::new();
+        for item in items {
+            match item {
+                Value::Array(list) => inner.extend(list),
+                other => return Err(Fault::corrupt(format!("{other} where a list was expected"))),
+            }
+        }
+        items = inner;
+    }
+    if items.len() as u64 != expected {
+        let found = items.len();
+        return Err(Fault::corrupt(format!(
+            "{found} elements, expected {expected}"
+        )));
+    }
+    Ok(items)
+}

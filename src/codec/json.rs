@@ -1,0 +1,132 @@
+//! `json2`: a JSON list of the elements, then the numpy type and the shape.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::element::{Budget, Element, NODE_BYTES, flatten};
+use super::error::Fault;
+
+/// # Errors
+/// Text that is not such a list, or more than the budget.
+pub(super) fn decode(
+    src: &[u8],
+    expected: u64,
+    budget: &mut Budget,
+) -> Result<Vec<Element>, Fault> {
+    let nodes = src
+        .iter()
+        .filter(|b| matches!(b, b',' | b':' | b'[' | b'{'))
+        .count();
+    budget.take(nodes.saturating_mul(NODE_BYTES))?;
+    budget.take(src.len())?;
+    let text = std::str::from_utf8(src).map_err(|error| Fault::corrupt(error.to_string()))?;
+    let items: Vec<Value> = serde_json::from_str(&quoted(text))
+        .map_err(|error| Fault::corrupt(format!("not a JSON list: {error}")))?;
+    let mut elements = budget.list(expected)?;
+    elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
+    Ok(elements)
+}
+
+/// Python writes `NaN`, `Infinity` and `-Infinity`, which JSON has not: here they are put into
+/// quotation marks, as Zarr's fill values have them.
+fn quoted(text: &str) -> Cow<'_, str> {
+    if !text.contains("NaN") && !text.contains("Infinity") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let words = ["NaN", "-Infinity", "Infinity"];
+        let token = match words.iter().find(|word| rest.starts_with(**word)) {
+            Some(word) => {
+                out.push('"');
+                out.push_str(word);
+                out.push('"');
+                word.len()
+            }
+            None => {
+                let n = if first == '"' {
+                    string_length(rest)
+                } else {
+                    first.len_utf8()
+                };
+                out.push_str(rest.get(..n).unwrap_or(rest));
+                n
+            }
+        };
+        rest = rest.get(token..).unwrap_or_default();
+    }
+    Cow::Owned(out)
+}
+
+/// Bytes of the string that `text` begins with, both quotation marks included.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(text: &str, expected: u64) -> Result<Vec<Element>, Fault> {
+        decode(text.as_bytes(), expected, &mut Budget::new(100_000))
+    }
+
+    fn values(list: &[Value]) -> Vec<Element> {
+        list.iter().cloned().map(Element::Json).collect()
+    }
+
+    #[test]
+    fn lists_are_flattened_by_their_shape() {
+        assert_eq!(
+            parse(r#"[1,"two",[3],"|O",[3]]"#, 3).unwrap(),
+            values(&[json!(1), json!("two"), json!([3])])
+        );
+        assert_eq!(parse(r#"[[1,2],[3,4],"|O",[2,2]]"#, 4).unwrap().len(), 4);
+        assert_eq!(parse(r#"["x","|O",[]]"#, 1).unwrap(), values(&[json!("x")]));
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_become_strings() {
+        let text = r#"[NaN,-Infinity,"NaN \" Infinity",{"a":Infinity},"|O",[4]]"#;
+        let expected = [
+            json!("NaN"),
+            json!("-Infinity"),
+            json!("NaN \" Infinity"),
+            json!({"a": "Infinity"}),
+        ];
+        assert_eq!(parse(text, 4).unwrap(), values(&expected));
+    }
+
+    #[test]
+    fn what_is_no_such_list_is_an_error() {
+        for text in [
+            "",
+            "[",
+            "{}",
+            "[]",
+            r#"["|O"]"#,
+            r#"[1,"|O",[2]]"#,
+            r#"[1,2,"|O",[1]]"#,
+            r#"[1,2,[2]]"#,
+            r#"[1,2,3,"|O",[2,2]]"#,
+            r#"[1,"|O",[1]] x"#,
+            r#"["|O",[18446744073709551615,9]]"#,
+        ] {
+            assert!(parse(text, 1).is_err(), "{text}");
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(&deep, 1).is_err());
+    }
+}

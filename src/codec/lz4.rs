@@ -1,0 +1,62 @@
+//! `lz4` of numcodecs: the decoded size as a little-endian `u32`, then one LZ4 block, which must
+//! end where the chunk ends.
+
+use super::error::{Fault, head};
+use super::stage::{Convert, Size};
+
+/// Undoes `lz4`.
+#[derive(Debug)]
+pub(super) struct Lz4;
+
+impl Convert for Lz4 {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded.compressed())
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let claimed = u32::from_le_bytes(head(src)?) as usize;
+        let limit = dst.len();
+        let dst = dst
+            .get_mut(..claimed)
+            .ok_or_else(|| Fault::claim(claimed as u64, limit))?;
+        let block = src.get(4..).unwrap_or_default();
+        let decoded = lz4_flex::block::decompress_into(block, dst)
+            .map_err(|error| Fault::corrupt(format!("lz4 block: {error}")))?;
+        if decoded != claimed {
+            return Err(Fault::corrupt(format!(
+                "the block holds {decoded} of {claimed} bytes"
+            )));
+        }
+        Ok(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// numcodecs: 24 times "a".
+    const CHUNK: &[u8] = &[
+        24, 0, 0, 0, 0x1f, b'a', 1, 0, 0, 0x40, b'a', b'a', b'a', b'a',
+    ];
+
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+        let mut dst = vec![0; limit];
+        let n = Lz4.convert(src, &mut dst)?;
+        dst.truncate(n);
+        Ok(dst)
+    }
+
+    #[test]
+    fn a_block_decodes_and_damage_is_an_error() {
+        assert_eq!(decode(CHUNK, 24).unwrap(), [b'a'; 24]);
+        for n in 0..CHUNK.len() {
+            assert!(decode(&CHUNK[..n], 24).is_err(), "{n}");
+        }
+        assert!(decode(&[CHUNK, b"x"].concat(), 30).is_err());
+        assert!(decode(CHUNK, 23).is_err());
+        let mut bad = CHUNK.to_vec();
+        bad[3] = 0xff;
+        assert!(format!("{:?}", decode(&bad, 24)).contains("claims 4278190104 bytes"));
+    }
+}

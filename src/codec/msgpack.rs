@@ -1,0 +1,205 @@
+//! `msgpack2`: a MessagePack list of the elements, then the numpy type and the shape.
+
+use serde_json::{Map, Number, Value};
+
+use super::element::{Budget, Element, NODE_BYTES, flatten};
+use super::error::{Fault, truncated};
+
+/// How deep lists and maps may nest, as deep as JSON may.
+const MAX_DEPTH: usize = 128;
+
+/// Byte strings cannot be told from text once they are JSON, so that they are refused; with `raw`
+/// numcodecs reads all text as byte strings, and this codec text that is not UTF-8 as an error.
+///
+/// # Errors
+/// Bytes that are no such list, or more than the budget.
+pub(super) fn decode(
+    src: &[u8],
+    expected: u64,
+    budget: &mut Budget,
+) -> Result<Vec<Element>, Fault> {
+    let mut reader = Reader { rest: src, budget };
+    let Value::Array(items) = reader.value(0)? else {
+        return Err(Fault::corrupt("not a MessagePack list"));
+    };
+    if !reader.rest.is_empty() {
+        let n = reader.rest.len();
+        return Err(Fault::corrupt(format!("{n} bytes after the list")));
+    }
+    let mut elements = budget.list(expected)?;
+    elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
+    Ok(elements)
+}
+
+struct Reader<'a, 'b> {
+    rest: &'a [u8],
+    budget: &'b mut Budget,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Fault> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(n) else {
+            return Err(truncated(self.rest.len(), n));
+        };
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        super::error::head(self.take(N)?)
+    }
+
+    fn u8(&mut self) -> Result<u8, Fault> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, Fault> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+        if depth > MAX_DEPTH {
+            return Err(Fault::corrupt(format!("nested deeper than {MAX_DEPTH}")));
+        }
+        self.budget.take(NODE_BYTES)?;
+        let kind = self.u8()?;
+        Ok(match kind {
+            0..=0x7f => kind.into(),
+            0x80..=0x8f => self.map(u32::from(kind & 0xf), depth)?,
+            0x90..=0x9f => self.list(u32::from(kind & 0xf), depth)?,
+            0xa0..=0xbf => self.text(u32::from(kind & 0x1f))?.into(),
+            0xc0 => Value::Null,
+            0xc2 => false.into(),
+            0xc3 => true.into(),
+            0xca => float(f64::from(f32::from_be_bytes(self.array()?))),
+            0xcb => float(f64::from_be_bytes(self.array()?)),
+            0xcc => self.u8()?.into(),
+            0xcd => self.u16()?.into(),
+            0xce => self.u32()?.into(),
+            0xcf => u64::from_be_bytes(self.array()?).into(),
+            0xd0 => i8::from_be_bytes(self.array()?).into(),
+            0xd1 => i16::from_be_bytes(self.array()?).into(),
+            0xd2 => i32::from_be_bytes(self.array()?).into(),
+            0xd3 => i64::from_be_bytes(self.array()?).into(),
+            0xd9 => {
+                let n = self.u8()?.into();
+                self.text(n)?.into()
+            }
+            0xda => {
+                let n = self.u16()?.into();
+                self.text(n)?.into()
+            }
+            0xdb => {
+                let n = self.u32()?;
+                self.text(n)?.into()
+            }
+            0xdc => {
+                let n = self.u16()?.into();
+                self.list(n, depth)?
+            }
+            0xdd => {
+                let n = self.u32()?;
+                self.list(n, depth)?
+            }
+            0xde => {
+                let n = self.u16()?.into();
+                self.map(n, depth)?
+            }
+            0xdf => {
+                let n = self.u32()?;
+                self.map(n, depth)?
+            }
+            0xe0..=0xff => kind.cast_signed().into(),
+            _ => {
+                return Err(Fault::corrupt(format!(
+                    "MessagePack type {kind:#x} has no JSON form"
+                )));
+            }
+        })
+    }
+
+    fn text(&mut self, n: u32) -> Result<String, Fault> {
+        let bytes = self.take(n as usize)?;
+        self.budget.take(bytes.len())?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(Fault::corrupt(error.to_string())),
+        }
+    }
+
+    fn list(&mut self, n: u32, depth: usize) -> Result<Value, Fault> {
+        // Grows as items are found, whatever the list claims.
+        let mut items = Vec::new();
+        for _ in 0..n {
+            items.push(self.value(depth + 1)?);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn map(&mut self, n: u32, depth: usize) -> Result<Value, Fault> {
+        let mut map = Map::new();
+        for _ in 0..n {
+            let key = match self.value(depth + 1)? {
+                Value::String(key) => key,
+                other => other.to_string(),
+            };
+            map.insert(key, self.value(depth + 1)?);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+fn float(v: f64) -> Value {
+    match Number::from_f64(v) {
+        Some(number) => Value::Number(number),
+        None if v.is_nan() => "NaN".into(),
+        None if v > 0.0 => "Infinity".into(),
+        None => "-Infinity".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(src: &[u8], expected: u64) -> Result<Vec<Element>, Fault> {
+        decode(src, expected, &mut Budget::new(100_000))
+    }
+
+    /// `[1, "two", [3, -4.5], {"k": None}, "|O", [4]]`
+    const CHUNK: &[u8] = &[
+        0x96, 1, 0xa3, b't', b'w', b'o', 0x92, 3, 0xcb, 0xc0, 0x12, 0, 0, 0, 0, 0, 0, 0x81, 0xa1,
+        b'k', 0xc0, 0xa2, b'|', b'O', 0x91, 4,
+    ];
+
+    #[test]
+    fn values_decode_and_every_truncation_is_an_error() {
+        let expected = [json!(1), json!("two"), json!([3, -4.5]), json!({"k": null})];
+        assert_eq!(parse(CHUNK, 4).unwrap(), expected.map(Element::Json));
+        for n in 0..CHUNK.len() {
+            assert!(parse(&CHUNK[..n], 4).is_err(), "{n}");
+        }
+        assert!(parse(&[CHUNK, &[0]].concat(), 4).is_err());
+        assert!(parse(CHUNK, 5).is_err());
+    }
+
+    #[test]
+    fn claims_depth_and_byte_strings_are_refused() {
+        assert!(parse(&[0xdd, 0xff, 0xff, 0xff, 0xff], 1).is_err());
+        assert!(parse(&[0x91; 10_000], 1).is_err());
+        assert!(parse(&[0x93, 0xc4, 1, b'x', 0xa2, b'|', b'O', 0x91, 1], 1).is_err());
+        assert!(
+            parse(
+                &[0x93, 0xca, 0x7f, 0xc0, 0, 0, 0xa2, b'|', b'O', 0x91, 1],
+                1
+            )
+            .unwrap()
+                == [Element::Json(json!("NaN"))]
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! `pcodec`: numbers in the standalone format of pco, which become little-endian bytes.
+//!
+//! The type of the numbers stands in the chunk. Bytes after the end are ignored, as numcodecs does.
+
+use half::f16;
+use pco::data_types::{Number, NumberType};
+use pco::errors::PcoError;
+use pco::standalone::{DecompressorItem, FileDecompressor};
+
+use super::error::Fault;
+use super::stage::{Convert, Size};
+
+/// Numbers decoded at a time, a multiple of pco's own batch.
+const BATCH: usize = 8192;
+
+/// The largest window that pco's own encoder uses.
+const MIN_WINDOW: u64 = 1 << 15;
+
+/// Undoes `pcodec`.
+#[derive(Debug)]
+pub(super) struct Pcodec;
+
+impl Convert for Pcodec {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded.compressed())
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let (file, mut rest) = FileDecompressor::new(src).map_err(fault)?;
+        let mut written = 0;
+        loop {
+            let dst = dst.get_mut(written..).unwrap_or_default();
+            let kind = file.peek_number_type_or_termination(rest).map_err(fault)?;
+            let Some(kind) = kind else {
+                return Ok(written);
+            };
+            let chunk = match kind {
+                NumberType::U8 => chunk(&file, rest, dst, u8::to_le_bytes),
+                NumberType::U16 => chunk(&file, rest, dst, u16::to_le_bytes),
+                NumberType::U32 => chunk(&file, rest, dst, u32::to_le_bytes),
+                NumberType::U64 => chunk(&file, rest, dst, u64::to_le_bytes),
+                NumberType::I8 => chunk(&file, rest, dst, i8::to_le_bytes),
+                NumberType::I16 => chunk(&file, rest, dst, i16::to_le_bytes),
+                NumberType::I32 => chunk(&file, rest, dst, i32::to_le_bytes),
+                NumberType::I64 => chunk(&file, rest, dst, i64::to_le_bytes),
+                NumberType::F16 => chunk(&file, rest, dst, f16::to_le_bytes),
+                NumberType::F32 => chunk(&file, rest, dst, f32::to_le_bytes),
+                NumberType::F64 => chunk(&file, rest, dst, f64::to_le_bytes),
+                other => return Err(Fault::corrupt(format!("numbers of type {other:?}"))),
+            }?;
+            let Some((after, produced)) = chunk else {
+                return Ok(written);
+            };
+            rest = after;
+            written += produced;
+        }
+    }
+}
+
+/// Decodes one of pco's chunks: what follows it and the bytes written; none at the end of the data.
+fn chunk<'a, T: Number + Default, const W: usize>(
+    file: &FileDecompressor,
+    src: &'a [u8],
+    dst: &mut [u8],
+    to_bytes: impl Fn(T) -> [u8; W],
+) -> Result<Option<(&'a [u8], usize)>, Fault> {
+    let limit = dst.len();
+    check_header(src, W, file.format_version().major)?;
+    let mut chunk = match file.chunk_decompressor::<T, &[u8]>(src).map_err(fault)? {
+        DecompressorItem::Chunk(chunk) => chunk,
+        DecompressorItem::EndOfData(_) => return Ok(None),
+    };
+    let total = chunk
+        .n()
+        .checked_mul(W)
+        .filter(|total| *total <= limit)
+        .ok_or_else(|| Fault::claim(chunk.n() as u64 * W as u64, limit))?;
+    let (numbers, _) = dst
+        .get_mut(..total)
+        .unwrap_or_default()
+        .as_chunks_mut::<W>();
+    let mut batch = [T::default(); BATCH];
+    for to in numbers.chunks_mut(BATCH) {
+        let from = batch.get_mut(..to.len()).unwrap_or_default();
+        let progress = chunk.read(from).map_err(fault)?;
+        if progress.n_processed != to.len() {
+            let (found, expected) = (progress.n_processed, to.len());
+            return Err(Fault::corrupt(format!(
+                "{found} of {expected} numbers in a batch"
+            )));
+        }
+        for (bytes, number) in to.iter_mut().zip(from) {
+            *bytes = to_bytes(*number);
+        }
+    }
+    Ok(Some((chunk.into_src(), total)))
+}
+
+/// Refuses what the library would allocate for before it reads that far: a dictionary that is longer
+/// than the chunk, and a window of look-back that is longer than the numbers.
+///
+/// A chunk is the type, 24 bits of count, then (bits from the lowest): 4 of mode, with a base of the
+/// numbers' width, 8 bits, or 25 of length and a dictionary; from format 3 on 4 of delta encoding,
+/// with 5 of window.
+fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Fault> {
+    let count = bits(src, 8, 24) + 1;
+    let mode = 32;
+    let width_bits = width * 8;
+    let delta = match bits(src, mode, 4) {
+        1 | 2 => mode + 4 + width_bits,
+        3 => mode + 4 + 8,
+        4 => {
+            let length = bits(src, mode + 4, 25) as usize;
+            let needed = length.saturating_mul(width);
+            if needed > src.len() {
+                return Err(Fault::claim(needed as u64, src.len()));
+            }
+            mode + 32 + length * width_bits
+        }
+        _ => mode + 4,
+    };
+    if format_major >= 3 && bits(src, delta, 4) == 2 {
+        let window = 2u64 << bits(src, delta + 4, 5);
+        if window > MIN_WINDOW.max(count.next_power_of_two()) {
+            let what = format!("a window of {window} numbers for {count}");
+            return Err(Fault::corrupt(what));
+        }
+    }
+    Ok(())
+}
+
+/// Up to 25 bits at a position, the lowest first; those beyond the end are zeros.
+fn bits(src: &[u8], at: usize, count: u32) -> u64 {
+    let bytes = src.iter().skip(at / 8).take(5);
+    let word = bytes
+        .rev()
+        .fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    word >> (at % 8) & ((1 << count) - 1)
+}
+
+fn fault(error: PcoError) -> Fault {
+    Fault::corrupt(format!("pco: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pco::ChunkConfig;
+    use pco::standalone::simple_compress;
+
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+        let mut dst = vec![0; limit];
+        let n = Pcodec.convert(src, &mut dst)?;
+        dst.truncate(n);
+        Ok(dst)
+    }
+
+    #[test]
+    fn headers_that_ask_for_too_much_are_refused() {
+        let chunk = |bits: u64| [&[0, 9, 0, 0][..], &bits.to_le_bytes(), &[0; 40]].concat();
+        assert!(check_header(&chunk(0), 4, 4).is_ok());
+        assert!(check_header(&chunk(4 | 12 << 4), 4, 4).is_ok());
+        assert!(check_header(&chunk(4 | 14 << 4), 4, 4).is_err());
+        assert!(check_header(&chunk(2 << 4 | 14 << 8), 4, 4).is_ok());
+        assert!(check_header(&chunk(2 << 4 | 15 << 8), 4, 4).is_err());
+        assert!(check_header(&chunk(2 << 4 | 15 << 8), 4, 2).is_ok());
+        assert!(check_header(&chunk(3 | 2 << 12 | 23 << 16), 4, 4).is_err());
+        assert!(check_header(&chunk(1 | 2 << 36 | 23 << 40), 4, 4).is_err());
+        assert!(check_header(&[], 4, 4).is_ok());
+    }
+
+    #[test]
+    fn repeating_numbers_decode_with_look_back_and_dictionaries() {
+        use pco::{DeltaSpec, ModeSpec};
+        let numbers: Vec<u32> = (0..60_000u32)
+            .map(|i| (i % 977).wrapping_mul(2_654_435_761))
+            .collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        for config in [
+            ChunkConfig::default().with_delta_spec(DeltaSpec::TryLookback),
+            ChunkConfig::default().with_mode_spec(ModeSpec::TryDict),
+        ] {
+            let chunk = simple_compress(&numbers, &config).unwrap();
+            assert_eq!(decode(&chunk, bytes.len()).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_type_decode_and_damage_is_an_error() {
+        let numbers: Vec<f32> = (0..5000u16).map(|i| f32::from(i) * 0.5).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let chunk = simple_compress(&numbers, &ChunkConfig::default()).unwrap();
+        assert_eq!(decode(&chunk, bytes.len()).unwrap(), bytes);
+        assert_eq!(
+            decode(&[&chunk[..], b"x"].concat(), bytes.len()).unwrap(),
+            bytes
+        );
+        assert!(decode(&chunk, bytes.len() - 1).is_err());
+        for n in 0..chunk.len() {
+            assert!(decode(&chunk[..n], bytes.len()).is_err(), "{n}");
+        }
+        let chunk = simple_compress(&[3i16, -1, 2], &ChunkConfig::default()).unwrap();
+        assert_eq!(decode(&chunk, 6).unwrap(), [3, 0, 0xff, 0xff, 2, 0]);
+    }
+}

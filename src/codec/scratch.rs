@@ -1,0 +1,81 @@
+//! Buffers for what stands between two codecs, kept per thread.
+
+use std::cell::RefCell;
+
+use super::error::Fault;
+
+/// Buffers that a thread keeps, and the largest that it keeps: small chunks are decoded without
+/// allocating, and idle threads hold little.
+const KEPT_BUFFERS: usize = 2;
+const KEPT_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer whose content is arbitrary at first; it goes back to the thread's pool when dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+impl Scratch {
+    /// # Errors
+    /// There is no memory for `len` bytes.
+    pub(super) fn new(len: usize) -> Result<Self, Fault> {
+        let mut buffer = POOL
+            .with_borrow_mut(|pool| {
+                let fit = pool.iter().position(|b| b.capacity() >= len);
+                fit.map(|i| pool.swap_remove(i))
+            })
+            .unwrap_or_default();
+        if buffer.len() < len {
+            let more = len - buffer.len();
+            let memory = |_| Fault::Memory {
+                needed: len,
+                limit: 0,
+            };
+            buffer.try_reserve_exact(more).map_err(memory)?;
+            buffer.resize(len, 0);
+        }
+        Ok(Self { buffer, len })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or_default()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if (1..=KEPT_BYTES).contains(&self.buffer.capacity()) {
+            let buffer = std::mem::take(&mut self.buffer);
+            // The pool is gone when the thread ends; then the buffer is freed.
+            let _ = POOL.try_with(|pool| {
+                let mut pool = pool.borrow_mut();
+                if pool.len() == KEPT_BUFFERS {
+                    pool.remove(0);
+                }
+                pool.push(buffer);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_and_a_huge_one_is_refused() {
+        let first = Scratch::new(1000).unwrap().bytes().as_ptr();
+        assert_eq!(Scratch::new(500).unwrap().bytes().as_ptr(), first);
+        assert!(Scratch::new(usize::MAX / 2).is_err());
+        assert_eq!(Scratch::new(0).unwrap().bytes_mut(), b"");
+    }
+}

@@ -1,0 +1,112 @@
+//! `shuffle`: first the first bytes of all elements, then the second ones, and so on.
+
+use super::config::Config;
+use super::error::{CodecError, Fault};
+use super::stage::{Convert, Size};
+
+/// Undoes `shuffle` of elements of more than one byte.
+#[derive(Debug)]
+pub(super) struct Shuffle {
+    element_bytes: usize,
+}
+
+/// Elements per tile: one tile of every byte plane stays in the first-level cache.
+const TILE: usize = 512;
+
+impl Shuffle {
+    /// `elementsize`, else `default`; none if nothing is shuffled.
+    ///
+    /// # Errors
+    /// A size that is not one.
+    pub(super) fn new(config: Config<'_>, default: usize) -> Result<Option<Self>, CodecError> {
+        let element_bytes = match config.u64("elementsize")? {
+            None => default,
+            Some(n) => {
+                usize::try_from(n).map_err(|_| config.invalid("elementsize is too large"))?
+            }
+        };
+        Ok((element_bytes > 1).then_some(Self { element_bytes }))
+    }
+}
+
+impl Convert for Shuffle {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        let width = self.element_bytes as u64;
+        decoded.try_map(|n| n.is_multiple_of(width).then_some(n))
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let (width, limit) = (self.element_bytes, dst.len());
+        if !src.len().is_multiple_of(width) {
+            let n = src.len();
+            return Err(Fault::corrupt(format!(
+                "{n} bytes are no elements of {width}"
+            )));
+        }
+        let dst = dst
+            .get_mut(..src.len())
+            .ok_or_else(|| Fault::overflow(limit))?;
+        match width {
+            2 => unshuffle::<2>(src, dst),
+            4 => unshuffle::<4>(src, dst),
+            8 => unshuffle::<8>(src, dst),
+            16 => unshuffle::<16>(src, dst),
+            _ => {
+                let count = src.len() / width;
+                for (plane, bytes) in src.chunks_exact(count.max(1)).enumerate() {
+                    let to = dst.iter_mut().skip(plane).step_by(width);
+                    to.zip(bytes).for_each(|(to, byte)| *to = *byte);
+                }
+            }
+        }
+        Ok(src.len())
+    }
+}
+
+fn unshuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
+    let (elements, _) = dst.as_chunks_mut::<W>();
+    let count = elements.len();
+    for (tile, to) in elements.chunks_mut(TILE).enumerate() {
+        let planes: [&[u8]; W] = std::array::from_fn(|plane| {
+            let start = plane * count + tile * TILE;
+            src.get(start..start + to.len()).unwrap_or_default()
+        });
+        for (i, element) in to.iter_mut().enumerate() {
+            *element = std::array::from_fn(|b| {
+                planes
+                    .get(b)
+                    .and_then(|p| p.get(i))
+                    .copied()
+                    .unwrap_or_default()
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_become_elements_for_every_width() {
+        for width in [2usize, 3, 4, 8, 16, 20] {
+            let codec = Shuffle {
+                element_bytes: width,
+            };
+            let count = 1300;
+            let value = |i: usize, b: usize| u8::try_from((i * 7 + b * 31) % 251).unwrap();
+            let src: Vec<u8> = (0..width * count)
+                .map(|at| value(at % count, at / count))
+                .collect();
+            let expected: Vec<u8> = (0..width * count)
+                .map(|at| value(at / width, at % width))
+                .collect();
+            let mut dst = vec![0; src.len()];
+            assert_eq!(codec.convert(&src, &mut dst).unwrap(), src.len());
+            assert_eq!(dst, expected, "{width}");
+            assert!(codec.convert(&src[1..], &mut dst).is_err());
+            assert!(codec.convert(&src, &mut dst[1..]).is_err());
+            assert_eq!(codec.convert(&[], &mut dst).unwrap(), 0);
+        }
+    }
+}

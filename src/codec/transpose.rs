@@ -1,0 +1,273 @@
+//! `transpose` and the order `F` of v2: elements are put back into C order.
+
+use super::error::Fault;
+use super::stage::{Convert, Size};
+
+/// A permutation of axes, with the elements' size.
+#[derive(Debug, Clone)]
+pub(super) struct Transpose {
+    /// Axes of what comes out, outermost first, with those merged that stay together.
+    axes: Vec<Axis>,
+    /// Bytes that are moved at a time: 1, 2, 4, 8 or 16.
+    unit: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Axis {
+    length: usize,
+    /// Units between neighbours in the encoded bytes.
+    stride: usize,
+}
+
+/// Columns and rows of a tile; both sides of one stay in the first-level cache.
+const TILE: usize = 32;
+
+impl Transpose {
+    /// Undoes an encoding in which axis `i` of the stored array is axis `order[i]` of the decoded
+    /// one of the given shape. None if the bytes are the same, or the array does not fit memory.
+    pub(super) fn new(shape: &[u64], order: &[usize], element_bytes: usize) -> Option<Self> {
+        let unit = [16, 8, 4, 2, 1]
+            .into_iter()
+            .find(|u| element_bytes.is_multiple_of(*u))?;
+        let mut axes = vec![
+            Axis {
+                length: 0,
+                stride: 0
+            };
+            shape.len()
+        ];
+        let mut stride = element_bytes / unit;
+        for axis in order.iter().rev() {
+            let length = usize::try_from(*shape.get(*axis)?).ok()?;
+            *axes.get_mut(*axis)? = Axis { length, stride };
+            stride = stride.checked_mul(length)?;
+        }
+        axes.push(Axis {
+            length: element_bytes / unit,
+            stride: 1,
+        });
+        let mut merged: Vec<Axis> = Vec::new();
+        for axis in axes.into_iter().filter(|axis| axis.length != 1) {
+            match merged.last_mut() {
+                Some(last) if last.stride == axis.stride * axis.length => {
+                    *last = Axis {
+                        length: last.length * axis.length,
+                        stride: axis.stride,
+                    };
+                }
+                _ => merged.push(axis),
+            }
+        }
+        (merged.len() > 1).then_some(Self { axes: merged, unit })
+    }
+
+    /// Elements of any type, in C order.
+    pub(super) fn elements<T>(&self, encoded: Vec<T>) -> Vec<T> {
+        let count = encoded.len();
+        let mut slots: Vec<Option<T>> = encoded.into_iter().map(Some).collect();
+        let mut decoded = Vec::with_capacity(count);
+        self.for_each_row(0, 0, &mut |start| {
+            if let Some(axis) = self.axes.last() {
+                let row = (0..axis.length).map(|i| start + i * axis.stride);
+                decoded.extend(row.filter_map(|at| slots.get_mut(at).and_then(Option::take)));
+            }
+        });
+        decoded
+    }
+
+    /// Calls `f` with where each row along the last axis begins in the encoded elements.
+    fn for_each_row(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
+        match self.axes.get(depth) {
+            Some(axis) if depth + 1 < self.axes.len() => {
+                for i in 0..axis.length {
+                    self.for_each_row(depth + 1, start + i * axis.stride, f);
+                }
+            }
+            _ => f(start),
+        }
+    }
+
+    fn run<const U: usize>(&self, src: &[u8], dst: &mut [u8]) {
+        let (src, dst) = (src.as_chunks::<U>().0, dst.as_chunks_mut::<U>().0);
+        let Some((columns, outer)) = self.axes.split_last() else {
+            return;
+        };
+        if columns.stride == 1 {
+            let mut at = 0;
+            self.for_each_row(0, 0, &mut |start| {
+                let to = dst.get_mut(at..at + columns.length);
+                let from = src.get(start..start + columns.length);
+                if let (Some(to), Some(from)) = (to, from) {
+                    to.copy_from_slice(from);
+                }
+                at += columns.length;
+            });
+            return;
+        }
+        // Rows run along the axis whose neighbours are nearest in the encoded elements, so that a
+        // tile reads and writes whole cache lines.
+        let nearest = outer.iter().enumerate().min_by_key(|(_, axis)| axis.stride);
+        let Some((nearest, rows)) = nearest.map(|(i, axis)| (i, *axis)) else {
+            return;
+        };
+        let mut steps = vec![0; outer.len()];
+        let mut step = columns.length;
+        for (to, axis) in steps.iter_mut().zip(outer).rev() {
+            *to = step;
+            step *= axis.length;
+        }
+        let plane = Plane {
+            rows: rows.length,
+            row_stride: rows.stride,
+            row_step: steps.get(nearest).copied().unwrap_or_default(),
+            columns: columns.length,
+            column_stride: columns.stride,
+        };
+        let mut planes = vec![(0, 0)];
+        for (i, (axis, step)) in outer.iter().zip(&steps).enumerate() {
+            if i != nearest {
+                let length = axis.length;
+                let at = |&(from, to): &(usize, usize)| {
+                    (0..length).map(move |k| (from + k * axis.stride, to + k * step))
+                };
+                planes = planes.iter().flat_map(at).collect();
+            }
+        }
+        for (from, to) in planes {
+            if let (Some(src), Some(dst)) = (src.get(from..), dst.get_mut(to..)) {
+                plane.copy(src, dst);
+            }
+        }
+    }
+}
+
+/// Two axes of a transposition; strides count in the source, steps in the destination.
+#[derive(Debug, Clone, Copy)]
+struct Plane {
+    rows: usize,
+    row_stride: usize,
+    row_step: usize,
+    columns: usize,
+    column_stride: usize,
+}
+
+impl Plane {
+    fn copy<T: Copy>(&self, src: &[T], dst: &mut [T]) {
+        for row_0 in (0..self.rows).step_by(TILE) {
+            let rows = row_0..self.rows.min(row_0 + TILE);
+            for column_0 in (0..self.columns).step_by(TILE) {
+                let width = TILE.min(self.columns - column_0);
+                for row in rows.clone() {
+                    let to = row * self.row_step + column_0;
+                    let from = row * self.row_stride + column_0 * self.column_stride;
+                    let (Some(to), Some(from)) = (dst.get_mut(to..to + width), src.get(from..))
+                    else {
+                        continue;
+                    };
+                    let from = from.iter().step_by(self.column_stride);
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
+            }
+        }
+    }
+}
+
+impl Convert for Transpose {
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded)
+    }
+
+    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+        let units = self.axes.iter().map(|axis| axis.length).product::<usize>();
+        let size = units * self.unit;
+        if src.len() != size || dst.len() < size {
+            let found = src.len();
+            return Err(Fault::corrupt(format!(
+                "{found} bytes to transpose, expected {size}"
+            )));
+        }
+        match self.unit {
+            2 => self.run::<2>(src, dst),
+            4 => self.run::<4>(src, dst),
+            8 => self.run::<8>(src, dst),
+            16 => self.run::<16>(src, dst),
+            _ => self.run::<1>(src, dst),
+        }
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the permutation means, one element at a time.
+    fn model(shape: &[usize], order: &[usize], width: usize, src: &[u8]) -> Vec<u8> {
+        let n: usize = shape.iter().product();
+        let mut dst = vec![0; n * width];
+        for at in 0..n {
+            let mut rest = at;
+            let mut index = vec![0; shape.len()];
+            for axis in (0..shape.len()).rev() {
+                index[axis] = rest % shape[axis];
+                rest /= shape[axis];
+            }
+            let stored = order
+                .iter()
+                .fold(0, |at, axis| at * shape[*axis] + index[*axis]);
+            dst[at * width..][..width].copy_from_slice(&src[stored * width..][..width]);
+        }
+        dst
+    }
+
+    #[test]
+    fn every_permutation_and_width_is_as_the_definition_says() {
+        let shapes: [&[usize]; 5] = [
+            &[3, 5],
+            &[70, 33],
+            &[2, 3, 4],
+            &[1, 37, 2, 40],
+            &[5, 1, 4, 3],
+        ];
+        for shape in shapes {
+            let mut orders = vec![vec![]];
+            for _ in shape {
+                orders = orders
+                    .iter()
+                    .flat_map(|o: &Vec<usize>| {
+                        (0..shape.len())
+                            .filter(|a| !o.contains(a))
+                            .map(|a| [&o[..], &[a]].concat())
+                    })
+                    .collect();
+            }
+            let wide: Vec<u64> = shape.iter().map(|n| *n as u64).collect();
+            for (order, width) in orders
+                .iter()
+                .flat_map(|o| [1, 2, 3, 4, 8, 12, 16].map(|w| (o, w)))
+            {
+                let size = shape.iter().product::<usize>() * width;
+                let src: Vec<u8> = (0..size)
+                    .map(|i| u8::try_from(i * 7919 % 251).unwrap())
+                    .collect();
+                let expected = model(shape, order, width, &src);
+                let mut dst = vec![0; size];
+                match Transpose::new(&wide, order, width) {
+                    Some(codec) => {
+                        assert_eq!(codec.convert(&src, &mut dst).unwrap(), size);
+                        assert!(codec.convert(&src[1..], &mut dst).is_err());
+                    }
+                    None => dst.copy_from_slice(&src),
+                }
+                assert!(dst == expected, "{shape:?} {order:?} {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_of_any_type_are_moved() {
+        let codec = Transpose::new(&[2, 3], &[1, 0], 1).unwrap();
+        let moved = codec.elements(vec!["a", "d", "b", "e", "c", "f"]);
+        assert_eq!(moved, ["a", "b", "c", "d", "e", "f"]);
+    }
+}

@@ -1,0 +1,678 @@
+//! The computed files as a namespace: `.zarrfs` in every directory of the native tree, and the
+//! view tree, a directory for each group.
+//!
+//! An inode number is a hash of the node, of the content of its metadata and of what is made of
+//! it: it is the same after a remount, and another one when the metadata change. The table holds
+//! only numbers that the kernel has looked up and not forgotten.
+
+mod place;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::place::{Known, VIEW_BIT, What};
+pub(super) use self::place::{Made, Place};
+use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
+use crate::store::{Key, Kind, Object, Stat, Store, StoreError};
+use crate::view::{ChunkNames, Content, Format, Found, NoContent, Nodes, ViewNode};
+
+/// What is at the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The native tree, with `.zarrfs` in its directories.
+    Native,
+    /// The view tree.
+    Views,
+    /// Both, as `native` and `views`.
+    Both,
+}
+
+/// A native tree and what is computed of it.
+#[derive(Debug)]
+pub struct ViewTree {
+    native: Box<dyn Tree>,
+    root: Key,
+    nodes: Nodes,
+    shown: Shown,
+    /// Whether `.zarrfs` is listed.
+    is_listed: bool,
+    known: Mutex<HashMap<Ino, Known>>,
+}
+
+/// The directory of computed files.
+const HIDDEN: &[u8] = b".zarrfs";
+/// The root of the native tree where it is not the root of the mount.
+const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
+/// Follows `.zarrfs` in listings of native directories; no file system's cookie.
+const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
+
+/// What a number stands for.
+enum Spot {
+    Native(Ino),
+    Top,
+    View(Place),
+}
+
+impl ViewTree {
+    /// Shows `native`, the tree of the prefix `root`, and what is computed of its `nodes`.
+    ///
+    /// # Errors
+    /// Those of reading the metadata of the root, where it is shown.
+    pub fn new(
+        native: Box<dyn Tree>,
+        root: Key,
+        nodes: Nodes,
+        shown: Shown,
+        is_listed: bool,
+    ) -> Result<Self, StoreError> {
+        nodes.node(&root)?;
+        Ok(Self {
+            native,
+            root,
+            nodes,
+            shown,
+            is_listed,
+            known: Mutex::default(),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spot(&self, ino: Ino) -> Result<Spot, StoreError> {
+        match (ino, self.shown) {
+            (Ino::ROOT, Shown::Both) => return Ok(Spot::Top),
+            (Ino::ROOT, Shown::Views) => return Ok(Spot::View(self.top_group()?)),
+            (NATIVE_ROOT, _) => return Ok(Spot::Native(Ino::ROOT)),
+            _ => {}
+        }
+        if ino.0 & VIEW_BIT == 0 || ino.0 >= VIEW_BIT << 1 {
+            return Ok(Spot::Native(ino));
+        }
+        let known = self.known();
+        let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
+        Ok(Spot::View(found.place.clone()))
+    }
+
+    /// A number of the native tree as it is shown.
+    fn outer(&self, ino: Ino) -> Ino {
+        match (ino, self.shown) {
+            (Ino::ROOT, Shown::Both) => NATIVE_ROOT,
+            _ => ino,
+        }
+    }
+
+    fn top_group(&self) -> Result<Place, StoreError> {
+        Ok(Place {
+            node: self.nodes.node(&self.root)?,
+            what: What::Group,
+        })
+    }
+
+    /// Gives a place its number and counts a lookup.
+    fn intern(&self, place: Place, parent: Ino) -> Result<Node, StoreError> {
+        let object = self.object(&place)?;
+        let stat = place.stat(object.as_deref())?;
+        if self.shown == Shown::Views && place.is_group_at(&self.root) {
+            return Ok(Node {
+                ino: Ino::ROOT,
+                stat,
+            });
+        }
+        let mut ino = place.number();
+        let mut known = self.known();
+        loop {
+            match known.entry(ino) {
+                _ if ino == NATIVE_ROOT => {}
+                Slot::Vacant(slot) => {
+                    slot.insert(Known {
+                        place,
+                        parent,
+                        object,
+                        lookups: 1,
+                    });
+                    return Ok(Node { ino, stat });
+                }
+                Slot::Occupied(mut slot) => {
+                    if slot.get().place == place {
+                        let there = slot.get_mut();
+                        there.lookups = there.lookups.saturating_add(1);
+                        return Ok(Node { ino, stat });
+                    }
+                }
+            }
+            // Two places with one hash: the later one takes the next free number.
+            ino = Ino((ino.0.wrapping_add(1) & (VIEW_BIT - 1)) | VIEW_BIT);
+        }
+    }
+
+    /// The file at a place, if it is one.
+    fn object(&self, place: &Place) -> Result<Option<Arc<dyn Object>>, StoreError> {
+        let content = match &place.what {
+            What::File(format, None) => Some(self.content(&place.node, *format)?),
+            _ => None,
+        };
+        Ok(place.object(content))
+    }
+
+    fn content(&self, node: &ViewNode, format: Format) -> Result<Content, StoreError> {
+        self.nodes
+            .content(node, format)
+            .map_err(|error| match error {
+                NoContent::Absent(_) => StoreError::NotFound {
+                    key: node.key().clone(),
+                },
+                NoContent::Failed(error) => error,
+            })
+    }
+
+    /// Fails if the metadata that a place was made of are not those of its node any more.
+    fn check(&self, place: &Place) -> Result<(), StoreError> {
+        if self.nodes.store().promises().pinned {
+            return Ok(());
+        }
+        let key = place.node.key();
+        self.nodes.store().stat(key)?;
+        if self.nodes.node(key)?.version() != place.node.version() {
+            return Err(StoreError::Stale {
+                key: key.clone(),
+                what: "its metadata have changed".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The place of a name in a directory of views.
+    fn find(&self, place: &Place, name: &[u8]) -> Result<Place, StoreError> {
+        let absent = || StoreError::NotFound {
+            key: place.key().join(name).unwrap_or_default(),
+        };
+        let node = &place.node;
+        match &place.what {
+            What::Cells { names, cell, inner } => {
+                let what = match names.find(*cell, name).ok_or_else(absent)? {
+                    Found::Directory(cell) => What::Cells {
+                        names: Arc::clone(names),
+                        cell,
+                        inner: *inner,
+                    },
+                    Found::Chunk(number) if *inner => What::Inner(number),
+                    Found::Chunk(number) => What::Chunk(number),
+                };
+                Ok(place.with(what))
+            }
+            What::Group if !node.is_array() => {
+                if let Some(child) = self.child(node, name)?
+                    && !child.is_array()
+                {
+                    return Ok(Place {
+                        node: child,
+                        what: What::Group,
+                    });
+                }
+                self.find_file(node, name)?.ok_or_else(absent)
+            }
+            What::Group | What::Hidden => self.find_file(node, name)?.ok_or_else(absent),
+            What::File(..) | What::Chunk(_) | What::Inner(_) => {
+                Err(StoreError::NotAPrefix { key: place.key() })
+            }
+        }
+    }
+
+    /// A file of a node, or of an array in a group.
+    fn find_file(&self, node: &Arc<ViewNode>, name: &[u8]) -> Result<Option<Place>, StoreError> {
+        for format in Format::ALL {
+            if format.own_name(node.name()).as_bytes() == name {
+                return self.file(node, format);
+            }
+        }
+        if node.is_array() {
+            return Ok(None);
+        }
+        let Some((array, format)) = Format::parse_beside(name) else {
+            return Ok(None);
+        };
+        let array = array.strip_suffix(BESIDE_A_GROUP).unwrap_or(array);
+        match self.child(node, array)? {
+            Some(child) if child.is_array() => self.file(&child, format),
+            _ => Ok(None),
+        }
+    }
+
+    fn child(&self, node: &ViewNode, name: &[u8]) -> Result<Option<Arc<ViewNode>>, StoreError> {
+        let Ok(key) = node.key().join(name) else {
+            return Ok(None);
+        };
+        match self.nodes.store().stat(&key) {
+            Ok(stat) if stat.kind == Kind::Prefix => Ok(Some(self.nodes.node(&key)?)),
+            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self, node: &Arc<ViewNode>, format: Format) -> Result<Option<Place>, StoreError> {
+        let what = match self.nodes.content(node, format) {
+            Ok(Content::Chunks(_, names)) => What::Cells {
+                names: Arc::new(names),
+                cell: Default::default(),
+                inner: false,
+            },
+            Ok(Content::Inner(_, names)) => What::Cells {
+                names: Arc::new(names),
+                cell: Default::default(),
+                inner: true,
+            },
+            // Text that was decoded is part of what it is.
+            Ok(Content::Text(text)) if format == Format::Json => {
+                What::File(format, Some(Arc::new(text)))
+            }
+            Ok(_) => What::File(format, None),
+            Err(NoContent::Absent(_)) => return Ok(None),
+            Err(NoContent::Failed(error)) => return Err(error),
+        };
+        Ok(Some(Place {
+            node: Arc::clone(node),
+            what,
+        }))
+    }
+
+    /// The names in the directory of a node's views.
+    fn names(&self, place: &Place) -> Result<Vec<Made>, StoreError> {
+        let node = &place.node;
+        let mut names = Vec::new();
+        let own = |format: Format| format.own_name(node.name());
+        self.add_files(node, &mut names, own);
+        if node.is_array() {
+            return Ok(names);
+        }
+        let mut children = Vec::new();
+        let mut listing = self.nodes.store().list(node.key())?;
+        listing.visit(0, &mut |listed| {
+            if listed.kind == Kind::Prefix && !matches!(listed.name, b"." | b"..") {
+                children.push(listed.name.to_vec());
+            }
+            ControlFlow::Continue(())
+        })?;
+        children.sort();
+        for name in children {
+            // One node that can not be read does not hide the others.
+            let Ok(Some(child)) = self.child(node, &name) else {
+                continue;
+            };
+            if child.is_array() {
+                let beside = |format: Format| {
+                    let plain = format.name_beside(child.name());
+                    match place.what {
+                        What::Group if self.is_group(node, &plain) => {
+                            let escaped = String::from_utf8_lossy(BESIDE_A_GROUP);
+                            format.name_beside(&format!("{}{escaped}", child.name()))
+                        }
+                        _ => plain,
+                    }
+                };
+                self.add_files(&child, &mut names, beside);
+            } else if place.what == What::Group {
+                let place = Place {
+                    node: child,
+                    what: What::Group,
+                };
+                names.push(Made {
+                    name,
+                    ino: place.number(),
+                    kind: Kind::Prefix,
+                });
+            }
+        }
+        Ok(names)
+    }
+
+    fn is_group(&self, node: &ViewNode, name: &str) -> bool {
+        let child = self.child(node, name.as_bytes());
+        child.is_ok_and(|child| child.is_some_and(|child| !child.is_array()))
+    }
+
+    /// Names of the formats of a node that are listed and can be made.
+    fn add_files(
+        &self,
+        node: &Arc<ViewNode>,
+        names: &mut Vec<Made>,
+        name: impl Fn(Format) -> String,
+    ) {
+        for format in Format::ALL {
+            let is_own = format.is_of_node();
+            if is_own && name(format) != format.own_name(node.name()) {
+                continue;
+            }
+            if !self.nodes.lists(format) || self.nodes.check(node, format).is_err() {
+                continue;
+            }
+            let place = Place {
+                node: Arc::clone(node),
+                what: What::File(format, None),
+            };
+            let (kind, ino) = match format.is_directory() {
+                true => (Kind::Prefix, place.cells_number(format == Format::Inner)),
+                false => (Kind::Object, place.number()),
+            };
+            names.push(Made {
+                name: name(format).into_bytes(),
+                ino,
+                kind,
+            });
+        }
+    }
+
+    fn visit_made(
+        &self,
+        directory: &Directory,
+        length: u64,
+        nth: impl Fn(u64) -> Option<Made>,
+        cookie: u64,
+        visit: &mut Visit<'_>,
+    ) {
+        for (next, name, ino) in [(1, &b"."[..], directory.ino), (2, b"..", directory.parent)] {
+            let entry = Entry {
+                name,
+                ino,
+                kind: Kind::Prefix,
+                stat: None,
+                next,
+            };
+            if next > cookie && visit(entry).is_break() {
+                return;
+            }
+        }
+        for place in cookie.saturating_sub(2)..length {
+            let Some(made) = nth(place) else {
+                return;
+            };
+            let entry = Entry {
+                name: &made.name,
+                ino: made.ino,
+                kind: made.kind,
+                stat: None,
+                next: place.saturating_add(3),
+            };
+            if visit(entry).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Names of a directory of chunks are made as they are asked for.
+    fn nth_cell(place: &Place, names: &ChunkNames, number: u64) -> Option<Made> {
+        let What::Cells {
+            names: shared,
+            cell,
+            inner,
+        } = &place.what
+        else {
+            return None;
+        };
+        let (name, found) = names.nth(*cell, number)?;
+        let (what, kind) = match found {
+            Found::Directory(cell) => (
+                What::Cells {
+                    names: Arc::clone(shared),
+                    cell,
+                    inner: *inner,
+                },
+                Kind::Prefix,
+            ),
+            Found::Chunk(chunk) if *inner => (What::Inner(chunk), Kind::Object),
+            Found::Chunk(chunk) => (What::Chunk(chunk), Kind::Object),
+        };
+        Some(Made {
+            name: name.into_bytes(),
+            ino: place.with(what).number(),
+            kind,
+        })
+    }
+}
+
+/// Stands between name and format of an array's file where a group has the plain name.
+const BESIDE_A_GROUP: &[u8] = b"~view";
+
+impl Tree for ViewTree {
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        match self.spot(parent)? {
+            Spot::View(place) => self.intern(self.find(&place, name)?, parent),
+            Spot::Top => match name {
+                b"native" => {
+                    let stat = self.native.stat(Ino::ROOT)?;
+                    Ok(Node {
+                        ino: NATIVE_ROOT,
+                        stat,
+                    })
+                }
+                b"views" => self.intern(self.top_group()?, Ino::ROOT),
+                _ => Err(StoreError::NotFound {
+                    key: Key::new(name).unwrap_or_default(),
+                }),
+            },
+            Spot::Native(ino) => match self.native.lookup(ino, name) {
+                Err(StoreError::NotFound { .. }) if name == HIDDEN => {
+                    let node = self.nodes.node(&self.native.key(ino)?)?;
+                    let place = Place {
+                        node,
+                        what: What::Hidden,
+                    };
+                    self.intern(place, parent)
+                }
+                found => found,
+            },
+        }
+    }
+
+    fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
+        match self.spot(parent)? {
+            Spot::Native(ino) if entry.name != HIDDEN => {
+                let entry = Entry {
+                    name: entry.name,
+                    ino: entry.ino,
+                    kind: entry.kind,
+                    stat: entry.stat,
+                    next: entry.next,
+                };
+                self.native.adopt(ino, &entry)
+            }
+            // Decoded only if somebody looks at it.
+            Spot::View(_) if entry.name.ends_with(b".json") => Err(StoreError::WouldWait {
+                key: Key::new(entry.name).unwrap_or_default(),
+            }),
+            _ => self.lookup(parent, entry.name),
+        }
+    }
+
+    fn forget(&self, ino: Ino, lookups: u64) {
+        let mut known = self.known();
+        match known.entry(ino) {
+            Slot::Occupied(mut slot) => {
+                let left = slot.get().lookups.saturating_sub(lookups);
+                slot.get_mut().lookups = left;
+                if left == 0 {
+                    slot.remove();
+                }
+            }
+            Slot::Vacant(_) => {
+                drop(known);
+                self.native.forget(ino, lookups);
+                return;
+            }
+        }
+        if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
+            known.shrink_to_fit();
+        }
+    }
+
+    fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        match self.spot(ino)? {
+            Spot::Native(ino) => self.native.stat(ino),
+            Spot::Top => self.native.stat(Ino::ROOT),
+            Spot::View(place) => {
+                self.check(&place)?;
+                let object = self
+                    .known()
+                    .get(&ino)
+                    .and_then(|known| known.object.clone());
+                place.stat(object.as_deref())
+            }
+        }
+    }
+
+    fn key(&self, ino: Ino) -> Result<Key, StoreError> {
+        match self.spot(ino)? {
+            Spot::Native(ino) => self.native.key(ino),
+            Spot::Top => Ok(self.root.clone()),
+            Spot::View(place) => Ok(place.key()),
+        }
+    }
+
+    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        match self.spot(ino)? {
+            Spot::Native(ino) => self.native.open(ino),
+            Spot::Top => Err(StoreError::NotAPrefix {
+                key: self.root.clone(),
+            }),
+            Spot::View(place) => {
+                self.check(&place)?;
+                let object = self
+                    .known()
+                    .get(&ino)
+                    .and_then(|known| known.object.clone());
+                object.ok_or_else(|| StoreError::NotAPrefix { key: place.key() })
+            }
+        }
+    }
+
+    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
+        let mut directory = match self.spot(ino)? {
+            Spot::Native(inner) => {
+                let mut directory = self.native.open_dir(inner)?;
+                directory.ino = self.outer(directory.ino);
+                directory.parent = match inner {
+                    Ino::ROOT => Ino::ROOT,
+                    _ => self.outer(directory.parent),
+                };
+                return Ok(directory);
+            }
+            Spot::Top => {
+                let views = self.top_group()?.number();
+                let made = |name: &[u8], ino| Made {
+                    name: name.to_vec(),
+                    ino,
+                    kind: Kind::Prefix,
+                };
+                let names = vec![made(b"native", NATIVE_ROOT), made(b"views", views)];
+                Directory::made(ino, Names::Made(names))
+            }
+            Spot::View(place) => {
+                self.check(&place)?;
+                match &place.what {
+                    What::Hidden | What::Group => {
+                        Directory::made(ino, Names::Made(self.names(&place)?))
+                    }
+                    What::Cells { .. } => Directory::made(ino, Names::Cells(place)),
+                    What::File(..) | What::Chunk(_) | What::Inner(_) => {
+                        return Err(StoreError::NotAPrefix { key: place.key() });
+                    }
+                }
+            }
+        };
+        directory.parent = self
+            .known()
+            .get(&ino)
+            .map_or(Ino::ROOT, |known| known.parent);
+        Ok(directory)
+    }
+
+    fn visit(
+        &self,
+        directory: &mut Directory,
+        cookie: u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        match &directory.names {
+            Names::Made(names) => {
+                let nth = |place| names.get(usize::try_from(place).ok()?).cloned();
+                self.visit_made(directory, names.len() as u64, nth, cookie, visit);
+                return Ok(());
+            }
+            Names::Cells(place) => {
+                if let What::Cells { names, cell, .. } = &place.what {
+                    let nth = |number| Self::nth_cell(place, names, number);
+                    self.visit_made(directory, names.len(*cell), nth, cookie, visit);
+                }
+                return Ok(());
+            }
+            Names::Tree | Names::Store(_) => {}
+        }
+        if cookie == BEHIND_HIDDEN {
+            return Ok(());
+        }
+        let mut is_full = false;
+        let (here, shown) = (directory.ino, self.shown);
+        if shown == Shown::Both && here == NATIVE_ROOT {
+            directory.ino = Ino::ROOT;
+        }
+        let result = self.native.visit(directory, cookie, &mut |mut entry| {
+            match entry.name {
+                b"." => entry.ino = here,
+                _ => entry.ino = self.outer(entry.ino),
+            }
+            let flow = visit(entry);
+            is_full = flow.is_break();
+            flow
+        });
+        directory.ino = here;
+        result?;
+        if self.is_listed && !is_full {
+            let inner = if here == NATIVE_ROOT { Ino::ROOT } else { here };
+            let key = self.native.key(inner)?;
+            if self.native.lookup(inner, HIDDEN).is_err() {
+                let node = self.nodes.node(&key)?;
+                let place = Place {
+                    node,
+                    what: What::Hidden,
+                };
+                let _ = visit(Entry {
+                    name: HIDDEN,
+                    ino: place.number(),
+                    kind: Kind::Prefix,
+                    stat: None,
+                    next: BEHIND_HIDDEN,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let node = match self.spot(ino)? {
+            Spot::View(place) => place.node,
+            Spot::Top => return Ok(Vec::new()),
+            Spot::Native(ino) if self.native.stat(ino)?.kind == Kind::Prefix => {
+                self.nodes.node(&self.native.key(ino)?)?
+            }
+            Spot::Native(_) => return Ok(Vec::new()),
+        };
+        Ok(node.extended_attributes())
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.native.store()
+    }
+
+    fn known_inodes(&self) -> usize {
+        self.native
+            .known_inodes()
+            .saturating_add(self.known().len())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.nodes.engine().memory_used_bytes()
+    }
+}

@@ -1,0 +1,163 @@
+//! Places in the namespace of views, and their numbers.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+
+use super::HIDDEN;
+use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
+use crate::tree::Ino;
+use crate::view::{Cell, ChunkNames, Content, Format, ViewFile, ViewNode};
+
+/// Set in the numbers of views, and in no number of the native trees below 2^62.
+pub(super) const VIEW_BIT: u64 = 1 << 61;
+
+/// What is made of a node.
+#[derive(Debug, Clone)]
+pub(in crate::tree) struct Place {
+    pub(super) node: Arc<ViewNode>,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum What {
+    /// The directory of its views.
+    Hidden,
+    /// Its directory in the view tree.
+    Group,
+    /// A directory of chunks, or of inner chunks.
+    Cells {
+        names: Arc<ChunkNames>,
+        cell: Cell,
+        inner: bool,
+    },
+    /// A file; with its text, if that was decoded.
+    File(Format, Option<Arc<Vec<u8>>>),
+    /// A chunk, by its number.
+    Chunk(u64),
+    /// An inner chunk, by its number.
+    Inner(u64),
+}
+
+/// A place that the kernel knows.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) place: Place,
+    pub(super) parent: Ino,
+    /// The file, if it is one.
+    pub(super) object: Option<Arc<dyn Object>>,
+    pub(super) lookups: u64,
+}
+
+/// A name that was made for a listing.
+#[derive(Debug, Clone)]
+pub(in crate::tree) struct Made {
+    pub(super) name: Vec<u8>,
+    pub(super) ino: Ino,
+    pub(super) kind: Kind,
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.node.key() == other.node.key()
+            && self.node.version() == other.node.version()
+            && self.what == other.what
+    }
+}
+
+impl Place {
+    /// Something else of the same node.
+    pub(super) fn with(&self, what: What) -> Self {
+        Self {
+            node: Arc::clone(&self.node),
+            what,
+        }
+    }
+
+    pub(super) fn is_group_at(&self, key: &Key) -> bool {
+        self.what == What::Group && self.node.key() == key
+    }
+
+    /// The number of the place, unless another place has it.
+    pub(super) fn number(&self) -> Ino {
+        let (kind, index, depth) = match &self.what {
+            What::Hidden => (0, 0, 0),
+            What::Group => (1, 0, 0),
+            What::Cells { cell, inner, .. } => (2 + u8::from(*inner), cell.index, cell.depth),
+            What::File(format, None) => (4, u64::from(*format as u8), 0),
+            What::File(format, Some(text)) => {
+                let mut hasher = SipHasher13::new();
+                hasher.write(text);
+                (5, hasher.finish(), *format as u8)
+            }
+            What::Chunk(number) => (6, *number, 0),
+            What::Inner(number) => (7, *number, 0),
+        };
+        self.hash(kind, index, depth)
+    }
+
+    /// The number that the top of `chunks/` or `inner/` has.
+    pub(super) fn cells_number(&self, inner: bool) -> Ino {
+        self.hash(2 + u8::from(inner), 0, 0)
+    }
+
+    fn hash(&self, kind: u8, index: u64, depth: u8) -> Ino {
+        let mut hasher = SipHasher13::new();
+        hasher.write(self.node.key().as_bytes());
+        hasher.write_u64(self.node.version());
+        hasher.write_u8(kind);
+        hasher.write_u64(index);
+        hasher.write_u8(depth);
+        Ino((hasher.finish() & (VIEW_BIT - 1)) | VIEW_BIT)
+    }
+
+    /// The path below the mount that leads here, for messages.
+    pub(super) fn key(&self) -> Key {
+        let node = self.node.key();
+        let below = match &self.what {
+            What::Hidden | What::Group => return node.join(HIDDEN).unwrap_or_default(),
+            What::Cells { inner: true, .. } => "inner".to_owned(),
+            What::Cells { .. } => "chunks".to_owned(),
+            What::File(format, _) => format.own_name(self.node.name()),
+            What::Chunk(number) => format!("chunk {number}"),
+            What::Inner(number) => format!("inner chunk {number}"),
+        };
+        let hidden = node.join(HIDDEN).unwrap_or_default();
+        hidden.join(below.as_bytes()).unwrap_or_default()
+    }
+
+    /// The file here; `content` is what its format says.
+    pub(super) fn object(&self, content: Option<Content>) -> Option<Arc<dyn Object>> {
+        let (version, modified) = (Version(self.node.version()), self.node.modified());
+        let reader = || self.node.reader().map(Arc::clone);
+        let file = match (&self.what, content) {
+            (What::File(_, Some(text)), _) => ViewFile::text(Arc::clone(text), version, modified),
+            (What::File(..), Some(Content::Text(text))) => {
+                ViewFile::text(Arc::new(text), version, modified)
+            }
+            (What::File(..), Some(Content::Layout(reader, layout))) => {
+                ViewFile::layout(reader, layout, version, modified)
+            }
+            (What::Chunk(number), _) => ViewFile::chunk(reader()?, *number, version, modified),
+            (What::Inner(number), _) => ViewFile::inner(reader()?, *number, version, modified),
+            _ => return None,
+        };
+        Some(Arc::new(file))
+    }
+
+    /// What stat(2) tells.
+    pub(super) fn stat(&self, object: Option<&dyn Object>) -> Result<Stat, StoreError> {
+        match object {
+            Some(object) => object.stat(),
+            None => Ok(Stat {
+                kind: Kind::Prefix,
+                size_bytes: 0,
+                blocks: 0,
+                modified: self.node.modified(),
+                version: Version(self.node.version()),
+                links: 2,
+            }),
+        }
+    }
+}

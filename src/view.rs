@@ -1,0 +1,21 @@
+//! Files that are computed from nodes: decoded chunks, whole arrays in formats that old tools
+//! read, and what is known of a node as JSON.
+//!
+//! A file of elements is a [`Layout`]: an ordered list of headers, gaps and arrays, of which size
+//! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
+//! a layout, so nothing is decoded to know how long a file is.
+
+mod chunks;
+mod elements;
+mod file;
+mod format;
+mod layout;
+mod node;
+mod npy;
+mod sidecar;
+
+pub use chunks::{Cell, ChunkNames, Found};
+pub use file::ViewFile;
+pub use format::{Format, FormatSet};
+pub use layout::{Layout, Part, Placement};
+pub use node::{Content, NoContent, Nodes, NodesOptions, ViewNode};

@@ -1,0 +1,281 @@
+//! The names in `chunks/` and `inner/`: a grid of any size as a tree of directories, made by
+//! arithmetic.
+
+use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+
+/// The names of a grid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkNames {
+    style: Style,
+    counts: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// One directory with the keys of all chunks.
+    Flat(ChunkKeys),
+    /// A directory for each axis but the last, below one of the name `c` if there is a prefix.
+    Nested { prefix: bool },
+}
+
+/// A directory of the tree: how many names lead to it, and which chunks are below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Cell {
+    /// Names from the top.
+    pub depth: u8,
+    /// The chosen positions of the first axes, in C order.
+    pub index: u64,
+}
+
+/// What a name leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A directory.
+    Directory(Cell),
+    /// A chunk, by its number in C order over the grid.
+    Chunk(u64),
+}
+
+impl ChunkNames {
+    /// The store's own keys of a grid with `counts` chunks along each axis.
+    pub fn of_keys(keys: ChunkKeys, counts: &[u64]) -> Self {
+        let style = match (keys.separator, keys.encoding) {
+            (Separator::Slash, KeyEncoding::Default) => Style::Nested { prefix: true },
+            (Separator::Slash, KeyEncoding::V2) => Style::Nested { prefix: false },
+            (Separator::Dot, _) => Style::Flat(keys),
+        };
+        Self {
+            style,
+            counts: counts.to_vec(),
+        }
+    }
+
+    /// One directory for each axis but the last.
+    pub fn nested(counts: &[u64]) -> Self {
+        Self {
+            style: Style::Nested { prefix: false },
+            counts: counts.to_vec(),
+        }
+    }
+
+    /// The axis that the names in a directory count; none where there is no axis left.
+    fn axis(&self, cell: Cell) -> Option<usize> {
+        let depth = usize::from(cell.depth);
+        match self.style {
+            Style::Nested { prefix: true } => depth.checked_sub(1),
+            _ => Some(depth),
+        }
+    }
+
+    /// Number of names in a directory.
+    pub fn len(&self, cell: Cell) -> u64 {
+        let chunks = || self.counts.iter().product();
+        match self.style {
+            Style::Flat(_) => chunks(),
+            Style::Nested { .. } => match self.axis(cell) {
+                // The prefix; there is nothing below it in an array of no chunks.
+                None => u64::from(chunks() > 0),
+                Some(axis) if self.counts.is_empty() && axis == 0 => 1,
+                Some(axis) => self.counts.get(axis).copied().unwrap_or(0),
+            },
+        }
+    }
+
+    /// Whether there are no names at all.
+    pub fn is_empty(&self) -> bool {
+        self.len(Cell::default()) == 0
+    }
+
+    /// The name at a place in a directory, and what it leads to.
+    pub fn nth(&self, cell: Cell, place: u64) -> Option<(String, Found)> {
+        if place >= self.len(cell) {
+            return None;
+        }
+        match self.style {
+            Style::Flat(keys) => {
+                let mut left = place;
+                let mut index: Vec<u64> = Vec::with_capacity(self.counts.len());
+                for count in self.counts.iter().rev() {
+                    index.push(left % count);
+                    left /= count;
+                }
+                index.reverse();
+                Some((keys.encode(&index), Found::Chunk(place)))
+            }
+            Style::Nested { .. } => match self.axis(cell) {
+                None => Some(("c".into(), self.below(cell, 0))),
+                Some(_) => Some((place.to_string(), self.below(cell, place))),
+            },
+        }
+    }
+
+    /// What a name in a directory leads to.
+    pub fn find(&self, cell: Cell, name: &[u8]) -> Option<Found> {
+        let name = std::str::from_utf8(name).ok()?;
+        match self.style {
+            Style::Flat(keys) => {
+                let index = match self.counts.is_empty() {
+                    true => Vec::new(),
+                    false => {
+                        let numbers = match keys.encoding {
+                            KeyEncoding::Default => name.strip_prefix("c.")?,
+                            KeyEncoding::V2 => name,
+                        };
+                        numbers
+                            .split('.')
+                            .zip(&self.counts)
+                            .map(|(number, count)| canonical(number, *count))
+                            .collect::<Option<Vec<u64>>>()?
+                    }
+                };
+                let is_whole = index.len() == self.counts.len() && keys.encode(&index) == name;
+                let linear = index
+                    .iter()
+                    .zip(&self.counts)
+                    .fold(0, |linear, (i, count)| linear * count + i);
+                is_whole.then_some(Found::Chunk(linear))
+            }
+            Style::Nested { .. } => {
+                let place = match self.axis(cell) {
+                    None if name == "c" => 0,
+                    None => return None,
+                    Some(_) => canonical(name, self.len(cell))?,
+                };
+                (place < self.len(cell)).then(|| self.below(cell, place))
+            }
+        }
+    }
+
+    /// What the name at a place of a nested directory leads to.
+    fn below(&self, cell: Cell, place: u64) -> Found {
+        let axis = self.axis(cell);
+        let index = match axis.and_then(|axis| self.counts.get(axis)) {
+            Some(count) => cell.index * count + place,
+            None => cell.index,
+        };
+        let is_last = match axis {
+            None => self.counts.is_empty(),
+            Some(axis) => axis + 1 >= self.counts.len(),
+        };
+        match is_last {
+            true => Found::Chunk(index),
+            false => Found::Directory(Cell {
+                depth: cell.depth.saturating_add(1),
+                index,
+            }),
+        }
+    }
+}
+
+/// A number below `count` as it is written: without leading zeros or signs.
+fn canonical(text: &str, count: u64) -> Option<u64> {
+    let is_canonical = text == "0" || !text.starts_with('0');
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number: u64 = text.parse().ok()?;
+    (is_canonical && is_number && number < count).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(encoding: KeyEncoding, separator: Separator) -> ChunkKeys {
+        ChunkKeys {
+            encoding,
+            separator,
+        }
+    }
+
+    /// All paths below a directory with their chunks.
+    fn walk(names: &ChunkNames, cell: Cell, path: &str, found: &mut Vec<(String, u64)>) {
+        for place in 0..names.len(cell) {
+            let (name, leads) = names.nth(cell, place).unwrap();
+            assert_eq!(
+                names.find(cell, name.as_bytes()),
+                Some(leads),
+                "{path}/{name}"
+            );
+            let path = if path.is_empty() {
+                name
+            } else {
+                format!("{path}/{name}")
+            };
+            match leads {
+                Found::Chunk(chunk) => found.push((path, chunk)),
+                Found::Directory(below) => walk(names, below, &path, found),
+            }
+        }
+        assert_eq!(names.nth(cell, names.len(cell)), None);
+    }
+
+    #[test]
+    fn the_tree_holds_the_key_of_every_chunk() {
+        for counts in [&[][..], &[3], &[2, 3], &[2, 1, 12], &[2, 0, 3], &[0]] {
+            for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
+                for separator in [Separator::Dot, Separator::Slash] {
+                    let keys = keys(encoding, separator);
+                    let mut found = Vec::new();
+                    let names = ChunkNames::of_keys(keys, counts);
+                    walk(&names, Cell::default(), "", &mut found);
+                    let chunks: u64 = counts.iter().product();
+                    let expected: Vec<(String, u64)> = (0..chunks)
+                        .map(|linear| {
+                            let mut left = linear;
+                            let mut index: Vec<u64> = counts
+                                .iter()
+                                .rev()
+                                .map(|count| {
+                                    let at = left % count;
+                                    left /= count;
+                                    at
+                                })
+                                .collect();
+                            index.reverse();
+                            (keys.encode(&index), linear)
+                        })
+                        .collect();
+                    assert_eq!(found, expected, "{counts:?} {keys:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_written_so_are_not_found() {
+        let flat = ChunkNames::of_keys(keys(KeyEncoding::V2, Separator::Dot), &[20, 3]);
+        for name in [
+            "", "0", "0.3", "20.0", "00.0", "0.0.0", "+1.0", "0.-0", "0.0 ", "c.0.0",
+        ] {
+            assert_eq!(
+                flat.find(Cell::default(), name.as_bytes()),
+                None,
+                "{name:?}"
+            );
+        }
+        assert_eq!(flat.find(Cell::default(), b"19.2"), Some(Found::Chunk(59)));
+        let nested = ChunkNames::of_keys(keys(KeyEncoding::Default, Separator::Slash), &[20, 3]);
+        for name in ["0", "d", "", "C"] {
+            assert_eq!(
+                nested.find(Cell::default(), name.as_bytes()),
+                None,
+                "{name:?}"
+            );
+        }
+        let below = Cell { depth: 1, index: 0 };
+        for name in ["20", "007", "c", "-1", "\u{ff}"] {
+            assert_eq!(nested.find(below, name.as_bytes()), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_grid_of_a_billion_chunks_is_only_arithmetic() {
+        let names = ChunkNames::nested(&[1000, 1000, 1000]);
+        let Some(Found::Directory(cell)) = names.find(Cell::default(), b"999") else {
+            panic!();
+        };
+        let Some(Found::Directory(cell)) = names.find(cell, b"0") else {
+            panic!();
+        };
+        assert_eq!(names.find(cell, b"5"), Some(Found::Chunk(999_000_005)));
+    }
+}

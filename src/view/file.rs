@@ -1,0 +1,189 @@
+//! One computed file, open for reading.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::layout::{Layout, Part};
+use crate::array::ArrayReader;
+use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
+
+/// A computed file.
+#[derive(Debug)]
+pub struct ViewFile {
+    made_of: MadeOf,
+    version: Version,
+    modified: SystemTime,
+}
+
+#[derive(Debug)]
+enum MadeOf {
+    Text(Arc<Vec<u8>>),
+    Layout(Arc<ArrayReader>, Layout),
+    Chunk(Arc<ArrayReader>, u64),
+    Inner(Arc<ArrayReader>, u64),
+}
+
+impl ViewFile {
+    fn new(made_of: MadeOf, version: Version, modified: SystemTime) -> Self {
+        Self {
+            made_of,
+            version,
+            modified,
+        }
+    }
+
+    /// A file with this text.
+    pub fn text(text: Arc<Vec<u8>>, version: Version, modified: SystemTime) -> Self {
+        Self::new(MadeOf::Text(text), version, modified)
+    }
+
+    /// A file of elements.
+    pub fn layout(
+        reader: Arc<ArrayReader>,
+        layout: Layout,
+        version: Version,
+        modified: SystemTime,
+    ) -> Self {
+        Self::new(MadeOf::Layout(reader, layout), version, modified)
+    }
+
+    /// One chunk.
+    pub fn chunk(
+        reader: Arc<ArrayReader>,
+        chunk: u64,
+        version: Version,
+        modified: SystemTime,
+    ) -> Self {
+        Self::new(MadeOf::Chunk(reader, chunk), version, modified)
+    }
+
+    /// One inner chunk.
+    pub fn inner(
+        reader: Arc<ArrayReader>,
+        piece: u64,
+        version: Version,
+        modified: SystemTime,
+    ) -> Self {
+        Self::new(MadeOf::Inner(reader, piece), version, modified)
+    }
+
+    fn read_layout(
+        reader: &Arc<ArrayReader>,
+        layout: &Layout,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        if let Some(Part::Array(range)) = layout.at(offset, size as u64)
+            && offset + (range.end - range.start)
+                == offset.saturating_add(size as u64).min(layout.size_bytes())
+        {
+            return reader.read(range.start, size, buffer, patience);
+        }
+        let mut filled = 0;
+        while filled < size {
+            let (at, left) = (offset.saturating_add(filled as u64), size - filled);
+            let Some(part) = layout.at(at, left as u64) else {
+                break;
+            };
+            let target = buffer.get_mut(filled..).unwrap_or_default();
+            filled += match part {
+                Part::Bytes(bytes) => {
+                    put(target, bytes);
+                    bytes.len()
+                }
+                Part::Zeros(count) => {
+                    let count = usize::try_from(count).unwrap_or(usize::MAX);
+                    target.get_mut(..count).unwrap_or_default().fill(0);
+                    count
+                }
+                Part::Array(range) => {
+                    let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                    match reader.read(range.start, count, target, patience)? {
+                        Data::Filled(range) => range.len(),
+                        Data::Shared(bytes, range) => {
+                            let bytes = bytes.get(range).unwrap_or_default();
+                            put(target, bytes);
+                            bytes.len()
+                        }
+                    }
+                }
+            };
+        }
+        Ok(Data::Filled(0..filled))
+    }
+}
+
+fn put(target: &mut [u8], bytes: &[u8]) {
+    target
+        .get_mut(..bytes.len())
+        .unwrap_or_default()
+        .copy_from_slice(bytes);
+}
+
+impl Object for ViewFile {
+    fn size_bytes(&self) -> u64 {
+        match &self.made_of {
+            MadeOf::Text(text) => text.len() as u64,
+            MadeOf::Layout(_, layout) => layout.size_bytes(),
+            MadeOf::Chunk(reader, _) => reader.chunk_bytes(),
+            MadeOf::Inner(reader, _) => reader.piece_bytes(),
+        }
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(Stat {
+            kind: Kind::Object,
+            size_bytes: self.size_bytes(),
+            blocks: 0,
+            modified: self.modified,
+            version: self.version,
+            links: 1,
+        })
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        match &self.made_of {
+            MadeOf::Text(text) => {
+                let start = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(text.len());
+                let end = start.saturating_add(size).min(text.len());
+                Ok(Data::Shared(Arc::clone(text), start..end))
+            }
+            MadeOf::Layout(reader, layout) => {
+                Self::read_layout(reader, layout, offset, size, buffer, patience)
+            }
+            MadeOf::Chunk(reader, chunk) => {
+                reader.read_chunk(*chunk, offset, size, buffer, patience)
+            }
+            MadeOf::Inner(reader, piece) => {
+                reader.read_inner(*piece, offset, size, buffer, patience)
+            }
+        }
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+
+    fn is_constant(&self) -> bool {
+        match &self.made_of {
+            MadeOf::Text(_) => true,
+            MadeOf::Layout(reader, _) | MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => {
+                reader.is_constant()
+            }
+        }
+    }
+}

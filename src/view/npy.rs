@@ -1,0 +1,61 @@
+//! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
+
+use crate::zarr::Fixed;
+
+/// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
+pub(super) fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
+    let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
+    // A tuple of one needs its comma, longer ones do not have it.
+    let shape = match shape.len() {
+        0 | 1 => lengths.trim_end_matches(' '),
+        _ => lengths.trim_end_matches(", "),
+    };
+    let descr = data_type.numpy_literal();
+    let text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({shape}), }}");
+    // Version 1 counts the header in 16 bits, version 2 in 32, version 3 is UTF-8.
+    let version: u8 = match (text.is_ascii(), text.len() < 65_000) {
+        (false, _) => 3,
+        (true, true) => 1,
+        (true, false) => 2,
+    };
+    let before = if version == 1 { 10 } else { 12 };
+    let padded = (before + text.len() + 1).next_multiple_of(64);
+    let length = padded - before;
+    let mut header = b"\x93NUMPY".to_vec();
+    header.extend([version, 0]);
+    match version {
+        1 => header.extend(u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes()),
+        _ => header.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()),
+    }
+    header.extend(text.as_bytes());
+    header.resize(padded - 1, b' ');
+    header.push(b'\n');
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::{ByteOrder, Scalar};
+
+    #[test]
+    fn headers_are_those_of_numpy() {
+        let f4 = Fixed {
+            scalar: Scalar::Float(ByteOrder::Little),
+            size_bytes: 4,
+        };
+        for (shape, written) in [
+            (&[][..], "()"),
+            (&[5], "(5,)"),
+            (&[5, 7], "(5, 7)"),
+            (&[0, 1, 2], "(0, 1, 2)"),
+        ] {
+            let header = header(&f4, shape);
+            let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {written}, }}");
+            assert_eq!(header.len(), 128);
+            assert_eq!(&header[..10], b"\x93NUMPY\x01\0\x76\0");
+            assert_eq!(std::str::from_utf8(&header[10..]).unwrap().trim_end(), text);
+            assert_eq!(header.last(), Some(&b'\n'));
+        }
+    }
+}

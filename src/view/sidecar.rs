@@ -1,0 +1,258 @@
+//! Text files beside `<name>.bin` that tell raster and image tools what is in it: ENVI (`.hdr`),
+//! GDAL (`.vrt`) and NRRD (`.nhdr`).
+
+use std::fmt::Write as _;
+
+use crate::zarr::{ByteOrder, Fixed, Scalar};
+
+/// An array of numbers as rasters: the last axis is across, the one before it down, the others
+/// are bands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Raster {
+    width: u64,
+    height: u64,
+    bands: u64,
+}
+
+impl Raster {
+    fn of(shape: &[u64]) -> Result<Self, String> {
+        let raster = match shape {
+            [] => Self {
+                width: 1,
+                height: 1,
+                bands: 1,
+            },
+            [width] => Self {
+                width: *width,
+                height: 1,
+                bands: 1,
+            },
+            [bands @ .., height, width] => Self {
+                width: *width,
+                height: *height,
+                bands: bands.iter().product(),
+            },
+        };
+        if shape.contains(&0) {
+            return Err("an array without elements is no raster".into());
+        }
+        Ok(raster)
+    }
+}
+
+/// The kind of number, by the letter of numpy and its size in bytes.
+fn number(data_type: &Fixed) -> (char, usize, ByteOrder) {
+    let size = data_type.size_bytes;
+    match data_type.scalar {
+        Scalar::Int(order) => ('i', size, order),
+        Scalar::UInt(order) => ('u', size, order),
+        Scalar::Float(order) => ('f', size, order),
+        Scalar::Complex(order) => ('c', size, order),
+        Scalar::Bool => ('u', size, ByteOrder::Little),
+        Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => ('i', size, order),
+        _ => ('?', size, ByteOrder::Little),
+    }
+}
+
+fn no_type(format: &str, data_type: &Fixed) -> String {
+    format!("{format} has no data type for {data_type}")
+}
+
+/// A header of the ENVI raster format.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn envi(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
+    let raster = Raster::of(shape)?;
+    let (kind, size, order) = number(data_type);
+    let code = match (kind, size) {
+        ('u', 1) => 1,
+        ('i', 2) => 2,
+        ('i', 4) => 3,
+        ('f', 4) => 4,
+        ('f', 8) => 5,
+        ('c', 8) => 6,
+        ('c', 16) => 9,
+        ('u', 2) => 12,
+        ('u', 4) => 13,
+        ('i', 8) => 14,
+        ('u', 8) => 15,
+        _ => return Err(no_type("ENVI", data_type)),
+    };
+    let Raster {
+        width,
+        height,
+        bands,
+    } = raster;
+    let order = u8::from(order == ByteOrder::Big);
+    Ok(format!(
+        "ENVI\nsamples = {width}\nlines = {height}\nbands = {bands}\nheader offset = 0\n\
+         file type = ENVI Standard\ndata type = {code}\ninterleave = bsq\nbyte order = {order}\n"
+    ))
+}
+
+/// More bands than this make a document that no tool wants to read.
+const MAX_VRT_BANDS: u64 = 65_535;
+
+/// A virtual raster of GDAL (`VRTRawRasterBand`) over the file `data`.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn vrt(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+    let raster = Raster::of(shape)?;
+    let (kind, size, order) = number(data_type);
+    let name = match (kind, size) {
+        ('u', 1) => "Byte",
+        ('i', 1) => "Int8",
+        ('u', 2) => "UInt16",
+        ('i', 2) => "Int16",
+        ('u', 4) => "UInt32",
+        ('i', 4) => "Int32",
+        ('u', 8) => "UInt64",
+        ('i', 8) => "Int64",
+        ('f', 4) => "Float32",
+        ('f', 8) => "Float64",
+        ('c', 8) => "CFloat32",
+        ('c', 16) => "CFloat64",
+        _ => return Err(no_type("GDAL", data_type)),
+    };
+    let Raster {
+        width,
+        height,
+        bands,
+    } = raster;
+    let most = i32::MAX.unsigned_abs();
+    if width > most.into() || height > most.into() || bands > MAX_VRT_BANDS {
+        return Err(format!(
+            "{width} x {height} x {bands} is too much for a virtual raster"
+        ));
+    }
+    let order = match order {
+        ByteOrder::Little => "LSB",
+        ByteOrder::Big => "MSB",
+    };
+    let line = width.saturating_mul(size as u64);
+    let band_bytes = line.saturating_mul(height);
+    let source = escape(data);
+    let mut text = format!("<VRTDataset rasterXSize=\"{width}\" rasterYSize=\"{height}\">\n");
+    for band in 0..bands {
+        let offset = band_bytes.saturating_mul(band);
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "  <VRTRasterBand dataType=\"{name}\" band=\"{}\" subClass=\"VRTRawRasterBand\">\n    \
+             <SourceFilename relativeToVRT=\"1\">{source}</SourceFilename>\n    \
+             <ImageOffset>{offset}</ImageOffset>\n    <PixelOffset>{size}</PixelOffset>\n    \
+             <LineOffset>{line}</LineOffset>\n    <ByteOrder>{order}</ByteOrder>\n  \
+             </VRTRasterBand>\n",
+            band + 1
+        );
+    }
+    text.push_str("</VRTDataset>\n");
+    Ok(text)
+}
+
+/// Text as it stands between two tags of XML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// A detached header of NRRD (teem) over the file `data`.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn nrrd(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+    let (kind, size, order) = number(data_type);
+    let name = match (kind, size) {
+        ('i', 1) => "int8",
+        ('u', 1) => "uint8",
+        ('i', 2) => "int16",
+        ('u', 2) => "uint16",
+        ('i', 4) => "int32",
+        ('u', 4) => "uint32",
+        ('i', 8) => "int64",
+        ('u', 8) => "uint64",
+        ('f', 4) => "float",
+        ('f', 8) => "double",
+        _ => return Err(no_type("NRRD", data_type)),
+    };
+    if shape.contains(&0) {
+        return Err("an array without elements is no raster".into());
+    }
+    if shape.len() > 16 {
+        return Err(format!(
+            "NRRD has at most 16 axes, this has {}",
+            shape.len()
+        ));
+    }
+    if data.contains('\n') {
+        return Err("the name of the data file has more than one line".into());
+    }
+    let order = match order {
+        ByteOrder::Little => "little",
+        ByteOrder::Big => "big",
+    };
+    // Fastest axis first; a scalar has one.
+    let mut sizes: Vec<String> = shape.iter().rev().map(u64::to_string).collect();
+    if sizes.is_empty() {
+        sizes.push("1".into());
+    }
+    Ok(format!(
+        "NRRD0004\ntype: {name}\ndimension: {}\nsizes: {}\nendian: {order}\nencoding: raw\n\
+         data file: {data}\n",
+        sizes.len(),
+        sizes.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn float(order: ByteOrder) -> Fixed {
+        Fixed {
+            scalar: Scalar::Float(order),
+            size_bytes: 4,
+        }
+    }
+
+    #[test]
+    fn a_cube_is_bands_of_lines() {
+        let text = envi(&float(ByteOrder::Big), &[2, 3, 4, 5]).unwrap();
+        for line in [
+            "samples = 5",
+            "lines = 4",
+            "bands = 6",
+            "data type = 4",
+            "byte order = 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+        let text = vrt(&float(ByteOrder::Little), &[2, 4, 5], "a&b.bin").unwrap();
+        assert!(text.contains("rasterXSize=\"5\" rasterYSize=\"4\""));
+        assert!(text.contains(">a&amp;b.bin<") && text.contains("<ImageOffset>80</ImageOffset>"));
+        assert_eq!(text.matches("<ByteOrder>LSB<").count(), 2);
+        let text = nrrd(&float(ByteOrder::Little), &[2, 3, 4], "x.bin").unwrap();
+        assert!(text.contains("sizes: 4 3 2\nendian: little\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_format_can_not_say_is_said() {
+        let half = Fixed {
+            scalar: Scalar::Float(ByteOrder::Little),
+            size_bytes: 2,
+        };
+        for refused in [
+            envi(&half, &[4]),
+            vrt(&half, &[4], "x"),
+            nrrd(&half, &[4], "x"),
+            vrt(&float(ByteOrder::Little), &[1 << 20, 2, 2], "x"),
+            envi(&float(ByteOrder::Little), &[0, 3]),
+            nrrd(&float(ByteOrder::Little), &[1; 17], "x"),
+        ] {
+            assert!(!refused.unwrap_err().is_empty());
+        }
+    }
+}

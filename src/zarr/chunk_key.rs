@@ -1,0 +1,268 @@
+//! How the keys of chunks are made of their indices (v2, "Storing arrays"; v3 core, "Chunk key
+//! encoding").
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::codec_chain::named_configuration;
+use super::error::{MetadataError, excerpt, shown};
+
+/// Makes keys of indices and back. Keys are relative to the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkKeys {
+    /// What stands before and between the numbers.
+    pub encoding: KeyEncoding,
+    /// Between the numbers.
+    pub separator: Separator,
+}
+
+/// The two encodings of the core specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyEncoding {
+    /// `c/0/1`; `c` for an array without axes.
+    Default,
+    /// `0.1`, and `0` for an array without axes. Zarr v2 knows only this one.
+    V2,
+}
+
+/// What stands between the numbers of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Separator {
+    /// `.`: all chunks in one directory.
+    Dot,
+    /// `/`: one directory level for each axis.
+    Slash,
+}
+
+impl ChunkKeys {
+    /// The keys of a v2 array: `dimension_separator`, `.` if there is none.
+    ///
+    /// # Errors
+    /// Another separator.
+    pub fn from_v2(separator: Option<&Value>) -> Result<Self, MetadataError> {
+        let separator = match separator {
+            None | Some(Value::Null) => Separator::Dot,
+            Some(value) => Separator::parse("dimension_separator", value)?,
+        };
+        Ok(Self {
+            encoding: KeyEncoding::V2,
+            separator,
+        })
+    }
+
+    /// Reads a v3 `chunk_key_encoding`.
+    ///
+    /// # Errors
+    /// An encoding that is not known is unsupported; another separator is invalid.
+    pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
+        let (name, configuration) = named_configuration("chunk_key_encoding", value)?;
+        let (encoding, default) = match name {
+            "default" => (KeyEncoding::Default, Separator::Slash),
+            "v2" => (KeyEncoding::V2, Separator::Dot),
+            _ => {
+                let what = format!("chunk key encoding {}", shown(name));
+                return Err(MetadataError::unsupported(what));
+            }
+        };
+        let separator = match configuration.and_then(|members| members.get("separator")) {
+            None | Some(Value::Null) => default,
+            Some(value) => Separator::parse("chunk_key_encoding", value)?,
+        };
+        Ok(Self {
+            encoding,
+            separator,
+        })
+    }
+
+    /// The key of a chunk.
+    pub fn encode(&self, index: &[u64]) -> String {
+        let mut key = String::new();
+        if self.encoding == KeyEncoding::Default {
+            key.push('c');
+        } else if index.is_empty() {
+            key.push('0');
+        }
+        for i in index {
+            if !key.is_empty() {
+                key.push(self.separator.as_char());
+            }
+            // Writing to a String does not fail.
+            let _ = write!(key, "{i}");
+        }
+        key
+    }
+
+    /// The chunk that a key stands for, of a grid with that many chunks along each axis. Only the
+    /// one key that [`ChunkKeys::encode`] makes stands for a chunk: no leading zeros, no signs,
+    /// nothing outside of the grid.
+    pub fn decode(&self, key: &[u8], grid_shape: &[u64]) -> Option<Vec<u64>> {
+        let separator = self.separator.as_byte();
+        let numbers = match (self.encoding, grid_shape.is_empty()) {
+            (KeyEncoding::Default, true) => return (key == b"c").then(Vec::new),
+            (KeyEncoding::V2, true) => return (key == b"0").then(Vec::new),
+            (KeyEncoding::Default, false) => key.strip_prefix(b"c")?.strip_prefix(&[separator])?,
+            (KeyEncoding::V2, false) => key,
+        };
+        let mut index = Vec::with_capacity(grid_shape.len());
+        for part in numbers.split(|byte| *byte == separator) {
+            let count = grid_shape.get(index.len())?;
+            index.push(canonical(part).filter(|i| i < count)?);
+        }
+        (index.len() == grid_shape.len()).then_some(index)
+    }
+}
+
+impl Separator {
+    fn parse(field: &str, value: &Value) -> Result<Self, MetadataError> {
+        match value.as_str() {
+            Some(".") => Ok(Self::Dot),
+            Some("/") => Ok(Self::Slash),
+            _ => {
+                let what = format!("a separator {} instead of \".\" or \"/\"", excerpt(value));
+                Err(MetadataError::invalid(field, what))
+            }
+        }
+    }
+
+    /// The character.
+    pub fn as_char(self) -> char {
+        char::from(self.as_byte())
+    }
+
+    fn as_byte(self) -> u8 {
+        match self {
+            Self::Dot => b'.',
+            Self::Slash => b'/',
+        }
+    }
+}
+
+/// A number as it is printed.
+fn canonical(digits: &[u8]) -> Option<u64> {
+    if !digits.iter().all(u8::is_ascii_digit) || (digits.len() > 1 && digits.starts_with(b"0")) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn keys(value: Value) -> ChunkKeys {
+        ChunkKeys::from_v3(&value).unwrap()
+    }
+
+    #[test]
+    fn indices_become_keys_and_keys_become_indices() {
+        let config = |name: &str, separator: &str| {
+            keys(json!({"name": name, "configuration": {"separator": separator}}))
+        };
+        let cases = [
+            (keys(json!("default")), "c/1/20/3", "c"),
+            (config("default", "/"), "c/1/20/3", "c"),
+            (config("default", "."), "c.1.20.3", "c"),
+            (keys(json!({"name": "v2"})), "1.20.3", "0"),
+            (config("v2", "/"), "1/20/3", "0"),
+            (ChunkKeys::from_v2(None).unwrap(), "1.20.3", "0"),
+            (
+                ChunkKeys::from_v2(Some(&json!(null))).unwrap(),
+                "1.20.3",
+                "0",
+            ),
+            (
+                ChunkKeys::from_v2(Some(&json!("/"))).unwrap(),
+                "1/20/3",
+                "0",
+            ),
+        ];
+        for (keys, key, scalar) in cases {
+            assert_eq!(keys.encode(&[1, 20, 3]), key);
+            assert_eq!(
+                keys.decode(key.as_bytes(), &[2, 21, 4]),
+                Some(vec![1, 20, 3])
+            );
+            assert_eq!(keys.encode(&[]), scalar);
+            assert_eq!(keys.decode(scalar.as_bytes(), &[]), Some(vec![]));
+        }
+    }
+
+    #[test]
+    fn every_index_of_a_grid_survives_the_way_through_its_key() {
+        for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
+            for separator in [Separator::Dot, Separator::Slash] {
+                let keys = ChunkKeys {
+                    encoding,
+                    separator,
+                };
+                for i in 0..12 {
+                    for j in [0, 9, 10, u64::MAX - 1] {
+                        let key = keys.encode(&[i, j]);
+                        let index = keys.decode(key.as_bytes(), &[12, u64::MAX]);
+                        assert_eq!(index, Some(vec![i, j]), "{key}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_canonical_key_within_the_grid_is_a_chunk() {
+        let default = keys(json!("default"));
+        for key in [
+            "c",
+            "c/",
+            "c/0",
+            "c/0/0/0",
+            "c/00/0",
+            "c/0/01",
+            "c/+1/0",
+            "c/-1/0",
+            "c/ 1/0",
+            "c/2/0",
+            "c/0/2",
+            "0/0",
+            "c.0.0",
+            "c/0.0",
+            "c/0/0/",
+            "/c/0/0",
+            "c//0",
+            "c/0x1/0",
+            "c/18446744073709551616/0",
+            "C/0/0",
+            "",
+            "zarr.json",
+        ] {
+            assert_eq!(default.decode(key.as_bytes(), &[2, 2]), None, "{key}");
+        }
+        assert_eq!(default.decode(b"c/\xff/0", &[2, 2]), None);
+        assert_eq!(default.decode(b"c/0", &[]), None);
+        let v2 = ChunkKeys::from_v2(None).unwrap();
+        for key in [
+            "", ".", "0", "0.", ".0", "0.0.0", "00.0", "0/0", ".zarray", "0.2",
+        ] {
+            assert_eq!(v2.decode(key.as_bytes(), &[2, 2]), None, "{key}");
+        }
+        assert_eq!(v2.decode(b"1", &[]), None);
+        assert_eq!(v2.decode(b"0.0", &[0, 2]), None);
+    }
+
+    #[test]
+    fn unknown_encodings_and_separators_are_named() {
+        let unknown = ChunkKeys::from_v3(&json!({"name": "fanout"})).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "chunk key encoding fanout is not supported"
+        );
+        let odd = json!({"name": "v2", "configuration": {"separator": "-"}});
+        let found = ChunkKeys::from_v3(&odd).unwrap_err().to_string();
+        assert_eq!(
+            found,
+            "chunk_key_encoding: a separator \"-\" instead of \".\" or \"/\""
+        );
+        assert!(ChunkKeys::from_v2(Some(&json!(""))).is_err());
+        assert!(ChunkKeys::from_v2(Some(&json!(1))).is_err());
+    }
+}

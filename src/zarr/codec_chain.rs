@@ -1,0 +1,136 @@
+//! Which codecs an array's chunks go through, by name: nothing here decodes.
+
+use serde_json::{Map, Value};
+
+use super::error::{MetadataError, kind_of};
+
+/// The codecs of an array, in the order of encoding.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CodecChain {
+    /// Zarr v2: filters, then the compressor (v2, "Metadata").
+    V2 {
+        /// How the elements of a chunk follow each other before the first filter.
+        order: Order,
+        /// Applied from first to last when encoding.
+        filters: Vec<CodecSpec>,
+        /// Applied last when encoding.
+        compressor: Option<CodecSpec>,
+    },
+    /// Zarr v3: array to array, array to bytes, bytes to bytes (v3 core, "Codecs").
+    V3(Vec<CodecSpec>),
+}
+
+/// Layout of the elements within a v2 chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Row-major: the last axis varies fastest.
+    C,
+    /// Column-major: the first axis varies fastest.
+    F,
+}
+
+/// One codec as the metadata name it. Whether it is known is for the decoder to say: a codec that
+/// is marked `must_understand: false` is kept too, because a chunk whose codec was skipped is not
+/// proven to hold the right bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodecSpec {
+    /// v2: the `id` of numcodecs; v3: the registered name.
+    pub name: String,
+    /// Everything else that the codec was told; v2: without `id`.
+    pub configuration: Map<String, Value>,
+}
+
+impl CodecChain {
+    /// The codecs in the order of encoding.
+    pub fn specs(&self) -> impl Iterator<Item = &CodecSpec> {
+        let (first, last) = match self {
+            Self::V2 {
+                filters,
+                compressor,
+                ..
+            } => (filters, compressor.as_ref()),
+            Self::V3(codecs) => (codecs, None),
+        };
+        first.iter().chain(last)
+    }
+
+    /// The array as v3 lists it: names, or objects with `name` and `configuration`.
+    ///
+    /// # Errors
+    /// Not a list, or an entry without a name.
+    pub(super) fn from_v3(value: &Value) -> Result<Self, MetadataError> {
+        let list = value.as_array().ok_or_else(|| {
+            MetadataError::invalid("codecs", format!("expected a list, not {}", kind_of(value)))
+        })?;
+        if list.is_empty() {
+            return Err(MetadataError::invalid(
+                "codecs",
+                "no codec turns the array into bytes",
+            ));
+        }
+        let specs: Result<_, _> = list.iter().map(CodecSpec::from_v3).collect();
+        Ok(Self::V3(specs?))
+    }
+}
+
+impl CodecSpec {
+    /// A v3 extension: a name, or an object with `name` and `configuration`.
+    ///
+    /// # Errors
+    /// Neither of the two.
+    pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
+        let (name, configuration) = named_configuration("codecs", value)?;
+        Ok(Self {
+            name: name.to_owned(),
+            configuration: configuration.cloned().unwrap_or_default(),
+        })
+    }
+
+    /// A numcodecs configuration: an object with `id`.
+    ///
+    /// # Errors
+    /// Not an object, or no `id`.
+    pub fn from_v2(field: &str, value: &Value) -> Result<Self, MetadataError> {
+        let object = value.as_object().ok_or_else(|| {
+            MetadataError::invalid(field, format!("expected an object, not {}", kind_of(value)))
+        })?;
+        let Some(Value::String(name)) = object.get("id") else {
+            return Err(MetadataError::invalid(field, "no id that is a string"));
+        };
+        let mut configuration = object.clone();
+        configuration.remove("id");
+        Ok(Self {
+            name: name.clone(),
+            configuration,
+        })
+    }
+}
+
+/// The name of a v3 extension, and its configuration if it has one.
+pub(super) type NamedConfiguration<'a> = (&'a str, Option<&'a Map<String, Value>>);
+
+/// Name and configuration of a v3 extension, which may be a bare name.
+pub(super) fn named_configuration<'a>(
+    field: &str,
+    value: &'a Value,
+) -> Result<NamedConfiguration<'a>, MetadataError> {
+    let object = match value {
+        Value::String(name) => return Ok((name, None)),
+        Value::Object(object) => object,
+        _ => {
+            let what = format!("expected a name or an object, not {}", kind_of(value));
+            return Err(MetadataError::invalid(field, what));
+        }
+    };
+    let Some(Value::String(name)) = object.get("name") else {
+        return Err(MetadataError::invalid(field, "no name that is a string"));
+    };
+    match object.get("configuration") {
+        None | Some(Value::Null) => Ok((name, None)),
+        Some(Value::Object(configuration)) => Ok((name, Some(configuration))),
+        Some(other) => {
+            let what = format!("{name}: the configuration is {}", kind_of(other));
+            Err(MetadataError::invalid(field, what))
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Consolidated metadata: the documents of a whole hierarchy in one (`.zmetadata` of v2; inline in
+//! the `zarr.json` of a v3 group).
+//!
+//! They are a copy that may be old. Precedence: a node's own document wins wherever it was read;
+//! the copy answers what exists and what it is where asking each node would cost a request.
+//! [`Consolidated::differs`] tells whether the copy is worth a warning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::document::{object, parse, parse_object};
+use super::error::{MetadataError, excerpt};
+use super::node::Node;
+use super::{v2, v3};
+
+/// The documents of the nodes below a group, by the node's path. Documents are kept as parsed JSON
+/// and become nodes when they are asked for.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Consolidated {
+    nodes: BTreeMap<String, Copies>,
+    skipped: usize,
+}
+
+/// The copies of one node's documents.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Copies {
+    zarr_json: Option<Value>,
+    zarray: Option<Value>,
+    zgroup: Option<Value>,
+    zattrs: Option<Value>,
+}
+
+impl Consolidated {
+    /// Reads `.zmetadata`.
+    ///
+    /// # Errors
+    /// Not JSON, another `zarr_consolidated_format` than 1, or no `metadata`.
+    pub fn from_zmetadata(bytes: &[u8]) -> Result<Self, MetadataError> {
+        let mut document = parse_object(".zmetadata", bytes)?;
+        match document.get("zarr_consolidated_format") {
+            Some(format) if format.as_u64() == Some(1) => {}
+            other => {
+                let found = excerpt(other.unwrap_or(&Value::Null));
+                let what = format!("zarr_consolidated_format {found}");
+                return Err(MetadataError::unsupported(what));
+            }
+        }
+        let metadata = document.remove("metadata").unwrap_or(Value::Null);
+        let mut consolidated = Self::default();
+        for (key, value) in object("metadata", metadata)? {
+            let (path, name) = key.rsplit_once('/').unwrap_or(("", &key));
+            let known = matches!(name, ".zarray" | ".zgroup" | ".zattrs");
+            if !known || !is_path(path) {
+                consolidated.skipped += 1;
+                continue;
+            }
+            let copies = consolidated.nodes.entry(path.to_owned()).or_default();
+            match name {
+                ".zarray" => copies.zarray = Some(value),
+                ".zgroup" => copies.zgroup = Some(value),
+                _ => copies.zattrs = Some(value),
+            }
+        }
+        Ok(consolidated)
+    }
+
+    /// Takes the `consolidated_metadata` of a v3 group; none if it is null or of an unknown kind,
+    /// which nobody has to understand.
+    pub(super) fn from_v3(value: Value) -> Option<Self> {
+        let Value::Object(mut members) = value else {
+            return None;
+        };
+        if members.get("kind").and_then(Value::as_str) != Some("inline") {
+            return None;
+        }
+        let Some(Value::Object(metadata)) = members.remove("metadata") else {
+            return None;
+        };
+        let mut consolidated = Self::default();
+        for (path, value) in metadata {
+            if path.is_empty() || !is_path(&path) {
+                consolidated.skipped += 1;
+                continue;
+            }
+            consolidated.nodes.entry(path).or_default().zarr_json = Some(value);
+        }
+        Some(consolidated)
+    }
+
+    /// The node at a path relative to the group (the empty path is the group itself, which only v2
+    /// copies); none if there is no document for it.
+    pub fn node(&self, path: &str) -> Option<Result<Node, MetadataError>> {
+        let copies = self.nodes.get(path)?;
+        let zattrs = Ok(copies.zattrs.clone());
+        match copies {
+            Copies {
+                zarr_json: Some(zarr_json),
+                ..
+            } => Some(v3::node_from(zarr_json.clone())),
+            Copies {
+                zarray: Some(zarray),
+                ..
+            } => {
+                let array = v2::array_from(zarray.clone(), zattrs);
+                Some(array.map(|array| Node::Array(Box::new(array))))
+            }
+            Copies {
+                zgroup: Some(zgroup),
+                ..
+            } => Some(v2::group_from(zgroup.clone(), zattrs).map(Node::Group)),
+            _ => None,
+        }
+    }
+
+    /// The paths of all nodes, in the order of their bytes.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
+    /// The names of what is directly below a path, each once: nodes, and groups that have no
+    /// document but nodes below them. Takes the time of all nodes below the path.
+    pub fn children(&self, path: &str) -> BTreeSet<&str> {
+        let prefix = match path {
+            "" => String::new(),
+            path => format!("{path}/"),
+        };
+        self.nodes
+            .range(prefix.clone()..)
+            .map_while(|(path, _)| path.strip_prefix(&prefix))
+            .filter_map(|rest| rest.split('/').next())
+            .filter(|name| !name.is_empty())
+            .collect()
+    }
+
+    /// Whether the copy of a document (`.zarray`, `.zgroup`, `.zattrs`, `zarr.json`) says something
+    /// else than the document itself. Spelling does not count, and neither do the consolidated
+    /// metadata that each v3 group may have.
+    ///
+    /// # Errors
+    /// The document is not JSON.
+    pub fn differs(&self, path: &str, name: &str, bytes: &[u8]) -> Result<bool, MetadataError> {
+        let without_copies = |value: &Value| {
+            let mut value = value.clone();
+            if let Some(members) = value.as_object_mut() {
+                members.remove("consolidated_metadata");
+            }
+            value
+        };
+        let copies = self.nodes.get(path);
+        let copy = copies.and_then(|copies| match name {
+            "zarr.json" => copies.zarr_json.as_ref(),
+            ".zarray" => copies.zarray.as_ref(),
+            ".zgroup" => copies.zgroup.as_ref(),
+            ".zattrs" => copies.zattrs.as_ref(),
+            _ => None,
+        });
+        let own = parse(bytes)?;
+        Ok(copy.map(without_copies) != Some(without_copies(&own)))
+    }
+
+    /// Entries that are not documents of nodes, or whose paths no node can have.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+}
+
+/// Whether components are neither empty nor `.` or `..`, and hold no NUL; the root is the empty path.
+fn is_path(path: &str) -> bool {
+    let component = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+    path.is_empty() || path.split('/').all(component)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &[u8] = br#"{"zarr_consolidated_format":1,"metadata":{
+        ".zgroup":{"zarr_format":2},".zattrs":{"t":1},
+        "a/.zgroup":{"zarr_format":2},"a-x/.zgroup":{"zarr_format":2},
+        "a/b/c/.zarray":{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","fill_value":0},
+        "a/b/c/.zattrs":{"units":"K"},
+        "bad/.zarray":{"zarr_format":2},
+        "only/.zattrs":{},
+        "../x/.zgroup":{"zarr_format":2},"/y/.zgroup":{},"a//b/.zgroup":{},"z/.zother":{}}}"#;
+
+    const V3: &[u8] = br#"{"zarr_format":3,"node_type":"group","consolidated_metadata":{
+        "kind":"inline","must_understand":false,"metadata":{
+        "g":{"zarr_format":3,"node_type":"group","attributes":{"d":0},
+             "consolidated_metadata":{"kind":"inline","metadata":{}}},
+        "g/x":{"zarr_format":3,"node_type":"array","shape":[2],"data_type":"int8",
+               "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2]}},
+               "chunk_key_encoding":"default","fill_value":0,"codecs":["bytes"]},
+        "../up":{"zarr_format":3,"node_type":"group"}, "":{}}}}"#;
+
+    fn v3(text: &[u8]) -> Option<Consolidated> {
+        v3::node(text)
+            .unwrap()
+            .as_group()
+            .unwrap()
+            .consolidated
+            .clone()
+    }
+
+    #[test]
+    fn zmetadata_yields_the_node_of_each_path() {
+        let copy = Consolidated::from_zmetadata(V2).unwrap();
+        let root = copy.node("").unwrap().unwrap();
+        assert_eq!(root.attributes().unwrap().len(), 1);
+        let array = copy.node("a/b/c").unwrap().unwrap();
+        assert_eq!(
+            array.as_array().unwrap().attribute("units"),
+            Some(&"K".into())
+        );
+        assert!(copy.node("bad").unwrap().is_err());
+        for nothing in ["a/b", "only", "x", "../x", "a/b/c/d"] {
+            assert_eq!(copy.node(nothing), None, "{nothing}");
+        }
+        assert_eq!(copy.skipped(), 4);
+    }
+
+    #[test]
+    fn children_are_nodes_and_the_groups_that_only_paths_name() {
+        let copy = Consolidated::from_zmetadata(V2).unwrap();
+        let names = |path: &str| copy.children(path).into_iter().collect::<Vec<_>>();
+        assert_eq!(names(""), ["a", "a-x", "bad", "only"]);
+        assert_eq!(names("a"), ["b"]);
+        assert_eq!(names("a/b"), ["c"]);
+        assert!(names("a/b/c").is_empty() && names("nothing").is_empty());
+    }
+
+    #[test]
+    fn inline_metadata_of_v3_yield_the_node_of_each_path() {
+        let copy = v3(V3).unwrap();
+        assert!(copy.node("g").unwrap().unwrap().as_group().is_some());
+        assert!(copy.node("g/x").unwrap().unwrap().as_array().is_some());
+        assert_eq!(copy.node("../up"), None);
+        assert_eq!(copy.skipped(), 2);
+        assert_eq!(copy.paths().collect::<Vec<_>>(), ["g", "g/x"]);
+        let unknown = br#"{"zarr_format":3,"node_type":"group","consolidated_metadata":{"kind":"x","metadata":{}}}"#;
+        assert_eq!(v3(unknown), None);
+    }
+
+    #[test]
+    fn a_copy_that_says_something_else_differs() {
+        let copy = Consolidated::from_zmetadata(V2).unwrap();
+        let differs = |path: &str, name: &str, bytes: &[u8]| copy.differs(path, name, bytes);
+        assert_eq!(
+            differs("a", ".zgroup", b"{ \"zarr_format\" : 2 }"),
+            Ok(false)
+        );
+        assert_eq!(differs("a/b/c", ".zattrs", br#"{"units":"K"}"#), Ok(false));
+        assert_eq!(differs("a/b/c", ".zattrs", br#"{"units":"m"}"#), Ok(true));
+        assert_eq!(differs("a", ".zattrs", b"{}"), Ok(true));
+        assert_eq!(differs("nothing", ".zgroup", b"{}"), Ok(true));
+        assert!(differs("a", ".zgroup", b"{").is_err());
+        let copy = v3(V3).unwrap();
+        let own = br#"{"zarr_format":3,"node_type":"group","attributes":{"d":0}}"#;
+        assert_eq!(copy.differs("g", "zarr.json", own), Ok(false));
+    }
+
+    #[test]
+    fn other_consolidated_documents_are_refused() {
+        for text in [
+            &b"{"[..],
+            b"[]",
+            b"{}",
+            br#"{"zarr_consolidated_format":2,"metadata":{}}"#,
+            br#"{"zarr_consolidated_format":1}"#,
+            br#"{"zarr_consolidated_format":1,"metadata":[]}"#,
+        ] {
+            assert!(Consolidated::from_zmetadata(text).is_err());
+        }
+    }
+}

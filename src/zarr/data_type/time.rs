@@ -1,0 +1,110 @@
+//! Units of `datetime64` and `timedelta64`.
+
+use std::fmt;
+
+/// What a `datetime64` or `timedelta64` counts: multiples of a unit, as in `M8[25us]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeUnit {
+    /// How many units one step has, at least 1.
+    pub count: u32,
+    /// The unit.
+    pub base: TimeBase,
+}
+
+/// numpy's units of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum TimeBase {
+    Year,
+    Month,
+    Week,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Millisecond,
+    Microsecond,
+    Nanosecond,
+    Picosecond,
+    Femtosecond,
+    Attosecond,
+    /// No unit was given.
+    Generic,
+}
+
+impl fmt::Display for TimeUnit {
+    /// As in a numpy type: `[ns]`, `[25us]`; nothing for a generic unit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.base, self.count) {
+            (TimeBase::Generic, _) => Ok(()),
+            (base, 1) => write!(f, "[{}]", base.symbol()),
+            (base, count) => write!(f, "[{count}{}]", base.symbol()),
+        }
+    }
+}
+
+impl TimeBase {
+    /// numpy's abbreviation.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Year => "Y",
+            Self::Month => "M",
+            Self::Week => "W",
+            Self::Day => "D",
+            Self::Hour => "h",
+            Self::Minute => "m",
+            Self::Second => "s",
+            Self::Millisecond => "ms",
+            Self::Microsecond => "us",
+            Self::Nanosecond => "ns",
+            Self::Picosecond => "ps",
+            Self::Femtosecond => "fs",
+            Self::Attosecond => "as",
+            Self::Generic => "generic",
+        }
+    }
+
+    /// The unit of an abbreviation; `μs` is also understood.
+    pub fn from_symbol(symbol: &str) -> Option<Self> {
+        Some(match symbol {
+            "Y" => Self::Year,
+            "M" => Self::Month,
+            "W" => Self::Week,
+            "D" => Self::Day,
+            "h" => Self::Hour,
+            "m" => Self::Minute,
+            "s" => Self::Second,
+            "ms" => Self::Millisecond,
+            "us" | "\u{3bc}s" | "\u{b5}s" => Self::Microsecond,
+            "ns" => Self::Nanosecond,
+            "ps" => Self::Picosecond,
+            "fs" => Self::Femtosecond,
+            "as" => Self::Attosecond,
+            "generic" => Self::Generic,
+            _ => return None,
+        })
+    }
+}
+
+impl TimeUnit {
+    /// Reads `[ns]`, `[25us]`, `[generic]`, or nothing for a generic unit.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self {
+                count: 1,
+                base: TimeBase::Generic,
+            });
+        }
+        let text = text.strip_prefix('[')?.strip_suffix(']')?;
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, symbol) = text.split_at(digits);
+        let count = match count {
+            "" => 1,
+            count => count.parse().ok().filter(|count| *count > 0)?,
+        };
+        Some(Self {
+            count,
+            base: TimeBase::from_symbol(symbol)?,
+        })
+    }
+}

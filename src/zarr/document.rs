@@ -1,0 +1,276 @@
+//! Bounded reading of one JSON document.
+//!
+//! Numbers are kept as they are written (`serde_json` with `arbitrary_precision`), so that no value
+//! loses digits on its way to the type that needs it, and attributes are served as they were.
+//!
+//! Python's writers put `NaN`, `Infinity` and `-Infinity` bare into attributes (`_FillValue`), which
+//! is not JSON but found everywhere. They are read as the strings of the same name, which is how
+//! both specifications write them in fill values.
+//!
+//! One thing is lost: the parser reads an object whose first member is
+//! `$serde_json::private::Number` as the number in it, or refuses it.
+
+use serde_json::{Map, Value};
+
+use super::error::{MetadataError, kind_of};
+
+/// The largest document that is parsed.
+pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+
+/// The most values (lists, objects and what is in them) of one document; bounds the memory of the
+/// parsed form, which is many times the text of `[0,0,0,...`.
+pub const MAX_VALUES: usize = 1 << 20;
+
+/// At most so many bytes of memory are needed to parse a document and to read a node from it: what a
+/// caller has to reserve first.
+pub fn memory_bytes(bytes: &[u8]) -> usize {
+    /// A member of an object and the field of a structure that is made of it.
+    const VALUE_BYTES: usize = 320;
+    let values = Scan::new(bytes.get(..MAX_DOCUMENT_BYTES).unwrap_or(bytes)).values;
+    values.min(MAX_VALUES) * VALUE_BYTES + 4 * bytes.len().min(MAX_DOCUMENT_BYTES)
+}
+
+/// Parses a document.
+///
+/// # Errors
+/// Too large, or not JSON (a byte order mark and bytes after the end included): where and why.
+/// Nesting deeper than 127 levels is refused by the parser.
+pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
+    if bytes.len() > MAX_DOCUMENT_BYTES {
+        return Err(MetadataError::TooLarge {
+            actual: bytes.len(),
+            limit: MAX_DOCUMENT_BYTES,
+            unit: "bytes",
+        });
+    }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return Err(MetadataError::Json {
+            line: 1,
+            column: 1,
+            what: "a byte order mark".into(),
+        });
+    }
+    let scan = Scan::new(bytes);
+    if scan.values > MAX_VALUES {
+        return Err(MetadataError::TooLarge {
+            actual: scan.values,
+            limit: MAX_VALUES,
+            unit: "values",
+        });
+    }
+    if scan.constants.is_empty() {
+        return serde_json::from_slice(bytes).map_err(|error| json_error(&error, 0));
+    }
+    let quoted = scan.quoted(bytes);
+    serde_json::from_slice(&quoted).map_err(|error| {
+        let before =
+            |&&(line, column): &&(usize, usize)| line == error.line() && column < error.column();
+        // Two quotes were added for each constant before the error in its line.
+        json_error(
+            &error,
+            2 * scan.positions(bytes).iter().filter(before).count(),
+        )
+    })
+}
+
+/// Parses a document that is an object.
+///
+/// # Errors
+/// As [`parse`]; or another kind of value.
+pub fn parse_object(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, MetadataError> {
+    object(name, parse(bytes)?)
+}
+
+/// The object that a document has to be.
+pub(super) fn object(name: &str, value: Value) -> Result<Map<String, Value>, MetadataError> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => {
+            let what = format!("expected an object, not {}", kind_of(&other));
+            Err(MetadataError::invalid(name, what))
+        }
+    }
+}
+
+fn json_error(error: &serde_json::Error, added: usize) -> MetadataError {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    MetadataError::Json {
+        line: error.line(),
+        column: error.column().saturating_sub(added),
+        what,
+    }
+}
+
+/// What one pass over the text outside of strings finds.
+struct Scan {
+    /// At least the number of values.
+    values: usize,
+    /// Where bare constants begin, and their lengths in bytes.
+    constants: Vec<(usize, usize)>,
+}
+
+impl Scan {
+    fn new(bytes: &[u8]) -> Self {
+        let mut scan = Self {
+            values: 1,
+            constants: Vec::new(),
+        };
+        let mut in_string = false;
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            let mut step = 1;
+            match byte {
+                b'"' => in_string = !in_string,
+                b'\\' if in_string => step = 2,
+                _ if in_string => {}
+                b',' | b'[' | b'{' => scan.values += 1,
+                b'N' | b'I' | b'-' => {
+                    let length = constant(bytes.get(at..).unwrap_or_default());
+                    // A million of them are too many values anyway.
+                    if length > 0 && scan.constants.len() <= MAX_VALUES {
+                        scan.constants.push((at, length));
+                        step = length;
+                    }
+                }
+                _ => {}
+            }
+            at += step;
+        }
+        scan
+    }
+
+    /// The text with quotes around the constants.
+    fn quoted(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut quoted = Vec::with_capacity(bytes.len() + 2 * self.constants.len());
+        let mut end = 0;
+        for &(start, length) in &self.constants {
+            quoted.extend_from_slice(bytes.get(end..start).unwrap_or_default());
+            end = start + length;
+            quoted.push(b'"');
+            quoted.extend_from_slice(bytes.get(start..end).unwrap_or_default());
+            quoted.push(b'"');
+        }
+        quoted.extend_from_slice(bytes.get(end..).unwrap_or_default());
+        quoted
+    }
+
+    /// Line and column, both from 1, of each constant in the quoted text.
+    fn positions(&self, bytes: &[u8]) -> Vec<(usize, usize)> {
+        let (mut line, mut line_start, mut from, mut added) = (1, 0, 0, 0);
+        let mut positions = Vec::with_capacity(self.constants.len());
+        for &(start, _) in &self.constants {
+            for (i, byte) in bytes.iter().enumerate().take(start).skip(from) {
+                if *byte == b'\n' {
+                    (line, line_start, added) = (line + 1, i + 1, 0);
+                }
+            }
+            from = start;
+            positions.push((line, start - line_start + 1 + added));
+            added += 2;
+        }
+        positions
+    }
+}
+
+/// The length of the bare constant that a text begins with, else 0.
+fn constant(text: &[u8]) -> usize {
+    [&b"NaN"[..], b"Infinity", b"-Infinity"]
+        .into_iter()
+        .filter(|name| text.starts_with(name))
+        .map(<[u8]>::len)
+        .find(|length| match text.get(*length) {
+            None => true,
+            Some(byte) => matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t'),
+        })
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> MetadataError {
+        parse(text.as_bytes()).unwrap_err()
+    }
+
+    fn at(text: &str) -> (usize, usize) {
+        match error(text) {
+            MetadataError::Json { line, column, .. } => (line, column),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused_with_line_and_column() {
+        assert_eq!(at("{\n \"a\": tru }"), (2, 10));
+        assert_eq!(at("{} x"), (1, 4));
+        assert_eq!(at("\u{feff}{}"), (1, 1));
+        assert_eq!(at(""), (1, 0));
+        assert!(error("{\"a\":1} trailing").to_string().contains("trailing"));
+        assert!(matches!(
+            parse(b"\"\xff\""),
+            Err(MetadataError::Json { .. })
+        ));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_not_followed() {
+        for open in ["[", "{\"a\":"] {
+            let text = open.repeat(200_000);
+            assert!(error(&text).to_string().contains("recursion"), "{open}");
+        }
+    }
+
+    #[test]
+    fn documents_of_too_many_bytes_or_values_are_refused() {
+        let bytes = vec![b' '; MAX_DOCUMENT_BYTES + 1];
+        let found = parse(&bytes).unwrap_err().to_string();
+        assert_eq!(found, "16777217 bytes of metadata, the limit is 16777216");
+        let values = format!("[{}0]", "0,".repeat(MAX_VALUES));
+        assert!(error(&values).to_string().contains("values"));
+        let fits = format!("[{}0]", "0,".repeat(MAX_VALUES - 2));
+        assert!(parse(fits.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_memory_that_a_document_needs_is_bounded_before_it_is_parsed() {
+        assert_eq!(memory_bytes(b"{}"), 2 * 320 + 8);
+        assert_eq!(memory_bytes(b"[1,\",[{\",[2]]"), 5 * 320 + 52);
+        let most = MAX_VALUES * 320 + 4 * MAX_DOCUMENT_BYTES;
+        assert_eq!(memory_bytes(&vec![b','; MAX_DOCUMENT_BYTES + 1]), most);
+    }
+
+    #[test]
+    fn numbers_keep_every_digit() {
+        let text = r#"[9007199254740993,18446744073709551616,1e400,0.1000000000000000055511]"#;
+        assert_eq!(
+            parse(text.as_bytes())
+                .unwrap()
+                .to_string()
+                .to_lowercase()
+                .replace('+', ""),
+            text
+        );
+    }
+
+    #[test]
+    fn bare_constants_of_python_become_strings() {
+        let value = parse(br#"{"a": NaN, "b":[Infinity,-Infinity , "x NaN\" NaN,"], "NaN": -1}"#);
+        let expected = serde_json::json!({"a": "NaN", "b": ["Infinity", "-Infinity", "x NaN\" NaN,"], "NaN": -1});
+        assert_eq!(
+            value.unwrap().to_string(),
+            parse(expected.to_string().as_bytes()).unwrap().to_string()
+        );
+        assert!(matches!(error("NaNa"), MetadataError::Json { .. }));
+        assert!(matches!(error("[-NaN]"), MetadataError::Json { .. }));
+        assert!(matches!(error("{NaN: 1}"), MetadataError::Json { .. }));
+    }
+
+    #[test]
+    fn an_error_behind_bare_constants_is_still_located() {
+        assert_eq!(at("[NaN,\n NaN, NaN, tru]"), (2, 15));
+        assert_eq!(at("[1.0,\n 123, 123, tru]"), (2, 15));
+        assert_eq!(at("[NaN, NaN] x"), (1, 12));
+    }
+}

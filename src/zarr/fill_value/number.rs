@@ -1,0 +1,453 @@
+//! Numbers of fill values as words, lowest byte first.
+
+use serde_json::Value;
+
+use crate::zarr::error::{MetadataError, excerpt};
+
+/// An integer of `size_bytes`; none if the value is not one, or does not fit.
+pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option<Vec<u8>> {
+    let number = integer(value)?;
+    let bits = u32::try_from(8 * size_bytes).ok()?;
+    let (low, high) = match signed {
+        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        false => (0, (1i128 << bits) - 1),
+    };
+    if !(low..=high).contains(&number) {
+        return None;
+    }
+    number.to_le_bytes().get(..size_bytes).map(<[u8]>::to_vec)
+}
+
+/// The exact value of a number without a fraction, also if it is written as `1.0` or `2e3`; true is
+/// 1. None above 30 digits.
+pub(super) fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Bool(bit) => Some(i128::from(*bit)),
+        Value::Number(number) => decimal_integer(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn decimal_integer(text: &str) -> Option<i128> {
+    const MAX_DIGITS: usize = 30;
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let exponent: i64 = exponent.parse().ok()?;
+    let shift = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+    let digits = match usize::try_from(shift) {
+        Ok(zeros) if zeros <= MAX_DIGITS => format!("{digits}{}", "0".repeat(zeros)),
+        Ok(_) => return None,
+        // `1200e-2`: only zeros may fall off.
+        Err(_) => {
+            let cut = usize::try_from(shift.unsigned_abs()).ok()?;
+            let (kept, cut) = digits.split_at_checked(digits.len().checked_sub(cut)?)?;
+            if cut.bytes().any(|digit| digit != b'0') {
+                return None;
+            }
+            kept.to_owned()
+        }
+    };
+    if digits.len() > MAX_DIGITS {
+        return None;
+    }
+    let number: i128 = digits.parse().ok()?;
+    Some(if negative { -number } else { number })
+}
+
+/// A float of 2, 4 or 8 bytes: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as `0x...`
+/// (v3). v2 also takes what Python's `float` reads. None if it is no float, or a finite number
+/// beyond the largest.
+pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<Vec<u8>> {
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => match text.as_str() {
+            "NaN" => return not_finite(f64::NAN, size_bytes),
+            "Infinity" => return not_finite(f64::INFINITY, size_bytes),
+            "-Infinity" => return not_finite(f64::NEG_INFINITY, size_bytes),
+            _ if v2 => match text.trim().parse::<f64>().ok()? {
+                number if number.is_finite() => text.trim().to_owned(),
+                // Parsing yields an infinity also for a number that is too large.
+                _ if text.bytes().any(|b| b.is_ascii_digit()) => return None,
+                special => return not_finite(special, size_bytes),
+            },
+            _ => return hex_word(text, size_bytes),
+        },
+        _ => return None,
+    };
+    match size_bytes {
+        8 => text
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite())
+            .map(|number| number.to_le_bytes().to_vec()),
+        4 => text
+            .parse()
+            .ok()
+            .filter(|number: &f32| number.is_finite())
+            .map(|number| number.to_le_bytes().to_vec()),
+        // By way of a double, as numpy does.
+        2 => narrow(text.parse().ok()?, FLOAT16).map(|word| word.to_le_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+/// NaN or an infinity, with the bits that numpy gives them.
+fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
+    match size_bytes {
+        8 => Some(number.to_le_bytes().to_vec()),
+        4 => {
+            let word = match number {
+                number if number.is_nan() => f32::NAN,
+                number if number > 0.0 => f32::INFINITY,
+                _ => f32::NEG_INFINITY,
+            };
+            Some(word.to_le_bytes().to_vec())
+        }
+        2 => Some(special(number, FLOAT16).to_le_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+/// A word of a type that numpy has no name for.
+///
+/// # Errors
+/// Unsupported, unless it is zero, given as bits, an integer type or `bfloat16`.
+pub(super) fn other_word(
+    name: &str,
+    value: &Value,
+    size_bytes: usize,
+) -> Result<Vec<u8>, MetadataError> {
+    let unsupported = || {
+        let what = format!("fill value {} of data type {name}", excerpt(value));
+        MetadataError::unsupported(what)
+    };
+    let invalid = || {
+        let what = format!("{} is not a value of {name}", excerpt(value));
+        MetadataError::invalid("fill_value", what)
+    };
+    if let Some(text) = value.as_str().filter(|text| text.starts_with("0x")) {
+        return hex_word(text, size_bytes).ok_or_else(invalid);
+    }
+    let range = match name {
+        "int2" => -2..=1,
+        "int4" => -8..=7,
+        "uint2" => 0..=3,
+        "uint4" => 0..=15,
+        "bfloat16" | "float16" => {
+            let format = if name == "float16" { FLOAT16 } else { BFLOAT16 };
+            let word = match (value, value.as_str()) {
+                (_, Some("NaN")) => Some(special(f64::NAN, format)),
+                (_, Some("Infinity")) => Some(special(f64::INFINITY, format)),
+                (_, Some("-Infinity")) => Some(special(f64::NEG_INFINITY, format)),
+                (Value::Number(number), _) => {
+                    let number = number.to_string().parse().ok();
+                    number.and_then(|number| narrow(number, format))
+                }
+                _ => None,
+            };
+            return word
+                .map(|word| word.to_le_bytes().to_vec())
+                .ok_or_else(invalid);
+        }
+        // The type has no zero.
+        "float8_e8m0fnu" => return Err(unsupported()),
+        _ => {
+            let zero = value.is_number() && integer(value) == Some(0);
+            let positive = zero && !value.to_string().starts_with('-');
+            return if positive {
+                Ok(vec![0; size_bytes])
+            } else {
+                Err(unsupported())
+            };
+        }
+    };
+    // The bits above the value repeat its sign.
+    let number = integer(value).filter(|number| range.contains(number));
+    let bytes = number.ok_or_else(invalid)?.to_le_bytes();
+    Ok(bytes.get(..size_bytes).ok_or_else(invalid)?.to_vec())
+}
+
+/// `0x` and exactly all the digits of a word, highest first.
+fn hex_word(text: &str, size_bytes: usize) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x")?;
+    let hexadecimal = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    if !hexadecimal || digits.len() != 2 * size_bytes {
+        return None;
+    }
+    let word = u64::from_str_radix(digits, 16).ok()?;
+    word.to_le_bytes().get(..size_bytes).map(<[u8]>::to_vec)
+}
+
+/// Widths of exponent and mantissa of a float of 2 bytes that has the special values of IEEE 754.
+#[derive(Clone, Copy)]
+struct Narrow {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+}
+
+const FLOAT16: Narrow = Narrow {
+    exponent_bits: 5,
+    mantissa_bits: 10,
+};
+
+const BFLOAT16: Narrow = Narrow {
+    exponent_bits: 8,
+    mantissa_bits: 7,
+};
+
+impl Narrow {
+    fn infinity(self) -> u16 {
+        ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+    }
+}
+
+/// NaN (quiet, positive) or an infinity.
+fn special(number: f64, format: Narrow) -> u16 {
+    let infinity = format.infinity();
+    match number {
+        number if number.is_nan() => infinity | 1 << (format.mantissa_bits - 1),
+        number if number > 0.0 => infinity,
+        _ => 0x8000 | infinity,
+    }
+}
+
+/// The nearest float of 2 bytes, ties to even; none if that is not finite.
+fn narrow(number: f64, format: Narrow) -> Option<u16> {
+    if !number.is_finite() {
+        return None;
+    }
+    let bias = (1i32 << (format.exponent_bits - 1)) - 1;
+    // Subnormal doubles read -1023 here, far below every exponent of the format.
+    let exponent = i32::try_from(number.to_bits() >> 52 & 0x7ff).ok()? - 1023;
+    let exponent = exponent.max(1 - bias);
+    let step = exponent - i32::try_from(format.mantissa_bits).ok()?;
+    // Exact: a power of two times a double whose product is below 2^17.
+    let steps = (number.abs() * 2f64.powi(-step)).round_ties_even();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 2^11"
+    )]
+    let steps = steps as u32;
+    let binade = u32::try_from(exponent + bias - 1).ok()?;
+    let word = u16::try_from((binade << format.mantissa_bits) + steps).ok()?;
+    if word >= format.infinity() {
+        return None;
+    }
+    Some(word | if number.is_sign_negative() { 0x8000 } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::document::parse;
+
+    fn value(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn integers_are_exact_however_they_are_written() {
+        let cases = [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("0.0", Some(0)),
+            ("-7", Some(-7)),
+            ("1e3", Some(1000)),
+            ("1.25E+2", Some(125)),
+            ("1200e-2", Some(12)),
+            ("9007199254740993", Some(9_007_199_254_740_993)),
+            ("9007199254740993.0", Some(9_007_199_254_740_993)),
+            ("18446744073709551616", Some(1 << 64)),
+            ("true", Some(1)),
+            ("0e999999999999", Some(0)),
+            ("1.5", None),
+            ("1e-1", None),
+            ("1e400", None),
+            ("1e99999999999999999999", None),
+            ("1e-99999999999999999999", None),
+            ("1.0000000000000000000001", None),
+            ("\"1\"", None),
+            ("[1]", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(integer(&value(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_are_refused() {
+        let word = |text: &str, signed, size| int_word(&value(text), signed, size);
+        assert_eq!(word("-128", true, 1), Some(vec![0x80]));
+        assert_eq!(word("127", true, 1), Some(vec![0x7f]));
+        assert_eq!(word("128", true, 1), None);
+        assert_eq!(word("-1", false, 1), None);
+        assert_eq!(word("256", false, 1), None);
+        assert_eq!(word("258", false, 2), Some(vec![2, 1]));
+        assert_eq!(word("18446744073709551615", false, 8), Some(vec![0xff; 8]));
+        assert_eq!(word("18446744073709551616", false, 8), None);
+        assert_eq!(
+            word("-9223372036854775808", true, 8),
+            Some(i64::MIN.to_le_bytes().to_vec())
+        );
+        assert_eq!(word("9223372036854775808", true, 8), None);
+    }
+
+    #[test]
+    fn halves_round_to_the_nearest_and_ties_to_even() {
+        let cases: [(f64, Option<u16>); 17] = [
+            (0.0, Some(0)),
+            (-0.0, Some(0x8000)),
+            (1.0, Some(0x3c00)),
+            (-2.0, Some(0xc000)),
+            (65504.0, Some(0x7bff)),
+            (65519.99, Some(0x7bff)),
+            (65520.0, None),
+            (1e300, None),
+            (0.1, Some(0x2e66)),
+            (1.0 / 3.0, Some(0x3555)),
+            (1.0 + 1.0 / 2048.0, Some(0x3c00)),
+            (1.0 + 3.0 / 2048.0, Some(0x3c02)),
+            (2f64.powi(-14), Some(0x0400)),
+            (2f64.powi(-24), Some(1)),
+            (2f64.powi(-25), Some(0)),
+            (2f64.powi(-24) * 1.5, Some(2)),
+            (5e-324, Some(0)),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(narrow(number, FLOAT16), expected, "{number}");
+        }
+        // Every half that is finite comes back from its own value.
+        for word in 0..0x7c00u16 {
+            let (exponent, mantissa) = (i32::from(word >> 10), f64::from(word & 0x3ff));
+            let number = match exponent {
+                0 => mantissa * 2f64.powi(-24),
+                _ => (1024.0 + mantissa) * 2f64.powi(exponent - 25),
+            };
+            assert_eq!(narrow(number, FLOAT16), Some(word));
+        }
+    }
+
+    #[test]
+    fn bfloat16_is_the_upper_half_of_a_float() {
+        for word in (0..0x7f80u16).step_by(7) {
+            let number = f32::from_bits(u32::from(word) << 16);
+            assert_eq!(narrow(f64::from(number), BFLOAT16), Some(word));
+        }
+        assert_eq!(narrow(f64::from(f32::MAX), BFLOAT16), None);
+        assert_eq!(special(f64::NAN, BFLOAT16), 0x7fc0);
+        assert_eq!(special(f64::NEG_INFINITY, BFLOAT16), 0xff80);
+    }
+
+    #[test]
+    fn floats_round_once_from_their_text_and_never_to_infinity() {
+        let word = |text: &str, size| float_word(&value(text), size, false);
+        assert_eq!(word("0.1", 4), Some(0.1f32.to_le_bytes().to_vec()));
+        assert_eq!(word("0.1", 8), Some(0.1f64.to_le_bytes().to_vec()));
+        // Rounding to a double first would end on the lower neighbour.
+        let between = "1.00000017881393432617187499";
+        assert_eq!(
+            word(between, 4),
+            Some(1.000_000_1_f32.to_le_bytes().to_vec())
+        );
+        assert_eq!(
+            word("9007199254740993", 8),
+            Some(9_007_199_254_740_992f64.to_le_bytes().to_vec())
+        );
+        assert_eq!(word("1e400", 8), None);
+        assert_eq!(word("1e39", 4), None);
+        assert_eq!(word("70000", 2), None);
+        assert_eq!(word("true", 4), None);
+    }
+
+    #[test]
+    fn special_floats_have_the_bits_that_numpy_gives_them() {
+        let word = |text: &str, size| float_word(&Value::from(text), size, false);
+        assert_eq!(word("NaN", 2), Some(vec![0x00, 0x7e]));
+        assert_eq!(word("NaN", 4), Some(vec![0, 0, 0xc0, 0x7f]));
+        assert_eq!(word("NaN", 8), Some(vec![0, 0, 0, 0, 0, 0, 0xf8, 0x7f]));
+        assert_eq!(word("-Infinity", 2), Some(vec![0x00, 0xfc]));
+        assert_eq!(word("Infinity", 4), Some(vec![0, 0, 0x80, 0x7f]));
+        assert_eq!(word("0x7fc00001", 4), Some(vec![1, 0, 0xc0, 0x7f]));
+        assert_eq!(
+            word("0xFFF8000000000001", 8),
+            Some(vec![1, 0, 0, 0, 0, 0, 0xf8, 0xff])
+        );
+        for wrong in [
+            "0x7fc0",
+            "0x7fc0000",
+            "0x7fc000010",
+            "0x7fc0000g",
+            "7fc00001",
+            "nan",
+            "1",
+            "0x+7fc001",
+        ] {
+            assert_eq!(word(wrong, 4), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn v2_reads_the_words_that_python_does() {
+        let word = |text: &str| float_word(&Value::from(text), 8, true);
+        for (text, number) in [
+            ("nan", f64::NAN),
+            ("inf", f64::INFINITY),
+            ("-inf", f64::NEG_INFINITY),
+            ("1.5", 1.5),
+            (" 2 ", 2.0),
+        ] {
+            assert_eq!(word(text), Some(number.to_le_bytes().to_vec()), "{text}");
+        }
+        assert_eq!(word("1e400"), None);
+        assert_eq!(word("0x00"), None);
+        assert_eq!(word(""), None);
+    }
+
+    #[test]
+    fn words_without_a_name_in_numpy_take_bits_zero_and_what_is_certain() {
+        let word = |name: &str, text: &str, size| other_word(name, &value(text), size);
+        assert_eq!(word("bfloat16", "0", 2), Ok(vec![0, 0]));
+        assert_eq!(word("bfloat16", "1.0", 2), Ok(vec![0x80, 0x3f]));
+        assert_eq!(word("bfloat16", "\"NaN\"", 2), Ok(vec![0xc0, 0x7f]));
+        assert_eq!(word("bfloat16", "\"0x7fc1\"", 2), Ok(vec![0xc1, 0x7f]));
+        assert_eq!(word("float8_e4m3", "\"0x7f\"", 1), Ok(vec![0x7f]));
+        assert_eq!(word("float8_e4m3", "0.0", 1), Ok(vec![0]));
+        assert_eq!(word("int4", "-8", 1), Ok(vec![0xf8]));
+        assert_eq!(word("uint4", "15", 1), Ok(vec![15]));
+        assert_eq!(word("int2", "1", 1), Ok(vec![1]));
+        for (name, text) in [
+            ("int4", "8"),
+            ("uint2", "4"),
+            ("uint4", "-1"),
+            ("float8_e4m3", "\"0x7fff\""),
+            ("bfloat16", "1e39"),
+        ] {
+            assert!(
+                matches!(word(name, text, 1), Err(MetadataError::Invalid { .. })),
+                "{name} {text}"
+            );
+        }
+        for (name, text) in [
+            ("float8_e5m2", "1.0"),
+            ("float8_e5m2", "-0.0"),
+            ("float8_e5m2", "\"NaN\""),
+            ("float8_e8m0fnu", "0"),
+        ] {
+            assert!(
+                matches!(word(name, text, 1), Err(MetadataError::Unsupported(_))),
+                "{name} {text}"
+            );
+        }
+    }
+}

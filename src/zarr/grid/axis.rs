@@ -1,0 +1,139 @@
+//! One axis of a chunk grid.
+
+use serde_json::Value;
+
+use super::list;
+use crate::zarr::error::{MetadataError, excerpt};
+
+/// How one axis is cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Axis {
+    /// Every chunk has this edge, the last one too, where it reaches over the end of the array.
+    Regular(u64),
+    /// Chunks of several edges.
+    Runs(Vec<Run>),
+}
+
+/// Chunks of the same edge in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The index of the first chunk.
+    index: u64,
+    /// The element where the first chunk begins.
+    start: u64,
+    /// Elements along the axis, at least 1.
+    edge: u64,
+    /// How many, at least 1.
+    count: u64,
+}
+
+impl Axis {
+    /// One axis of a rectilinear grid: an edge for all chunks, or a list of edges and of pairs of an
+    /// edge and its number of repetitions.
+    pub(super) fn from_rectilinear(value: &Value) -> Result<Self, MetadataError> {
+        let invalid = |value: &Value| {
+            let what = format!("edges of rectilinear chunks: {}", excerpt(value));
+            MetadataError::invalid("chunk_grid", what)
+        };
+        let positive = |value: &Value| value.as_u64().filter(|n| *n > 0);
+        if value.is_number() {
+            return positive(value)
+                .map(Self::Regular)
+                .ok_or_else(|| invalid(value));
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for entry in list("chunk_grid", value)? {
+            let pair = match entry.as_array().map(Vec::as_slice) {
+                None => positive(entry).map(|edge| (edge, 1)),
+                Some([edge, count]) => positive(edge).zip(positive(count)),
+                Some(_) => None,
+            };
+            let (edge, count) = pair.ok_or_else(|| invalid(entry))?;
+            let (index, start) = runs
+                .last()
+                .map_or((0, 0), |run| (run.index + run.count, run.end()));
+            // The ends of all runs fit, so that `Run::end` is exact.
+            let fits = edge
+                .checked_mul(count)
+                .and_then(|length| length.checked_add(start))
+                .and(index.checked_add(count));
+            if fits.is_none() {
+                return Err(MetadataError::overflow(
+                    "chunk_grid",
+                    "the sum of the edges",
+                ));
+            }
+            match runs.last_mut() {
+                Some(last) if last.edge == edge => last.count += count,
+                _ => runs.push(Run {
+                    index,
+                    start,
+                    edge,
+                    count,
+                }),
+            }
+        }
+        Ok(Self::Runs(runs))
+    }
+
+    pub(super) fn largest_edge(&self) -> u64 {
+        match self {
+            Self::Regular(edge) => *edge,
+            // An axis without elements needs no edges.
+            Self::Runs(runs) => runs.iter().map(|run| run.edge).max().unwrap_or(1),
+        }
+    }
+
+    /// Chunks that hold at least one of `extent` elements.
+    pub(super) fn chunk_count(&self, extent: u64) -> u64 {
+        match (self, extent.checked_sub(1)) {
+            (_, None) => 0,
+            (Self::Regular(edge), _) => extent.div_ceil(*edge),
+            (Self::Runs(_), Some(last)) => self.locate(last).map_or(0, |(index, _)| index + 1),
+        }
+    }
+
+    /// Start and edge of a chunk that is in the grid.
+    pub(super) fn span(&self, index: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Regular(edge) => Some((index.checked_mul(*edge)?, *edge)),
+            Self::Runs(runs) => {
+                let after = runs.partition_point(|run| run.index <= index);
+                let run = runs.get(after.checked_sub(1)?)?;
+                let ahead = index - run.index;
+                (ahead < run.count).then_some((run.start + ahead * run.edge, run.edge))
+            }
+        }
+    }
+
+    /// The chunk of an element and the element's place in it.
+    pub(super) fn locate(&self, element: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Regular(edge) => Some((element / edge, element % edge)),
+            Self::Runs(runs) => {
+                let after = runs.partition_point(|run| run.start <= element);
+                let run = runs.get(after.checked_sub(1)?)?;
+                let ahead = element - run.start;
+                let index = run.index + ahead / run.edge;
+                (element < run.end()).then_some((index, ahead % run.edge))
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Elements of each chunk along the axis.
+    pub fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    /// Number of chunks.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The element after the last one.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.edge * self.count
+    }
+}

@@ -1,0 +1,221 @@
+//! What a directory of a hierarchy is: from the documents in it to a node.
+
+use serde_json::{Map, Value};
+
+use super::array::Array;
+use super::consolidated::Consolidated;
+use super::error::{MetadataError, Unsupported};
+use super::{Format, v2, v3};
+
+/// A group or an array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// Holds other nodes.
+    Group(Group),
+    /// Holds chunks.
+    Array(Box<Array>),
+}
+
+/// One group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// The version its metadata are written in.
+    pub format: Format,
+    /// The attributes, as they are written.
+    pub attributes: Result<Map<String, Value>, MetadataError>,
+    /// v3: the metadata of the nodes below that the group's own document repeats.
+    pub consolidated: Option<Consolidated>,
+    /// Members of the document that demand to be understood and are not.
+    pub extensions: Vec<Unsupported>,
+}
+
+/// The documents that are in a directory; each is none if the store has proven that there is no such
+/// key.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs, reason = "the names of the keys")]
+pub struct Documents<'a> {
+    pub zarr_json: Option<&'a [u8]>,
+    pub zarray: Option<&'a [u8]>,
+    pub zgroup: Option<&'a [u8]>,
+    pub zattrs: Option<&'a [u8]>,
+}
+
+/// What [`Documents::node`] finds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detected {
+    /// The node, or why its document does not say one.
+    pub node: Result<Node, MetadataError>,
+    /// The key the node was read from.
+    pub read: &'static str,
+    /// Keys that say something about the same node and were not read, for a warning.
+    pub ignored: Vec<&'static str>,
+}
+
+impl Documents<'_> {
+    /// The node; none if there is no document of one. `zarr.json` wins over all of v2, and `.zarray`
+    /// over `.zgroup`, also when it turns out to be broken: the other one would be another node.
+    ///
+    /// A directory without documents is an implicit group if anything is below it (v2, "Groups");
+    /// v3 knows no implicit groups, but many stores have them.
+    pub fn node(&self) -> Option<Detected> {
+        let present = [
+            ("zarr.json", self.zarr_json.is_some()),
+            (".zarray", self.zarray.is_some()),
+            (".zgroup", self.zgroup.is_some()),
+        ];
+        let mut present = present
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| name);
+        let read = present.next()?;
+        let node = match (self.zarr_json, self.zarray, self.zgroup) {
+            (Some(zarr_json), _, _) => v3::node(zarr_json),
+            (None, Some(zarray), _) => {
+                v2::array(zarray, self.zattrs).map(|array| Node::Array(Box::new(array)))
+            }
+            (None, None, Some(zgroup)) => v2::group(zgroup, self.zattrs).map(Node::Group),
+            (None, None, None) => return None,
+        };
+        Some(Detected {
+            node,
+            read,
+            ignored: present.collect(),
+        })
+    }
+}
+
+impl Node {
+    /// The group, if it is one.
+    pub fn as_group(&self) -> Option<&Group> {
+        match self {
+            Self::Group(group) => Some(group),
+            Self::Array(_) => None,
+        }
+    }
+
+    /// The array, if it is one.
+    pub fn as_array(&self) -> Option<&Array> {
+        match self {
+            Self::Group(_) => None,
+            Self::Array(array) => Some(array),
+        }
+    }
+
+    /// The version its metadata are written in.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Group(group) => group.format,
+            Self::Array(array) => array.format,
+        }
+    }
+
+    /// The attributes, as they are written.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub fn attributes(&self) -> Result<&Map<String, Value>, &MetadataError> {
+        match self {
+            Self::Group(group) => group.attributes.as_ref(),
+            Self::Array(array) => array.attributes.as_ref(),
+        }
+    }
+}
+
+impl Group {
+    /// Reads a v2 group: `.zgroup`, and `.zattrs` where there is one.
+    ///
+    /// # Errors
+    /// Not JSON, or not `zarr_format` 2.
+    pub fn from_v2(zgroup: &[u8], zattrs: Option<&[u8]>) -> Result<Self, MetadataError> {
+        v2::group(zgroup, zattrs)
+    }
+
+    /// A group that has no document of its own.
+    pub fn implicit(format: Format) -> Self {
+        Self {
+            format,
+            attributes: Ok(Map::new()),
+            consolidated: None,
+            extensions: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRAY_V3: &[u8] =
+        br#"{"zarr_format":3,"node_type":"array","shape":[2],"data_type":"int8",
+        "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2]}},
+        "chunk_key_encoding":"default","fill_value":0,"codecs":["bytes"]}"#;
+    const ARRAY_V2: &[u8] =
+        br#"{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"|i1","fill_value":0}"#;
+    const GROUP_V2: &[u8] = br#"{"zarr_format":2}"#;
+
+    #[test]
+    fn v3_wins_over_v2_and_arrays_over_groups() {
+        let all = Documents {
+            zarr_json: Some(ARRAY_V3),
+            zarray: Some(ARRAY_V2),
+            zgroup: Some(GROUP_V2),
+            zattrs: Some(b"{\"a\":1}"),
+        };
+        let found = all.node().unwrap();
+        assert_eq!(
+            (found.read, found.ignored),
+            ("zarr.json", vec![".zarray", ".zgroup"])
+        );
+        assert_eq!(found.node.unwrap().format(), Format::V3);
+        let v2 = Documents {
+            zarr_json: None,
+            ..all
+        };
+        let found = v2.node().unwrap();
+        assert_eq!((found.read, found.ignored), (".zarray", vec![".zgroup"]));
+        assert!(found.node.unwrap().as_array().is_some());
+    }
+
+    #[test]
+    fn a_broken_winner_does_not_make_way_for_another_node() {
+        let documents = Documents {
+            zarr_json: Some(b"{"),
+            zarray: Some(ARRAY_V2),
+            ..Documents::default()
+        };
+        let found = documents.node().unwrap();
+        assert!(matches!(found.node, Err(MetadataError::Json { .. })));
+        assert_eq!((found.read, found.ignored), ("zarr.json", vec![".zarray"]));
+    }
+
+    #[test]
+    fn a_directory_without_documents_is_no_node() {
+        assert_eq!(Documents::default().node(), None);
+        let attributes = Documents {
+            zattrs: Some(b"{}"),
+            ..Documents::default()
+        };
+        assert_eq!(attributes.node(), None);
+        let implicit = Group::implicit(Format::V2);
+        assert_eq!(
+            (implicit.format, implicit.attributes),
+            (Format::V2, Ok(Map::new()))
+        );
+    }
+
+    #[test]
+    fn groups_have_attributes_and_name_what_they_do_not_understand() {
+        let group = Group::from_v2(GROUP_V2, Some(b"{\"a\":1}")).unwrap();
+        assert_eq!(group.attributes.unwrap().get("a"), Some(&1.into()));
+        assert!(Group::from_v2(b"{}", None).is_err());
+        assert!(Group::from_v2(b"{\"zarr_format\":3}", None).is_err());
+        let text = br#"{"zarr_format":3,"node_type":"group","attributes":{"a":1},
+            "x":{"must_understand":false},"y":{},"consolidated_metadata":null}"#;
+        let node = v3::node(text).unwrap();
+        assert_eq!(node.attributes().unwrap().len(), 1);
+        let group = node.as_group().unwrap();
+        assert_eq!(group.consolidated, None);
+        let names: Vec<String> = group.extensions.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["must_understand extension y is not supported"]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Documents of Zarr v2: `.zarray`, `.zgroup`, `.zattrs` (v2, "Metadata", "Groups", "Attributes").
+//!
+//! Read more leniently than written: the members `order`, `filters`, `compressor` and `fill_value`
+//! may be missing, and members that are not known are ignored, as zarr-python does.
+
+use serde_json::{Map, Value};
+
+use super::Format;
+use super::array::{Array, checked_grid};
+use super::chunk_key::ChunkKeys;
+use super::codec_chain::{CodecChain, CodecSpec, Order};
+use super::data_type;
+use super::document::{object, parse};
+use super::error::{MetadataError, excerpt, kind_of};
+use super::fill_value::FillValue;
+use super::grid::{ChunkGrid, list, sizes};
+use super::node::Group;
+
+/// Reads `.zarray` and `.zattrs`.
+pub(super) fn array(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Array, MetadataError> {
+    array_from(parse(zarray)?, attributes(zattrs))
+}
+
+/// Reads `.zgroup` and `.zattrs`.
+pub(super) fn group(zgroup: &[u8], zattrs: Option<&[u8]>) -> Result<Group, MetadataError> {
+    group_from(parse(zgroup)?, attributes(zattrs))
+}
+
+/// The attributes of a node; none without a document.
+fn attributes(zattrs: Option<&[u8]>) -> Result<Option<Value>, MetadataError> {
+    zattrs.map(parse).transpose()
+}
+
+/// Reads parsed documents.
+pub(super) fn group_from(
+    zgroup: Value,
+    zattrs: Result<Option<Value>, MetadataError>,
+) -> Result<Group, MetadataError> {
+    check_format(&object(".zgroup", zgroup)?)?;
+    Ok(Group {
+        format: Format::V2,
+        attributes: attribute_map(zattrs),
+        consolidated: None,
+        extensions: Vec::new(),
+    })
+}
+
+/// Reads parsed documents.
+pub(super) fn array_from(
+    zarray: Value,
+    zattrs: Result<Option<Value>, MetadataError>,
+) -> Result<Array, MetadataError> {
+    let document = object(".zarray", zarray)?;
+    check_format(&document)?;
+    let member = |name: &str| document.get(name).unwrap_or(&Value::Null);
+    let shape = sizes("shape", member("shape"))?;
+    let attributes = attribute_map(zattrs);
+    let codecs = chain(&document);
+    let data_type = match &codecs {
+        Ok(chain) => data_type::v2::parse(member("dtype"), chain.specs()),
+        // What elements are depends on the codecs only where these hold objects.
+        Err(_) => data_type::v2::parse(member("dtype"), []),
+    };
+    let fill_value = data_type.as_ref().map_err(Clone::clone);
+    let fill_value = fill_value
+        .and_then(|data_type| FillValue::parse(Format::V2, data_type, member("fill_value")));
+    let grid = sizes("chunks", member("chunks"));
+    let grid = grid.and_then(|chunk_shape| ChunkGrid::regular(&shape, &chunk_shape));
+    Ok(Array {
+        format: Format::V2,
+        dimension_names: dimension_names(&attributes, shape.len()),
+        attributes,
+        grid: checked_grid(grid, &data_type),
+        chunk_keys: ChunkKeys::from_v2(document.get("dimension_separator")),
+        data_type,
+        fill_value,
+        codecs,
+        extensions: Vec::new(),
+        shape,
+    })
+}
+
+fn check_format(document: &Map<String, Value>) -> Result<(), MetadataError> {
+    match document.get("zarr_format") {
+        Some(format) if format.as_u64() == Some(2) => Ok(()),
+        Some(Value::Null) | None => Err(MetadataError::invalid("zarr_format", "missing")),
+        Some(other) => {
+            let what = format!("zarr_format {} in a v2 document", excerpt(other));
+            Err(MetadataError::unsupported(what))
+        }
+    }
+}
+
+fn attribute_map(
+    zattrs: Result<Option<Value>, MetadataError>,
+) -> Result<Map<String, Value>, MetadataError> {
+    match zattrs? {
+        None => Ok(Map::new()),
+        Some(value) => object(".zattrs", value),
+    }
+}
+
+/// The names that xarray gives to axes; none unless there is one for each.
+fn dimension_names(
+    attributes: &Result<Map<String, Value>, MetadataError>,
+    rank: usize,
+) -> Vec<Option<String>> {
+    let names = attributes
+        .as_ref()
+        .ok()
+        .and_then(|map| map.get("_ARRAY_DIMENSIONS"));
+    match names {
+        Some(Value::Array(names)) if names.len() == rank => names
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Filters and compressor.
+fn chain(document: &Map<String, Value>) -> Result<CodecChain, MetadataError> {
+    let order = match document.get("order") {
+        None | Some(Value::Null) => Order::C,
+        Some(value) => match value.as_str() {
+            Some("C") => Order::C,
+            Some("F") => Order::F,
+            _ => {
+                let what = format!("{} instead of \"C\" or \"F\"", excerpt(value));
+                return Err(MetadataError::invalid("order", what));
+            }
+        },
+    };
+    let filters = match document.get("filters") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(value) => list("filters", value)?
+            .iter()
+            .map(|filter| CodecSpec::from_v2("filters", filter))
+            .collect::<Result<_, _>>()?,
+    };
+    let compressor = match document.get("compressor") {
+        None | Some(Value::Null) => None,
+        Some(value @ Value::Object(_)) => Some(CodecSpec::from_v2("compressor", value)?),
+        Some(other) => {
+            let what = format!("expected an object or null, not {}", kind_of(other));
+            return Err(MetadataError::invalid("compressor", what));
+        }
+    };
+    Ok(CodecChain::V2 {
+        order,
+        filters,
+        compressor,
+    })
+}

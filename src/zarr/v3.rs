@@ -1,0 +1,182 @@
+//! The document of Zarr v3: `zarr.json` (v3 core, "Array metadata", "Group metadata").
+
+use serde_json::{Map, Value};
+
+use super::Format;
+use super::array::{Array, checked_grid};
+use super::chunk_key::ChunkKeys;
+use super::codec_chain::{CodecChain, named_configuration};
+use super::consolidated::Consolidated;
+use super::data_type;
+use super::document::{object, parse};
+use super::error::{MetadataError, Unsupported, excerpt, kind_of, shown};
+use super::fill_value::FillValue;
+use super::grid::{ChunkGrid, list, sizes};
+use super::node::{Group, Node};
+
+/// The members of an array's document; others need `must_understand: false`.
+const ARRAY_MEMBERS: [&str; 12] = [
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "storage_transformers",
+    "dimension_names",
+    // Some writers copy it from the group.
+    "consolidated_metadata",
+];
+
+/// The members of a group's document; others need `must_understand: false`.
+const GROUP_MEMBERS: [&str; 4] = [
+    "zarr_format",
+    "node_type",
+    "attributes",
+    "consolidated_metadata",
+];
+
+/// Reads `zarr.json`.
+pub(super) fn node(zarr_json: &[u8]) -> Result<Node, MetadataError> {
+    node_from(parse(zarr_json)?)
+}
+
+/// Reads the `zarr.json` of an array.
+pub(super) fn array(zarr_json: &[u8]) -> Result<Array, MetadataError> {
+    match node(zarr_json)? {
+        Node::Array(array) => Ok(*array),
+        Node::Group(_) => Err(MetadataError::invalid("node_type", "a group, not an array")),
+    }
+}
+
+/// Reads a parsed document.
+pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
+    let mut document = object("zarr.json", zarr_json)?;
+    match document.get("zarr_format") {
+        Some(format) if format.as_u64() == Some(3) => {}
+        Some(Value::Null) | None => return Err(MetadataError::invalid("zarr_format", "missing")),
+        Some(other) => {
+            let what = format!("zarr_format {} in zarr.json", excerpt(other));
+            return Err(MetadataError::unsupported(what));
+        }
+    }
+    let node_type = document.get("node_type").unwrap_or(&Value::Null);
+    match node_type.as_str() {
+        Some("array") => array_from(document).map(|array| Node::Array(Box::new(array))),
+        Some("group") => {
+            let consolidated = document.remove("consolidated_metadata");
+            Ok(Node::Group(Group {
+                format: Format::V3,
+                extensions: not_understood(&document, &GROUP_MEMBERS),
+                attributes: attributes(&mut document),
+                consolidated: consolidated.and_then(Consolidated::from_v3),
+            }))
+        }
+        _ => {
+            let what = format!("{} instead of \"array\" or \"group\"", excerpt(node_type));
+            Err(MetadataError::invalid("node_type", what))
+        }
+    }
+}
+
+fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> {
+    let attributes = attributes(&mut document);
+    let mut extensions = not_understood(&document, &ARRAY_MEMBERS);
+    let member = |name: &str| document.get(name).unwrap_or(&Value::Null);
+    let required = |name: &str| {
+        let missing = || MetadataError::invalid(name, "missing");
+        document.get(name).ok_or_else(missing)
+    };
+    let shape = sizes("shape", required("shape")?)?;
+    extensions.extend(storage_transformers(member("storage_transformers"))?);
+    let data_type = required("data_type").and_then(data_type::v3::parse);
+    let grid = required("chunk_grid").and_then(|value| ChunkGrid::from_v3(&shape, value));
+    let fill_value = match &data_type {
+        Err(error) => Err(error.clone()),
+        Ok(data_type) => {
+            required("fill_value").and_then(|value| FillValue::parse(Format::V3, data_type, value))
+        }
+    };
+    Ok(Array {
+        format: Format::V3,
+        dimension_names: dimension_names(member("dimension_names"), shape.len())?,
+        attributes,
+        grid: checked_grid(grid, &data_type),
+        chunk_keys: required("chunk_key_encoding").and_then(ChunkKeys::from_v3),
+        data_type,
+        fill_value,
+        codecs: required("codecs").and_then(CodecChain::from_v3),
+        extensions,
+        shape,
+    })
+}
+
+/// Takes the attributes out of a document.
+fn attributes(document: &mut Map<String, Value>) -> Result<Map<String, Value>, MetadataError> {
+    match document.remove("attributes") {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(value) => object("attributes", value),
+    }
+}
+
+/// Members that are neither of the specification nor marked `must_understand: false` (v3 core,
+/// "Extension points").
+fn not_understood(document: &Map<String, Value>, known: &[&str]) -> Vec<Unsupported> {
+    let unknown = |(name, value): &(&String, &Value)| {
+        !known.contains(&name.as_str()) && must_understand(value)
+    };
+    document
+        .iter()
+        .filter(unknown)
+        .map(|(name, _)| Unsupported {
+            what: format!("must_understand extension {}", shown(name)),
+        })
+        .collect()
+}
+
+fn must_understand(value: &Value) -> bool {
+    value.get("must_understand") != Some(&Value::Bool(false))
+}
+
+/// No storage transformer is known; those that may be ignored are.
+fn storage_transformers(value: &Value) -> Result<Vec<Unsupported>, MetadataError> {
+    let field = "storage_transformers";
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let transformers = list(field, value)?
+        .iter()
+        .filter(|value| must_understand(value));
+    transformers
+        .map(|value| {
+            let (name, _) = named_configuration(field, value)?;
+            let what = format!("storage transformer {}", shown(name));
+            Ok(Unsupported { what })
+        })
+        .collect()
+}
+
+/// A name or null for each axis.
+fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>, MetadataError> {
+    let field = "dimension_names";
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let names = list(field, value)?;
+    if names.len() != rank {
+        let what = format!("{} names for an array of {rank} axes", names.len());
+        return Err(MetadataError::invalid(field, what));
+    }
+    let name = |value: &Value| match value {
+        Value::Null => Ok(None),
+        Value::String(name) => Ok(Some(name.clone())),
+        other => {
+            let what = format!("expected a string or null, not {}", kind_of(other));
+            Err(MetadataError::invalid(field, what))
+        }
+    };
+    names.iter().map(name).collect()
+}
