@@ -25,6 +25,7 @@ mod bzip;
 mod categorize;
 mod checksum;
 mod config;
+mod cursor;
 mod deflate;
 mod delta;
 mod element;

@@ -132,7 +132,8 @@ fn show(
     let memory = memory_bytes();
     let engine = Engine::new(EngineOptions {
         cache_bytes: cache_bytes(options, memory),
-        memory_limit_bytes: memory_limit_bytes(options, memory),
+        // A zip keeps up to an eighth for its decoded entries.
+        memory_limit_bytes: memory_limit_bytes(options, memory) / 8 * 7,
         threads: cores(),
         timeout: CHUNK_TIMEOUT,
     })?;

@@ -1,15 +1,17 @@
 //! Which bytes a reader that goes from beginning to end will want next.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Watches the reads of one file.
+/// Watches the reads of one array.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(Mutex<State>);
+pub(super) struct Ahead(Mutex<VecDeque<Stream>>);
 
+/// Reads that seem to be one reader's.
 #[derive(Debug, Default, Clone, Copy)]
-struct State {
-    /// Where the next read of the same reader would begin.
+struct Stream {
+    /// Where its next read would begin.
     next: u64,
     /// Up to here all has been begun.
     begun: u64,
@@ -17,41 +19,52 @@ struct State {
     streak: u32,
 }
 
+/// Readers that are told apart.
+const MAX_STREAMS: usize = 8;
 /// The kernel asks for parts of a file in parallel: reads this near to each other are one reader's.
 const NEAR_BYTES: u64 = 4 << 20;
+/// So many reads in a row are a habit.
+const HABIT: u32 = 2;
 
 impl Ahead {
     /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
     /// begun, if this is a reader that goes on and on.
     pub(super) fn note(&self, read: &Range<u64>, window: u64, end: u64) -> Option<Range<u64>> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = read.start.abs_diff(state.next) <= NEAR_BYTES;
-        if goes_on {
-            state.streak = state.streak.saturating_add(1);
-            state.next = state.next.max(read.end);
-        } else {
-            *state = State {
+        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = streams
+            .iter()
+            .position(|stream| read.start.abs_diff(stream.next) <= NEAR_BYTES);
+        let mut stream = match place.and_then(|place| streams.remove(place)) {
+            Some(mut stream) => {
+                stream.streak = stream.streak.saturating_add(1);
+                stream.next = stream.next.max(read.end);
+                stream
+            }
+            None => Stream {
                 next: read.end,
-                ..State::default()
-            };
+                ..Stream::default()
+            },
+        };
+        let mut begin = None;
+        if stream.streak >= HABIT {
+            let from = stream.begun.max(read.end);
+            let to = read.end.saturating_add(window).min(end);
+            // In steps of half a window: asking for every read costs more than it brings.
+            if to.saturating_sub(from) >= window / 2 || (to == end && from < to) {
+                stream.begun = to;
+                begin = Some(from..to);
+            }
         }
-        if state.streak < 2 {
-            return None;
-        }
-        let from = state.begun.max(read.end);
-        let to = read.end.saturating_add(window).min(end);
-        // In steps of half a window: asking for every read costs more than it brings.
-        let is_due = to.saturating_sub(from) >= window / 2 || (to == end && from < to);
-        if !is_due {
-            return None;
-        }
-        state.begun = to;
-        Some(from..to)
+        // The latest one first.
+        streams.push_front(stream);
+        streams.truncate(MAX_STREAMS);
+        begin
     }
 
-    /// Whether the reads go from beginning to end.
+    /// Whether the last read was that of a reader that goes from beginning to end.
     pub(super) fn is_streaming(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).streak >= 2
+        let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.front().is_some_and(|stream| stream.streak >= HABIT)
     }
 }
 
@@ -75,6 +88,19 @@ mod tests {
         for pair in begun.windows(2) {
             assert_eq!(pair[0].end, pair[1].start);
         }
+    }
+
+    #[test]
+    fn readers_of_different_parts_do_not_disturb_each_other() {
+        let ahead = Ahead::default();
+        let mut begun = 0;
+        for step in 0..8 {
+            for start in [0, 200 * MIB, 500 * MIB] {
+                let at = start + step * MIB;
+                begun += usize::from(ahead.note(&(at..at + MIB), 4 * MIB, 1000 * MIB).is_some());
+            }
+        }
+        assert!(begun >= 6, "{begun}");
     }
 
     #[test]

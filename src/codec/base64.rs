@@ -26,7 +26,7 @@ impl Convert for Base64 {
         let mut decoded = 0;
         for (to, group) in whole {
             let digits = group.map(|byte| DIGITS[usize::from(byte)]);
-            if digits.iter().any(|digit| *digit == NO_DIGIT) {
+            if digits.contains(&NO_DIGIT) {
                 break;
             }
             let bits = digits

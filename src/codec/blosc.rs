@@ -7,7 +7,7 @@
 use super::error::{Fault, head};
 use super::stage::{Convert, Size};
 
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: u32 = 16;
 const FORMAT_VERSION: u8 = 2;
 /// Flag bits: stored without compression; reserved.
 const FLAG_COPIED: u8 = 0x02;
@@ -31,7 +31,7 @@ struct Header {
 impl Header {
     /// Reads and checks everything that C-Blosc trusts.
     fn parse(src: &[u8], limit: usize) -> Result<Self, Fault> {
-        let header: [u8; HEADER_BYTES] = head(src)?;
+        let header: [u8; HEADER_BYTES as usize] = head(src)?;
         let [version, _, flags, type_bytes, rest @ ..] = header;
         let word = |at: usize| {
             rest.iter()
@@ -80,7 +80,7 @@ impl Header {
         if self.type_bytes == 0 {
             return Err(Fault::corrupt("blosc elements of 0 bytes"));
         }
-        let room = encoded - HEADER_BYTES as u32;
+        let room = encoded.saturating_sub(HEADER_BYTES);
         if self.flags & FLAG_COPIED != 0 {
             if room != decoded {
                 return Err(Fault::corrupt(format!("{room} bytes stored for {decoded}")));

@@ -110,17 +110,17 @@ fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Fault>
         1 | 2 => mode + 4 + width_bits,
         3 => mode + 4 + 8,
         4 => {
-            let length = bits(src, mode + 4, 25) as usize;
+            let length = usize::try_from(bits(src, mode + 4, 25)).unwrap_or(usize::MAX);
             let needed = length.saturating_mul(width);
             if needed > src.len() {
                 return Err(Fault::claim(needed as u64, src.len()));
             }
-            mode + 32 + length * width_bits
+            length.saturating_mul(width_bits).saturating_add(mode + 32)
         }
         _ => mode + 4,
     };
     if format_major >= 3 && bits(src, delta, 4) == 2 {
-        let window = 2u64 << bits(src, delta + 4, 5);
+        let window = 2u64 << bits(src, delta.saturating_add(4), 5);
         if window > MIN_WINDOW.max(count.next_power_of_two()) {
             let what = format!("a window of {window} numbers for {count}");
             return Err(Fault::corrupt(what));

@@ -1,5 +1,10 @@
 //! `sharding_indexed` (ZEP 2): a chunk of chunks, with an index of where each of them lies.
 
+mod index;
+mod placement;
+
+pub use index::ShardIndex;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +14,10 @@ use super::error::{CodecError, Fault};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
 use super::stage::{Convert, Size};
+use index::{ENTRY_BYTES, Rules};
+use placement::{Placement, fill_with};
 
 const NAME: &str = "sharding_indexed";
-/// An index entry: offset and length, 64 bits each, little-endian once decoded.
-const ENTRY_BYTES: usize = 16;
-
 /// Where the index of a shard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexLocation {
@@ -41,22 +45,6 @@ pub struct Sharding {
     inner_count: u64,
     placement: Placement,
     fill: Fill,
-}
-
-/// The decoded index of one shard. Nothing in it is trusted: each entry is checked when asked for.
-#[derive(Debug, Clone)]
-pub struct ShardIndex {
-    entries: Vec<u8>,
-    rules: Rules,
-}
-
-/// What an entry must obey.
-#[derive(Debug, Clone, Copy)]
-struct Rules {
-    /// Where inner chunks may lie: the shard without its index.
-    begin: u64,
-    end: u64,
-    inner_encoded_bytes: Option<u64>,
 }
 
 impl Sharding {
@@ -144,7 +132,7 @@ impl Sharding {
     ) -> Result<ShardIndex, CodecError> {
         let rules = self.rules(shard_size_bytes)?;
         let entries = self.entries(bytes)?.into_owned();
-        Ok(ShardIndex { entries, rules })
+        Ok(ShardIndex::new(entries, rules))
     }
 
     fn rules(&self, shard_size_bytes: u64) -> Result<Rules, CodecError> {
@@ -323,35 +311,15 @@ fn part<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], Fault> {
     super::error::slice(shard, start..end)
 }
 
-/// Repeats `fill` over `to`, whose length is a multiple of its length.
-pub(super) fn fill_with(to: &mut [u8], fill: &[u8]) {
-    match fill {
-        [] => {}
-        [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
-        _ => {
-            let filled = fill.len().min(to.len());
-            if let (Some(head), Some(fill)) = (to.get_mut(..filled), fill.get(..filled)) {
-                head.copy_from_slice(fill);
-            }
-            // Doubles what is there.
-            let mut done = filled;
-            while done < to.len() {
-                let more = done.min(to.len() - done);
-                to.copy_within(..more, done);
-                done += more;
-            }
-        }
-    }
-}
-
 impl Convert for Arc<Sharding> {
-    /// A shard may have gaps; twice its decoded size is more than any encoder leaves.
+    /// What inner codecs add to each chunk is small; a shard may have gaps, but hardly more of them
+    /// than data.
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        let chunks = decoded
-            .bytes()
-            .saturating_add(self.inner_count.saturating_mul(256));
-        let room = chunks.saturating_add(self.index_size_bytes);
-        Some(Size::AtMost(room).compressed())
+        let decoded = decoded.bytes();
+        let added = self.inner_count.saturating_mul(256);
+        let added = added.min(decoded.saturating_add(4 << 20));
+        let room = decoded.saturating_add(added);
+        Some(Size::AtMost(room.saturating_add(self.index_size_bytes)).compressed())
     }
 
     fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
@@ -364,127 +332,5 @@ impl Convert for Arc<Sharding> {
         })
         .map_err(Fault::Nested)?;
         Ok(dst.len())
-    }
-}
-
-impl ShardIndex {
-    /// How many inner chunks there are, whether stored or not.
-    pub fn len(&self) -> usize {
-        self.entries.len() / ENTRY_BYTES
-    }
-
-    /// Whether the shard has no place for inner chunks.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The bytes of the shard that hold inner chunk `number` (C order over the inner grid); none if
-    /// it is not stored and all fill value.
-    ///
-    /// # Errors
-    /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index or has a length
-    /// that the inner codecs cannot have made; the other inner chunks can still be read.
-    pub fn entry(&self, number: usize) -> Result<Option<Range<u64>>, CodecError> {
-        let start = number.saturating_mul(ENTRY_BYTES);
-        let entry = self.entries.get(start..start.saturating_add(ENTRY_BYTES));
-        let entry = entry.ok_or_else(|| {
-            CodecError::invalid(NAME, format!("inner chunk {number} of {}", self.len()))
-        })?;
-        let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
-        self.rules.range(entry).map_err(named)
-    }
-}
-
-impl Rules {
-    fn range(&self, entry: &[u8]) -> Result<Option<Range<u64>>, CodecError> {
-        let (words, _) = entry.as_chunks::<8>();
-        let [offset, length] = *words else {
-            return Err(CodecError::invalid(NAME, "an entry is not 16 bytes"));
-        };
-        let (offset, length) = (u64::from_le_bytes(offset), u64::from_le_bytes(length));
-        if offset == u64::MAX && length == u64::MAX {
-            return Ok(None);
-        }
-        let corrupt = |what: String| Err(Fault::corrupt(what).of(NAME));
-        let end = match offset.checked_add(length) {
-            Some(end) if offset >= self.begin && end <= self.end => end,
-            _ => {
-                let Self { begin, end, .. } = self;
-                return corrupt(format!(
-                    "{length} bytes at {offset} are not within {begin} to {end}"
-                ));
-            }
-        };
-        match self.inner_encoded_bytes {
-            Some(expected) if expected != length => {
-                corrupt(format!("{length} bytes, expected {expected}"))
-            }
-            _ => Ok(Some(offset..end)),
-        }
-    }
-}
-
-/// How inner chunks lie in the shard's decoded bytes (or elements).
-#[derive(Debug)]
-struct Placement {
-    /// Bytes from one inner chunk to the next along each axis.
-    chunk_steps: Vec<usize>,
-    /// Axes along which an inner chunk's runs follow each other: how many, and bytes between them.
-    rows: Vec<(usize, usize)>,
-    /// Bytes of an inner chunk that stay together.
-    run: usize,
-    total: usize,
-}
-
-impl Placement {
-    /// None if the sizes overflow.
-    fn new(outer: &[u64], inner: &[u64], item: usize) -> Option<Self> {
-        let mut stride = item;
-        let mut run = item;
-        let mut together = true;
-        let (mut chunk_steps, mut rows) = (Vec::new(), Vec::new());
-        for (outer, inner) in outer.iter().zip(inner).rev() {
-            let (outer, inner) = (usize::try_from(*outer).ok()?, usize::try_from(*inner).ok()?);
-            chunk_steps.push(stride.checked_mul(inner)?);
-            if together {
-                run = run.checked_mul(inner)?;
-            } else if inner > 1 {
-                rows.push((inner, stride));
-            }
-            together &= inner == outer;
-            stride = stride.checked_mul(outer)?;
-        }
-        chunk_steps.reverse();
-        rows.reverse();
-        Some(Self {
-            chunk_steps,
-            rows,
-            run,
-            total: stride,
-        })
-    }
-
-    fn is_one_run(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    fn start(&self, place: &[usize]) -> usize {
-        place
-            .iter()
-            .zip(&self.chunk_steps)
-            .map(|(at, step)| at * step)
-            .sum()
-    }
-
-    /// Calls `f` with where each run begins, in C order.
-    fn for_each_run(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
-        match self.rows.get(depth) {
-            Some((count, step)) => {
-                for i in 0..*count {
-                    self.for_each_run(depth + 1, start + i * step, f);
-                }
-            }
-            None => f(start),
-        }
     }
 }

@@ -123,21 +123,15 @@ impl Transpose {
             columns: columns.length,
             column_stride: columns.stride,
         };
-        let mut planes = vec![(0, 0)];
-        for (i, (axis, step)) in outer.iter().zip(&steps).enumerate() {
-            if i != nearest {
-                let length = axis.length;
-                let at = |&(from, to): &(usize, usize)| {
-                    (0..length).map(move |k| (from + k * axis.stride, to + k * step))
-                };
-                planes = planes.iter().flat_map(at).collect();
-            }
-        }
-        for (from, to) in planes {
-            if let (Some(src), Some(dst)) = (src.get(from..), dst.get_mut(to..)) {
-                plane.copy(src, dst);
-            }
-        }
+        let others: Vec<(Axis, usize)> = outer
+            .iter()
+            .copied()
+            .zip(steps)
+            .enumerate()
+            .filter(|(i, _)| *i != nearest)
+            .map(|(_, axis)| axis)
+            .collect();
+        plane.copy_all(&others, (0, 0), src, dst);
     }
 }
 
@@ -152,6 +146,29 @@ struct Plane {
 }
 
 impl Plane {
+    /// Copies the planes at every place along the other axes, given with their steps.
+    fn copy_all<T: Copy>(
+        &self,
+        others: &[(Axis, usize)],
+        (from, to): (usize, usize),
+        src: &[T],
+        dst: &mut [T],
+    ) {
+        match others {
+            [(axis, step), rest @ ..] => {
+                for i in 0..axis.length {
+                    let place = (from + i * axis.stride, to + i * step);
+                    self.copy_all(rest, place, src, dst);
+                }
+            }
+            [] => {
+                if let (Some(src), Some(dst)) = (src.get(from..), dst.get_mut(to..)) {
+                    self.copy(src, dst);
+                }
+            }
+        }
+    }
+
     fn copy<T: Copy>(&self, src: &[T], dst: &mut [T]) {
         for row_0 in (0..self.rows).step_by(TILE) {
             let rows = row_0..self.rows.min(row_0 + TILE);

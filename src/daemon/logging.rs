@@ -27,7 +27,9 @@ pub(super) fn start(
     let mut logger = env_logger::Builder::new();
     logger
         .filter_level(LevelFilter::Warn)
-        .filter_module("zarrfs", LevelFilter::Info);
+        .filter_module("zarrfs", LevelFilter::Info)
+        // It warns of every kind of request that is not answered, each time.
+        .filter_module("fuser", LevelFilter::Error);
     if let Ok(filter) = std::env::var("ZARRFS_LOG") {
         logger.parse_filters(&filter);
     }

@@ -30,7 +30,7 @@ use self::cache::DecodedCache;
 use self::checked::CheckProgress;
 use self::entry::ZipObject;
 use self::index::{Built, ZipIndex};
-use self::inflate::Inflaters;
+use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use super::pinned::PinnedFile;
 use super::{
     Extent, Index, Key, Kind, Listed, Listing, Object, Position, Promises, Stat, Store, StoreError,
@@ -102,6 +102,8 @@ struct Archive {
     /// When the archive was last changed.
     modified: SystemTime,
     decoded: DecodedCache,
+    /// Deflated entries up to this size are decoded at once, bigger ones in segments.
+    whole_max_bytes: u64,
     inflaters: Inflaters,
     checks: Mutex<CheckProgress>,
 }
@@ -134,14 +136,14 @@ impl ZipStore {
             warn!("{label}: {note}");
         }
         let modified = file.modified();
+        let decoded_bytes = options
+            .cache_bytes
+            .min(DECODED_MAX_BYTES)
+            .min(options.memory_limit_bytes / 8);
         let archive = Archive {
             modified,
-            decoded: DecodedCache::new(
-                options
-                    .cache_bytes
-                    .min(DECODED_MAX_BYTES)
-                    .min(options.memory_limit_bytes / 4),
-            ),
+            decoded: DecodedCache::new(decoded_bytes),
+            whole_max_bytes: WHOLE_MAX_BYTES.min(decoded_bytes / 2).max(SEGMENT_BYTES),
             inflaters: Inflaters::default(),
             checks: Mutex::new(CheckProgress::default()),
             file,

@@ -8,7 +8,7 @@ use flate2::Crc;
 
 use super::Archive;
 use super::index::{Coding, Node};
-use super::inflate::{self, SEGMENT_BYTES, WHOLE_MAX_BYTES};
+use super::inflate::{self, SEGMENT_BYTES};
 use crate::store::pinned::PinnedError;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
@@ -339,7 +339,7 @@ impl ZipObject {
             self.with_compressed(patience, |compressed| self.decode_into(compressed, target))?;
             return Ok(Data::Filled(start..start.saturating_add(size)));
         }
-        if node.coding() == Coding::Deflated && entry_bytes > WHOLE_MAX_BYTES {
+        if node.coding() == Coding::Deflated && entry_bytes > self.archive.whole_max_bytes {
             return self.read_segment(offset, size, patience);
         }
         let piece = (self.position, 0);

@@ -1,0 +1,338 @@
+//! Chains of Zarr v3: from arrays to arrays, to bytes, to bytes.
+
+mod sharding;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Chain, config, object};
+use crate::codec::config::Config;
+use crate::codec::error::CodecError;
+use crate::codec::number::Number;
+use crate::codec::numcodecs::{self, Undo};
+use crate::codec::object::Object;
+use crate::codec::packbits::PackBits;
+use crate::codec::pcodec::Pcodec;
+use crate::codec::shard::Sharding;
+use crate::codec::stage::{Convert, Size, Stage};
+use crate::codec::swap::Swap;
+use crate::codec::transpose::Transpose;
+use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
+
+/// Collects the codecs of a v3 chain, following type and shape from codec to codec.
+pub(super) struct Builder<'a> {
+    fill: &'a FillValue,
+    depth: usize,
+    data_type: DataType,
+    shape: Vec<u64>,
+    /// Whether a filter has changed the numbers, so that fill values would have to be encoded.
+    filtered: bool,
+    arrays: Vec<ArrayStep>,
+    serializer: Option<Serializer>,
+    bytes: Vec<Stage>,
+    names: Vec<String>,
+}
+
+enum ArrayStep {
+    /// Axes of the encoded array, by their numbers in the decoded one of this shape.
+    Transpose {
+        shape: Vec<u64>,
+        order: Vec<usize>,
+        element_bytes: usize,
+    },
+    Stage(Stage),
+}
+
+enum Serializer {
+    /// Elements as they are, or with their words turned.
+    Bytes(Option<Stage>),
+    Stage(Stage),
+    Object(String, Object),
+    Sharding(Arc<Sharding>),
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        data_type: &DataType,
+        shape: &[u64],
+        fill: &'a FillValue,
+        depth: usize,
+    ) -> Self {
+        Self {
+            fill,
+            depth,
+            data_type: data_type.clone(),
+            shape: shape.to_vec(),
+            filtered: false,
+            arrays: Vec::new(),
+            serializer: None,
+            bytes: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, spec: &CodecSpec) -> Result<(), CodecError> {
+        let config = config(spec);
+        let (id, wrapped) = match spec.name.strip_prefix("numcodecs.") {
+            Some(id) => (id, true),
+            // A codec may be named by an address that ends with its name.
+            None if spec.name.starts_with("https://") => {
+                (spec.name.rsplit('/').next().unwrap_or_default(), false)
+            }
+            None => (spec.name.as_str(), false),
+        };
+        let id = id.strip_prefix("numcodecs.").unwrap_or(id);
+        self.names.push(spec.name.clone());
+        if self.serializer.is_some() {
+            return match numcodecs::bytes_to_bytes(id, config, self.element_bytes())? {
+                Some(Undo(stage)) => {
+                    self.bytes.extend(stage);
+                    Ok(())
+                }
+                None if self.array_codec(id) => {
+                    Err(config.invalid("stands after the codec that makes bytes"))
+                }
+                None => Err(CodecError::unsupported(&spec.name)),
+            };
+        }
+        match id {
+            "transpose" => self.transpose(config),
+            // The registered `packbits` makes bytes; numcodecs' keeps an array of them.
+            "packbits" if wrapped => self.packbits(config),
+            _ if self.filter(id, config)? => Ok(()),
+            _ => self.serializer(id, config),
+        }
+    }
+
+    fn array_codec(&self, id: &str) -> bool {
+        [
+            "transpose",
+            "delta",
+            "fixedscaleoffset",
+            "quantize",
+            "astype",
+            "bitround",
+            "packbits",
+        ]
+        .contains(&id)
+            || [
+                "bytes",
+                "sharding_indexed",
+                "vlen-utf8",
+                "vlen-bytes",
+                "pcodec",
+            ]
+            .contains(&id)
+    }
+
+    fn element_bytes(&self) -> usize {
+        self.data_type.size_bytes().unwrap_or(1)
+    }
+
+    fn fixed(&self, config: Config<'_>) -> Result<&Fixed, CodecError> {
+        self.data_type.fixed().ok_or_else(|| {
+            config.invalid(format!("{} elements have no constant size", self.data_type))
+        })
+    }
+
+    fn transpose(&mut self, config: Config<'_>) -> Result<(), CodecError> {
+        let rank = self.shape.len();
+        let order: Vec<usize> = match config.get("order") {
+            // Drafts of the specification had these.
+            Some(Value::String(order)) if order == "C" => (0..rank).collect(),
+            Some(Value::String(order)) if order == "F" => (0..rank).rev().collect(),
+            _ => {
+                let order = config.required("order", config.integers("order")?)?;
+                let axes = order
+                    .iter()
+                    .map(|axis| usize::try_from(*axis).unwrap_or(usize::MAX));
+                axes.collect()
+            }
+        };
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..rank) {
+            return Err(config.invalid(format!("{order:?} does not order {rank} axes")));
+        }
+        if let Some(name) = self.names.last_mut() {
+            let axes: Vec<String> = order.iter().map(ToString::to_string).collect();
+            *name = format!("{name}({})", axes.join(", "));
+        }
+        let element_bytes = self.element_bytes();
+        let permute = |items: &[u64]| -> Vec<u64> {
+            order
+                .iter()
+                .filter_map(|axis| items.get(*axis).copied())
+                .collect()
+        };
+        let encoded_shape = permute(&self.shape);
+        match self.arrays.last_mut() {
+            // Two in a row are one.
+            Some(ArrayStep::Transpose { order: before, .. }) => {
+                *before = order
+                    .iter()
+                    .filter_map(|axis| before.get(*axis).copied())
+                    .collect();
+            }
+            _ => self.arrays.push(ArrayStep::Transpose {
+                shape: self.shape.clone(),
+                order,
+                element_bytes,
+            }),
+        }
+        self.shape = encoded_shape;
+        Ok(())
+    }
+
+    fn packbits(&mut self, config: Config<'_>) -> Result<(), CodecError> {
+        if self.fixed(config)?.scalar != Scalar::Bool {
+            return Err(config.invalid(format!("packs booleans, not {}", self.data_type)));
+        }
+        let count = self
+            .shape
+            .iter()
+            .try_fold(1u64, |n, axis| n.checked_mul(*axis));
+        let packed = count.and_then(|n| PackBits.encoded_size(Size::Exact(n)));
+        let packed = packed.ok_or_else(|| config.invalid("the chunk overflows 64 bits"))?;
+        self.arrays
+            .push(ArrayStep::Stage(Stage::convert(config.codec, PackBits)));
+        self.shape = vec![packed.bytes()];
+        self.filtered = true;
+        self.data_type = DataType::Fixed(Fixed {
+            scalar: Scalar::UInt(ByteOrder::Little),
+            size_bytes: 1,
+        });
+        Ok(())
+    }
+
+    /// Adds a codec from numbers to numbers; false if the id is not of one.
+    fn filter(&mut self, id: &str, config: Config<'_>) -> Result<bool, CodecError> {
+        let default = self.data_type.fixed().and_then(Number::of);
+        let Some(filter) = numcodecs::filter(id, config, default)? else {
+            return Ok(false);
+        };
+        let element_bytes = self.fixed(config)?.size_bytes;
+        if let Some((encoded, decoded)) = filter.types {
+            if encoded.order == ByteOrder::Big || decoded.order == ByteOrder::Big {
+                let what = format!("{} of big-endian numbers", config.codec);
+                return Err(CodecError::unsupported(what));
+            }
+            if decoded.width != element_bytes {
+                let what = format!("numbers of {} bytes in {}", decoded.width, self.data_type);
+                return Err(config.invalid(what));
+            }
+            if encoded != decoded {
+                self.data_type = DataType::Fixed(encoded.to_fixed());
+            }
+        }
+        if let Some(stage) = filter.stage {
+            self.filtered = true;
+            self.arrays.push(ArrayStep::Stage(stage));
+        }
+        Ok(true)
+    }
+
+    fn serializer(&mut self, id: &str, config: Config<'_>) -> Result<(), CodecError> {
+        let serializer = match id {
+            "bytes" | "endian" => Serializer::Bytes(self.swap(config)?),
+            "pcodec" => {
+                self.fixed(config)?;
+                Serializer::Stage(Stage::convert(config.codec, Pcodec))
+            }
+            "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
+            "vlen-utf8" | "vlen-bytes" | "vlen-array" | "json2" | "msgpack2" | "categorize" => {
+                let DataType::Variable(variable) = &self.data_type else {
+                    let what = format!("makes bytes of objects, not of {}", self.data_type);
+                    return Err(config.invalid(what));
+                };
+                Serializer::Object(config.codec.to_owned(), object(config, variable)?)
+            }
+            _ if numcodecs::bytes_to_bytes(id, config, self.element_bytes())?.is_some() => {
+                return Err(config.invalid("stands before any codec that makes bytes"));
+            }
+            _ => return Err(CodecError::unsupported(config.codec)),
+        };
+        self.serializer = Some(serializer);
+        Ok(())
+    }
+
+    fn swap(&mut self, config: Config<'_>) -> Result<Option<Stage>, CodecError> {
+        let fixed = self.fixed(config)?;
+        let (element_bytes, words) = (fixed.size_bytes, fixed.words());
+        // zarr-python writes structures without it, and means little-endian.
+        let optional = words.is_empty() || matches!(fixed.scalar, Scalar::Struct(_));
+        let big = match config.str("endian")? {
+            Some("little") => false,
+            Some("big") => true,
+            Some(other) => return Err(config.invalid(format!("endian is {other}"))),
+            None if optional => false,
+            None => return Err(config.invalid(format!("endian is missing for {fixed}"))),
+        };
+        if !big || words.is_empty() {
+            return Ok(None);
+        }
+        if let Some(name) = self.names.last_mut() {
+            name.push_str("(big)");
+        }
+        let swap = Swap::new(element_bytes, words);
+        Ok(swap.map(|swap| Stage::change(config.codec, swap)))
+    }
+
+    pub(super) fn finish(self) -> Result<Chain, CodecError> {
+        let Some(serializer) = self.serializer else {
+            return Err(CodecError::invalid(
+                "chain",
+                "no codec turns the array into bytes",
+            ));
+        };
+        let only = self.arrays.is_empty() && self.bytes.is_empty();
+        let mut stages: Vec<Stage> = self.bytes.into_iter().rev().collect();
+        let mut chain = Chain {
+            text: self.names.join(" | "),
+            ..Chain::default()
+        };
+        let variable = matches!(self.data_type, DataType::Variable(_));
+        let mut swap = None;
+        match serializer {
+            Serializer::Bytes(stage) => swap = stage,
+            Serializer::Stage(stage) => stages.push(stage),
+            Serializer::Object(name, object) => chain.object = Some((name, object, None)),
+            Serializer::Sharding(sharding) => {
+                chain.sharding = only.then(|| Arc::clone(&sharding));
+                if variable {
+                    let object = Object::Shard(sharding);
+                    chain.object = Some(("sharding_indexed".into(), object, None));
+                } else {
+                    stages.push(Stage::convert("sharding_indexed", sharding));
+                }
+            }
+        }
+        for step in self.arrays.into_iter().rev() {
+            match step {
+                ArrayStep::Transpose {
+                    shape,
+                    order,
+                    element_bytes,
+                } => {
+                    let transpose = Transpose::new(&shape, &order, element_bytes);
+                    match &mut chain.object {
+                        Some((_, _, slot)) => *slot = transpose,
+                        // The words of an element can be turned after it has been moved, where
+                        // they need no buffer of their own.
+                        None => {
+                            stages.extend(transpose.map(|t| Stage::convert("transpose", t)));
+                        }
+                    }
+                }
+                ArrayStep::Stage(stage) => {
+                    stages.extend(swap.take());
+                    stages.push(stage);
+                }
+            }
+        }
+        stages.extend(swap);
+        chain.stages = stages;
+        Ok(chain)
+    }
+}

@@ -1,0 +1,118 @@
+//! The configuration of `sharding_indexed`.
+
+use serde_json::Value;
+
+use super::Builder;
+use crate::codec::base64::Base64;
+use crate::codec::config::Config;
+use crate::codec::element::Element;
+use crate::codec::error::CodecError;
+use crate::codec::pipeline::Pipeline;
+use crate::codec::shard::{Fill, IndexLocation, Sharding};
+use crate::codec::stage::Convert;
+use crate::zarr::{ByteOrder, CodecChain, CodecSpec, DataType, FillValue, Fixed, Scalar, Variable};
+
+/// How deep shards may be nested in shards.
+const MAX_SHARDING_DEPTH: usize = 8;
+
+impl Builder<'_> {
+    pub(super) fn sharding(&mut self, config: Config<'_>) -> Result<Sharding, CodecError> {
+        if self.depth >= MAX_SHARDING_DEPTH {
+            let what = format!("shards in shards, deeper than {MAX_SHARDING_DEPTH}");
+            return Err(config.invalid(what));
+        }
+        if self.filtered {
+            let what = format!("{} after filters", config.codec);
+            return Err(CodecError::unsupported(what));
+        }
+        let inner_shape = config.required("chunk_shape", config.integers("chunk_shape")?)?;
+        let codecs = config.required("codecs", specs(config, "codecs")?)?;
+        let index_codecs = match specs(config, "index_codecs")? {
+            Some(codecs) => codecs,
+            None => default_index_codecs()?,
+        };
+        let location = match config.str("index_location")? {
+            None | Some("end") => IndexLocation::End,
+            Some("start") => IndexLocation::Start,
+            Some(other) => return Err(config.invalid(format!("index_location is {other}"))),
+        };
+        let depth = self.depth + 1;
+        let chain = CodecChain::V3(codecs);
+        let inner = Pipeline::nested(&chain, &self.data_type, &inner_shape, self.fill, depth)?;
+        let index = |shape: &[u64]| {
+            let chain = CodecChain::V3(index_codecs);
+            let words = DataType::Fixed(Fixed {
+                scalar: Scalar::UInt(ByteOrder::Little),
+                size_bytes: 8,
+            });
+            Pipeline::nested(&chain, &words, shape, &FillValue::Undefined, depth)
+        };
+        if let Some(name) = self.names.last_mut() {
+            *name = format!("{name}({inner_shape:?}: {})", inner.describe());
+        }
+        Sharding::new(
+            &self.shape,
+            inner,
+            index,
+            location,
+            self.fill_element(config)?,
+        )
+    }
+
+    fn fill_element(&self, config: Config<'_>) -> Result<Fill, CodecError> {
+        let invalid = |what: String| Err(config.invalid(what));
+        let fill = match (&self.data_type, self.fill) {
+            (DataType::Fixed(fixed), FillValue::Fixed(bytes))
+                if bytes.len() == fixed.size_bytes =>
+            {
+                Fill::Bytes(bytes.clone())
+            }
+            (DataType::Fixed(fixed), FillValue::Undefined) => {
+                Fill::Bytes(vec![0; fixed.size_bytes])
+            }
+            (DataType::Variable(Variable::Text), FillValue::Variable(Value::String(text))) => {
+                Fill::Element(Element::Text(text.clone()))
+            }
+            (DataType::Variable(Variable::Bytes), FillValue::Variable(Value::String(text))) => {
+                let mut bytes = vec![0; text.len()];
+                match Base64.convert(text.as_bytes(), &mut bytes) {
+                    Ok(n) => bytes.truncate(n),
+                    Err(_) => return invalid(format!("fill value {text} is not base64")),
+                }
+                Fill::Element(Element::Bytes(bytes))
+            }
+            (DataType::Variable(variable), FillValue::Undefined) => Fill::Element(match variable {
+                Variable::Text => Element::Text(String::new()),
+                Variable::Bytes => Element::Bytes(Vec::new()),
+                Variable::Array(_) => Element::Array(Vec::new()),
+                Variable::Object => Element::Json(Value::Null),
+            }),
+            (DataType::Variable(Variable::Object), FillValue::Variable(value)) => {
+                Fill::Element(Element::Json(value.clone()))
+            }
+            (data_type, fill) => return invalid(format!("fill value {fill:?} of {data_type}")),
+        };
+        Ok(fill)
+    }
+}
+
+/// The codecs under `key`.
+fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpec>>, CodecError> {
+    let Some(list) = config.list(key)? else {
+        return Ok(None);
+    };
+    let specs: Result<_, _> = list.iter().map(CodecSpec::from_v3).collect();
+    specs
+        .map(Some)
+        .map_err(|error| config.invalid(format!("{key}: {error}")))
+}
+
+/// What zarr-python writes, for metadata that leave it out.
+fn default_index_codecs() -> Result<Vec<CodecSpec>, CodecError> {
+    let bytes = serde_json::json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let specs: Result<_, _> = [bytes, "crc32c".into()]
+        .iter()
+        .map(CodecSpec::from_v3)
+        .collect();
+    specs.map_err(|_| CodecError::invalid("sharding_indexed", "index_codecs"))
+}

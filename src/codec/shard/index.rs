@@ -1,0 +1,86 @@
+//! The index of a shard: where its inner chunks are.
+
+use std::ops::Range;
+
+use super::NAME;
+use crate::codec::error::{CodecError, Fault};
+
+/// An index entry: offset and length, 64 bits each, little-endian once decoded.
+pub(super) const ENTRY_BYTES: usize = 16;
+
+/// The decoded index of one shard. Nothing in it is trusted: each entry is checked when asked for.
+#[derive(Debug, Clone)]
+pub struct ShardIndex {
+    entries: Vec<u8>,
+    rules: Rules,
+}
+
+/// What an entry must obey.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Where inner chunks may lie: the shard without its index.
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) inner_encoded_bytes: Option<u64>,
+}
+
+impl ShardIndex {
+    pub(super) fn new(entries: Vec<u8>, rules: Rules) -> Self {
+        Self { entries, rules }
+    }
+
+    /// How many inner chunks there are, whether stored or not.
+    pub fn len(&self) -> usize {
+        self.entries.len() / ENTRY_BYTES
+    }
+
+    /// Whether the shard has no place for inner chunks.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The bytes of the shard that hold inner chunk `number` (C order over the inner grid); none if
+    /// it is not stored and all fill value.
+    ///
+    /// # Errors
+    /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index or has a length
+    /// that the inner codecs cannot have made; the other inner chunks can still be read.
+    pub fn entry(&self, number: usize) -> Result<Option<Range<u64>>, CodecError> {
+        let start = number.saturating_mul(ENTRY_BYTES);
+        let entry = self.entries.get(start..start.saturating_add(ENTRY_BYTES));
+        let entry = entry.ok_or_else(|| {
+            CodecError::invalid(NAME, format!("inner chunk {number} of {}", self.len()))
+        })?;
+        let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
+        self.rules.range(entry).map_err(named)
+    }
+}
+
+impl Rules {
+    pub(super) fn range(&self, entry: &[u8]) -> Result<Option<Range<u64>>, CodecError> {
+        let (words, _) = entry.as_chunks::<8>();
+        let [offset, length] = *words else {
+            return Err(CodecError::invalid(NAME, "an entry is not 16 bytes"));
+        };
+        let (offset, length) = (u64::from_le_bytes(offset), u64::from_le_bytes(length));
+        if offset == u64::MAX && length == u64::MAX {
+            return Ok(None);
+        }
+        let corrupt = |what: String| Err(Fault::corrupt(what).of(NAME));
+        let end = match offset.checked_add(length) {
+            Some(end) if offset >= self.begin && end <= self.end => end,
+            _ => {
+                let Self { begin, end, .. } = self;
+                return corrupt(format!(
+                    "{length} bytes at {offset} are not within {begin} to {end}"
+                ));
+            }
+        };
+        match self.inner_encoded_bytes {
+            Some(expected) if expected != length => {
+                corrupt(format!("{length} bytes, expected {expected}"))
+            }
+            _ => Ok(Some(offset..end)),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the bytes of inner chunks go in a shard.
+
+/// How inner chunks lie in the shard's decoded bytes (or elements).
+#[derive(Debug)]
+pub(super) struct Placement {
+    /// Bytes from one inner chunk to the next along each axis.
+    chunk_steps: Vec<usize>,
+    /// Axes along which an inner chunk's runs follow each other: how many, and bytes between them.
+    rows: Vec<(usize, usize)>,
+    /// Bytes of an inner chunk that stay together.
+    pub(super) run: usize,
+    /// Bytes of a shard.
+    pub(super) total: usize,
+}
+
+impl Placement {
+    /// None if the sizes overflow.
+    pub(super) fn new(outer: &[u64], inner: &[u64], item: usize) -> Option<Self> {
+        let mut stride = item;
+        let mut run = item;
+        let mut together = true;
+        let (mut chunk_steps, mut rows) = (Vec::new(), Vec::new());
+        for (outer, inner) in outer.iter().zip(inner).rev() {
+            let (outer, inner) = (usize::try_from(*outer).ok()?, usize::try_from(*inner).ok()?);
+            chunk_steps.push(stride.checked_mul(inner)?);
+            if together {
+                run = run.checked_mul(inner)?;
+            } else if inner > 1 {
+                rows.push((inner, stride));
+            }
+            together &= inner == outer;
+            stride = stride.checked_mul(outer)?;
+        }
+        chunk_steps.reverse();
+        rows.reverse();
+        Some(Self {
+            chunk_steps,
+            rows,
+            run,
+            total: stride,
+        })
+    }
+
+    /// Whether an inner chunk's bytes all stay together.
+    pub(super) fn is_one_run(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Where the inner chunk at a place of the grid begins.
+    pub(super) fn start(&self, place: &[usize]) -> usize {
+        place
+            .iter()
+            .zip(&self.chunk_steps)
+            .map(|(at, step)| at * step)
+            .sum()
+    }
+
+    /// Calls `f` with where each run begins, in C order.
+    pub(super) fn for_each_run(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
+        match self.rows.get(depth) {
+            Some((count, step)) => {
+                for i in 0..*count {
+                    self.for_each_run(depth + 1, start + i * step, f);
+                }
+            }
+            None => f(start),
+        }
+    }
+}
+
+/// Repeats `fill` over `to`, whose length is a multiple of its length.
+pub(super) fn fill_with(to: &mut [u8], fill: &[u8]) {
+    match fill {
+        [] => {}
+        [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
+        _ => {
+            let filled = fill.len().min(to.len());
+            if let (Some(head), Some(fill)) = (to.get_mut(..filled), fill.get(..filled)) {
+                head.copy_from_slice(fill);
+            }
+            // Doubles what is there.
+            let mut done = filled;
+            while done < to.len() {
+                let more = done.min(to.len() - done);
+                to.copy_within(..more, done);
+                done += more;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_of_every_inner_chunk_has_its_place() {
+        for (outer, inner) in [
+            ([4, 6, 8], [2, 3, 4]),
+            ([4, 6, 8], [2, 6, 8]),
+            ([4, 6, 8], [1, 6, 2]),
+        ] {
+            let placement = Placement::new(&outer, &inner, 1).unwrap();
+            let mut seen = vec![0; placement.total];
+            let grid = [0, 1, 2].map(|axis| usize::try_from(outer[axis] / inner[axis]).unwrap());
+            for a in 0..grid[0] {
+                for b in 0..grid[1] {
+                    for c in 0..grid[2] {
+                        placement.for_each_run(0, placement.start(&[a, b, c]), &mut |at| {
+                            seen[at..at + placement.run]
+                                .iter_mut()
+                                .for_each(|n| *n += 1);
+                        });
+                    }
+                }
+            }
+            assert!(seen.iter().all(|n| *n == 1), "{inner:?}");
+        }
+        assert!(Placement::new(&[4, 6], &[2, 6], 1).unwrap().is_one_run());
+        assert!(Placement::new(&[u64::MAX, 2], &[1, 1], 1).is_none());
+    }
+
+    #[test]
+    fn fill_values_of_any_size_are_repeated() {
+        let mut to = [9; 10];
+        fill_with(&mut to[..9], &[1, 2, 3]);
+        assert_eq!(to, [1, 2, 3, 1, 2, 3, 1, 2, 3, 9]);
+        fill_with(&mut to, &[5, 5]);
+        assert_eq!(to, [5; 10]);
+        fill_with(&mut to, &[]);
+        fill_with(&mut [], &[1, 2]);
+        assert_eq!(to, [5; 10]);
+    }
+}
