@@ -83,7 +83,7 @@ mod tests {
             begun.extend(ahead.note(&(start..start + MIB), 8 * MIB, end));
         }
         assert!(ahead.is_streaming());
-        assert_eq!(begun.first().unwrap().start, 2 * MIB);
+        assert_eq!(begun.first().unwrap().start, 3 * MIB);
         assert_eq!(begun.last().unwrap().end, end);
         for pair in begun.windows(2) {
             assert_eq!(pair[0].end, pair[1].start);
