@@ -136,9 +136,9 @@ need_rust_lints() {
     rust_has_lints || die "needs the rustfmt and clippy of $(rustc --version)"
 }
 
-# What compiles zarrfs and the C code of its zstd and libdeflate.
+# What compiles zarrfs and the C and C++ code of its codecs.
 need_compilers() {
-    need cc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev \
+    need cc:gcc c++:g++ make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev \
         /etc/ssl/certs/ca-certificates.crt:ca-certificates
     need_rust
 }

@@ -35,8 +35,11 @@ pub struct Engine {
     memory: Arc<Memory>,
     timeout: Duration,
     arrays: AtomicU64,
-    indexes: Mutex<LruCache<(u64, u64), (Version, Arc<ShardIndex>)>>,
+    indexes: Mutex<LruCache<Shard, (Version, Arc<ShardIndex>)>>,
 }
+
+/// An array and a chunk of it.
+type Shard = (u64, u64);
 
 /// Shard indexes that are kept; one of a shard of 1,000 inner chunks takes 16 KiB.
 const MAX_INDEXES: std::num::NonZero<usize> = std::num::NonZero::new(1024).expect("not 0");

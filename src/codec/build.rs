@@ -9,6 +9,7 @@ use crate::zarr::{CodecChain, CodecSpec, DataType, FillValue, Order, Variable};
 use super::categorize::Categorize;
 use super::config::Config;
 use super::error::CodecError;
+use super::number::Number;
 use super::numcodecs;
 use super::object::Object;
 use super::shard::Sharding;
@@ -95,7 +96,9 @@ fn v2(
     };
     let mut stages = Vec::new();
     for spec in compressor.into_iter().chain(filters.iter().rev()) {
-        stages.extend(numcodecs::any(config(spec), element_bytes)?);
+        let first = filters.is_empty() || filters.first().is_some_and(|f| std::ptr::eq(f, spec));
+        let stored = data_type.fixed().filter(|_| first).and_then(Number::of);
+        stages.extend(numcodecs::any(config(spec), element_bytes, stored)?);
     }
     // zarr-python applies the order to `json2` and `msgpack2` as well, though their nested lists are
     // in C order already: arrays of several axes are read as it reads them.

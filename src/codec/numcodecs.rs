@@ -138,9 +138,15 @@ fn unsupported_pair(name: &str, encoded: Number, decoded: Number) -> CodecError 
 
 /// Any codec of a v2 array of elements of constant size.
 ///
+/// `stored` is the type of the numbers that the codec was given, where that is known.
+///
 /// # Errors
 /// An id that is not known, or a configuration that is wrong or not supported.
-pub(super) fn any(config: Config<'_>, element_bytes: usize) -> Result<Option<Stage>, CodecError> {
+pub(super) fn any(
+    config: Config<'_>,
+    element_bytes: usize,
+    stored: Option<Number>,
+) -> Result<Option<Stage>, CodecError> {
     let name = config.codec;
     if let Some(Undo(stage)) = bytes_to_bytes(name, config, element_bytes)? {
         return Ok(stage);
@@ -150,7 +156,7 @@ pub(super) fn any(config: Config<'_>, element_bytes: usize) -> Result<Option<Sta
     }
     match name {
         "packbits" => Ok(Some(Stage::convert(name, PackBits))),
-        "pcodec" => Ok(Some(Stage::convert(name, Pcodec))),
+        "pcodec" => Ok(Some(Stage::convert(name, Pcodec::new(stored)))),
         "categorize" => match Categorize::new(config)?.fixed(config)? {
             Some(labels) => Ok(Some(Stage::convert(name, labels))),
             None => Err(CodecError::invalid(

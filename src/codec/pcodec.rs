@@ -8,6 +8,7 @@ use pco::errors::PcoError;
 use pco::standalone::{DecompressorItem, FileDecompressor};
 
 use super::error::Fault;
+use super::number::{Kind, Number as Numeric};
 use super::stage::{Convert, Size};
 
 /// Numbers decoded at a time, a multiple of pco's own batch.
@@ -18,7 +19,42 @@ const MIN_WINDOW: u64 = 1 << 15;
 
 /// Undoes `pcodec`.
 #[derive(Debug)]
-pub(super) struct Pcodec;
+pub(super) struct Pcodec {
+    /// What the numbers must be, if that is known: their type is one byte of the chunk, which no
+    /// checksum covers.
+    expected: Option<Numeric>,
+}
+
+impl Pcodec {
+    pub(super) fn new(expected: Option<Numeric>) -> Self {
+        Self {
+            expected: expected.filter(|n| matches!(n.kind, Kind::Int | Kind::UInt | Kind::Float)),
+        }
+    }
+
+    fn check_type(&self, found: NumberType) -> Result<(), Fault> {
+        let kind = match found {
+            NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => Kind::UInt,
+            NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => Kind::Int,
+            _ => Kind::Float,
+        };
+        let width = match found {
+            NumberType::U8 | NumberType::I8 => 1,
+            NumberType::U16 | NumberType::I16 | NumberType::F16 => 2,
+            NumberType::U32 | NumberType::I32 | NumberType::F32 => 4,
+            _ => 8,
+        };
+        match self.expected {
+            Some(n) if n.kind != kind || n.width != width => {
+                let expected = n.to_fixed().numpy_descr();
+                Err(Fault::corrupt(format!(
+                    "numbers of type {found:?}, expected {expected}"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Convert for Pcodec {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
@@ -34,6 +70,7 @@ impl Convert for Pcodec {
             let Some(kind) = kind else {
                 return Ok(written);
             };
+            self.check_type(kind)?;
             let chunk = match kind {
                 NumberType::U8 => chunk(&file, rest, dst, u8::to_le_bytes),
                 NumberType::U16 => chunk(&file, rest, dst, u16::to_le_bytes),
@@ -150,9 +187,20 @@ mod tests {
 
     fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
         let mut dst = vec![0; limit];
-        let n = Pcodec.convert(src, &mut dst)?;
+        let n = Pcodec::new(None).convert(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
+    }
+
+    #[test]
+    fn numbers_of_another_type_are_corrupt() {
+        let chunk = simple_compress(&[3i16, -1, 2], &ChunkConfig::default()).unwrap();
+        let convert = |name| Pcodec::new(Numeric::parse(name)).convert(&chunk, &mut [0; 6]);
+        assert!(convert("<i2").is_ok());
+        assert!(convert("|b1").is_ok());
+        for other in ["<u2", "<f2", "<i4"] {
+            assert!(convert(other).is_err(), "{other}");
+        }
     }
 
     #[test]

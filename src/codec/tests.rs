@@ -550,3 +550,34 @@ fn filters_of_both_versions_change_types_along_the_chain() {
     assert_eq!(pipeline.encoded_size_bytes(), Some(2));
     assert_eq!(decode(&pipeline, &[5, 0b1010_0000]).unwrap(), [1, 0, 1]);
 }
+
+#[test]
+fn pipelines_are_shared_between_threads() {
+    let pipeline = v3(&json!([big(), "zstd"])).unwrap();
+    let stored: Vec<u8> = (0..6i32).flat_map(i32::to_be_bytes).collect();
+    let chunk = zstd::bulk::compress(&stored, 1).unwrap();
+    let expected: Vec<u8> = (0..6i32).flat_map(i32::to_le_bytes).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    assert_eq!(decode(&pipeline, &chunk).unwrap(), expected);
+                    assert!(decode(&pipeline, &chunk[1..]).is_err());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn codecs_may_be_named_with_a_prefix_an_address_or_alone() {
+    let zlib = {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(&[1, 2, 3]).unwrap();
+        zlib.finish().unwrap()
+    };
+    for name in ["zlib", "numcodecs.zlib", "https://example.org/codecs/zlib"] {
+        let pipeline = v3_of(&u8s(), &[3], &json!(["bytes", name])).unwrap();
+        assert_eq!(decode(&pipeline, &zlib).unwrap(), [1, 2, 3]);
+    }
+}

@@ -237,8 +237,8 @@ impl<'a> Builder<'a> {
         let serializer = match id {
             "bytes" | "endian" => Serializer::Bytes(self.swap(config)?),
             "pcodec" => {
-                self.fixed(config)?;
-                Serializer::Stage(Stage::convert(config.codec, Pcodec))
+                let number = Number::of(self.fixed(config)?);
+                Serializer::Stage(Stage::convert(config.codec, Pcodec::new(number)))
             }
             "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
             "vlen-utf8" | "vlen-bytes" | "vlen-array" | "json2" | "msgpack2" | "categorize" => {
