@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,6 +105,20 @@ impl DirStore {
     }
 }
 
+/// Opens for reading what is open as a place only: the same file, whatever its name is by now.
+fn reopen(place: &OwnedFd) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    for _ in 1..RESOLVE_ATTEMPTS {
+        // EAGAIN: another process holds a lease on the file.
+        match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+    }
+    Ok(File::from(rustix::fs::open(&path, flags, Mode::empty())?))
+}
+
 /// A stat(2) answer in the store's terms; `None` for what is not shown.
 fn known(stat: &FileStat) -> Option<Stat> {
     match FileType::from_raw_mode(stat.st_mode) {
@@ -150,18 +164,15 @@ impl Store for DirStore {
 
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
         let failed = |e| StoreError::from_io(key, e);
+        let place = self.resolve(key, OFlags::PATH).map_err(failed)?;
+        let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
         // Looking before opening: open(2) of a device can have side effects.
-        if known(&self.file_stat(key)?).is_none_or(|stat| stat.kind != Kind::Object) {
-            return Err(StoreError::NotAPrefix { key: key.clone() });
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
+            _ => return Err(StoreError::NotFound { key: key.clone() }),
         }
-        let file = File::from(self.resolve(key, OFlags::RDONLY).map_err(failed)?);
-        let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(StoreError::Stale {
-                key: key.clone(),
-                what: "not a regular file any more".into(),
-            });
-        }
+        let file = reopen(&place).map_err(failed)?;
         let file = PinnedFile::new(file).map_err(failed)?;
         Ok(Arc::new(DirObject {
             file,

@@ -40,11 +40,20 @@ impl Default for CheckProgress {
 }
 
 impl CheckProgress {
-    /// The parts of the bytes from `start` to `end` that have not been seen yet.
+    /// The parts of the bytes from `start` to `end` that have not been seen yet, as far as they
+    /// can be kept: summing what is not kept would be for nothing.
     pub(super) fn unseen(&mut self, entry: Position, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut unseen = Vec::new();
         let mut at = start;
-        for piece in self.entries.get(&entry).map_or(&[][..], Vec::as_slice) {
+        let pieces = self.entries.get(&entry).map_or(&[][..], Vec::as_slice);
+        let is_full = pieces.len() >= MAX_PIECES;
+        let first = pieces.partition_point(|piece| piece.end < start);
+        let pieces = pieces.get(first..).unwrap_or_default();
+        let touches = pieces.first().is_some_and(|piece| piece.start <= end);
+        if is_full && !touches && start > 0 {
+            return unseen;
+        }
+        for piece in pieces {
             if piece.start >= end {
                 break;
             }
