@@ -1,12 +1,14 @@
 //! The kernel's requests: decoded here, answered by [`crate::fs`], replied here.
 //!
-//! **Architecture Invariant:** only this module names `fuser`. It holds no policy of the file
+//! **Architecture Invariant:** only this module and those below it name `fuser`. It holds no policy of the file
 //! system's and no state but what the kernel's protocol needs (backing files of passthrough).
 //!
 //! A handler that panics costs its request an EIO and nothing else: every handler runs under
 //! `catch_unwind`, and a reply that is dropped unanswered says EIO.
 
-use std::collections::HashMap;
+mod passthrough;
+mod reply;
+
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
@@ -14,19 +16,20 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BackingId, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType,
-    Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    Session, SessionACL, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session,
+    SessionACL, TimeOrNow, WriteFlags,
 };
 
-use crate::errno::{errno, errno_name};
-use crate::fs::{Attr, Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES, ReadReply, StoreError};
+use self::passthrough::Backings;
+use self::reply::{PendingRead, report};
+use crate::fs::{Attr, Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES, StoreError};
 
 /// How requests are taken from the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -90,13 +93,6 @@ struct Adapter {
     backings: Mutex<Backings>,
 }
 
-/// Files that the kernel reads itself: one backing for all handles of an inode.
-#[derive(Debug, Default)]
-struct Backings {
-    by_inode: HashMap<u64, (Arc<BackingId>, usize)>,
-    by_handle: HashMap<u64, u64>,
-}
-
 impl Adapter {
     /// Runs a handler; a panic in it ends only the request.
     fn guard(&self, operation: &str, handler: impl FnOnce()) {
@@ -129,85 +125,6 @@ impl Adapter {
             flags: 0,
         }
     }
-
-    /// Answers an open with the file itself, so that the kernel reads it without asking.
-    fn open_passthrough(
-        &self,
-        ino: INodeNo,
-        handle: Handle,
-        file: std::os::fd::BorrowedFd<'_>,
-        reply: ReplyOpen,
-    ) -> Option<ReplyOpen> {
-        let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
-        let backing = match backings.by_inode.get_mut(&ino.0) {
-            Some((backing, handles)) => {
-                *handles = handles.saturating_add(1);
-                Arc::clone(backing)
-            }
-            None => match reply.open_backing(file) {
-                Ok(backing) => {
-                    let backing = Arc::new(backing);
-                    backings.by_inode.insert(ino.0, (Arc::clone(&backing), 1));
-                    backing
-                }
-                Err(e) => {
-                    if self.passthrough.swap(false, Ordering::Relaxed) {
-                        log::info!("the kernel does not take files over: {e}");
-                    }
-                    return Some(reply);
-                }
-            },
-        };
-        backings.by_handle.insert(handle.0, ino.0);
-        reply.opened_passthrough(FileHandle(handle.0), FopenFlags::empty(), &backing);
-        None
-    }
-
-    fn close_passthrough(&self, handle: Handle) {
-        let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ino) = backings.by_handle.remove(&handle.0) else {
-            return;
-        };
-        if let Some((_, handles)) = backings.by_inode.get_mut(&ino) {
-            *handles = handles.saturating_sub(1);
-            if *handles == 0 {
-                backings.by_inode.remove(&ino);
-            }
-        }
-    }
-}
-
-/// Logs a failed request, once, and says its errno.
-fn report(fs: &Fs, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &FsError) -> Errno {
-    let errno = errno(error);
-    let said = || match (error, name) {
-        // These name their key themselves.
-        (FsError::Store(error), _) => error.to_string(),
-        (error, None) => format!("{}: {error}", fs.key(Ino(ino.0))),
-        (error, Some(name)) => {
-            let name = name.to_string_lossy();
-            format!("{} {}: {error}", fs.key(Ino(ino.0)), name.escape_debug())
-        }
-    };
-    let line = || format!("{operation} {} ({})", said(), errno_name(errno));
-    match error {
-        FsError::Store(StoreError::NotFound { .. })
-        | FsError::ReadOnly
-        | FsError::NoAttribute
-        | FsError::NoSuchAttributeSpace
-        | FsError::NameTooLong => log::debug!("{}", line()),
-        _ => {
-            fs.stats().failed();
-            match fs.stats().may_log() {
-                Some(0) => log::warn!("{}", line()),
-                Some(left_out) => {
-                    log::warn!("{}; {left_out} failures before it are not shown", line());
-                }
-                None => {}
-            }
-        }
-    }
-    Errno::from_i32(errno.raw_os_error())
 }
 
 fn kind(is_directory: bool) -> FileType {
@@ -221,34 +138,6 @@ fn kind(is_directory: bool) -> FileType {
 /// A handle that was given out, or none if opens are not asked for.
 fn handle(fh: FileHandle) -> Option<Handle> {
     (fh.0 != 0).then_some(Handle(fh.0))
-}
-
-/// The reply to a read; dropped unanswered, it says EIO and counts as a panic.
-struct PendingRead {
-    reply: Option<ReplyData>,
-    fs: Arc<Fs>,
-    ino: INodeNo,
-}
-
-impl ReadReply for PendingRead {
-    fn answer(mut self, result: Result<&[u8], FsError>) {
-        let Some(reply) = self.reply.take() else {
-            return;
-        };
-        match result {
-            Ok(bytes) => reply.data(bytes),
-            Err(error) => reply.error(report(&self.fs, "read", self.ino, None, &error)),
-        }
-    }
-}
-
-impl Drop for PendingRead {
-    fn drop(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            self.fs.stats().panicked();
-            reply.error(report(&self.fs, "read", self.ino, None, &FsError::Panicked));
-        }
-    }
 }
 
 impl Filesystem for Adapter {
@@ -365,11 +254,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let reply = PendingRead {
-            reply: Some(reply),
-            fs: Arc::clone(&self.fs),
-            ino,
-        };
+        let reply = PendingRead::new(reply, Arc::clone(&self.fs), ino);
         // A panic drops the reply, which answers and counts it.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.fs

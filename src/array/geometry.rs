@@ -231,7 +231,7 @@ mod tests {
         for (shape, piece, item) in cases {
             let geometry = Geometry::new(shape, piece, *item).unwrap();
             let expected = naive(shape, piece, *item);
-            assert_eq!(geometry.size_bytes() as usize, expected.len());
+            assert_eq!(geometry.size_bytes(), expected.len() as u64);
             for start in 0..expected.len() {
                 for end in [start + 1, start + 5, start + 17, expected.len()] {
                     let found: Vec<_> = runs(&geometry, start as u64, end as u64)

@@ -14,6 +14,7 @@
 mod cache;
 mod checked;
 mod entry;
+mod header;
 mod index;
 mod inflate;
 

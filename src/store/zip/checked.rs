@@ -174,7 +174,8 @@ mod tests {
         let mut read = |start: u64, end: u64| {
             let mut whole = None;
             for part in progress.unseen(Position(1), start, end) {
-                let seen = crc(&bytes[part.start as usize..part.end as usize]);
+                let [from, to] = [part.start, part.end].map(|at| usize::try_from(at).unwrap());
+                let seen = crc(&bytes[from..to]);
                 whole = progress
                     .add(Position(1), part.start, part.end, seen, 100_000)
                     .or(whole);

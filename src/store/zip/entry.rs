@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use flate2::Crc;
 
 use super::Archive;
+use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{Coding, Node};
 use super::inflate::{self, SEGMENT_BYTES};
 use crate::store::pinned::PinnedError;
@@ -14,8 +15,6 @@ use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
 };
 
-/// Fixed part of a local header.
-const HEADER_BYTES: usize = 30;
 /// What is read with the header in the hope that it holds all of the extra field.
 const USUAL_EXTRA_BYTES: usize = 64;
 /// Entries up to this size are decoded at once rather than handed to another thread: that takes
@@ -542,92 +541,4 @@ impl Object for ZipObject {
         }
         Ok(data)
     }
-}
-
-/// The fixed part of a local header (APPNOTE 4.3.7).
-#[derive(Debug)]
-struct LocalHeader {
-    flags: u16,
-    method: u16,
-    crc: u32,
-    compressed_bytes: u32,
-    size_bytes: u32,
-    name_bytes: usize,
-    extra_bytes: usize,
-}
-
-/// Sizes and CRC follow the data.
-const FLAG_DESCRIPTOR: u16 = 1 << 3;
-const FLAG_ENCRYPTED: u16 = 1;
-
-impl LocalHeader {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let fixed = bytes.get(..HEADER_BYTES)?.strip_prefix(b"PK\x03\x04")?;
-        let u16_at = |at: usize| Some(u16::from_le_bytes(fixed.get(at..at + 2)?.try_into().ok()?));
-        let u32_at = |at: usize| Some(u32::from_le_bytes(fixed.get(at..at + 4)?.try_into().ok()?));
-        Some(Self {
-            flags: u16_at(2)?,
-            method: u16_at(4)?,
-            crc: u32_at(10)?,
-            compressed_bytes: u32_at(14)?,
-            size_bytes: u32_at(18)?,
-            name_bytes: u16_at(22)?.into(),
-            extra_bytes: u16_at(24)?.into(),
-        })
-    }
-
-    /// Compares with the directory; fails with what differs, there and here.
-    fn agrees(&self, node: &Node, extra: &[u8]) -> Result<(), (&'static str, u64, u64)> {
-        let method = match node.coding() {
-            Coding::Deflated => 8,
-            Coding::Zstd => 93,
-            _ => 0,
-        };
-        if self.method != method {
-            return Err(("method", method.into(), self.method.into()));
-        }
-        if self.flags & FLAG_ENCRYPTED != 0 {
-            return Err(("encryption flag", 0, 1));
-        }
-        let (mut compressed_bytes, mut size_bytes) =
-            (self.compressed_bytes.into(), self.size_bytes.into());
-        if self.compressed_bytes == u32::MAX || self.size_bytes == u32::MAX {
-            let mut fields = zip64_field(extra);
-            if self.size_bytes == u32::MAX {
-                size_bytes = fields.next().unwrap_or(size_bytes);
-            }
-            if self.compressed_bytes == u32::MAX {
-                compressed_bytes = fields.next().unwrap_or(compressed_bytes);
-            }
-        }
-        let written_later = self.flags & FLAG_DESCRIPTOR != 0;
-        for (what, there, here) in [
-            ("crc32", node.crc().into(), self.crc.into()),
-            ("compressed size", node.compressed_bytes(), compressed_bytes),
-            ("size", node.size_bytes(), size_bytes),
-        ] {
-            let unknown = written_later && (here == 0 || here == u64::from(u32::MAX));
-            if there != here && !unknown {
-                return Err((what, there, here));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The numbers of the zip64 extra field (APPNOTE 4.5.3).
-fn zip64_field(extra: &[u8]) -> impl Iterator<Item = u64> {
-    let mut rest = extra;
-    let mut found: &[u8] = &[];
-    while let [id0, id1, length0, length1, data @ ..] = rest {
-        let length = usize::from(u16::from_le_bytes([*length0, *length1]));
-        if [*id0, *id1] == [1, 0] {
-            found = data.get(..length).unwrap_or_default();
-            break;
-        }
-        rest = data.get(length..).unwrap_or_default();
-    }
-    found
-        .chunks_exact(8)
-        .filter_map(|number| Some(u64::from_le_bytes(number.try_into().ok()?)))
 }

@@ -1,0 +1,504 @@
+//! From a central directory to an index: what is believed of each record is decided here.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::AtomicU32;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
+
+use super::{Coding, Node, ZipIndex};
+use crate::store::zip::{ZipError, ZipOptions};
+use crate::store::{Position, check_component};
+
+/// What is reserved for an entry before the directory is read: node, order, hash table, name.
+const BYTES_PER_ENTRY: u64 = 80;
+/// The smallest record of a central directory.
+const RECORD_BYTES: u64 = 46;
+/// Longest key: what a path can hold (`PATH_MAX`).
+const MAX_KEY_BYTES: usize = 4095;
+/// Deflate makes at most 1,032 bytes of one (258 bytes of two bits).
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// A finished index and what a person should know about the archive.
+#[derive(Debug)]
+pub(in crate::store::zip) struct Built {
+    pub(in crate::store::zip) index: ZipIndex,
+    pub(in crate::store::zip) notes: Vec<String>,
+}
+
+/// Reads all of the central directory.
+pub(in crate::store::zip) fn build<R: ReaderAt>(
+    archive: &ZipArchive<R>,
+    buffer: &mut [u8],
+    split: bool,
+    options: &ZipOptions,
+) -> Result<Built, ZipError> {
+    let claimed = archive.entries_hint();
+    let directory_bytes = archive
+        .eocd_offset()
+        .saturating_sub(archive.directory_offset());
+    if claimed > directory_bytes / RECORD_BYTES {
+        return Err(ZipError::BadDirectory(format!(
+            "{claimed} entries claimed, but its {directory_bytes} bytes have room for {} at most",
+            directory_bytes / RECORD_BYTES
+        )));
+    }
+    let too_large = |need_bytes| ZipError::TooLarge {
+        entries: claimed,
+        need_bytes,
+        limit_bytes: options.memory_limit_bytes,
+    };
+    let need = claimed.saturating_mul(BYTES_PER_ENTRY);
+    if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
+        return Err(too_large(need));
+    }
+    let mut builder = Builder::new(
+        usize::try_from(claimed).unwrap_or(0),
+        archive.directory_offset(),
+        split,
+    )
+    .map_err(|Exhausted| too_large(need))?;
+    let mut records = archive.entries(buffer);
+    let mut count: u64 = 0;
+    while let Some(record) = records
+        .next_entry()
+        .map_err(|e| ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}")))?
+    {
+        count = count.saturating_add(1);
+        builder.add(&record);
+        if builder.bytes() > options.memory_limit_bytes {
+            return Err(too_large(builder.bytes()));
+        }
+    }
+    // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
+    if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
+        return Err(ZipError::BadDirectory(format!(
+            "{claimed} entries claimed, {count} found"
+        )));
+    }
+    Ok(builder.finish())
+}
+
+/// What was left out or is not readable, counted for the log.
+#[derive(Debug, Default)]
+struct Counts {
+    invalid: u64,
+    duplicates: Vec<String>,
+    more_duplicates: u64,
+    hidden_files: u64,
+}
+
+/// The system has no memory left.
+#[derive(Debug)]
+struct Exhausted;
+
+#[derive(Debug)]
+struct Builder {
+    index: ZipIndex,
+    data_end: u64,
+    split: bool,
+    /// The directory of the entry before: the next one is nearly always in the same.
+    last_directory: (Vec<u8>, u32),
+    /// End of the entry before in the file; entries that do not ascend are checked for overlaps.
+    last_end: u64,
+    ascending: bool,
+    counts: Counts,
+}
+
+impl Builder {
+    fn new(claimed: usize, data_end: u64, split: bool) -> Result<Self, Exhausted> {
+        let mut nodes = Vec::new();
+        nodes
+            .try_reserve(claimed.saturating_add(16))
+            .map_err(|_| Exhausted)?;
+        let mut by_name = HashTable::new();
+        by_name.try_reserve(claimed, |_| 0).map_err(|_| Exhausted)?;
+        let mut index = ZipIndex {
+            nodes,
+            names: Vec::new(),
+            order: Vec::new(),
+            by_name,
+            hasher: DefaultHashBuilder::default(),
+            all_open: !split,
+        };
+        index.nodes.push(Node::directory(0, 0, 0));
+        Ok(Self {
+            index,
+            data_end,
+            split,
+            last_directory: (Vec::new(), 0),
+            last_end: 0,
+            ascending: true,
+            counts: Counts::default(),
+        })
+    }
+
+    /// What the index takes so far.
+    fn bytes(&self) -> u64 {
+        let node = size_of::<Node>() + 2 * size_of::<u32>();
+        (self.index.nodes.len().saturating_mul(node)).saturating_add(self.index.names.len()) as u64
+    }
+
+    fn add(&mut self, record: &ZipFileHeaderRecord<'_>) {
+        let raw = record.file_path();
+        let raw: &[u8] = raw.as_ref();
+        let (path, is_directory) = match raw {
+            [path @ .., b'/'] => (path, true),
+            path => (path, false),
+        };
+        if !is_valid_key(path)
+            || u32::try_from(self.index.names.len().saturating_add(raw.len())).is_err()
+        {
+            self.counts.invalid = self.counts.invalid.saturating_add(1);
+            return;
+        }
+        let modified = u32::try_from(unix_seconds(record)).unwrap_or(0);
+        if is_directory {
+            let at = self.directory(path);
+            if let Some(node) = self.index.nodes.get_mut(at as usize) {
+                node.modified_unix = modified;
+            }
+            return;
+        }
+        let cut = path.iter().rposition(|b| *b == b'/');
+        let (directory, name) = match cut {
+            Some(cut) => (
+                path.get(..cut).unwrap_or_default(),
+                path.get(cut + 1..).unwrap_or_default(),
+            ),
+            None => (&b""[..], path),
+        };
+        let parent = self.directory(directory);
+        let node = self.file(record, raw.len(), parent, modified);
+        // Nobody reads from an empty file: it is judged when it is opened.
+        self.index.all_open &= node.coding.is_readable() && node.size_bytes > 0;
+        match self.index.child(Position(parent), name) {
+            Some(there) => self.replace(there, node),
+            None => {
+                self.insert(parent, name, node);
+            }
+        }
+    }
+
+    /// The node of a file, with all that can be told of it without its local header.
+    fn file(
+        &mut self,
+        record: &ZipFileHeaderRecord<'_>,
+        name_bytes: usize,
+        parent: u32,
+        modified_unix: u32,
+    ) -> Node {
+        let (header_offset, compressed_bytes, size_bytes) = (
+            record.local_header_offset(),
+            record.compressed_size_hint(),
+            record.uncompressed_size_hint(),
+        );
+        let end = data_end(header_offset, name_bytes as u64, compressed_bytes);
+        self.ascending &= header_offset >= self.last_end;
+        self.last_end = end.unwrap_or(u64::MAX);
+        let method = record.compression_method();
+        let mut crc = record.crc32();
+        let coding = if self.split {
+            Coding::Split
+        } else if record.flags().is_encrypted() || record.flags().has_strong_encryption() {
+            Coding::Encrypted
+        } else if end.is_none_or(|end| end > self.data_end) {
+            Coding::OutOfBounds
+        } else if method == CompressionMethod::STORE {
+            if compressed_bytes == size_bytes {
+                Coding::Stored
+            } else {
+                Coding::ImpossibleSize
+            }
+        } else if method == CompressionMethod::DEFLATE {
+            let most = compressed_bytes.saturating_mul(MAX_DEFLATE_RATIO);
+            if size_bytes <= most {
+                Coding::Deflated
+            } else {
+                Coding::ImpossibleSize
+            }
+        } else if method == CompressionMethod::ZSTD {
+            Coding::Zstd
+        } else {
+            crc = u32::from(method.as_u16());
+            Coding::UnknownMethod
+        };
+        Node {
+            name_start: 0,
+            parent,
+            crc,
+            modified_unix,
+            state: AtomicU32::new(0),
+            name_length: 0,
+            coding,
+            header_offset,
+            compressed_bytes,
+            size_bytes,
+        }
+    }
+
+    /// The place of a directory; it and those above it are made if they are not there.
+    fn directory(&mut self, path: &[u8]) -> u32 {
+        if path == self.last_directory.0 {
+            return self.last_directory.1;
+        }
+        let mut at = 0;
+        for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+            at = match self.index.child(Position(at), name) {
+                Some(child) => {
+                    if self.index.node(child).coding != Coding::Directory {
+                        self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
+                        if let Some(node) = self.index.nodes.get_mut(child.0 as usize) {
+                            let kept =
+                                Node::directory(node.name_start, node.name_length, node.parent);
+                            *node = kept;
+                        }
+                    }
+                    child.0
+                }
+                None => self.insert(at, name, Node::directory(0, 0, at)),
+            };
+        }
+        self.last_directory.0.clear();
+        self.last_directory.0.extend_from_slice(path);
+        self.last_directory.1 = at;
+        at
+    }
+
+    /// A second entry of the same name: the last one counts, and a directory wins over a file.
+    fn replace(&mut self, there: Position, node: Node) {
+        if self.index.node(there).coding == Coding::Directory {
+            self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
+            return;
+        }
+        if self.counts.duplicates.len() < 5 {
+            let key = self.index.key(there);
+            self.counts.duplicates.push(key.to_string());
+        } else {
+            self.counts.more_duplicates = self.counts.more_duplicates.saturating_add(1);
+        }
+        if let Some(old) = self.index.nodes.get_mut(there.0 as usize) {
+            *old = Node {
+                name_start: old.name_start,
+                name_length: old.name_length,
+                ..node
+            };
+        }
+    }
+
+    fn insert(&mut self, parent: u32, name: &[u8], mut node: Node) -> u32 {
+        let index = &mut self.index;
+        // Both fit: names end below 4 GiB and components have at most 255 bytes (see `add`).
+        node.name_start = u32::try_from(index.names.len()).unwrap_or(u32::MAX);
+        node.name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+        node.parent = parent;
+        let at = u32::try_from(index.nodes.len()).unwrap_or(u32::MAX);
+        index.names.extend_from_slice(name);
+        index.nodes.push(node);
+        let hash = index.hash(parent, name);
+        let ZipIndex {
+            nodes,
+            names,
+            by_name,
+            hasher,
+            ..
+        } = index;
+        by_name.insert_unique(hash, at, |&at| {
+            // Only called when the table grows, for entries that the archive did not announce.
+            let Some(node) = nodes.get(at as usize) else {
+                return 0;
+            };
+            let start = node.name_start as usize;
+            let name = names.get(start..start.saturating_add(node.name_length.into()));
+            hasher.hash_one((node.parent, name.unwrap_or_default()))
+        });
+        at
+    }
+
+    fn finish(mut self) -> Built {
+        self.order_children();
+        let overlapping = if self.ascending {
+            0
+        } else {
+            self.mark_overlaps()
+        };
+        self.index.all_open &= overlapping == 0;
+        let mut notes = Vec::new();
+        let counts = &self.counts;
+        if counts.invalid > 0 {
+            notes.push(format!(
+                "skipped {} entries with invalid names",
+                counts.invalid
+            ));
+        }
+        if !counts.duplicates.is_empty() {
+            let more = match counts.more_duplicates {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            notes.push(format!(
+                "names that occur twice, the last one counts: {}{more}",
+                counts.duplicates.join(", ")
+            ));
+        }
+        if counts.hidden_files > 0 {
+            notes.push(format!(
+                "{} files are hidden by directories of the same name",
+                counts.hidden_files
+            ));
+        }
+        if overlapping > 0 {
+            notes.push(format!(
+                "{overlapping} entries overlap others and can not be read"
+            ));
+        }
+        let unreadable = match self.index.all_open {
+            true => 0,
+            false => self
+                .index
+                .nodes
+                .iter()
+                .filter(|node| !node.coding.is_readable())
+                .count(),
+        };
+        if unreadable > overlapping {
+            notes.push(format!(
+                "{} entries can not be read (encrypted, unknown method, or impossible)",
+                unreadable.saturating_sub(overlapping)
+            ));
+        }
+        self.index.names.shrink_to_fit();
+        self.index.nodes.shrink_to_fit();
+        Built {
+            index: self.index,
+            notes,
+        }
+    }
+
+    /// Groups the places by their directory, in the order of the archive (a counting sort).
+    fn order_children(&mut self) {
+        let ZipIndex { nodes, order, .. } = &mut self.index;
+        let links: Vec<(u32, bool)> = nodes
+            .iter()
+            .skip(1)
+            .map(|node| (node.parent, node.coding == Coding::Directory))
+            .collect();
+        for (parent, is_directory) in &links {
+            if let Some(parent) = nodes.get_mut(*parent as usize) {
+                parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
+                parent.size_bytes = parent.size_bytes.saturating_add((*is_directory).into());
+            }
+        }
+        let mut first = 0_u64;
+        for node in nodes
+            .iter_mut()
+            .filter(|node| node.coding == Coding::Directory)
+        {
+            node.header_offset = first;
+            first = first.saturating_add(node.compressed_bytes);
+            node.compressed_bytes = 0;
+        }
+        order.resize(links.len(), Position(0));
+        for (child, (parent, _)) in (1_u32..).zip(links) {
+            let Some(parent) = nodes.get_mut(parent as usize) else {
+                continue;
+            };
+            let place = parent.header_offset.saturating_add(parent.compressed_bytes);
+            parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
+            if let Some(slot) = usize::try_from(place)
+                .ok()
+                .and_then(|place| order.get_mut(place))
+            {
+                *slot = Position(child);
+            }
+        }
+    }
+
+    /// Marks files whose bytes, local header included, are also another's. Returns how many.
+    fn mark_overlaps(&mut self) -> usize {
+        let mut files: Vec<(u64, u32)> = (0_u32..)
+            .zip(&self.index.nodes)
+            .filter(|(_, node)| {
+                matches!(
+                    node.coding,
+                    Coding::Stored | Coding::Deflated | Coding::Zstd
+                )
+            })
+            .map(|(at, node)| (node.header_offset, at))
+            .collect();
+        files.sort_unstable();
+        let mut marked = Vec::new();
+        let (mut furthest, mut owner) = (0, 0);
+        for (start, at) in files {
+            let node = self.index.node(Position(at));
+            let name_bytes = self.index.key_length(Position(at));
+            let end = data_end(start, name_bytes, node.compressed_bytes).unwrap_or(u64::MAX);
+            if start < furthest {
+                marked.extend([owner, at]);
+            }
+            if end > furthest {
+                (furthest, owner) = (end, at);
+            }
+        }
+        marked.sort_unstable();
+        marked.dedup();
+        for at in &marked {
+            if let Some(node) = self.index.nodes.get_mut(*at as usize) {
+                node.coding = Coding::Overlapping;
+            }
+        }
+        marked.len()
+    }
+}
+
+impl Node {
+    fn directory(name_start: u32, name_length: u8, parent: u32) -> Self {
+        Self {
+            name_start,
+            parent,
+            crc: 0,
+            modified_unix: 0,
+            state: AtomicU32::new(0),
+            name_length,
+            coding: Coding::Directory,
+            header_offset: 0,
+            compressed_bytes: 0,
+            size_bytes: 0,
+        }
+    }
+}
+
+/// Where an entry's bytes end at the earliest: fixed local header, name, data.
+fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
+    header_offset
+        .checked_add(30)?
+        .checked_add(name_bytes)?
+        .checked_add(compressed_bytes)
+}
+
+/// Whether a name can be shown. A backslash is a separator to some writers, so it is not.
+fn is_valid_key(path: &[u8]) -> bool {
+    path.len() <= MAX_KEY_BYTES
+        && !path.contains(&b'\\')
+        && path
+            .split(|b| *b == b'/')
+            .all(|name| check_component(name).is_ok())
+}
+
+/// The time of change. Times without a zone are taken as UTC.
+fn unix_seconds(record: &ZipFileHeaderRecord<'_>) -> i64 {
+    let time = record.last_modified();
+    match time {
+        rawzip::time::ZipDateTimeKind::Utc(time) => time.to_unix(),
+        rawzip::time::ZipDateTimeKind::Local(time) => rawzip::time::UtcDateTime::from_components(
+            time.year(),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+            0,
+        )
+        .map_or(0, |time| time.to_unix()),
+    }
+}
