@@ -29,15 +29,22 @@ pub enum CodecError {
         what: String,
     },
     /// Decoding needs more memory than there is or than the caller allows.
-    #[error("codec {codec} needs {needed_bytes} bytes, {limit_bytes} are allowed")]
+    #[error("codec {codec} needs {needed_bytes} bytes, {}", allowed(*limit_bytes))]
     TooLarge {
         /// The codec that needs them.
         codec: String,
         /// Bytes needed.
         needed_bytes: u64,
-        /// Bytes that may be used.
+        /// Bytes that the caller allows; 0 if it is the system that has no more.
         limit_bytes: u64,
     },
+}
+
+fn allowed(limit_bytes: u64) -> String {
+    match limit_bytes {
+        0 => "and there is no memory for them".into(),
+        limit => format!("{limit} are allowed"),
+    }
 }
 
 impl CodecError {

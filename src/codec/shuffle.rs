@@ -47,10 +47,10 @@ impl Convert for Shuffle {
             .get_mut(..src.len())
             .ok_or_else(|| Fault::overflow(limit))?;
         match width {
-            2 => unshuffle::<2>(src, dst),
-            4 => unshuffle::<4>(src, dst),
-            8 => unshuffle::<8>(src, dst),
-            16 => unshuffle::<16>(src, dst),
+            2 => unshuffle(src, dst, join_2),
+            4 => unshuffle(src, dst, join_4),
+            8 => unshuffle(src, dst, join_8),
+            16 => unshuffle(src, dst, join_any::<16>),
             _ => {
                 let count = src.len() / width;
                 for (plane, bytes) in src.chunks_exact(count.max(1)).enumerate() {
@@ -63,7 +63,12 @@ impl Convert for Shuffle {
     }
 }
 
-fn unshuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
+/// `count` elements in tiles, made of the bytes of `W` planes by `join`.
+fn unshuffle<const W: usize>(
+    src: &[u8],
+    dst: &mut [u8],
+    join: impl Fn(&[&[u8]; W], &mut [[u8; W]]),
+) {
     let (elements, _) = dst.as_chunks_mut::<W>();
     let count = elements.len();
     for (tile, to) in elements.chunks_mut(TILE).enumerate() {
@@ -71,14 +76,42 @@ fn unshuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
             let start = plane * count + tile * TILE;
             src.get(start..start + to.len()).unwrap_or_default()
         });
-        for (i, element) in to.iter_mut().enumerate() {
-            *element = std::array::from_fn(|b| {
-                planes
-                    .get(b)
-                    .and_then(|p| p.get(i))
-                    .copied()
-                    .unwrap_or_default()
-            });
+        join(&planes, to);
+    }
+}
+
+// Words are put together in registers: these loops are compiled to vector instructions.
+
+fn join_2([a, b]: &[&[u8]; 2], to: &mut [[u8; 2]]) {
+    for ((to, a), b) in to.iter_mut().zip(*a).zip(*b) {
+        *to = (u16::from(*a) | u16::from(*b) << 8).to_le_bytes();
+    }
+}
+
+fn join_4([a, b, c, d]: &[&[u8]; 4], to: &mut [[u8; 4]]) {
+    for ((((to, a), b), c), d) in to.iter_mut().zip(*a).zip(*b).zip(*c).zip(*d) {
+        let low = u32::from(*a) | u32::from(*b) << 8;
+        *to = (low | u32::from(*c) << 16 | u32::from(*d) << 24).to_le_bytes();
+    }
+}
+
+fn join_8([a, b, c, d, rest @ ..]: &[&[u8]; 8], to: &mut [[u8; 8]]) {
+    let mut halves = [[[0; 4]; TILE]; 2];
+    let [low, high] = &mut halves;
+    join_4(&[a, b, c, d], low);
+    join_4(rest, high);
+    for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
+        let low = u64::from(u32::from_le_bytes(*low));
+        *to = (low | u64::from(u32::from_le_bytes(*high)) << 32).to_le_bytes();
+    }
+}
+
+fn join_any<const W: usize>(planes: &[&[u8]; W], to: &mut [[u8; W]]) {
+    for (byte, plane) in planes.iter().enumerate() {
+        for (element, value) in to.iter_mut().zip(*plane) {
+            if let Some(to) = element.get_mut(byte) {
+                *to = *value;
+            }
         }
     }
 }
