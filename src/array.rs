@@ -16,8 +16,10 @@ mod pieces;
 mod pool;
 mod reader;
 mod variable;
+mod verify;
 
 pub use engine::{Engine, EngineOptions};
 pub use pieces::Pieces;
 pub use reader::ArrayReader;
 pub use variable::{Elements, read_elements};
+pub use verify::{Verified, Verifier, read_through};

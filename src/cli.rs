@@ -1,6 +1,9 @@
 //! What the command line says. Every option is declared once, here; `-o name[=value]` of
 //! mount(8) is turned into `--name[=value]` before clap sees it.
 
+mod generate;
+mod inspection;
+
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +12,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::units::{parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
+
+pub use generate::{completions, man};
+pub use inspection::{
+    CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
+};
 
 /// Mount a Zarr hierarchy as a read-only directory tree
 ///
@@ -32,6 +40,18 @@ pub enum Command {
     /// Mount the demo store that is inside the binary
     #[command(args_override_self = true)]
     Demo(Box<DemoArgs>),
+    /// Show groups and arrays as a tree
+    Tree(TreeArgs),
+    /// Show all that is known of one node
+    Info(InfoArgs),
+    /// Read and decode everything; exit code 1 and a list if anything is bad
+    Check(CheckArgs),
+    /// Show the counters of a running mount
+    Stats(StatsArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Print a manual page
+    Man(ManArgs),
 }
 
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.

@@ -9,6 +9,7 @@ mod kernel;
 mod logging;
 mod mountpoint;
 mod signals;
+mod stats;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,14 @@ use crate::array::{Engine, EngineOptions};
 use crate::cli::{MountOptions, Passthrough, TreeShown, UmountArgs, Views};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
+use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DirOptions, FaultStore, Key, OpenOptions, Store, ZipOptions, local_path, open_demo, open_source,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
 use mountpoint::Mountpoint;
+pub use stats::stats;
 
 /// A failure, for a person.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -56,6 +59,17 @@ pub fn mount(source: &Source, mountpoint: &Path, options: MountOptions) -> Resul
         background::tell(&format!("{failure}"));
     }
     result
+}
+
+/// Has a command that mounts nothing say its warnings on standard error.
+///
+/// # Errors
+/// None today; as when a mount starts to log.
+pub fn log_warnings() -> Result<(), Failure> {
+    // What is wrong with nodes is in what these commands print.
+    let level = "zarrfs=warn,zarrfs::view=off";
+    let level = std::env::var_os("ZARRFS_LOG").is_none().then_some(level);
+    logging::start(None, level, false)
 }
 
 /// Whether this process is the one that serves in the background.
@@ -91,7 +105,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     let fs = Fs::new(tree, policy(options, pinned))?;
 
     let signals = signals::Signals::block()?;
-    let device = kernel::mount(&mountpoint, &label, options.allow_other)?;
+    let device = kernel::mount(mountpoint.target(), &label, options.allow_other)?;
     let transport = Transport {
         threads: options
             .threads
@@ -233,20 +247,6 @@ fn raise_descriptor_limit() {
     if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
         log::info!("the limit of open files stays {:?}: {e}", limit.current);
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The machine's memory, or 4 GiB if it is not told.
-fn memory_bytes() -> u64 {
-    let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = table
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = total.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kilobytes.map_or(4 << 30, |kilobytes| kilobytes.saturating_mul(1024))
 }
 
 /// Unmounts and waits for the daemon to end.

@@ -15,7 +15,8 @@
 //!      -> store     bytes of keys: directory, zip, memory; the only module with I/O to a source
 //! ```
 //!
-//! Beside the way: [`errno`] turns every error into its errno, [`units`] reads sizes and times.
+//! Beside the way: [`inspect`] looks at a source without a mount, [`errno`] turns every error into
+//! its errno, [`units`] reads sizes and times, [`machine`] knows cores and memory.
 //! Each module's own page says what it must not do.
 
 pub mod array;
@@ -25,6 +26,8 @@ pub mod daemon;
 pub mod errno;
 pub mod fs;
 pub mod fuse;
+pub mod inspect;
+pub mod machine;
 pub mod store;
 pub mod tree;
 pub mod units;

@@ -1,38 +1,99 @@
 //! The `zarrfs` command: parse, run, exit code.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use zarrfs::cli::{self, Command};
-use zarrfs::daemon::{self, Source};
+use serde_json::Value;
+use zarrfs::cli::{self, Command, ManArgs, StatsArgs};
+use zarrfs::daemon::{self, Failure, Source};
+use zarrfs::inspect::{self, Verdict};
 
+/// Anything but a mount that failed.
+const FAILED: u8 = 1;
 /// mount(8): the mount failed.
 const MOUNT_FAILED: u8 = 32;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    let (result, code) = match cli.command {
-        Command::Umount(arguments) => (daemon::umount(&arguments), 1),
-        Command::Demo(demo) => (
+    match cli.command {
+        Command::Umount(arguments) => ended(daemon::umount(&arguments), FAILED),
+        Command::Demo(demo) => ended(
             daemon::mount(&Source::Demo, &demo.mountpoint, demo.options),
             MOUNT_FAILED,
         ),
         Command::Mount(mount) => {
             let source = Source::Given(mount.source);
-            (
+            ended(
                 daemon::mount(&source, &mount.mountpoint, mount.options),
                 MOUNT_FAILED,
             )
         }
-    };
+        Command::Tree(arguments) => shown(|| inspect::tree(&arguments)),
+        Command::Info(arguments) => shown(|| inspect::info(&arguments)),
+        Command::Check(arguments) => check(|| inspect::check(&arguments)),
+        Command::Stats(arguments) => shown(|| stats(&arguments)),
+        Command::Completions(arguments) => {
+            shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
+        }
+        Command::Man(arguments) => shown(|| man(&arguments)),
+    }
+}
+
+/// The exit code, after what there is to say of a failure.
+fn ended(result: Result<(), Failure>, code: u8) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !daemon::is_background() {
                 // A standard error that can not be written to changes nothing.
-                let _ = writeln!(std::io::stderr(), "zarrfs: {failure}");
+                let _ = writeln!(io::stderr(), "zarrfs: {failure}");
             }
             ExitCode::from(code)
         }
+    }
+}
+
+/// A command that prints; a reader that has seen enough is no failure.
+fn shown(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+    let result = daemon::log_warnings().and_then(|()| command());
+    match result {
+        Err(failure) if is_reader_gone(&failure) => ExitCode::SUCCESS,
+        result => ended(result, FAILED),
+    }
+}
+
+/// A check that nobody listens to is over, and has proven nothing.
+fn check(command: impl FnOnce() -> Result<Verdict, Failure>) -> ExitCode {
+    match daemon::log_warnings().and_then(|()| command()) {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(FAILED),
+        Err(failure) if is_reader_gone(&failure) => ExitCode::from(FAILED),
+        Err(failure) => ended(Err(failure), FAILED),
+    }
+}
+
+fn is_reader_gone(failure: &Failure) -> bool {
+    let error = failure.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
+    let stats = daemon::stats(&arguments.mountpoint)?;
+    let text = match arguments.json {
+        true => format!("{:#}\n", Value::Object(stats)),
+        false => {
+            let width = stats.keys().map(String::len).max().unwrap_or(0);
+            let line = |(name, value): (&String, &Value)| format!("{name:<width$}  {value}\n");
+            stats.iter().map(line).collect()
+        }
+    };
+    Ok(inspect::print(text.as_bytes())?)
+}
+
+fn man(arguments: &ManArgs) -> Result<(), Failure> {
+    let command = arguments.command.as_deref();
+    match cli::man(command)? {
+        Some(page) => Ok(inspect::print(&page)?),
+        None => Err(format!("no command `{}`", command.unwrap_or_default()).into()),
     }
 }

@@ -32,20 +32,29 @@ use May::{Inodes, System, Transport};
 
 /// From the top of the house to its ground. The command line stands below the daemon: it is only
 /// the options that are declared there.
-const LAYERS: [Layer; 9] = [
+const LAYERS: [Layer; 15] = [
     Layer {
         name: "main",
-        below: &["daemon", "cli"],
+        below: &["daemon", "inspect", "cli"],
         may: &[System],
     },
     Layer {
         name: "daemon",
-        below: &["cli", "fuse", "fs", "tree", "store"],
+        below: &[
+            "cli", "fuse", "fs", "tree", "view", "array", "store", "machine",
+        ],
         may: &[Transport, System],
     },
     Layer {
+        name: "inspect",
+        below: &[
+            "cli", "view", "array", "codec", "zarr", "store", "units", "machine",
+        ],
+        may: &[],
+    },
+    Layer {
         name: "cli",
-        below: &["units"],
+        below: &["view", "units"],
         may: &[],
     },
     Layer {
@@ -65,11 +74,36 @@ const LAYERS: [Layer; 9] = [
     },
     Layer {
         name: "tree",
-        below: &["store"],
+        below: &["view", "store"],
         may: &[Inodes],
     },
     Layer {
+        name: "view",
+        below: &["array", "codec", "zarr", "store"],
+        may: &[],
+    },
+    Layer {
+        name: "array",
+        below: &["codec", "zarr", "store"],
+        may: &[],
+    },
+    Layer {
+        name: "codec",
+        below: &["zarr"],
+        may: &[],
+    },
+    Layer {
+        name: "zarr",
+        below: &[],
+        may: &[],
+    },
+    Layer {
         name: "store",
+        below: &[],
+        may: &[System],
+    },
+    Layer {
+        name: "machine",
         below: &[],
         may: &[System],
     },

@@ -73,6 +73,13 @@ pub fn read_elements(
         let object = match store.open(&chunk_key) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => continue,
+            Err(StoreError::NotAPrefix { key }) => {
+                let what = "a directory, or a file in place of one, is where the chunk should be";
+                return Err(StoreError::Corrupt {
+                    key,
+                    what: what.into(),
+                });
+            }
             Err(error) => return Err(error),
         };
         used = used.saturating_add(object.size_bytes());

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,29 +17,37 @@ use rustix::net::{
 };
 
 use super::Failure;
-use super::mountpoint::Mountpoint;
 
 /// What /proc/mounts says.
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 
+/// What is mounted on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// The open directory.
+    pub(super) directory: BorrowedFd<'a>,
+    /// Its path.
+    pub(super) path: &'a Path,
+}
+
 /// Mounts and returns the open `/dev/fuse` of it.
 pub(super) fn mount(
-    mountpoint: &Mountpoint,
+    target: Target<'_>,
     label: &str,
     allow_other: bool,
 ) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
-        match mount_directly(mountpoint, label, allow_other) {
+        match mount_directly(target, label, allow_other) {
             Err(Errno::PERM) => {}
-            Err(e) => return Err(explain(mountpoint, e)),
+            Err(e) => return Err(explain(target, e)),
             Ok(device) => return Ok(device),
         }
     }
-    mount_with_helper(mountpoint, label, allow_other)
+    mount_with_helper(target, label, allow_other)
 }
 
-fn explain(mountpoint: &Mountpoint, error: Errno) -> Failure {
-    let shown = mountpoint.path().display();
+fn explain(target: Target<'_>, error: Errno) -> Failure {
+    let shown = target.path.display();
     match error {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => format!(
             "/dev/fuse: {}: is the kernel module `fuse` loaded?",
@@ -51,7 +59,7 @@ fn explain(mountpoint: &Mountpoint, error: Errno) -> Failure {
 }
 
 fn mount_directly(
-    mountpoint: &Mountpoint,
+    target: Target<'_>,
     label: &str,
     allow_other: bool,
 ) -> rustix::io::Result<OwnedFd> {
@@ -73,7 +81,7 @@ fn mount_directly(
         | MountFlags::NOATIME;
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
     // Through the open directory: what was checked is what is mounted on.
-    let target = format!("/proc/self/fd/{}", mountpoint.directory().as_raw_fd());
+    let target = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
     let label = label.replace('\0', "");
     rustix::mount::mount(
         label.as_str(),
@@ -87,7 +95,7 @@ fn mount_directly(
 
 /// Has fusermount3, which may, mount and send the open `/dev/fuse` back over a socket.
 fn mount_with_helper(
-    mountpoint: &Mountpoint,
+    target: Target<'_>,
     label: &str,
     allow_other: bool,
 ) -> Result<OwnedFd, Failure> {
@@ -111,7 +119,7 @@ fn mount_with_helper(
         .arg("-o")
         .arg(options)
         .arg("--")
-        .arg(mountpoint.path())
+        .arg(target.path)
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .output()

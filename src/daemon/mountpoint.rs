@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::kernel::Target;
 use super::{Failure, kernel};
 
 /// A directory that this process alone mounts on.
@@ -75,9 +76,12 @@ impl Mountpoint {
         self.recovered
     }
 
-    /// The open directory.
-    pub(super) fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+    /// What is to be mounted on.
+    pub(super) fn target(&self) -> Target<'_> {
+        Target {
+            directory: self.directory.as_fd(),
+            path: &self.path,
+        }
     }
 
     /// Refuses a path that is above or below the mountpoint, by whatever name.

@@ -85,12 +85,9 @@ impl Place {
             What::Hidden => (0, 0, 0),
             What::Group => (1, 0, 0),
             What::Cells { cell, inner, .. } => (2 + u8::from(*inner), cell.index, cell.depth),
-            What::File(format, None) => (4, u64::from(*format as u8), 0),
-            What::File(format, Some(text)) => {
-                let mut hasher = SipHasher13::new();
-                hasher.write(text);
-                (5, hasher.finish(), *format as u8)
-            }
+            // Whatever its text: a listing has the number without decoding it. Another text takes
+            // the next number while the kernel knows this one.
+            What::File(format, _) => (4, u64::from(*format as u8), 0),
             What::Chunk(number) => (6, *number, 0),
             What::Inner(number) => (7, *number, 0),
         };

@@ -1,0 +1,339 @@
+//! Chunks that are decoded and thrown away: the proof that they can be read.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::cache::PieceKey;
+use super::engine::Engine;
+use super::pieces::{Pieces, codec_error, with_bytes};
+use crate::codec::{Element, Pipeline};
+use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
+use crate::zarr::{self, ChunkGrid, ChunkKeys};
+
+/// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
+///
+/// Chunks of a regular grid go the way of every reader, so that what is found good here can be read
+/// through a mount, and what is found bad can not.
+#[derive(Debug)]
+pub struct Verifier {
+    store: Arc<dyn Store>,
+    key: Key,
+    grid: ChunkGrid,
+    chunk_keys: ChunkKeys,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// As readers do it: chunk by chunk, or by the inner chunks of a shard, so many in each.
+    Pieces(Box<Pieces>, Option<u64>),
+    /// Whole chunks of several shapes, or of elements of variable length.
+    Whole(Box<Whole>),
+}
+
+/// A pipeline for each shape of a chunk.
+#[derive(Debug)]
+struct Whole {
+    metadata: zarr::Array,
+    pipelines: Mutex<HashMap<Vec<u64>, Arc<Pipeline>>>,
+}
+
+/// What [`Verifier::verify`] has decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Whether the store has the chunk.
+    pub is_present: bool,
+    /// Chunks, or inner chunks of a shard, that were decoded.
+    pub pieces: u64,
+    /// The bytes of their elements.
+    pub decoded_bytes: u64,
+}
+
+/// Pipelines that are kept of a grid of many shapes.
+const MAX_PIPELINES: usize = 256;
+/// The elements of a chunk of variable length may take so much, and are tried with so much first.
+const MAX_ELEMENTS_BYTES: u64 = 256 << 20;
+const MIN_ELEMENTS_BYTES: u64 = 1 << 20;
+/// Parts in which a value is read that is not decoded.
+const PART_BYTES: usize = 1 << 20;
+/// Nothing that was decoded is used twice.
+const NO_TTL: Duration = Duration::ZERO;
+
+impl Verifier {
+    /// Prepares the array at `key` of a store.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if its chunks can not be decoded here, [`StoreError::Corrupt`] if
+    /// its metadata contradict themselves.
+    pub fn open(
+        store: Arc<dyn Store>,
+        key: Key,
+        metadata: &zarr::Array,
+        engine: &Engine,
+    ) -> Result<Self, StoreError> {
+        let parts = metadata.decodable().map_err(|error| match error {
+            zarr::MetadataError::Unsupported(what) => StoreError::Unsupported {
+                key: key.clone(),
+                what: what.what,
+            },
+            error => StoreError::Corrupt {
+                key: key.clone(),
+                what: error.to_string(),
+            },
+        })?;
+        let pipeline = |shape: &[u64]| {
+            Pipeline::new(parts.codecs, parts.data_type, shape, parts.fill_value)
+                .map(Arc::new)
+                .map_err(|error| codec_error(&key, None, error))
+        };
+        let shape = parts.grid.regular_chunk_shape();
+        let way = match (shape, parts.data_type.fixed()) {
+            (Some(shape), Some(_)) => {
+                let pipeline = pipeline(&shape)?;
+                let inner = pipeline.sharding().map(|sharding| {
+                    let counts = sharding.inner_grid().iter();
+                    counts.fold(1, |n: u64, count| n.saturating_mul(*count))
+                });
+                let number = engine.next_array();
+                let pieces = Pieces::new(
+                    Arc::clone(&store),
+                    key.clone(),
+                    metadata,
+                    pipeline,
+                    NO_TTL,
+                    number,
+                )?;
+                Way::Pieces(Box::new(pieces), inner)
+            }
+            (shape, _) => {
+                let first = vec![0; parts.grid.rank()];
+                // An array without chunks has no shape, and nothing to decode.
+                let mut pipelines = HashMap::new();
+                if let Some(shape) = shape.or_else(|| parts.grid.chunk_shape(&first)) {
+                    pipelines.insert(shape.clone(), pipeline(&shape)?);
+                }
+                Way::Whole(Box::new(Whole {
+                    metadata: metadata.clone(),
+                    pipelines: Mutex::new(pipelines),
+                }))
+            }
+        };
+        Ok(Self {
+            grid: parts.grid.clone(),
+            chunk_keys: parts.chunk_keys,
+            store,
+            key,
+            way,
+        })
+    }
+
+    /// The store's key of a chunk, which is a number in C order over the grid.
+    pub fn chunk_key(&self, chunk: u64) -> Key {
+        let index = self.grid.index(chunk).unwrap_or_default();
+        let name = self.chunk_keys.encode(&index);
+        self.key
+            .join_key(&Key::new(name.as_bytes()).unwrap_or_default())
+    }
+
+    /// Reads and decodes all of a chunk, also what lies beyond the array's edge, and every inner
+    /// chunk of a shard. Holds the memory of one piece at a time, reserved from `engine`.
+    ///
+    /// Tells `bad` each error; inner chunks of one shard may have one each.
+    pub fn verify(&self, chunk: u64, engine: &Engine, bad: &mut dyn FnMut(StoreError)) -> Verified {
+        match &self.way {
+            Way::Pieces(pieces, inner) => self.pieces(pieces, *inner, chunk, engine, bad),
+            Way::Whole(whole) => self.whole(whole, chunk, engine).unwrap_or_else(|error| {
+                bad(error);
+                Verified {
+                    is_present: true,
+                    ..Verified::default()
+                }
+            }),
+        }
+    }
+
+    fn pieces(
+        &self,
+        pieces: &Pieces,
+        inner: Option<u64>,
+        chunk: u64,
+        engine: &Engine,
+        bad: &mut dyn FnMut(StoreError),
+    ) -> Verified {
+        let mut verified = Verified::default();
+        for piece in 0..inner.unwrap_or(1) {
+            let piece = pieces.key_in_chunk(chunk, piece);
+            match pieces.decode(&piece, None, engine) {
+                Ok(decoded) => {
+                    // Only a chunk that is not there has no version.
+                    if decoded.version.is_none() {
+                        return verified;
+                    }
+                    verified.is_present = true;
+                    if let Some(bytes) = &decoded.bytes {
+                        verified.pieces += 1;
+                        verified.decoded_bytes += bytes.len() as u64;
+                    }
+                }
+                Err(error) => {
+                    verified.is_present = true;
+                    bad(error);
+                    // Without an index every inner chunk would fail for the same reason.
+                    if inner.is_some() && !self.has_index(&piece, engine) {
+                        return verified;
+                    }
+                }
+            }
+        }
+        // A checksum of the whole value is only proven when all of it is read, gaps included.
+        if inner.is_some()
+            && self.store.promises().pinned
+            && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk))
+        {
+            bad(error);
+        }
+        verified
+    }
+
+    /// Whether the index of the shard was read and is right.
+    fn has_index(&self, piece: &PieceKey, engine: &Engine) -> bool {
+        let shard = self.store.open(&self.chunk_key(piece.chunk));
+        shard.is_ok_and(|shard| engine.index(piece, shard.version()).is_some())
+    }
+
+    fn whole(&self, whole: &Whole, chunk: u64, engine: &Engine) -> Result<Verified, StoreError> {
+        let key = self.chunk_key(chunk);
+        let object = match self.store.open(&key) {
+            Ok(object) => object,
+            Err(StoreError::NotFound { .. }) => return Ok(Verified::default()),
+            Err(StoreError::NotAPrefix { key }) => {
+                let what = "a directory, or a file in place of one, is where the chunk should be";
+                return Err(StoreError::Corrupt {
+                    key,
+                    what: what.into(),
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let index = self.grid.index(chunk).unwrap_or_default();
+        let shape = self.grid.chunk_shape(&index).unwrap_or_default();
+        let pipeline = whole.pipeline(&key, shape)?;
+        let encoded_bytes = object.size_bytes();
+        let range = 0..encoded_bytes;
+        let fail = |error| codec_error(&key, None, error);
+        let decoded_bytes = match pipeline.decoded_size_bytes() {
+            Some(bytes) => {
+                let _memory = engine.reserve(&key, bytes.saturating_add(encoded_bytes))?;
+                let too_large = || StoreError::TooLarge {
+                    key: key.clone(),
+                    need_bytes: bytes,
+                    limit_bytes: engine.memory_limit_bytes(),
+                };
+                let length = usize::try_from(bytes).map_err(|_| too_large())?;
+                let mut decoded = engine.buffers.take(length).ok_or_else(too_large)?;
+                with_bytes(&*object, &key, range, |encoded| {
+                    pipeline.decode(encoded, &mut decoded).map_err(fail)
+                })?;
+                engine.buffers.give(decoded);
+                bytes
+            }
+            None => variable(&*object, &key, &pipeline, engine)?,
+        };
+        Ok(Verified {
+            is_present: true,
+            pieces: 1,
+            decoded_bytes,
+        })
+    }
+}
+
+/// Decodes a chunk of elements of variable length, whose size nobody knows before: within a limit
+/// that grows while decoding fails. Returns the bytes of the elements.
+fn variable(
+    object: &dyn Object,
+    key: &Key,
+    pipeline: &Pipeline,
+    engine: &Engine,
+) -> Result<u64, StoreError> {
+    let encoded_bytes = object.size_bytes();
+    let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 4);
+    let mut limit = MIN_ELEMENTS_BYTES
+        .max(encoded_bytes.saturating_mul(8))
+        .min(most);
+    loop {
+        // As much again for what stands between two codecs.
+        let needed = limit.saturating_mul(2).saturating_add(encoded_bytes);
+        let _memory = engine.reserve(key, needed)?;
+        let length = usize::try_from(limit).unwrap_or(usize::MAX);
+        let decoded = with_bytes(object, key, 0..encoded_bytes, |encoded| {
+            pipeline
+                .decode_variable(encoded, length)
+                .map_err(|error| codec_error(key, None, error))
+        });
+        match decoded {
+            Ok(elements) => return Ok(elements.iter().map(size_of_element).sum()),
+            Err(error) if limit == most => return Err(error),
+            Err(_) => limit = limit.saturating_mul(16).min(most),
+        }
+    }
+}
+
+impl Whole {
+    fn pipeline(&self, key: &Key, shape: Vec<u64>) -> Result<Arc<Pipeline>, StoreError> {
+        let mut pipelines = self
+            .pipelines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines.get(&shape) {
+            return Ok(Arc::clone(pipeline));
+        }
+        let corrupt = |error: zarr::MetadataError| StoreError::Corrupt {
+            key: key.clone(),
+            what: error.to_string(),
+        };
+        let parts = self.metadata.decodable().map_err(corrupt)?;
+        let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value)
+            .map_err(|error| codec_error(key, None, error))?;
+        let pipeline = Arc::new(pipeline);
+        if pipelines.len() >= MAX_PIPELINES {
+            pipelines.clear();
+        }
+        pipelines.insert(shape, Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+}
+
+fn size_of_element(element: &Element) -> u64 {
+    let bytes = match element {
+        Element::Text(text) => text.len(),
+        Element::Bytes(bytes) | Element::Array(bytes) => bytes.len(),
+        Element::Json(value) => value.to_string().len(),
+    };
+    bytes as u64
+}
+
+/// Reads all bytes of a value and throws them away; the store checks whatever checksum it has.
+/// Returns how many there are.
+///
+/// # Errors
+/// The store's; [`StoreError::Corrupt`] if the value ends before its size.
+pub fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
+    let object: Arc<dyn Object> = store.open(key)?;
+    let size = object.size_bytes();
+    let part = PART_BYTES.min(usize::try_from(size).unwrap_or(PART_BYTES));
+    let mut buffer = vec![0; part + BUFFER_HEADROOM_BYTES];
+    let mut at = 0;
+    while at < size {
+        let read = object.read(at, part, &mut buffer, Patience::Wait)?;
+        let length = read.bytes(&buffer).len() as u64;
+        if length == 0 {
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("ends {} bytes too early", size - at),
+            });
+        }
+        at += length;
+    }
+    Ok(size)
+}

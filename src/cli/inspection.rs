@@ -1,0 +1,91 @@
+//! The commands that look at a source or at a running mount.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::units::parse_size;
+
+/// What is looked at.
+#[derive(Debug, Clone, Args)]
+pub struct SourceArgs {
+    /// A directory with a Zarr hierarchy, a zip archive of one, or `demo:` for the store inside
+    /// the binary
+    pub source: PathBuf,
+    /// Look only at the part of the hierarchy below this key
+    #[arg(long, value_name = "KEY")]
+    pub path: Option<String>,
+    /// Follow symbolic links that lead out of a source directory
+    #[arg(long)]
+    pub follow_symlinks: bool,
+}
+
+/// `zarrfs tree SOURCE`.
+#[derive(Debug, Args)]
+pub struct TreeArgs {
+    /// What is shown.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Levels below the first node; 0 is that node alone [default: all]
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// One JSON document instead of a tree
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `zarrfs info SOURCE`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// What is shown.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// One JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `zarrfs check SOURCE`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// What is checked.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Chunks that are decoded at a time [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// What can not be decoded here is a failure too, and so is what an archive would hide
+    #[arg(long)]
+    pub strict: bool,
+    /// The most that all decoding together may take [default: 1/2 of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_limit: Option<u64>,
+    /// One JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `zarrfs stats MOUNTPOINT`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Where a hierarchy is mounted
+    pub mountpoint: PathBuf,
+    /// One JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `zarrfs completions SHELL`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell that reads them
+    pub shell: Shell,
+}
+
+/// `zarrfs man [COMMAND]`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The command that the page is of [default: zarrfs itself]
+    pub command: Option<String>,
+}

@@ -1,0 +1,93 @@
+//! The commands that look at a source and mount nothing: what is in it, what was understood of it,
+//! and whether all of it can be read.
+//!
+//! A node that can not be understood is shown with the reason and stops nothing. What comes from
+//! the source is printed with its control characters escaped.
+//!
+//! **Architecture Invariant:** nothing here knows the kernel, inodes or mounts.
+
+mod check;
+mod hierarchy;
+mod info;
+mod keys;
+mod output;
+mod progress;
+mod report;
+mod tree;
+mod walk;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::array::{Engine, EngineOptions};
+use crate::cli::SourceArgs;
+use crate::machine::memory_bytes;
+use crate::store::{DirOptions, Key, Kind, OpenOptions, Store, ZipOptions, open_demo, open_source};
+use crate::units::FOREVER;
+
+pub use check::{Verdict, check};
+pub use info::info;
+pub use output::print;
+pub use tree::tree;
+
+/// A failure, for a person.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a person writes for the store that is inside the binary.
+const DEMO: &str = "demo:";
+
+/// An open source and where in it to look.
+#[derive(Debug)]
+struct Opened {
+    store: Arc<dyn Store>,
+    root: Key,
+}
+
+impl Opened {
+    /// Opens a source; `--path` has to lead to a directory in it.
+    fn new(args: &SourceArgs, strict: bool, memory_limit_bytes: u64) -> Result<Self, Failure> {
+        let options = OpenOptions {
+            zip: ZipOptions {
+                strict,
+                memory_limit_bytes,
+                ..ZipOptions::default()
+            },
+            dir: DirOptions {
+                follow_symlinks: args.follow_symlinks,
+            },
+        };
+        let store = if args.source == Path::new(DEMO) {
+            open_demo(&options)?
+        } else {
+            open_source(&args.source, &options)?
+        };
+        let root = match &args.path {
+            Some(path) => Key::new(path.trim_matches('/').as_bytes())
+                .map_err(|e| format!("--path {path}: {e}"))?,
+            None => Key::root(),
+        };
+        let label = store.label();
+        let stat = store.stat(&root).map_err(|e| format!("{label}: {e}"))?;
+        if stat.kind != Kind::Prefix {
+            return Err(format!("{label}: {root}: a value, not a group or an array").into());
+        }
+        Ok(Self {
+            store: Arc::from(store),
+            root,
+        })
+    }
+}
+
+/// What decodes for a command; it keeps nothing that was decoded.
+fn engine(memory_limit_bytes: u64) -> Result<Engine, Failure> {
+    Ok(Engine::new(EngineOptions {
+        cache_bytes: 0,
+        memory_limit_bytes,
+        threads: 1,
+        timeout: FOREVER,
+    })?)
+}
+
+fn default_memory_limit_bytes() -> u64 {
+    memory_bytes() / 2
+}

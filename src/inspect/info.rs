@@ -1,0 +1,210 @@
+//! `zarrfs info`: all that is known of one node.
+
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::hierarchy::{self, What};
+use super::keys::{self, Found, Names};
+use super::output::{printable, size, tuple};
+use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use crate::cli::InfoArgs;
+use crate::store::{Key, Store};
+use crate::units::FOREVER;
+use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, ViewNode};
+use crate::zarr::{Array, Node};
+
+/// Keys that are counted at most.
+const MAX_COUNTED: u64 = 1_000_000;
+
+/// Shows one node of a source.
+///
+/// # Errors
+/// If the source can not be opened, `--path` leads to no directory in it, or nothing can be
+/// written. A node that can not be understood is no error.
+pub fn info(args: &InfoArgs) -> Result<(), Failure> {
+    let limit = default_memory_limit_bytes();
+    let opened = Opened::new(&args.source, false, limit)?;
+    let mut members = Map::new();
+    members.insert("source".into(), opened.store.label().into());
+    let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
+    members.insert("path".into(), path.into());
+    let place = hierarchy::place(&*opened.store, &opened.root);
+    match place.what {
+        What::Directory => _ = members.insert("node_type".into(), "directory".into()),
+        What::Broken { document, why } => {
+            members.insert("node_type".into(), "broken".into());
+            members.insert("problems".into(), json!([format!("{document}: {why}")]));
+        }
+        What::Node(_) => {
+            let options = NodesOptions {
+                formats: FormatSet::default(),
+                ttl: FOREVER,
+            };
+            let store = Arc::clone(&opened.store);
+            let nodes = Nodes::new(store, Arc::new(engine(limit)?), options);
+            let node = nodes.node(&opened.root)?;
+            describe(&nodes, &node, &opened, &mut members);
+        }
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let value = Value::Object(members);
+    if args.json {
+        writeln!(out, "{value:#}")?;
+    } else {
+        write_lines(&mut out, &value)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn describe(nodes: &Nodes, node: &ViewNode, opened: &Opened, members: &mut Map<String, Value>) {
+    if let Value::Object(info) = node.info() {
+        members.extend(info);
+    }
+    if !node.problems().is_empty() {
+        members.insert("problems".into(), json!(node.problems()));
+    }
+    if let Node::Array(array) = node.metadata() {
+        if let Ok(pipeline) = hierarchy::pipeline(array) {
+            members.insert("codec_chain".into(), pipeline.describe().into());
+        }
+        let stored = stored(&*opened.store, &opened.root, array);
+        members.extend(stored);
+        let views = Format::ALL
+            .into_iter()
+            .filter(|format| !format.is_of_node());
+        let views = views.map(|format| (format.own_name(node.name()), view(nodes, node, format)));
+        members.insert("views".into(), Value::Object(views.collect()));
+    }
+    // Their number is what `info.json` tells; here they are in full, and last.
+    if let Ok(attributes) = node.metadata().attributes() {
+        members.shift_remove("attributes");
+        members.insert("attributes".into(), attributes.clone().into());
+    }
+}
+
+/// Whether there is a view, its size where that is known, or why there is none.
+fn view(nodes: &Nodes, node: &ViewNode, format: Format) -> Value {
+    if let Err(why) = nodes.check(node, format) {
+        return json!({"available": false, "why": why});
+    }
+    // The elements of such an array would have to be decoded to know.
+    if format == Format::Json {
+        return json!({"available": true});
+    }
+    match nodes.content(node, format) {
+        Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
+        Ok(Content::Layout(_, layout)) => {
+            json!({"available": true, "size_bytes": layout.size_bytes()})
+        }
+        _ => json!({"available": true}),
+    }
+}
+
+/// What the store has of an array: counted by listing, up to a limit.
+fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
+    let names = Names::of(array);
+    let (mut visited, mut chunks, mut others, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut failed = None;
+    let flow = keys::visit(store, key, names.as_ref(), &mut |found| {
+        if visited == MAX_COUNTED {
+            return ControlFlow::Break(());
+        }
+        visited += 1;
+        match found.found {
+            Found::Chunk(_) => {
+                chunks += 1;
+                let size = found.size_bytes.map(Ok);
+                let size = size.unwrap_or_else(|| store.stat(&found.key).map(|s| s.size_bytes));
+                bytes = bytes.saturating_add(size.unwrap_or(0));
+            }
+            Found::Stray | Found::Misplaced(_) => others += 1,
+            Found::Plain => {}
+            Found::Failed(error) => failed = Some(error.to_string()),
+        }
+        ControlFlow::Continue(())
+    });
+    let is_complete = flow.is_continue() && failed.is_none();
+    let mut members = Map::new();
+    let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
+    let Some(names) = names else {
+        return members;
+    };
+    set("chunks_present", chunks.into());
+    set("chunks_total", names.chunk_count().into());
+    set("chunks_counted", is_complete.into());
+    set("stored_bytes", bytes.into());
+    if let Some(error) = failed {
+        set("listing_failed", error.into());
+    }
+    if others > 0 {
+        set("other_keys", others.into());
+    }
+    let is_regular = array
+        .grid
+        .as_ref()
+        .is_ok_and(|grid| grid.regular_chunk_shape().is_some());
+    if let (Some(chunk_bytes), true, true) = (array.largest_chunk_bytes(), is_regular, bytes > 0) {
+        let decoded = u128::from(chunk_bytes) * u128::from(chunks);
+        // Two digits are enough, and more than a double has are not needed.
+        let hundredths = decoded * 100 / u128::from(bytes);
+        let ratio = u64::try_from(hundredths).unwrap_or(u64::MAX);
+        set(
+            "ratio",
+            json!(format!("{}.{:02}", ratio / 100, ratio % 100)),
+        );
+    }
+    members
+}
+
+/// One line for each member; codecs, views, problems and attributes one for each of theirs.
+fn write_lines(out: &mut impl Write, value: &Value) -> io::Result<()> {
+    let Value::Object(members) = value else {
+        return Ok(());
+    };
+    for (name, value) in members {
+        let lines = match (name.as_str(), value) {
+            ("chunks_counted", Value::Bool(false)) => vec!["not all: there are more".into()],
+            ("chunks_counted", _) => continue,
+            ("shape" | "chunk_shape" | "chunk_grid", value) => vec![tuple(value)],
+            (name, Value::Number(number)) if name.ends_with("_bytes") => {
+                let bytes = number.as_u64().unwrap_or(0);
+                vec![format!("{number} ({})", size(bytes))]
+            }
+            ("views", Value::Object(views)) => views
+                .iter()
+                .map(|(name, view)| view_line(name, view))
+                .collect(),
+            (_, Value::Object(items)) => items
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", plain(value)))
+                .collect(),
+            ("codecs" | "problems", Value::Array(items)) => items.iter().map(plain).collect(),
+            (_, value) => vec![plain(value)],
+        };
+        let mut label = name.replace('_', " ");
+        for line in &lines {
+            writeln!(out, "{label:<18} {}", printable(line))?;
+            label.clear();
+        }
+    }
+    Ok(())
+}
+
+fn view_line(name: &str, view: &Value) -> String {
+    match (view.get("why"), view.get("size_bytes")) {
+        (Some(why), _) => format!("no {name}: {}", plain(why)),
+        (None, Some(bytes)) => format!("{name} ({})", size(bytes.as_u64().unwrap_or(0))),
+        (None, None) => name.to_owned(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,223 @@
+//! I6, I7, I8: arrays that change under the mount.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::clients::{ENOENT, ESTALE};
+use crate::stores::*;
+use crate::support::*;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Rewrites the metadata of an array in one step.
+fn rewrite(stores: &Stores, name: &str, changes: serde_json::Value) {
+    let spare = Stores::new();
+    spare.v2(name, changes, &[]);
+    let text = fs::read(spare.path().join(name).join(".zarray")).unwrap();
+    let new = stores.put(&format!("{name}/.new"), &text);
+    fs::rename(new, stores.path().join(name).join(".zarray")).unwrap();
+}
+
+#[test]
+fn i06_an_open_view_keeps_its_geometry_and_a_new_lookup_has_the_new_one() {
+    let _dog = watchdog("i06_an_open_view_keeps_its_geometry", 60);
+    for ttl in ["50ms", "1s"] {
+        let stores = Stores::new();
+        let chunks = [le(&[1, 2, 3, 4]), le(&[5, 6, 7, 8]), le(&[9, 10, 11, 12])];
+        stores.v2(
+            "x",
+            json!({}),
+            &[("0", &chunks[0]), ("1", &chunks[1]), ("2", &chunks[2])],
+        );
+        let mount = stores.mount(&["--ttl", ttl]);
+        let path = view(&mount, "x", "x.bin");
+        let open = File::open(&path).unwrap();
+        let chunk = File::open(view(&mount, "x", "chunks/1")).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        assert_eq!(before.len(), 32);
+
+        rewrite(&stores, "x", json!({"shape": [12]}));
+        let old = chunks[..2].concat();
+        for _ in 0..20 {
+            let mut bytes = vec![0; 64];
+            let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
+            match open.read_at(&mut bytes, 0) {
+                Ok(length) => assert_eq!(bytes[..length], old, "{ttl}"),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE), "{ttl}"),
+            }
+            let mut bytes = vec![0; 64];
+            match chunk.read_at(&mut bytes, 0) {
+                Ok(length) => assert_eq!(bytes[..length], chunks[1], "{ttl}"),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE), "{ttl}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let is_new = || fs::metadata(&path).is_ok_and(|now| now.len() == 48);
+        assert!(wait_until(SOON, is_new), "{ttl}: the new shape is not seen");
+        assert_eq!(read(&path).unwrap(), chunks.concat());
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before.ino());
+        assert_eq!(names(view(&mount, "x", "chunks")).len(), 3);
+        assert_eq!(
+            xattr(&mount.join("x"), "user.zarr.shape").as_deref(),
+            Some("[12]")
+        );
+
+        // Another type of the same size: the bytes are the same, the header is not.
+        rewrite(&stores, "x", json!({"shape": [12], "dtype": ">i4"}));
+        let says = || {
+            read(view(&mount, "x", "x.npy"))
+                .is_ok_and(|npy| npy[..64].windows(3).any(|w| w == b">i4"))
+        };
+        assert!(wait_until(SOON, says), "{ttl}: the new type is not seen");
+        goes_on(&mount, &stores);
+    }
+}
+
+#[test]
+fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
+    let _dog = watchdog("i06_chunks_written_under_new_metadata", 60);
+    let stores = Stores::new();
+    let delta = json!({"filters": [{"id": "delta", "dtype": "<i4"}]});
+    stores.v2(
+        "x",
+        delta,
+        &[("0", &le(&[1, 1, 1, 1])), ("1", &le(&[5, 1, 1, 1]))],
+    );
+    let old = le(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let open = File::open(view(&mount, "x", "x.bin")).unwrap();
+    let chunk = File::open(view(&mount, "x", "chunks/1")).unwrap();
+    // An array of the same name, shape and type is written anew without the filter.
+    rewrite(&stores, "x", json!({}));
+    stores.put("x/0", &le(&GOOD[..4]));
+    stores.put("x/1", &le(&GOOD[4..]));
+    let new = le(&GOOD);
+    for (file, old, new) in [
+        (&open, &old[..], &new[..]),
+        (&chunk, &old[16..], &new[16..]),
+    ] {
+        let mut bytes = vec![0; old.len()];
+        match file.read_at(&mut bytes, 0) {
+            Ok(_) => assert!(
+                bytes == old || bytes == new,
+                "neither old nor new: {bytes:?}"
+            ),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE)),
+        }
+    }
+    let path = view(&mount, "x", "x.bin");
+    let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
+    assert!(wait_until(SOON, is_new));
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
+    let _dog = watchdog("i06_an_array_that_becomes_unreadable", 60);
+    let stores = Stores::new();
+    stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "x", "x.bin");
+    assert_eq!(read(&path).unwrap().len(), 32);
+    stores.put("x/.zarray", b"{ half");
+    let gone = || fs::metadata(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
+    assert!(wait_until(SOON, gone));
+    assert!(why(&mount, "x").contains("line 1"));
+    rewrite(&stores, "x", json!({"shape": [4]}));
+    let back = || read(&path).is_ok_and(|bytes| bytes == le(&GOOD[..4]));
+    assert!(wait_until(SOON, back));
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
+    let _dog = watchdog("i07_a_removed_array_is_enoent", 60);
+    let stores = Stores::new();
+    stores.v2(
+        "x",
+        json!({}),
+        &[("0", &le(&GOOD[..4])), ("1", &le(&GOOD[4..]))],
+    );
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "x", "x.bin");
+    let open = File::open(&path).unwrap();
+    let mut bytes = vec![0; 32];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    fs::remove_dir_all(stores.path().join("x")).unwrap();
+    let gone = || fs::metadata(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
+    assert!(wait_until(SOON, gone));
+    let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
+    let mut after = vec![0; 32];
+    // A chunk without a file is fill values only as long as its array is there.
+    match open.read_at(&mut after, 0) {
+        Ok(length) => assert_eq!(after[..length], le(&GOOD)),
+        Err(error) => assert!(
+            [ESTALE, crate::clients::EIO, ENOENT].contains(&error.raw_os_error().unwrap()),
+            "{error}"
+        ),
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
+    let _dog = watchdog("i08_a_chunk_that_comes_later", 60);
+    let stores = Stores::new();
+    let codecs = [json!(null), json!({"id": "zlib", "level": 1})];
+    for (number, compressor) in codecs.iter().enumerate() {
+        stores.v2(
+            &format!("x{number}"),
+            json!({"compressor": compressor}),
+            &[],
+        );
+    }
+    let mount = stores.mount(&[]);
+    for (number, compressor) in codecs.iter().enumerate() {
+        let name = format!("x{number}");
+        let (chunk, whole) = (
+            view(&mount, &name, "chunks/1"),
+            view(&mount, &name, &format!("{name}.bin")),
+        );
+        assert_eq!(read(&chunk).unwrap(), le(&[FILL; 4]));
+        assert_eq!(read(&whole).unwrap(), le(&[FILL; 8]));
+        let bytes = le(&[5, 6, 7, 8]);
+        let stored = if compressor.is_null() {
+            bytes.clone()
+        } else {
+            zlib(&bytes)
+        };
+        stores.put(&format!("{name}/1"), &stored);
+        let is_there = || read(&chunk).unwrap() == bytes && read(&whole).unwrap()[16..] == bytes;
+        assert!(
+            wait_until(SOON, is_there),
+            "{name}: the new chunk is not seen"
+        );
+
+        // The same with other content.
+        let bytes = le(&[-5, -6, -7, -8]);
+        let stored = if compressor.is_null() {
+            bytes.clone()
+        } else {
+            zlib(&bytes)
+        };
+        let new = stores.put(&format!("{name}/.new"), &stored);
+        fs::rename(new, stores.path().join(&name).join("1")).unwrap();
+        let is_there = || read(&chunk).unwrap() == bytes && read(&whole).unwrap()[16..] == bytes;
+        assert!(
+            wait_until(SOON, is_there),
+            "{name}: the new content is not seen"
+        );
+
+        // And gone again: fill values.
+        fs::remove_file(stores.path().join(&name).join("1")).unwrap();
+        let is_gone = || read(&chunk).unwrap() == le(&[FILL; 4]);
+        assert!(
+            wait_until(SOON, is_gone),
+            "{name}: the removed chunk is still seen"
+        );
+    }
+    goes_on(&mount, &stores);
+}

@@ -1,0 +1,264 @@
+//! E1 to E3, F1, F2, F6: memory, and many readers at once.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::clients::{Foreground, Killed, gauge};
+use crate::stores::*;
+use crate::support::*;
+
+const MIB: u64 = 1 << 20;
+
+/// The bytes of a chunk: a short piece that is different for each chunk, again and again.
+fn content(chunk: u64, bytes: u64) -> Vec<u8> {
+    let mut state = chunk.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut piece = Vec::new();
+    for _ in 0..511 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        piece.extend(state.to_le_bytes());
+    }
+    let mut content = piece.repeat((bytes / piece.len() as u64 + 1) as usize);
+    content.truncate(bytes as usize);
+    content
+}
+
+/// An array `x` of `count` chunks of `bytes`, compressed with zstd.
+fn array(stores: &Stores, count: u64, bytes: u64) {
+    let changes = json!({"shape": [count * bytes / 4], "chunks": [bytes / 4],
+        "compressor": {"id": "zstd", "level": 1}});
+    stores.v2("x", changes, &[]);
+    for chunk in 0..count {
+        stores.put(&format!("x/{chunk}"), &zstd(&content(chunk, bytes)));
+    }
+}
+
+#[test]
+fn e01_many_readers_of_large_chunks_wait_for_each_other_within_the_limit() {
+    let _dog = watchdog("e01_many_readers_of_large_chunks", 120);
+    let (limit, readers, bytes) = (64 * MIB, 32, 8 * MIB);
+    let stores = Stores::new();
+    array(&stores, readers, bytes);
+    let mount = stores.mount(&["--memory-limit", "64M"]);
+    for round in 0..2 {
+        std::thread::scope(|scope| {
+            for reader in 0..readers {
+                let mount = &mount;
+                scope.spawn(move || {
+                    let chunk = (reader + round * 7) % readers;
+                    let path = view(mount, "x", &format!("chunks/{chunk}"));
+                    let found = read(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                    assert!(found == content(chunk, bytes), "chunk {chunk}");
+                });
+            }
+        });
+    }
+    let most = mount.memory("VmHWM");
+    assert!(
+        most <= limit + 64 * MIB,
+        "{most} bytes with a limit of {limit}"
+    );
+    assert!(gauge(mount.path(), "decoded_bytes") <= limit);
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
+    let _dog = watchdog("e02_a_chunk_larger_than_the_limit", 60);
+    let stores = Stores::new();
+    array(&stores, 1, 32 * MIB);
+    stores.v2(
+        "small",
+        json!({"compressor": {"id": "zstd", "level": 1}}),
+        &[("0", &zstd(&le(&GOOD[..4])))],
+    );
+    let mount = stores.mount(&["--memory-limit", "24M"]);
+    let enomem = rustix::io::Errno::NOMEM.raw_os_error();
+    let started = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(errno(read(view(&mount, "x", "chunks/0"))), enomem));
+        }
+    });
+    // Not after a wait for memory that there can never be.
+    assert!(started.elapsed() < Duration::from_secs(15));
+    logged(&mount, &["x/0", "bytes of memory, the limit is", "ENOMEM"]);
+    assert_eq!(
+        read(view(&mount, "small", "chunks/0")).unwrap(),
+        le(&GOOD[..4])
+    );
+    assert!(gauge(mount.path(), "decoded_bytes") <= 24 * MIB);
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn e03_memory_that_the_system_refuses_is_enomem_and_the_daemon_lives() {
+    let _dog = watchdog("e03_memory_that_the_system_refuses", 60);
+    let stores = Stores::new();
+    let bytes: u64 = 3 << 30;
+    let changes = json!({"shape": [bytes / 4], "chunks": [bytes / 4],
+        "compressor": {"id": "zstd", "level": 1}});
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.set_pledged_src_size(Some(bytes)).unwrap();
+    let zeros = vec![0; 16 << 20];
+    for _ in 0..bytes / zeros.len() as u64 {
+        encoder.write_all(&zeros).unwrap();
+    }
+    stores.v2("x", changes, &[("0", &encoder.finish().unwrap())]);
+    let args = ["--memory-limit", "8G", "--threads", "1"];
+    let mount = Foreground::new(&["prlimit", "--as=2000000000"], &[], stores.path(), &args);
+    let enomem = rustix::io::Errno::NOMEM.raw_os_error();
+    for _ in 0..3 {
+        assert_eq!(errno(read(mount.join("x/.zarrfs/chunks/0"))), enomem);
+    }
+    assert_eq!(
+        read(mount.join("good/.zarrfs/good.bin")).unwrap(),
+        le(&GOOD)
+    );
+    assert_eq!(gauge(&mount.path, "panics"), 0);
+    assert_eq!(gauge(&mount.path, "decoded_bytes"), 0);
+    assert!(mount.log().contains("ENOMEM"), "{}", mount.log());
+}
+
+/// One chunk of 16 MiB that takes bzip2 a while.
+fn slow(stores: &Stores) -> Vec<u8> {
+    let bytes = 16 * MIB;
+    let content = content(5, bytes);
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(&content).unwrap();
+    let changes = json!({"shape": [bytes / 4], "chunks": [bytes / 4], "compressor": {"id": "bz2", "level": 1}});
+    stores.v2("slow", changes, &[("0", &encoder.finish().unwrap())]);
+    content
+}
+
+#[test]
+fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
+    let _dog = watchdog("f01_a_chunk_that_64_readers_want", 120);
+    let stores = Stores::new();
+    let content = slow(&stores);
+    let mount = stores.mount(&[]);
+    goes_on(&mount, &stores);
+    let before = (mount.memory("VmHWM"), gauge(mount.path(), "decoded_bytes"));
+    std::thread::scope(|scope| {
+        for reader in 0..64_u64 {
+            let (mount, content) = (&mount, &content);
+            scope.spawn(move || {
+                let name = if reader % 2 == 0 {
+                    "chunks/0"
+                } else {
+                    "slow.bin"
+                };
+                let file = File::open(view(mount, "slow", name)).unwrap();
+                let offset = reader * 7919 * 4096 % (16 * MIB - 65536);
+                let mut part = vec![0; 65536];
+                file.read_exact_at(&mut part, offset).unwrap();
+                assert!(
+                    part == content[offset as usize..][..65536],
+                    "reader {reader}"
+                );
+            });
+        }
+    });
+    let decoded = gauge(mount.path(), "decoded_bytes") - before.1;
+    assert_eq!(decoded, 16 * MIB, "kept in memory once");
+    let grown = mount.memory("VmHWM").saturating_sub(before.0);
+    assert!(
+        grown < 64 * MIB,
+        "{grown} bytes: decoded more than once at a time"
+    );
+}
+
+#[test]
+fn f01_a_failure_is_that_of_who_waited_and_is_not_remembered() {
+    let _dog = watchdog("f01_a_failure_is_that_of_who_waited", 60);
+    let stores = Stores::new();
+    stores.v2(
+        "x",
+        json!({"compressor": {"id": "zlib"}}),
+        &[("0", b"broken")],
+    );
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "x", "chunks/0");
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(errno(read(&path)), crate::clients::EIO));
+        }
+    });
+    stores.put("x/0", &zlib(&le(&GOOD[..4])));
+    let is_right = || read(&path).is_ok_and(|found| found == le(&GOOD[..4]));
+    assert!(wait_until(Duration::from_secs(10), is_right));
+}
+
+#[test]
+fn f02_readers_that_are_killed_leave_the_others_their_chunk() {
+    let _dog = watchdog("f02_readers_that_are_killed", 120);
+    let stores = Stores::new();
+    let content = slow(&stores);
+    let mount = stores.mount(&[]);
+    let path = view(&mount, "slow", "chunks/0");
+    let killed: Vec<Killed> = (0..4)
+        .map(|_| {
+            let mut dd = Command::new("dd");
+            dd.arg(format!("if={}", path.display()))
+                .args(["of=/dev/null", "bs=4k"]);
+            Killed(dd.stderr(Stdio::null()).spawn().unwrap())
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&path).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        drop(killed);
+        assert!(reader.join().unwrap() == content);
+    });
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+    let closed = || gauge(mount.path(), "handles") == 0;
+    assert!(wait_until(Duration::from_secs(10), closed));
+}
+
+#[test]
+fn f06_chunks_that_are_evicted_while_they_are_read_are_right() {
+    let _dog = watchdog("f06_chunks_that_are_evicted", 120);
+    let (count, bytes) = (24, MIB);
+    let stores = Stores::new();
+    array(&stores, count, bytes);
+    let mount = stores.mount(&["--cache-size", "3M", "--memory-limit", "16M"]);
+    let contents: Vec<Vec<u8>> = (0..count).map(|chunk| content(chunk, bytes)).collect();
+    std::thread::scope(|scope| {
+        for reader in 0..8_u64 {
+            let (mount, contents) = (&mount, &contents);
+            scope.spawn(move || {
+                let file = File::open(view(mount, "x", "x.bin")).unwrap();
+                let mut state = reader + 1;
+                let mut part = vec![0; 200_000];
+                for _ in 0..60 {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(99);
+                    let offset = (state >> 20) % (count * bytes - 200_000);
+                    let length = 1 + (state >> 50) as usize % 200_000;
+                    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+                    file.read_exact_at(&mut part[..length], offset).unwrap();
+                    let mut at = offset;
+                    let mut left = &part[..length];
+                    while !left.is_empty() {
+                        let (chunk, inside) = ((at / bytes) as usize, (at % bytes) as usize);
+                        let n = left.len().min(bytes as usize - inside);
+                        assert!(left[..n] == contents[chunk][inside..inside + n], "at {at}");
+                        left = &left[n..];
+                        at += n as u64;
+                    }
+                }
+            });
+        }
+    });
+    assert!(gauge(mount.path(), "decoded_bytes") <= 16 * MIB);
+    let most = mount.memory("VmHWM");
+    assert!(most < (16 + 64) * MIB, "{most} bytes");
+    assert_eq!(gauge(mount.path(), "errors"), 0);
+}

@@ -1,0 +1,157 @@
+//! Every array that zarr-python 2 and 3 write, as a directory, a stored and a deflated zip.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::clients::skipped_without_root;
+use crate::support::*;
+
+/// Something below the repository.
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn matrix(name: &str) -> PathBuf {
+    let path = own("target/fixtures/matrix").join(name);
+    assert!(path.exists(), "run tests/fixtures/setup.sh: no {path:?}");
+    path
+}
+
+/// A Python client with numpy, and with what the generators of the matrix share.
+fn python(program: &str, mount: &Mount, half: &str) -> Command {
+    let venv = std::env::var_os("ZARRFS_VENV3")
+        .map_or_else(|| own("tests/fixtures/.venv3"), PathBuf::from);
+    let mut command = Command::new(venv.join("bin/python"));
+    command
+        .env("PYTHONPATH", own("tests/fixtures/matrix"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(own(program))
+        .arg(mount.path())
+        .arg(matrix(&format!("expected/{half}.json")))
+        .arg(half);
+    command
+}
+
+/// Compares every view of a mount with the expected bytes.
+fn check(half: &str, source: &str, args: &[&str], wrap: fn(Command) -> Command) {
+    let mount = Mount::with(matrix(source), args);
+    // The scratch directory that it is in is for this user only.
+    let open = Permissions::from_mode(0o755);
+    fs::set_permissions(mount.path().parent().unwrap(), open).unwrap();
+    let output = run(&mut wrap(python(
+        "tests/fixtures/matrix/check_views.py",
+        &mount,
+        half,
+    )));
+    let counts: Vec<u64> = output
+        .lines()
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [arrays, files, 0] = counts[..] else {
+        panic!("{source}: {output}");
+    };
+    let (least_arrays, least_files) = if half == "v2" {
+        (380, 4000)
+    } else {
+        (250, 3000)
+    };
+    assert!(
+        arrays >= least_arrays && files >= least_files,
+        "{source}: {output}"
+    );
+    let log = mount.log();
+    assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+}
+
+#[test]
+fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_directory() {
+    let _dog = watchdog("v2 from a directory", 300);
+    check("v2", "v2", &[], |command| command);
+}
+
+#[test]
+fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
+    let _dog = watchdog("v2 from a stored zip", 300);
+    check("v2", "v2-stored.zip", &[], |command| command);
+}
+
+#[test]
+fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
+    let _dog = watchdog("v2 from a deflated zip", 300);
+    check("v2", "v2-deflated.zip", &[], |command| command);
+}
+
+#[test]
+fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_directory() {
+    let _dog = watchdog("v3 from a directory", 300);
+    check("v3", "v3", &[], |command| command);
+}
+
+#[test]
+fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
+    let _dog = watchdog("v3 from a stored zip", 300);
+    check("v3", "v3-stored.zip", &[], |command| command);
+}
+
+#[test]
+fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
+    let _dog = watchdog("v3 from a deflated zip", 300);
+    check("v3", "v3-deflated.zip", &[], |command| command);
+}
+
+#[test]
+fn another_user_sees_the_same_views() {
+    let name = "another_user_sees_the_same_views";
+    if skipped_without_root(name) {
+        return;
+    }
+    let mut test = Command::new("test");
+    test.arg("-r").arg(own("Cargo.toml"));
+    if !as_nobody(&test).status().unwrap().success() {
+        eprintln!("skipped: {name}: other users may not read the repository");
+        return;
+    }
+    let _dog = watchdog(name, 300);
+    check("v3", "v3-stored.zip", &["--allow-other"], |command| {
+        let mut wrapped = as_nobody(&command);
+        for (key, value) in command.get_envs() {
+            wrapped.env(key, value.unwrap());
+        }
+        wrapped
+    });
+}
+
+#[test]
+fn views_read_at_random_and_mapped_and_through_their_sidecars_are_the_same_bytes() {
+    let name = "views_read_at_random_and_mapped_and_through_their_sidecars_are_the_same_bytes";
+    let _dog = watchdog(name, 300);
+    for (half, source) in [
+        ("v2", "v2"),
+        ("v2", "v2-deflated.zip"),
+        ("v3", "v3"),
+        ("v3", "v3-stored.zip"),
+    ] {
+        let mount = Mount::new(matrix(source));
+        let output = run(python("tests/views/reads.py", &mount, half).arg("2500"));
+        let counts: serde_json::Value = serde_json::from_str(output.trim()).unwrap();
+        let least = [
+            ("reads", 2500),
+            ("maps", 100),
+            ("hdr", 100),
+            ("vrt", 100),
+            ("nhdr", 100),
+        ];
+        for (what, least) in least {
+            assert!(
+                counts[what].as_u64().unwrap() >= least,
+                "{source}: {counts}"
+            );
+        }
+        assert_eq!(counts["differences"], 0);
+    }
+}

@@ -1,0 +1,441 @@
+//! Where views are: hidden or listed, beside the store's keys or in a tree of their own.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::clients::{ENOENT, gauge, inodes};
+use crate::stores::*;
+use crate::support::*;
+
+/// A group with attributes, with arrays `x`, `y` and `good` and a group `below`.
+fn hierarchy() -> Stores {
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    stores.put(".zattrs", br#"{"title": "a group"}"#);
+    stores.v2("x", json!({}), &[("0", &le(&[1, 2, 3, 4]))]);
+    stores.put("x/.zattrs", br#"{"units": "K", "n": [1, 2]}"#);
+    stores.v3("y", json!({}), &[("c/1", &le(&[5, 6, 7, 8]))]);
+    stores.put("below/.zgroup", br#"{"zarr_format": 2}"#);
+    stores.v2("below/z", json!({}), &[]);
+    stores
+}
+
+/// What is listed in the views of an array of numbers.
+fn of_array(name: &str) -> Vec<String> {
+    let mut names: Vec<String> = ["attributes.json", "info.json", "why.txt", "chunks"]
+        .map(String::from)
+        .into();
+    names.extend(["npy", "bin", "hdr", "vrt", "nhdr"].map(|format| format!("{name}.{format}")));
+    names.sort();
+    names
+}
+
+#[test]
+fn tools_that_walk_the_mount_do_not_see_the_views() {
+    let _dog = watchdog("tools_that_walk_the_mount_do_not_see_the_views", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&[]);
+    for directory in ["", "x", "y", "below", "below/z"] {
+        assert_eq!(
+            names(mount.join(directory)),
+            names(stores.path().join(directory))
+        );
+        assert!(
+            mount.join(directory).join(".zarrfs").is_dir(),
+            "{directory}"
+        );
+    }
+    let copies = scratch();
+    sh(&format!(
+        "mount={mount} store={store} copies={copies}
+        diff <(cd $mount && find . | sort) <(cd $store && find . | sort)
+        diff -r $mount $store
+        cp -r $mount $copies/cp
+        diff -r $copies/cp $store
+        rsync -r $mount/ $copies/rsync
+        diff -r $copies/rsync $store
+        test \"$(tar -C $mount -cf - . | tar -tf - | grep -c zarrfs || true)\" = 0",
+        mount = mount.path().display(),
+        store = stores.path().display(),
+        copies = copies.path().display(),
+    ));
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn views_are_listed_or_not_there_if_that_is_wanted() {
+    let _dog = watchdog("views_are_listed_or_not_there_if_that_is_wanted", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&["--views", "list"]);
+    for directory in ["", "x", "below"] {
+        let mut expected = names(stores.path().join(directory));
+        expected.push(".zarrfs".into());
+        expected.sort();
+        assert_eq!(names(mount.join(directory)), expected, "{directory:?}");
+    }
+    let found = sh(&format!(
+        "cd {} && find . -type f | wc -l",
+        mount.path().display()
+    ));
+    assert!(found.trim().parse::<u64>().unwrap() > 60, "{found}");
+
+    let mount = stores.mount(&["--views", "off"]);
+    for directory in ["", "x", "below"] {
+        let hidden = mount.join(directory).join(".zarrfs");
+        assert_eq!(errno(fs::metadata(&hidden)), ENOENT);
+        assert_eq!(errno(fs::read_dir(&hidden)), ENOENT);
+        assert_eq!(errno(File::open(hidden.join("x.npy"))), ENOENT);
+    }
+    native(&mount, &stores, "x/0");
+}
+
+#[test]
+fn a_key_of_the_store_named_zarrfs_wins() {
+    let _dog = watchdog("a_key_of_the_store_named_zarrfs_wins", 60);
+    let stores = hierarchy();
+    stores.put("x/.zarrfs", b"a key of the store");
+    stores.put("y/.zarrfs/inside", b"another");
+    for views in ["hidden", "list"] {
+        let mount = stores.mount(&["--views", views]);
+        assert_eq!(names(mount.join("x")), names(stores.path().join("x")));
+        assert_eq!(names(mount.join("y")), names(stores.path().join("y")));
+        native(&mount, &stores, "x/.zarrfs");
+        native(&mount, &stores, "y/.zarrfs/inside");
+        assert!(mount.join("y/.zarrfs/inside").is_file());
+        assert_eq!(errno(fs::metadata(view(&mount, "y", "y.npy"))), ENOENT);
+        // In the group the views of both are still to be had.
+        assert_eq!(
+            read(view(&mount, "", "x.bin")).unwrap(),
+            le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL])
+        );
+        goes_on(&mount, &stores);
+    }
+}
+
+#[test]
+fn a_group_shows_the_views_of_its_arrays() {
+    let _dog = watchdog("a_group_shows_the_views_of_its_arrays", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&[]);
+    assert_eq!(names(view(&mount, "x", "")), of_array("x"));
+    let mut expected: Vec<String> = ["attributes.json", "info.json", "why.txt"]
+        .map(String::from)
+        .into();
+    for array in ["good", "x", "y"] {
+        for format in ["npy", "bin", "hdr", "vrt", "nhdr", "chunks"] {
+            expected.push(format!("{array}.{format}"));
+        }
+    }
+    expected.sort();
+    assert_eq!(names(view(&mount, "", "")), expected);
+    assert!(names(view(&mount, "below", "")).contains(&"z.npy".to_owned()));
+
+    let x = le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL]);
+    assert_eq!(read(view(&mount, "", "x.bin")).unwrap(), x);
+    assert_eq!(read(view(&mount, "x", "x.bin")).unwrap(), x);
+    assert_eq!(read(view(&mount, "x", "x.npy")).unwrap()[128..], x);
+    assert_eq!(
+        read(view(&mount, "", "y.chunks/c/1")).unwrap(),
+        le(&[5, 6, 7, 8])
+    );
+    assert_eq!(names(view(&mount, "", "y.chunks/c")), ["0", "1"]);
+    assert_eq!(
+        read(view(&mount, "y", "chunks/c/0")).unwrap(),
+        le(&[FILL; 4])
+    );
+    assert_eq!(
+        read(view(&mount, "", "attributes.json")).unwrap(),
+        br#"{"title": "a group"}"#
+    );
+    let info: serde_json::Value =
+        serde_json::from_slice(&read(view(&mount, "x", "info.json")).unwrap()).unwrap();
+    assert_eq!(info["shape"], json!([8]));
+    for absent in [
+        "w.npy",
+        "below.npy",
+        "x.exe",
+        "x",
+        ".npy",
+        "x.NPY",
+        "chunks",
+    ] {
+        assert_eq!(
+            errno(fs::metadata(view(&mount, "", absent))),
+            ENOENT,
+            "{absent}"
+        );
+    }
+    for absent in [
+        "chunks/2",
+        "chunks/00",
+        "chunks/0.0",
+        "y.npy",
+        "inner",
+        "x.json",
+    ] {
+        assert_eq!(
+            errno(fs::metadata(view(&mount, "x", absent))),
+            ENOENT,
+            "{absent}"
+        );
+    }
+}
+
+#[test]
+fn the_view_tree_is_a_directory_for_each_group() {
+    let _dog = watchdog("the_view_tree_is_a_directory_for_each_group", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&["--tree", "views"]);
+    let top = names(mount.path());
+    for name in ["x.npy", "x.chunks", "y.bin", "good.npy", "below", "why.txt"] {
+        assert!(top.contains(&name.to_owned()), "{name}: {top:?}");
+    }
+    for name in ["x", ".zattrs", ".zarrfs", "y"] {
+        assert!(!top.contains(&name.to_owned()), "{name}: {top:?}");
+        assert_eq!(errno(fs::metadata(mount.join(name))), ENOENT, "{name}");
+    }
+    assert_eq!(read(mount.join("good.bin")).unwrap(), le(&GOOD));
+    assert_eq!(
+        read(mount.join("below/z.chunks/1")).unwrap(),
+        le(&[FILL; 4])
+    );
+    inodes(mount.path());
+
+    let mount = stores.mount(&["--tree", "both"]);
+    assert_eq!(names(mount.path()), ["native", "views"]);
+    assert_eq!(names(mount.join("native")), names(stores.path()));
+    assert_eq!(names(mount.join("views")), top);
+    assert_eq!(
+        read(mount.join("native/good/0")).unwrap(),
+        fs::read(stores.path().join("good/0")).unwrap()
+    );
+    assert_eq!(read(mount.join("views/good.bin")).unwrap(), le(&GOOD));
+    assert_eq!(
+        read(mount.join("native/good/.zarrfs/good.bin")).unwrap(),
+        le(&GOOD)
+    );
+    assert_eq!(errno(fs::metadata(mount.join("good"))), ENOENT);
+    inodes(mount.path());
+}
+
+#[test]
+fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
+    let _dog = watchdog("b11_a_group_with_the_name_of_a_view", 60);
+    let stores = hierarchy();
+    stores.put("x.npy/.zgroup", br#"{"zarr_format": 2}"#);
+    stores.v2("x.npy/inside", json!({}), &[]);
+    for tree in ["views", "both"] {
+        let mount = stores.mount(&["--tree", tree]);
+        let top = mount.join(if tree == "both" { "views" } else { "" });
+        let listed = names(&top);
+        for name in ["x.npy", "x~view.npy", "x.bin"] {
+            assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
+        }
+        assert!(top.join("x.npy").is_dir());
+        assert!(names(top.join("x.npy")).contains(&"inside.npy".to_owned()));
+        assert_eq!(
+            read(top.join("x~view.npy")).unwrap()[128..],
+            le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL])
+        );
+        let unique: BTreeSet<&String> = listed.iter().collect();
+        assert_eq!(unique.len(), listed.len(), "{listed:?}");
+    }
+}
+
+#[test]
+fn formats_are_listed_as_wanted_and_all_open_by_name() {
+    let _dog = watchdog("formats_are_listed_as_wanted_and_all_open_by_name", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&["--formats", "npy,chunks"]);
+    assert_eq!(
+        names(view(&mount, "x", "")),
+        ["attributes.json", "chunks", "info.json", "why.txt", "x.npy"]
+    );
+    assert_eq!(read(view(&mount, "good", "good.bin")).unwrap(), le(&GOOD));
+    assert!(
+        read(view(&mount, "good", "good.hdr"))
+            .unwrap()
+            .starts_with(b"ENVI\n")
+    );
+
+    let refused = Mount::attempt(stores.path(), &["--formats", "npy,doc"]).unwrap_err();
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("`doc`"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_million_chunks_are_listed_without_being_held() {
+    let _dog = watchdog("a_million_chunks_are_listed_without_being_held", 120);
+    let stores = Stores::new();
+    stores.v2("flat", json!({"shape": [1_000_000], "chunks": [1]}), &[]);
+    stores.v3(
+        "nested",
+        json!({"shape": [1000, 1000], "chunk_grid": grid(&[1, 1])}),
+        &[],
+    );
+    let mount = stores.mount(&[]);
+    let before = mount.memory("VmHWM");
+    let mut seen = vec![false; 1_000_000];
+    for entry in fs::read_dir(view(&mount, "flat", "chunks")).unwrap() {
+        let number: usize = entry
+            .unwrap()
+            .file_name()
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!(!seen[number], "{number} is listed twice");
+        seen[number] = true;
+    }
+    assert!(seen.iter().all(|seen| *seen));
+    let expected: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
+    let mut sorted = expected.clone();
+    sorted.sort();
+    assert_eq!(names(view(&mount, "nested", "chunks")), ["c"]);
+    assert_eq!(names(view(&mount, "nested", "chunks/c")), sorted);
+    for row in ["0", "57", "999"] {
+        assert_eq!(
+            names(view(&mount, "nested", &format!("chunks/c/{row}"))),
+            sorted
+        );
+    }
+    let grown = mount.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 24 << 20, "{grown} bytes for a listing");
+}
+
+#[test]
+fn one_of_a_billion_chunks_is_had_by_name() {
+    let _dog = watchdog("one_of_a_billion_chunks_is_had_by_name", 60);
+    let stores = Stores::new();
+    stores.v2(
+        "flat",
+        json!({"shape": [1_000_000_000], "chunks": [1]}),
+        &[("999999998", &le(&[77]))],
+    );
+    stores.v3(
+        "nested",
+        json!({"shape": [1000, 1000, 1000], "chunk_grid": grid(&[1, 1, 1])}),
+        &[("c/999/0/5", &le(&[78]))],
+    );
+    let mount = stores.mount(&[]);
+    let before = mount.memory("VmHWM");
+    for (name, value) in [("999999998", 77), ("999999999", FILL), ("0", FILL)] {
+        let path = view(&mount, "flat", "chunks").join(name);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 4);
+        assert_eq!(read(&path).unwrap(), le(&[value]), "{name}");
+    }
+    for (name, value) in [("999/0/5", 78), ("999/999/999", FILL)] {
+        let path = view(&mount, "nested", "chunks/c").join(name);
+        assert_eq!(read(&path).unwrap(), le(&[value]), "{name}");
+    }
+    for absent in ["1000000000", "0999999999", "-1", "1e3"] {
+        let path = view(&mount, "flat", "chunks").join(absent);
+        assert_eq!(errno(fs::metadata(path)), ENOENT, "{absent}");
+    }
+    let whole = File::open(view(&mount, "flat", "flat.bin")).unwrap();
+    assert_eq!(whole.metadata().unwrap().len(), 4_000_000_000);
+    assert_eq!(whole.metadata().unwrap().blocks(), 0);
+    let mut end = [0; 16];
+    whole.read_exact_at(&mut end, 4_000_000_000 - 16).unwrap();
+    assert_eq!(end[..], le(&[FILL, FILL, 77, FILL])[..]);
+    let grown = mount.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 24 << 20, "{grown} bytes");
+    assert!(gauge(mount.path(), "inodes") < 100);
+}
+
+#[test]
+fn inode_numbers_survive_a_remount_and_are_those_of_listings() {
+    let name = "inode_numbers_survive_a_remount_and_are_those_of_listings";
+    let _dog = watchdog(name, 60);
+    let stores = hierarchy();
+    let text = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
+    stores.v2(
+        "text",
+        json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": "", "chunks": [2], "shape": [2]}),
+        &[("0", text)],
+    );
+    let sharded = json!({"codecs": [{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2], "codecs": [little()], "index_codecs": [little()]}}]});
+    stores.v3("sharded", sharded, &[]);
+    for args in [["--views", "list"], ["--tree", "both"], ["--tree", "views"]] {
+        let first = inodes(stores.mount(&args).path());
+        let again = inodes(stores.mount(&args).path());
+        assert_eq!(first, again, "{args:?}");
+        assert!(first.len() > 60, "{first:?}");
+        let numbers: BTreeSet<u64> = first
+            .iter()
+            .filter(|(path, _)| path.file_name().unwrap().to_str().unwrap().contains("text"))
+            .map(|(_, ino)| *ino)
+            .collect();
+        assert!(!numbers.is_empty());
+    }
+    let mount = stores.mount(&["--views", "list"]);
+    let json = read(view(&mount, "text", "text.json")).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&json).unwrap(),
+        json!(["a", "bc"])
+    );
+    assert_eq!(
+        names(view(&mount, "sharded", "inner")),
+        ["0", "1", "2", "3"]
+    );
+}
+
+#[test]
+fn metadata_are_extended_attributes() {
+    let _dog = watchdog("metadata_are_extended_attributes", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&[]);
+    for path in [
+        mount.join("x"),
+        view(&mount, "x", "x.npy"),
+        view(&mount, "x", "chunks/0"),
+    ] {
+        for (name, value) in [
+            ("shape", "[8]"),
+            ("chunks", "[4]"),
+            ("attrs.units", "K"),
+            ("attrs.n", "[1,2]"),
+            ("zarr_format", "2"),
+        ] {
+            let found = xattr(&path, &format!("user.zarr.{name}"));
+            assert_eq!(found.as_deref(), Some(value), "{name} of {path:?}");
+        }
+        let dtype = xattr(&path, "user.zarr.dtype").unwrap();
+        assert!(dtype.contains("i4") || dtype.contains("int32"), "{dtype}");
+        let listed = sh(&format!("getfattr -d -m '^user' {} 2>&1", path.display()));
+        assert!(listed.contains("user.zarr.attrs.units=\"K\""), "{listed}");
+    }
+    assert_eq!(
+        xattr(mount.path(), "user.zarr.attrs.title").as_deref(),
+        Some("a group")
+    );
+    assert_eq!(xattr(&mount.join("x"), "user.zarr.attrs.nothing"), None);
+    assert_eq!(xattr(&mount.join("x/0"), "user.zarr.shape"), None);
+}
+
+#[test]
+fn views_can_not_be_changed() {
+    let _dog = watchdog("views_can_not_be_changed", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&[]);
+    let erofs = rustix::io::Errno::ROFS.raw_os_error();
+    let npy = view(&mount, "x", "x.npy");
+    assert_eq!(errno(File::options().write(true).open(&npy)), erofs);
+    assert_eq!(errno(fs::remove_file(&npy)), erofs);
+    assert_eq!(errno(File::create(view(&mount, "x", "new"))), erofs);
+    assert_eq!(
+        errno(fs::create_dir(view(&mount, "x", "chunks/new"))),
+        erofs
+    );
+    let status = Command::new("setfattr")
+        .args(["-n", "user.zarr.shape", "-v", "1"])
+        .arg(&npy)
+        .status();
+    assert!(!status.unwrap().success());
+    goes_on(&mount, &stores);
+}
