@@ -14,6 +14,7 @@ mod geometry;
 mod memory;
 mod pieces;
 mod pool;
+mod raw;
 mod reader;
 mod variable;
 mod verify;

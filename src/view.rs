@@ -11,6 +11,7 @@ mod file;
 mod format;
 mod layout;
 mod node;
+mod nodes;
 mod npy;
 mod sidecar;
 
@@ -18,4 +19,5 @@ pub use chunks::{Cell, ChunkNames, Found};
 pub use file::ViewFile;
 pub use format::{Format, FormatSet};
 pub use layout::{Layout, Part, Placement};
-pub use node::{Content, NoContent, Nodes, NodesOptions, ViewNode};
+pub use node::ViewNode;
+pub use nodes::{Content, NoContent, Nodes, NodesOptions};

@@ -29,6 +29,10 @@ mod changes;
 mod chunks;
 #[path = "views/claims.rs"]
 mod claims;
+#[path = "views/conflicts.rs"]
+mod conflicts;
+#[path = "views/geometry.rs"]
+mod geometry;
 #[path = "views/load.rs"]
 mod load;
 #[path = "views/matrix.rs"]

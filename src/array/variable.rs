@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pieces::{codec_error, with_bytes};
+use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
 use crate::store::{Key, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::cache::PieceKey;
 use super::engine::Engine;
-use super::pieces::{Pieces, codec_error, with_bytes};
+use super::pieces::Pieces;
+use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
 use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
@@ -53,7 +54,7 @@ pub struct Verified {
 /// Pipelines that are kept of a grid of many shapes.
 const MAX_PIPELINES: usize = 256;
 /// The elements of a chunk of variable length may take so much, and are tried with so much first.
-const MAX_ELEMENTS_BYTES: u64 = 256 << 20;
+const MAX_ELEMENTS_BYTES: u64 = 128 << 20;
 const MIN_ELEMENTS_BYTES: u64 = 1 << 20;
 /// Parts in which a value is read that is not decoded.
 const PART_BYTES: usize = 1 << 20;

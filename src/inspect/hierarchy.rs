@@ -21,6 +21,8 @@ pub(super) enum What {
         document: String,
         /// What is wrong with it.
         why: String,
+        /// Whether the store failed, and not what stands in it.
+        is_unread: bool,
     },
 }
 
@@ -83,10 +85,11 @@ pub(super) fn place(store: &dyn Store, key: &Key) -> Place {
     for (name, text) in DOCUMENTS.iter().zip(&mut texts) {
         match document(store, key, name) {
             Ok(found) => *text = found,
-            Err(why) => {
+            Err(Unread { why, is_failed }) => {
                 let what = What::Broken {
                     document: (*name).to_owned(),
                     why,
+                    is_unread: is_failed,
                 };
                 return Place {
                     what,
@@ -114,6 +117,7 @@ pub(super) fn place(store: &dyn Store, key: &Key) -> Place {
         Err(error) => What::Broken {
             document: read.to_owned(),
             why: error.to_string(),
+            is_unread: false,
         },
     };
     let ignored = detected.ignored.iter();
@@ -141,7 +145,8 @@ pub(super) fn copies(
     if let Some(copies) = &group.consolidated {
         return Ok(Some(copies.clone()));
     }
-    let Some(text) = document(store, key, ZMETADATA)? else {
+    let text = document(store, key, ZMETADATA).map_err(|unread| unread.why)?;
+    let Some(text) = text else {
         return Ok(None);
     };
     Consolidated::from_zmetadata(&text)
@@ -149,23 +154,33 @@ pub(super) fn copies(
         .map_err(|error| error.to_string())
 }
 
+/// Why the bytes of a document are not known.
+struct Unread {
+    why: String,
+    is_failed: bool,
+}
+
 /// The bytes of a document; none if it is proven that there is none.
-fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>, String> {
-    let key = key.join(name.as_bytes()).map_err(|e| e.to_string())?;
+fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>, Unread> {
+    let unread = |why, is_failed| Unread { why, is_failed };
+    let key = key
+        .join(name.as_bytes())
+        .map_err(|e| unread(e.to_string(), false))?;
     let object = match store.open(&key) {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
-        Err(error) => return Err(cause(&key, &error)),
+        Err(error) => return Err(unread(cause(&key, &error), true)),
     };
     let size = object.size_bytes();
     let length = usize::try_from(size).unwrap_or(usize::MAX);
     if length > MAX_DOCUMENT_BYTES {
         let limit = MAX_DOCUMENT_BYTES;
-        return Err(format!("{size} bytes of metadata, the limit is {limit}"));
+        let why = format!("{size} bytes of metadata, the limit is {limit}");
+        return Err(unread(why, false));
     }
     read_whole(&*object, length)
         .map(Some)
-        .map_err(|error| cause(&key, &error))
+        .map_err(|error| unread(cause(&key, &error), true))
 }
 
 fn read_whole(object: &dyn Object, length: usize) -> Result<Vec<u8>, StoreError> {

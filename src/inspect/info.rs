@@ -34,7 +34,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     let place = hierarchy::place(&*opened.store, &opened.root);
     match place.what {
         What::Directory => _ = members.insert("node_type".into(), "directory".into()),
-        What::Broken { document, why } => {
+        What::Broken { document, why, .. } => {
             members.insert("node_type".into(), "broken".into());
             members.insert("problems".into(), json!([format!("{document}: {why}")]));
         }

@@ -122,6 +122,7 @@ impl Entry {
             what: What::Broken {
                 document: document.to_owned(),
                 why: why.to_string(),
+                is_unread: false,
             },
             notes: Vec::new(),
             children: Vec::new(),
@@ -197,7 +198,7 @@ impl Entry {
     fn text(&self) -> String {
         let mut text = match &self.what {
             What::Directory => "(directory)".to_owned(),
-            What::Broken { document, why } => format!("! {document}: {why}"),
+            What::Broken { document, why, .. } => format!("! {document}: {why}"),
             What::Node(node) => match &**node {
                 Node::Group(group) => {
                     let mut text = "(group)".to_owned();
@@ -225,7 +226,7 @@ impl Entry {
         let mut problems: Vec<Value> = Vec::new();
         match &self.what {
             What::Directory => _ = members.insert("node_type".into(), "directory".into()),
-            What::Broken { document, why } => {
+            What::Broken { document, why, .. } => {
                 members.insert("node_type".into(), "broken".into());
                 problems.push(format!("{document}: {why}").into());
             }

@@ -44,6 +44,7 @@ pub(super) fn walk(
     let mut pending = vec![root.clone()];
     while let Some(key) = pending.pop() {
         let place = hierarchy::place(&**store, &key);
+        let mut told = None;
         for ignored in place.ignored {
             sink.finding(Severity::Warning, &key, ignored)?;
         }
@@ -67,22 +68,28 @@ pub(super) fn walk(
                 }
             },
             What::Directory => {}
-            What::Broken { document, why } => {
-                let document = key
-                    .join(document.as_bytes())
-                    .unwrap_or_else(|_| key.clone());
+            What::Broken {
+                document,
+                why,
+                is_unread,
+            } => {
+                let document = key.join(document.as_bytes());
+                let document = document.unwrap_or_else(|_| key.clone());
                 sink.finding(Severity::Bad, &document, format!("metadata: {why}"))?;
+                told = is_unread.then_some(document);
             }
         }
-        walk_directory(&**store, &key, &mut pending, sink)?;
+        walk_directory(&**store, &key, told.as_ref(), &mut pending, sink)?;
     }
     ControlFlow::Continue(())
 }
 
-/// The values of a directory that is no array; its directories go to `pending`.
+/// The values of a directory that is no array but `told`, whose failure was told already; its
+/// directories go to `pending`.
 fn walk_directory(
     store: &dyn Store,
     key: &Key,
+    told: Option<&Key>,
     pending: &mut Vec<Key>,
     sink: &mut dyn Sink,
 ) -> ControlFlow<()> {
@@ -93,6 +100,7 @@ fn walk_directory(
                 return ControlFlow::Continue(());
             };
             match listed.kind {
+                _ if told == Some(&key) => {}
                 Kind::Prefix => pending.push(key),
                 Kind::Object => {
                     let size_bytes = listed.stat.map(|stat| stat.size_bytes);
@@ -125,21 +133,22 @@ fn walk_array(
         sink.finding(Severity::Bad, key, format!("metadata: {error}"))?;
     }
     let mut troubles: Vec<Trouble> = array.problems().map(Trouble::from).collect();
-    let verifier = if troubles.is_empty() {
+    if troubles.is_empty() {
+        troubles.extend(hierarchy::pipeline(array).err());
+    }
+    let mut verifier = None;
+    if troubles.is_empty() {
         match Verifier::open(Arc::clone(store), key.clone(), array, engine) {
-            Ok(verifier) => Some(Arc::new(verifier)),
+            Ok(opened) => verifier = Some(Arc::new(opened)),
             Err(error) => {
                 let why = hierarchy::cause(key, &error);
                 troubles.push(match error {
                     StoreError::Unsupported { .. } => Trouble::Unsupported(why),
                     _ => Trouble::Invalid(why),
                 });
-                None
             }
         }
-    } else {
-        None
-    };
+    }
     for trouble in &troubles {
         let (severity, why) = match trouble {
             Trouble::Unsupported(why) => (Severity::NotChecked, why.clone()),

@@ -1,68 +1,31 @@
-//! Nodes of a hierarchy, read when they are first needed, and what can be made of them.
+//! One node of a hierarchy, with its metadata and the way to its elements.
 
-use std::hash::Hasher;
-use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use lru::LruCache;
 use serde_json::Value;
-use siphasher::sip::SipHasher13;
 
-use super::chunks::ChunkNames;
-use super::elements::render;
-use super::format::{Format, FormatSet};
-use super::layout::{Layout, Placement};
-use super::{npy, sidecar};
-use crate::array::{ArrayReader, Engine, read_elements};
+use crate::array::ArrayReader;
 use crate::codec::Pipeline;
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Patience, Store, StoreError};
-use crate::zarr::node::{Documents, Group};
-use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
-
-/// How nodes are shown.
-#[derive(Debug, Clone)]
-pub struct NodesOptions {
-    /// What is listed.
-    pub formats: FormatSet,
-    /// How long what was read of a store that can change is trusted.
-    pub ttl: Duration,
-}
-
-/// The nodes of a store; each is read when it is asked for.
-#[derive(Debug)]
-pub struct Nodes {
-    store: Arc<dyn Store>,
-    engine: Arc<Engine>,
-    options: NodesOptions,
-    known: Mutex<LruCache<Key, (Arc<ViewNode>, Instant)>>,
-}
-
-/// Nodes that are kept.
-const MAX_NODES: NonZero<usize> = NonZero::new(4096).expect("not 0");
-/// Longer documents are not read.
-const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
-/// Elements of variable length, and the text that is made of them, may take so much.
-const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
-/// The documents of a node, in the order of the fields of [`Documents`].
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
+use crate::store::Key;
+use crate::zarr::Node;
 
 /// A node and what can be made of it.
 #[derive(Debug)]
 pub struct ViewNode {
-    key: Key,
-    name: String,
-    node: Node,
-    problems: Vec<String>,
-    elements: Elements,
-    version: u64,
-    modified: SystemTime,
-    attributes: Option<Vec<u8>>,
+    pub(super) key: Key,
+    pub(super) name: String,
+    pub(super) node: Node,
+    pub(super) problems: Vec<String>,
+    pub(super) elements: Elements,
+    pub(super) version: u64,
+    pub(super) modified: SystemTime,
+    pub(super) attributes: Option<Vec<u8>>,
 }
 
 /// How the elements of an array are had.
 #[derive(Debug)]
-enum Elements {
+pub(super) enum Elements {
     /// It is a group.
     None,
     /// Of constant size.
@@ -71,365 +34,6 @@ enum Elements {
     Variable(Arc<Pipeline>),
     /// Not at all, and why.
     Unreadable(String),
-}
-
-/// What a format of a node is.
-#[derive(Debug, Clone)]
-pub enum Content {
-    /// A text that was made.
-    Text(Vec<u8>),
-    /// A file of elements.
-    Layout(Arc<ArrayReader>, Layout),
-    /// A directory of chunks.
-    Chunks(Arc<ArrayReader>, ChunkNames),
-    /// A directory of inner chunks.
-    Inner(Arc<ArrayReader>, ChunkNames),
-}
-
-/// Why there is no file of a format.
-#[derive(Debug, Clone)]
-pub enum NoContent {
-    /// It can not be made of this node.
-    Absent(String),
-    /// What it is made of could not be had.
-    Failed(StoreError),
-}
-
-impl From<String> for NoContent {
-    fn from(why: String) -> Self {
-        Self::Absent(why)
-    }
-}
-
-impl Nodes {
-    /// The nodes of `store`; arrays are decoded by `engine`.
-    pub fn new(store: Arc<dyn Store>, engine: Arc<Engine>, options: NodesOptions) -> Self {
-        Self {
-            store,
-            engine,
-            options,
-            known: Mutex::new(LruCache::new(MAX_NODES)),
-        }
-    }
-
-    /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    /// What decodes.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// Whether a format is listed.
-    pub fn lists(&self, format: Format) -> bool {
-        self.options.formats.lists(format)
-    }
-
-    /// The node at a key, which is a prefix of the store. One without documents is a group.
-    ///
-    /// # Errors
-    /// Those of the store. A document that is wrong is no error: the node says so.
-    pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
-        let is_pinned = self.store.promises().pinned;
-        if let Some((node, read)) = self.lock().get(key)
-            && (is_pinned || read.elapsed() < self.options.ttl)
-        {
-            return Ok(Arc::clone(node));
-        }
-        let read = Instant::now();
-        let documents = self.documents(key)?;
-        let mut known = self.lock();
-        let node = match known.get(key) {
-            Some((node, _)) if node.version == documents.version => Arc::clone(node),
-            _ => {
-                drop(known);
-                let node = Arc::new(self.open(key, documents));
-                known = self.lock();
-                node
-            }
-        };
-        known.put(key.clone(), (Arc::clone(&node), read));
-        Ok(node)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<Key, (Arc<ViewNode>, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn documents(&self, key: &Key) -> Result<Found, StoreError> {
-        let mut found = Found {
-            texts: Default::default(),
-            version: 0,
-            modified: UNIX_EPOCH,
-            problem: None,
-        };
-        let mut hasher = SipHasher13::new();
-        for (name, text) in DOCUMENTS.iter().zip(&mut found.texts) {
-            let Ok(key) = key.join(name.as_bytes()) else {
-                continue;
-            };
-            let object = match self.store.open(&key) {
-                Ok(object) => object,
-                Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            hasher.write(name.as_bytes());
-            hasher.write_u64(object.version().0);
-            found.modified = found.modified.max(object.stat()?.modified);
-            let size = object.size_bytes();
-            if size > MAX_DOCUMENT_BYTES {
-                found.problem = Some(format!(
-                    "{name}: {size} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most"
-                ));
-                continue;
-            }
-            let size = usize::try_from(size).unwrap_or(usize::MAX);
-            *text = Some(read_whole(&*object, size)?);
-        }
-        found.version = hasher.finish();
-        Ok(found)
-    }
-
-    fn open(&self, key: &Key, found: Found) -> ViewNode {
-        let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
-        let documents = Documents {
-            zarr_json: zarr_json.as_deref(),
-            zarray: zarray.as_deref(),
-            zgroup: zgroup.as_deref(),
-            zattrs: zattrs.as_deref(),
-        };
-        let mut problems: Vec<String> = found.problem.into_iter().collect();
-        let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let node = match documents.node() {
-            None => implicit(),
-            Some(detected) => {
-                for ignored in &detected.ignored {
-                    log::warn!("{key}: {ignored} is not read, {} is", detected.read);
-                    problems.push(format!("{ignored} is not read, {} is", detected.read));
-                }
-                detected.node.unwrap_or_else(|error| {
-                    problems.push(format!("{}: {error}", detected.read));
-                    implicit()
-                })
-            }
-        };
-        let elements = match &node {
-            Node::Group(_) => Elements::None,
-            Node::Array(array) => self.elements(key, array),
-        };
-        if let Node::Array(array) = &node {
-            problems.extend(array.problems().map(|error| error.to_string()));
-        }
-        if let Err(error) = node.attributes() {
-            problems.push(format!("attributes: {error}"));
-        }
-        let name = match key.as_bytes().rsplit(|b| *b == b'/').next() {
-            Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
-            _ => "array".into(),
-        };
-        // As they are written, where they have a document of their own.
-        let attributes = match node.format() {
-            ZarrFormat::V2 => found.texts.into_iter().nth(3).flatten(),
-            ZarrFormat::V3 => None,
-        };
-        ViewNode {
-            key: key.clone(),
-            name,
-            node,
-            problems,
-            elements,
-            version: found.version,
-            modified: found.modified,
-            attributes,
-        }
-    }
-
-    fn elements(&self, key: &Key, array: &zarr::Array) -> Elements {
-        let parts = match array.decodable() {
-            Ok(parts) => parts,
-            Err(error) => return Elements::Unreadable(error.to_string()),
-        };
-        let Some(chunk_shape) = parts.grid.regular_chunk_shape() else {
-            return Elements::Unreadable("chunks of different shapes (rectilinear grid)".into());
-        };
-        let pipeline = match Pipeline::new(
-            parts.codecs,
-            parts.data_type,
-            &chunk_shape,
-            parts.fill_value,
-        ) {
-            Ok(pipeline) => Arc::new(pipeline),
-            Err(error) => return Elements::Unreadable(error.to_string()),
-        };
-        if let DataType::Variable(_) = parts.data_type {
-            return Elements::Variable(pipeline);
-        }
-        let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));
-        match ArrayReader::open(
-            store,
-            key.clone(),
-            array,
-            pipeline,
-            engine,
-            self.options.ttl,
-        ) {
-            Ok(reader) => Elements::Fixed(Arc::new(reader)),
-            Err(StoreError::Unsupported { what, .. }) => Elements::Unreadable(what),
-            Err(error) => Elements::Unreadable(error.to_string()),
-        }
-    }
-
-    /// What a format of a node is.
-    ///
-    /// # Errors
-    /// Why there is no such file, or that it could not be found out.
-    pub fn content(&self, node: &ViewNode, format: Format) -> Result<Content, NoContent> {
-        if let (Format::Json, Node::Array(array), Elements::Variable(pipeline)) =
-            (format, &node.node, &node.elements)
-        {
-            return self.elements_text(node, array, pipeline);
-        }
-        Ok(self.cheap_content(node, format)?)
-    }
-
-    /// Whether a format can be made of a node, as far as its metadata tell.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self, node: &ViewNode, format: Format) -> Result<(), String> {
-        match (format, &node.elements) {
-            (Format::Json, Elements::Variable(_)) => Ok(()),
-            // It is made of the answers of this function.
-            (Format::Why, _) => Ok(()),
-            _ => self.cheap_content(node, format).map(drop),
-        }
-    }
-
-    fn cheap_content(&self, node: &ViewNode, format: Format) -> Result<Content, String> {
-        match format {
-            Format::Attributes => Ok(Content::Text(node.attributes_text()?)),
-            Format::Info => Ok(Content::Text(pretty(&node.info()))),
-            Format::Why => Ok(Content::Text(self.why(node).into_bytes())),
-            _ => self.array_content(node, format),
-        }
-    }
-
-    fn array_content(&self, node: &ViewNode, format: Format) -> Result<Content, String> {
-        let Node::Array(array) = &node.node else {
-            return Err("this is a group".into());
-        };
-        let reader = match (&node.elements, format) {
-            (Elements::Variable(_), _) => {
-                return Err("elements of variable length: they are in .json".into());
-            }
-            (Elements::Unreadable(why), _) => return Err(why.clone()),
-            (Elements::None, _) => return Err("this is a group".into()),
-            (Elements::Fixed(_), Format::Json) => {
-                return Err("elements of constant size: they are in .npy".into());
-            }
-            (Elements::Fixed(reader), _) => reader,
-        };
-        let (data_type, shape) = (reader.pieces().data_type(), &array.shape[..]);
-        let whole = Placement::Array(reader.size_bytes());
-        let layout = |parts: Vec<Placement>| {
-            Layout::new(parts)
-                .map(|layout| Content::Layout(Arc::clone(reader), layout))
-                .ok_or_else(|| format!("{} bytes: no file can be so long", reader.size_bytes()))
-        };
-        let data = Format::Bin.name_beside(&node.name);
-        let text = |text: String| Content::Text(text.into_bytes());
-        match format {
-            Format::Npy => layout(vec![Placement::Bytes(npy::header(data_type, shape)), whole]),
-            Format::Bin => layout(vec![whole]),
-            Format::Hdr => sidecar::envi(data_type, shape).map(text),
-            Format::Vrt => sidecar::vrt(data_type, shape, &data).map(text),
-            Format::Nhdr => sidecar::nrrd(data_type, shape, &data).map(text),
-            Format::Chunks => {
-                let pieces = reader.pieces();
-                let names = ChunkNames::of_keys(pieces.chunk_keys(), pieces.grid().shape());
-                Ok(Content::Chunks(Arc::clone(reader), names))
-            }
-            Format::Inner => match reader.pieces().inner_counts() {
-                Some(counts) => Ok(Content::Inner(
-                    Arc::clone(reader),
-                    ChunkNames::nested(counts),
-                )),
-                None => Err("its chunks are no shards with inner chunks".into()),
-            },
-            Format::Json | Format::Attributes | Format::Info | Format::Why => {
-                Err("not a file of elements".into())
-            }
-        }
-    }
-
-    fn elements_text(
-        &self,
-        node: &ViewNode,
-        array: &zarr::Array,
-        pipeline: &Pipeline,
-    ) -> Result<Content, NoContent> {
-        let limit = MAX_ELEMENTS_BYTES.min(self.engine.memory_limit_bytes() / 4);
-        let parts = array.decodable().map_err(|error| error.to_string())?;
-        let elements = read_elements(&*self.store, &node.key, array, pipeline, limit)
-            .map_err(NoContent::Failed)?;
-        Ok(Content::Text(render(
-            &elements,
-            parts.data_type,
-            &array.shape,
-        )))
-    }
-
-    /// What is not there and why, for people.
-    fn why(&self, node: &ViewNode) -> String {
-        let mut text = String::new();
-        for problem in &node.problems {
-            text.push_str(problem);
-            text.push('\n');
-        }
-        if let Node::Array(_) = node.node {
-            for format in Format::ALL {
-                if let Err(why) = self.check(node, format) {
-                    text.push_str(&format!("{}: {why}\n", format.own_name(&node.name)));
-                }
-            }
-        }
-        if text.is_empty() {
-            text.push_str("Everything can be made of this node.\n");
-        }
-        text
-    }
-}
-
-/// The documents of a node, as they were found.
-#[derive(Debug)]
-struct Found {
-    texts: [Option<Vec<u8>>; 4],
-    version: u64,
-    modified: SystemTime,
-    problem: Option<String>,
-}
-
-fn read_whole(object: &dyn crate::store::Object, size: usize) -> Result<Vec<u8>, StoreError> {
-    let mut text = Vec::with_capacity(size);
-    let mut buffer = vec![0; size.saturating_add(BUFFER_HEADROOM_BYTES)];
-    while text.len() < size {
-        let left = size.saturating_sub(text.len());
-        let data = object.read(text.len() as u64, left, &mut buffer, Patience::Wait)?;
-        let bytes = data.bytes(&buffer);
-        if bytes.is_empty() {
-            break;
-        }
-        text.extend_from_slice(bytes);
-    }
-    Ok(text)
-}
-
-fn pretty(value: &Value) -> Vec<u8> {
-    let mut text = format!("{value:#}").into_bytes();
-    text.push(b'\n');
-    text
 }
 
 impl ViewNode {
@@ -476,7 +80,7 @@ impl ViewNode {
         }
     }
 
-    fn attributes_text(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn attributes_text(&self) -> Result<Vec<u8>, String> {
         match (&self.attributes, self.node.attributes()) {
             (Some(text), Ok(_)) => Ok(text.clone()),
             (None, Ok(attributes)) => Ok(pretty(&Value::Object(attributes.clone()))),
@@ -527,4 +131,11 @@ fn plain(value: &Value) -> Vec<u8> {
         Value::String(text) => text.clone().into_bytes(),
         value => value.to_string().into_bytes(),
     }
+}
+
+/// A document as people like to read it.
+pub(super) fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = format!("{value:#}").into_bytes();
+    text.push(b'\n');
+    text
 }

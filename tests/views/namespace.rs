@@ -112,7 +112,7 @@ fn a_key_of_the_store_named_zarrfs_wins() {
             read(view(&mount, "", "x.bin")).unwrap(),
             le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL])
         );
-        goes_on(&mount, &stores);
+        assert_eq!(read(view(&mount, "good", "good.bin")).unwrap(), le(&GOOD));
     }
 }
 
@@ -365,7 +365,7 @@ fn inode_numbers_survive_a_remount_and_are_those_of_listings() {
         let first = inodes(stores.mount(&args).path());
         let again = inodes(stores.mount(&args).path());
         assert_eq!(first, again, "{args:?}");
-        assert!(first.len() > 60, "{first:?}");
+        assert!(first.len() > 45, "{first:?}");
         let numbers: BTreeSet<u64> = first
             .iter()
             .filter(|(path, _)| path.file_name().unwrap().to_str().unwrap().contains("text"))

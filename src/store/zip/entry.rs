@@ -1,7 +1,8 @@
 //! Reading one entry: its local header is checked against the directory once, then a stored entry
 //! is read in place and a compressed one decoded.
 
-use std::cell::RefCell;
+mod decoded;
+
 use std::sync::{Arc, PoisonError};
 
 use flate2::Crc;
@@ -9,7 +10,6 @@ use flate2::Crc;
 use super::Archive;
 use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{Coding, Node};
-use super::inflate::{self, SEGMENT_BYTES};
 use crate::store::pinned::PinnedError;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
@@ -17,16 +17,8 @@ use crate::store::{
 
 /// What is read with the header in the hope that it holds all of the extra field.
 const USUAL_EXTRA_BYTES: usize = 64;
-/// Entries up to this size are decoded at once rather than handed to another thread: that takes
-/// longer than decoding them.
-const INLINE_MAX_BYTES: u64 = 32 << 10;
 /// Pieces in which an entry is read that is checked before it is served.
 const CHECK_PIECE_BYTES: usize = 1 << 20;
-
-thread_local! {
-    /// Compressed bytes on their way to the decoder.
-    static COMPRESSED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// An entry that can be read.
 #[derive(Debug)]
@@ -321,162 +313,7 @@ impl ZipObject {
         }
         self.judge_crc(crc.sum())
     }
-
-    fn read_decoded(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let node = self.node();
-        let entry_bytes = node.size_bytes();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if entry_bytes <= INLINE_MAX_BYTES {
-            let whole = usize::try_from(entry_bytes).unwrap_or(0);
-            let target = buffer.get_mut(..whole).unwrap_or_default();
-            self.with_compressed(patience, |compressed| self.decode_into(compressed, target))?;
-            return Ok(Data::Filled(start..start.saturating_add(size)));
-        }
-        if node.coding() == Coding::Deflated && entry_bytes > self.archive.whole_max_bytes {
-            return self.read_segment(offset, size, patience);
-        }
-        let piece = (self.position, 0);
-        if let Some(bytes) = self.cached(piece)? {
-            return Ok(Data::Shared(bytes, start..start.saturating_add(size)));
-        }
-        let limit_bytes = self.archive.options.memory_limit_bytes;
-        if entry_bytes > limit_bytes {
-            return Err(StoreError::TooLarge {
-                key: self.key(),
-                need_bytes: entry_bytes,
-                limit_bytes,
-            });
-        }
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait { key: self.key() });
-        }
-        let bytes = Arc::new(self.with_compressed(patience, |compressed| self.decode(compressed))?);
-        self.archive.decoded.insert(piece, Arc::clone(&bytes));
-        Ok(Data::Shared(bytes, start..start.saturating_add(size)))
-    }
-
-    /// Reads from one segment of an entry that is too big to be decoded whole; the answer is short
-    /// at a segment's end, and [`Object::read`] goes on from there.
-    fn read_segment(
-        &self,
-        offset: u64,
-        size: usize,
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let number = u32::try_from(offset / SEGMENT_BYTES).unwrap_or(u32::MAX);
-        let start = usize::try_from(offset % SEGMENT_BYTES).unwrap_or(0);
-        let piece = (self.position, number);
-        if self.archive.options.verify && self.node().crc_verdict().is_none() {
-            let last = self.node().size_bytes().saturating_sub(1) / SEGMENT_BYTES;
-            self.segment(u32::try_from(last).unwrap_or(u32::MAX), patience)?;
-        }
-        let bytes = match self.cached(piece)? {
-            Some(bytes) => bytes,
-            None => self.segment(number, patience)?,
-        };
-        let end = start.saturating_add(size).min(bytes.len());
-        Ok(Data::Shared(bytes, start..end))
-    }
-
-    /// Decodes one segment, and keeps those that are decoded on the way.
-    fn segment(&self, number: u32, patience: Patience) -> Result<Arc<Vec<u8>>, StoreError> {
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait { key: self.key() });
-        }
-        let data_start = self.data_start(patience)?;
-        let inflater = self.archive.inflaters.of(self.position);
-        let mut inflater = inflater.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = |buffer: &mut [u8], at: u64| {
-            self.pread(buffer, data_start.saturating_add(at), Patience::Wait)
-        };
-        let keep = |number, bytes| self.archive.decoded.insert((self.position, number), bytes);
-        inflater
-            .segment(number, self.node(), &read, &keep)
-            .map_err(|error| match error {
-                inflate::SegmentError::Store(error) => error,
-                inflate::SegmentError::Corrupt(what) => self.corrupt(what),
-                inflate::SegmentError::Crc(actual) => self.bad_crc(Some(actual)),
-            })
-    }
-
-    /// Calls `decode` with all compressed bytes.
-    fn with_compressed<T>(
-        &self,
-        patience: Patience,
-        decode: impl FnOnce(&[u8]) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let node = self.node();
-        let most = node.size_bytes().saturating_mul(2).saturating_add(1 << 20);
-        let length = node.compressed_bytes();
-        if length > most {
-            return Err(self.corrupt(format!(
-                "{length} compressed bytes for {}",
-                node.size_bytes()
-            )));
-        }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        COMPRESSED.with_borrow_mut(|compressed| {
-            let at = self.data_start(patience)?;
-            inflate::resize(compressed, length)
-                .map_err(|inflate::NoMemory| self.no_memory(length as u64))?;
-            self.pread(compressed, at, patience)?;
-            let result = decode(compressed);
-            // One big entry does not pin its size in every thread.
-            compressed.truncate(CHECK_PIECE_BYTES);
-            compressed.shrink_to(4 * CHECK_PIECE_BYTES);
-            result
-        })
-    }
-
-    fn no_memory(&self, need_bytes: u64) -> StoreError {
-        let limit_bytes = self.archive.options.memory_limit_bytes;
-        StoreError::TooLarge {
-            key: self.key(),
-            need_bytes,
-            limit_bytes,
-        }
-    }
-
-    /// Decodes all of an entry and judges it.
-    fn decode(&self, compressed: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let node = self.node();
-        let size = usize::try_from(node.size_bytes()).unwrap_or(usize::MAX);
-        let mut bytes = Vec::new();
-        let is_plausible = node.size_bytes() / ZSTD_USUAL_RATIO <= compressed.len() as u64;
-        if node.coding() == Coding::Zstd
-            && (!is_plausible || inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()))
-        {
-            // The size is only a claim: the buffer grows with what is really there.
-            inflate::zstd_growing(compressed, size, &mut bytes)
-                .map_err(|what| self.corrupt(what))?;
-            self.judge_crc(crc_of(&bytes))?;
-            return Ok(bytes);
-        }
-        inflate::resize(&mut bytes, size)
-            .map_err(|inflate::NoMemory| self.no_memory(size as u64))?;
-        self.decode_into(compressed, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Decodes all of an entry into `target`, which has its declared size, and judges it.
-    fn decode_into(&self, compressed: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
-        let decoded = match self.node().coding() {
-            Coding::Zstd => inflate::zstd_exact(compressed, target),
-            _ => inflate::deflate_exact(compressed, target),
-        };
-        decoded.map_err(|what| self.corrupt(what))?;
-        self.judge_crc(crc_of(target))
-    }
 }
-
-/// Declared sizes beyond this ratio are not believed before the bytes are there.
-const ZSTD_USUAL_RATIO: u64 = 1024;
 
 fn crc_of(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();

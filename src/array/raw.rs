@@ -1,0 +1,124 @@
+//! Stored bytes on their way to a decoder.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::codec::CodecError;
+use crate::store::{BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, StoreError};
+
+/// The largest buffer that a thread keeps for encoded bytes.
+const SCRATCH_KEPT_BYTES: usize = 16 << 20;
+
+thread_local! {
+    /// Where encoded bytes are read to.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A decoder's error as that of a chunk.
+pub(super) fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> StoreError {
+    let key = key.clone();
+    let within = |text: String| match inner {
+        Some(inner) => format!("inner chunk {inner}: {text}"),
+        None => text,
+    };
+    match error {
+        CodecError::Unsupported { name } => StoreError::Unsupported {
+            key,
+            what: within(format!("codec {name}")),
+        },
+        CodecError::TooLarge {
+            needed_bytes,
+            limit_bytes,
+            ..
+        } => StoreError::TooLarge {
+            key,
+            need_bytes: needed_bytes,
+            limit_bytes,
+        },
+        error => StoreError::Corrupt {
+            key,
+            what: within(error.to_string()),
+        },
+    }
+}
+
+/// Calls `use_bytes` with a range of a value.
+pub(super) fn with_bytes<T>(
+    object: &dyn Object,
+    key: &Key,
+    range: Range<u64>,
+    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    SCRATCH.with_borrow_mut(|scratch| {
+        let needed = length.saturating_add(BUFFER_HEADROOM_BYTES);
+        if scratch.len() < needed {
+            scratch
+                .try_reserve_exact(needed.saturating_sub(scratch.len()))
+                .map_err(|_| StoreError::TooLarge {
+                    key: key.clone(),
+                    need_bytes: needed as u64,
+                    limit_bytes: 0,
+                })?;
+            scratch.resize(needed, 0);
+        }
+        let first = object.read(range.start, length, scratch, Patience::Wait)?;
+        let result = match &first {
+            // All of it, where it lies.
+            Data::Shared(bytes, part) if part.len() == length => {
+                use_bytes(bytes.get(part.clone()).unwrap_or_default())
+            }
+            Data::Filled(part) if part.len() == length => {
+                use_bytes(scratch.get(part.clone()).unwrap_or_default())
+            }
+            _ => {
+                drop(first);
+                let mut whole = std::mem::take(scratch);
+                let target = whole.get_mut(..length).unwrap_or_default();
+                read_into(object, key, range.start, target, Patience::Wait)?;
+                let result = use_bytes(target);
+                *scratch = whole;
+                result
+            }
+        };
+        if scratch.len() > SCRATCH_KEPT_BYTES {
+            scratch.truncate(SCRATCH_KEPT_BYTES);
+            scratch.shrink_to_fit();
+        }
+        result
+    })
+}
+
+/// Fills `target` with the bytes from `offset` of a value.
+pub(super) fn read_into(
+    object: &dyn Object,
+    key: &Key,
+    offset: u64,
+    target: &mut [u8],
+    patience: Patience,
+) -> Result<(), StoreError> {
+    let mut filled = 0;
+    let mut buffer = Vec::new();
+    while filled < target.len() {
+        let size = (target.len() - filled).min(PART_BYTES);
+        buffer.resize(size + BUFFER_HEADROOM_BYTES, 0);
+        let at = offset.saturating_add(filled as u64);
+        let data = object.read(at, size, &mut buffer, patience)?;
+        let bytes = data.bytes(&buffer);
+        if bytes.is_empty() {
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("ends {} bytes too early", target.len() - filled),
+            });
+        }
+        let part = target
+            .get_mut(filled..filled + bytes.len())
+            .unwrap_or_default();
+        part.copy_from_slice(bytes);
+        filled += bytes.len();
+    }
+    Ok(())
+}
+
+/// Values that do not come in one piece are put together from parts of this size.
+const PART_BYTES: usize = 1 << 20;

@@ -1,0 +1,95 @@
+//! Extended attributes: what a file says of its source, and what the metadata say of a node.
+
+use super::{Fs, FsError};
+use crate::tree::Ino;
+
+/// The longest value of an extended attribute, and the longest list of names.
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
+
+/// Whether the kernel can hold an extended attribute.
+fn is_attribute(name: &str, value: &[u8]) -> bool {
+    name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
+}
+
+/// All attributes; other files have the first one.
+const ROOT_ATTRIBUTES: [&str; 4] = [
+    "user.zarrfs.source",
+    "user.zarrfs.version",
+    "user.zarrfs.pid",
+    "user.zarrfs.stats",
+];
+
+impl Fs {
+    /// Names of the extended attributes of a file.
+    ///
+    /// # Errors
+    /// Those of reading the metadata of the node.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<String>, FsError> {
+        let count = if ino == Ino::ROOT {
+            ROOT_ATTRIBUTES.len()
+        } else {
+            1
+        };
+        let own = ROOT_ATTRIBUTES.iter().take(count);
+        let mut names: Vec<String> = own.map(|name| (*name).to_owned()).collect();
+        let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
+        for (name, value) in self.tree.attributes(ino)? {
+            let name = format!("user.zarr.{name}");
+            bytes = bytes.saturating_add(name.len() + 1);
+            if bytes > MAX_ATTRIBUTE_BYTES {
+                break;
+            }
+            if is_attribute(&name, &value) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// One extended attribute.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
+    /// after which callers such as ls(1) stop asking.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        let Some(name) = name.strip_prefix(b"user.") else {
+            return Err(FsError::NoSuchAttributeSpace);
+        };
+        match name {
+            b"zarrfs.source" => {
+                let label = self.tree.store().label();
+                let key = self.tree.key(ino)?;
+                Ok(match key.is_root() {
+                    true => label.as_bytes().to_vec(),
+                    false => {
+                        [label.trim_end_matches('/').as_bytes(), b"/", key.as_bytes()].concat()
+                    }
+                })
+            }
+            b"zarrfs.version" if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
+            b"zarrfs.pid" if ino == Ino::ROOT => Ok(std::process::id().to_string().into_bytes()),
+            b"zarrfs.stats" if ino == Ino::ROOT => {
+                let gauges = [
+                    ("inodes", self.tree.known_inodes()),
+                    (
+                        "decoded_bytes",
+                        usize::try_from(self.tree.memory_bytes()).unwrap_or(usize::MAX),
+                    ),
+                    ("handles", self.files.len()),
+                    ("directory_handles", self.directories.len()),
+                ];
+                Ok(self.stats.json(&gauges).into_bytes())
+            }
+            _ => {
+                let Some(name) = name.strip_prefix(b"zarr.") else {
+                    return Err(FsError::NoAttribute);
+                };
+                let attributes = self.tree.attributes(ino)?;
+                let found = attributes.into_iter().find(|(found, value)| {
+                    found.as_bytes() == name && is_attribute(&format!("user.zarr.{found}"), value)
+                });
+                found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! `zarrfs check`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::place::{Said, said};
+use crate::stores::*;
+use crate::support::*;
+
+/// The keys of a list in the JSON document, each once.
+fn keys(document: &Value, list: &str) -> BTreeSet<String> {
+    let findings = document[list].as_array().unwrap().iter();
+    findings
+        .map(|finding| finding["key"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The document says the same as the exit code.
+#[track_caller]
+fn checked(said: &Said) -> Value {
+    let document = json_of(said);
+    assert_eq!(
+        said.code,
+        Some(i32::from(document["ok"] == false)),
+        "{said:?}"
+    );
+    document
+}
+
+#[test]
+fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
+    for kind in ["dir", "zip"] {
+        for entry in fs::read_dir(fixture(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            let said = look("check", &path, &["--json"]);
+            let document = checked(&said);
+            assert_eq!(document["ok"], true, "{path:?}: {said:?}");
+            assert_eq!(document["summary"]["not_checked"], 0, "{path:?}: {said:?}");
+            let decoded = document["summary"]["decoded_pieces"].as_u64().unwrap();
+            assert!(decoded > 0, "{path:?}: {said:?}");
+            if kind == "dir" {
+                let chunks = chunk_keys(&path).len();
+                assert_eq!(document["summary"]["chunks"], chunks, "{path:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_demo_store_is_good() {
+    let said = look("check", "demo:", &[]);
+    assert!(
+        said.ok().out.starts_with("12 arrays, 56 chunks, "),
+        "{said:?}"
+    );
+    assert!(said.out.contains(": 0 bad\n"), "{said:?}");
+    let part = checked(&look(
+        "check",
+        "demo:",
+        &["--path", "/v3/t2m_sharded/", "--json"],
+    ));
+    assert_eq!(part["summary"]["arrays"], 1);
+    assert_eq!(part["summary"]["chunks"], 2);
+    assert_eq!(part["summary"]["decoded_pieces"], 48);
+}
+
+#[test]
+fn every_truncated_chunk_is_named_and_nothing_else() {
+    for name in ["dir/v2-flat", "dir/v2-nested", "dir/v3", "dir/v3-sharded"] {
+        let dir = copy_of(name);
+        let store = dir.path().join("store");
+        let chunks = chunk_keys(&store);
+        assert!(chunks.len() > 20, "{chunks:?}");
+        for key in &chunks {
+            let path = store.join(key);
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        }
+        let document = checked(&look("check", &store, &["--json", "--jobs", "3"]));
+        assert_eq!(document["ok"], false);
+        let expected: BTreeSet<String> = chunks.iter().cloned().collect();
+        assert_eq!(keys(&document, "bad"), expected, "{name}");
+
+        let lines = look("check", &store, &[]);
+        assert_eq!(lines.code, Some(1));
+        for key in &chunks {
+            assert!(
+                lines.out.contains(&format!("bad: {key}: ")),
+                "{key}: {lines:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_damaged_chunk_does_not_hide_the_others() {
+    let dir = scratch();
+    let crc = json!(["bytes", "crc32c"]);
+    array(dir.path(), &json!([6]), &regular(&json!([2])), &crc);
+    for (number, bytes) in [[1, 2], [3, 4], [5, 6]].iter().enumerate() {
+        write(dir.path().join(format!("c/{number}")), with_crc32c(bytes));
+    }
+    let good = look("check", dir.path(), &[]);
+    assert!(
+        good.ok().out.contains("1 array, 3 chunks, 1 other key, "),
+        "{good:?}"
+    );
+
+    let mut bytes = fs::read(dir.path().join("c/1")).unwrap();
+    bytes[0] ^= 1;
+    fs::write(dir.path().join("c/1"), bytes).unwrap();
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(keys(&document, "bad"), ["c/1".to_owned()].into());
+    assert!(
+        document["bad"][0]["cause"]
+            .as_str()
+            .unwrap()
+            .contains("crc32c"),
+        "{document}"
+    );
+    assert_eq!(document["arrays"][0]["bad"], 1);
+    assert_eq!(document["arrays"][0]["decoded_pieces"], 2);
+}
+
+#[test]
+fn every_damaged_inner_chunk_of_a_shard_is_named() {
+    let dir = scratch();
+    let sharding = json!([{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2],
+        "codecs": ["bytes", "crc32c"],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"],
+        "index_location": "end",
+    }}]);
+    array(dir.path(), &json!([8]), &regular(&json!([8])), &sharding);
+    let damaged = |bytes: &[u8]| {
+        let mut chunk = with_crc32c(bytes);
+        chunk[0] ^= 0x80;
+        Some(chunk)
+    };
+    let inner = [
+        Some(with_crc32c(&[1, 2])),
+        damaged(&[3, 4]),
+        None,
+        damaged(&[7, 8]),
+    ];
+    write(dir.path().join("c/0"), shard(&inner));
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    let causes: Vec<&str> = document["bad"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["cause"].as_str().unwrap())
+        .collect();
+    assert_eq!(causes.len(), 2, "{causes:?}");
+    assert!(
+        causes[0].contains("inner chunk 1") && causes[1].contains("inner chunk 3"),
+        "{causes:?}"
+    );
+    assert_eq!(document["arrays"][0]["decoded_pieces"], 1);
+
+    // Without an index there is one reason, not one for each inner chunk.
+    let mut bytes = shard(&inner);
+    *bytes.last_mut().unwrap() ^= 1;
+    write(dir.path().join("c/0"), bytes);
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(document["summary"]["bad"], 1, "{document}");
+}
+
+#[test]
+fn chunks_of_rectilinear_grids_are_decoded_too() {
+    let dir = scratch();
+    let grid = json!({"name": "rectilinear", "configuration": {
+        "kind": "inline", "chunk_shapes": [[2, [3, 2]]],
+    }});
+    array(dir.path(), &json!([8]), &grid, &json!(["bytes"]));
+    write(dir.path().join("c/0"), [1, 2]);
+    write(dir.path().join("c/1"), [1, 2, 3]);
+    let good = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(good["ok"], true, "{good}");
+    assert_eq!(good["summary"]["decoded_bytes"], 5);
+    write(dir.path().join("c/2"), [1, 2]);
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(keys(&document, "bad"), ["c/2".to_owned()].into());
+}
+
+#[test]
+fn what_is_not_known_is_not_checked_and_a_failure_only_if_strict() {
+    let dir = scratch();
+    group(dir.path());
+    array(
+        &dir.path().join("odd"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &json!(["bytes", "mystery"]),
+    );
+    write(dir.path().join("odd/c/0"), [1, 2]);
+    array(
+        &dir.path().join("good"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &json!(["bytes"]),
+    );
+    write(dir.path().join("good/c/0"), [1, 2]);
+    let lines = look("check", dir.path(), &[]);
+    assert!(
+        lines
+            .ok()
+            .out
+            .contains("not checked: odd: codec mystery is not supported"),
+        "{lines:?}"
+    );
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(keys(&document, "not_checked"), ["odd".to_owned()].into());
+    assert_eq!(document["summary"]["decoded_pieces"], 1);
+    let strict = checked(&look("check", dir.path(), &["--json", "--strict"]));
+    assert_eq!(
+        (&strict["ok"], &strict["summary"]["bad"]),
+        (&json!(false), &json!(0))
+    );
+}
+
+#[test]
+fn metadata_that_can_not_be_read_are_named() {
+    let dir = scratch();
+    group(dir.path());
+    write(
+        dir.path().join("torn/zarr.json"),
+        r#"{"zarr_format":3,"node_"#,
+    );
+    write(
+        dir.path().join("attributes/.zgroup"),
+        r#"{"zarr_format":2}"#,
+    );
+    write(dir.path().join("attributes/.zattrs"), "[1");
+    array(
+        &dir.path().join("edge"),
+        &json!([4]),
+        &regular(&json!([0])),
+        &json!(["bytes"]),
+    );
+    array(
+        &dir.path().join("good"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &json!(["bytes"]),
+    );
+    write(dir.path().join("good/c/0"), [1, 2]);
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    let expected = ["attributes", "edge", "torn/zarr.json"].map(str::to_owned);
+    assert_eq!(keys(&document, "bad"), expected.into(), "{document}");
+    assert_eq!(document["summary"]["decoded_pieces"], 1);
+}
+
+#[test]
+fn names_that_are_no_chunks_are_only_warned_of() {
+    let dir = scratch();
+    array(
+        dir.path(),
+        &json!([4]),
+        &regular(&json!([2])),
+        &json!(["bytes"]),
+    );
+    for name in ["c/0", "c/2", "c/00", "c/0.tmp", "note", "x/y"] {
+        write(dir.path().join(name), [1, 2]);
+    }
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(document["ok"], true, "{document}");
+    let expected = ["c/00", "c/0.tmp", "c/2", "note", "x"].map(str::to_owned);
+    assert_eq!(keys(&document, "warnings"), expected.into());
+    for number in 0..100 {
+        write(dir.path().join(format!("stray {number}")), "");
+    }
+    let many = look("check", dir.path(), &[]);
+    assert!(
+        many.ok().out.contains("85 more names are no chunks"),
+        "{many:?}"
+    );
+    assert_eq!(many.out.matches("no chunk of the array's grid").count(), 20);
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_chunk_is_bad() {
+    let dir = scratch();
+    array(
+        dir.path(),
+        &json!([4, 4]),
+        &regular(&json!([2, 2])),
+        &json!(["bytes"]),
+    );
+    write(dir.path().join("c/0/0/file"), "");
+    write(dir.path().join("c/1"), "");
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    let expected = ["c/0/0", "c/1"].map(str::to_owned);
+    assert_eq!(keys(&document, "bad"), expected.into(), "{document}");
+}
+
+#[test]
+fn links_that_lead_nowhere_or_out_are_told() {
+    let dir = scratch();
+    array(
+        &dir.path().join("s"),
+        &json!([6]),
+        &regular(&json!([2])),
+        &json!(["bytes"]),
+    );
+    write(dir.path().join("outside"), [1, 2]);
+    write(dir.path().join("s/c/0"), [1, 2]);
+    symlink("nowhere", dir.path().join("s/c/1")).unwrap();
+    symlink("../../outside", dir.path().join("s/c/2")).unwrap();
+    let source = dir.path().join("s");
+    let document = checked(&look("check", &source, &["--json"]));
+    assert_eq!(
+        keys(&document, "bad"),
+        ["c/2".to_owned()].into(),
+        "{document}"
+    );
+    assert_eq!(
+        keys(&document, "warnings"),
+        ["c/1".to_owned()].into(),
+        "{document}"
+    );
+    let followed = checked(&look("check", &source, &["--json", "--follow-symlinks"]));
+    assert_eq!(followed["ok"], true, "{followed}");
+}
+
+#[test]
+fn a_zip_entry_with_a_wrong_crc_is_named_even_if_it_is_no_chunk() {
+    let mut bytes = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
+    let dir = scratch();
+    let path = dir.path().join("store.zip");
+    // Still the same JSON: only the checksum tells.
+    let at = bytes
+        .windows(18)
+        .position(|window| window == b"\"zarr_format\": 2\n}")
+        .expect("a stored .zgroup");
+    bytes[at + 14] = b'\t';
+    fs::write(&path, bytes).unwrap();
+    let document = checked(&look("check", &path, &["--json"]));
+    assert_eq!(document["summary"]["bad"], 1, "{document}");
+    let bad = &document["bad"][0];
+    assert!(bad["key"].as_str().unwrap().ends_with(".zgroup"), "{bad}");
+    assert!(
+        bad["cause"]
+            .as_str()
+            .unwrap()
+            .to_lowercase()
+            .contains("crc"),
+        "{bad}"
+    );
+}
+
+#[test]
+fn a_chunk_that_needs_more_memory_than_allowed_is_bad_and_not_skipped() {
+    let dir = scratch();
+    array(
+        dir.path(),
+        &json!([4_194_304]),
+        &regular(&json!([4_194_304])),
+        &json!(["bytes", "gzip"]),
+    );
+    write(dir.path().join("c/0"), [0x1f, 0x8b]);
+    let said = look("check", dir.path(), &["--memory-limit", "1MiB"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.out.contains("bad: c/0: needs 4194306 bytes of memory"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_grid_of_a_billion_billion_chunks_is_checked_by_what_is_there() {
+    let dir = scratch();
+    let shape = json!([1_u64 << 30, 1_u64 << 30]);
+    array(
+        dir.path(),
+        &shape,
+        &regular(&json!([1, 1])),
+        &json!(["bytes"]),
+    );
+    write(dir.path().join("c/1073741823/7"), [1]);
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(
+        (&document["ok"], &document["summary"]["chunks"]),
+        (&json!(true), &json!(1))
+    );
+}
+
+#[test]
+fn a_check_whose_reader_goes_away_is_over_and_no_success() {
+    let dir = scratch();
+    array(
+        dir.path(),
+        &json!([200_000]),
+        &regular(&json!([1])),
+        &json!(["bytes"]),
+    );
+    for number in 0..5_000 {
+        write(dir.path().join(format!("c/{number}")), [1, 2]);
+    }
+    let script = r#"set -o pipefail; "$1" check "$2" | head -n 1"#;
+    let said = said(
+        Command::new("bash")
+            .args(["-c", script, "bash", env!("CARGO_BIN_EXE_zarrfs")])
+            .arg(dir.path()),
+    );
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.out.starts_with("bad: c/") && said.err.is_empty(),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn on_a_terminal_there_is_a_bar() {
+    let dir = scratch();
+    let store = fixture("zip/v2-many-entries.zip");
+    let command = format!("{} check {}", env!("CARGO_BIN_EXE_zarrfs"), store.display());
+    let said = said(
+        Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .current_dir(dir.path()),
+    );
+    assert!(said.ok().out.contains(" left)"), "{said:?}");
+    assert!(said.out.contains("1 array, 66000 chunks"), "{said:?}");
+    let quiet = look("check", &store, &[]);
+    assert!(
+        !quiet.ok().err.contains(" left)") && !quiet.out.contains('\x1b'),
+        "{quiet:?}"
+    );
+}

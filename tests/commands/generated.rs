@@ -1,0 +1,81 @@
+//! `zarrfs completions`, `zarrfs man` and `zarrfs stats`.
+
+use std::process::Command;
+
+use crate::place::said;
+use crate::stores::*;
+use crate::support::*;
+
+const COMMANDS: [&str; 9] = [
+    "mount",
+    "umount",
+    "demo",
+    "tree",
+    "info",
+    "check",
+    "stats",
+    "completions",
+    "man",
+];
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let text = look("completions", shell, &[]);
+        for command in COMMANDS {
+            assert!(text.ok().out.contains(command), "{shell}: no {command}");
+        }
+        assert!(text.out.contains("memory-limit"), "{shell}");
+    }
+    look("completions", "dos", &[]).failed(2, &["dos"]);
+}
+
+#[test]
+fn bash_takes_its_completions() {
+    let script = r#"eval "$("$1" completions bash)"
+        COMP_WORDS=(zarrfs che) COMP_CWORD=1; _zarrfs zarrfs che zarrfs; echo "${COMPREPLY[@]}""#;
+    let reply = said(
+        Command::new("bash")
+            .args(["-c", script, "bash"])
+            .arg(env!("CARGO_BIN_EXE_zarrfs")),
+    );
+    assert_eq!(reply.ok().out, "check\n", "{reply:?}");
+}
+
+#[test]
+fn there_is_a_manual_page_for_zarrfs_and_for_each_command() {
+    let whole = said(zarrfs().arg("man"));
+    assert!(whole.ok().out.contains(".TH zarrfs 1"), "{whole:?}");
+    for command in COMMANDS {
+        assert!(
+            whole.out.contains(&format!("zarrfs\\-{command}(1)")),
+            "no {command}: {whole:?}"
+        );
+        let page = look("man", command, &[]);
+        let title = format!(".TH zarrfs-{command} 1");
+        assert!(page.ok().out.contains(&title), "{page:?}");
+    }
+    assert!(look("man", "check", &[]).ok().out.contains("\\-\\-jobs"));
+    look("man", "bogus", &[]).failed(1, &["bogus"]);
+}
+
+#[test]
+fn stats_are_those_of_the_mount() {
+    let _dog = watchdog("stats_are_those_of_the_mount", 60);
+    let mount = Mount::new(fixture("dir/v3"));
+    let table = look("stats", mount.path(), &[]);
+    let json = look("stats", mount.path(), &["--json"]);
+    let stats = json_of(json.ok());
+    assert_eq!(stats["panics"], 0, "{stats}");
+    for name in stats.as_object().unwrap().keys() {
+        assert!(
+            table.ok().out.lines().any(|line| line.starts_with(name)),
+            "{table:?}"
+        );
+    }
+    look("stats", mount.join("a"), &[]).failed(1, &["nothing is mounted there"]);
+    let path = mount.path().to_owned();
+    mount.unmount();
+    assert!(look("stats", &path, &[]).code == Some(1));
+    look("stats", "/proc", &[]).failed(1, &["/proc", "proc, not zarrfs"]);
+}

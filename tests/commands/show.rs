@@ -1,0 +1,339 @@
+//! `zarrfs tree` and `zarrfs info`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::place::said;
+use crate::stores::*;
+use crate::support::*;
+
+/// The nodes of `tree --json` by their paths.
+fn nodes(document: &Value) -> BTreeMap<String, Value> {
+    let nodes = document["nodes"].as_array().unwrap().iter();
+    nodes
+        .map(|node| (node["path"].as_str().unwrap().to_owned(), node.clone()))
+        .collect()
+}
+
+#[test]
+fn the_demo_store_is_drawn_as_a_tree() {
+    let said = look("tree", "demo:", &[]);
+    let lines: Vec<&str> = said.ok().out.lines().collect();
+    assert_eq!(lines[0], "demo  (group)");
+    assert_eq!(lines[1], "|-- v2  (group)");
+    assert_eq!(
+        lines[3],
+        "|   |   |-- nino34  <f4  (12)  chunks (6)  zlib  48 B"
+    );
+    assert_eq!(
+        lines.last(),
+        Some(&"    `-- time  <i4  (12)  chunks (12)  bytes  48 B")
+    );
+    let part = look("tree", "demo:", &["--path", "v3/t2m"]);
+    let line = "demo: v3/t2m  <f4  (12, 32, 64)  chunks (3, 16, 32)  bytes | zstd  96.0 KiB\n";
+    assert_eq!(part.ok().out, line);
+}
+
+#[test]
+fn depth_limits_the_levels() {
+    for (depth, lines) in [("0", 1), ("1", 3), ("2", 14), ("99", 16)] {
+        let said = look("tree", "demo:", &["--depth", depth]);
+        assert_eq!(said.ok().out.lines().count(), lines, "{depth}: {said:?}");
+    }
+}
+
+#[test]
+fn boxes_are_drawn_on_a_terminal_of_utf_8() {
+    let dir = scratch();
+    let command = format!("{} tree demo: --depth 1", env!("CARGO_BIN_EXE_zarrfs"));
+    let on_terminal = |locale: &str| {
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]);
+        said(script.env("LC_ALL", locale).current_dir(dir.path()))
+    };
+    let utf8 = on_terminal("C.UTF-8");
+    assert!(
+        utf8.ok().out.contains("├── v2") && utf8.out.contains("└── v3"),
+        "{utf8:?}"
+    );
+    let ascii = on_terminal("C");
+    assert!(
+        ascii.ok().out.is_ascii() && ascii.out.contains("`-- v3"),
+        "{ascii:?}"
+    );
+}
+
+#[test]
+fn every_fixture_is_one_json_document_with_all_its_arrays() {
+    for kind in ["dir", "zip"] {
+        for entry in fs::read_dir(fixture(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            let tree = look("tree", &path, &["--json"]);
+            let tree = nodes(&json_of(tree.ok()));
+            let arrays = |node: &&Value| node["node_type"] == "array";
+            let found = tree.values().filter(arrays).count();
+            let check = json_of(look("check", &path, &["--json"]).ok());
+            assert_eq!(found, check["arrays"].as_array().unwrap().len(), "{path:?}");
+            for node in tree.values() {
+                assert!(node.get("unreadable").is_none(), "{path:?}: {node}");
+            }
+        }
+    }
+}
+
+#[test]
+fn consolidated_metadata_show_the_same_tree_as_the_documents() {
+    let dir = copy_of("dir/v2-consolidated");
+    let store = dir.path().join("store");
+    let with = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
+    fs::remove_file(store.join(".zmetadata")).unwrap();
+    let mut without = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
+    // Only the store itself knows directories that are no nodes.
+    without.retain(|_, node| node["node_type"] != "directory");
+    assert_eq!(with, without);
+    assert!(with.len() > 40);
+}
+
+#[test]
+fn a_node_that_is_not_understood_stops_nothing() {
+    let dir = scratch();
+    group(dir.path());
+    write(
+        dir.path().join("a torn/zarr.json"),
+        "{\"zarr_format\": 3,\n x",
+    );
+    write(
+        dir.path().join("b attributes/.zgroup"),
+        r#"{"zarr_format":2}"#,
+    );
+    write(dir.path().join("b attributes/.zattrs"), "[1");
+    array(
+        &dir.path().join("c odd"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &json!(["bytes", "mystery"]),
+    );
+    array(
+        &dir.path().join("d edge"),
+        &json!([2]),
+        &regular(&json!([0])),
+        &json!(["bytes"]),
+    );
+    fs::create_dir(dir.path().join("e plain")).unwrap();
+    array(
+        &dir.path().join("f good"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &json!(["bytes"]),
+    );
+    let said = look("tree", dir.path(), &[]);
+    let lines: Vec<&str> = said.ok().out.lines().collect();
+    for (line, words) in lines[1..].iter().zip([
+        "|-- a torn  ! zarr.json: line 2",
+        "|-- b attributes  (group)  ! ",
+        "|-- c odd  |u1  (2)  chunks (2)  bytes | mystery  2 B  ! codec mystery is not supported",
+        "|-- d edge  |u1  (2)  chunks ?  bytes  2 B  ! chunk grid: the chunk shape is 0 along axis 0",
+        "|-- e plain  (directory)",
+        "`-- f good  |u1  (2)  chunks (2)  bytes  2 B",
+    ]) {
+        assert!(line.starts_with(words), "{line:?} is not {words:?}");
+    }
+    assert_eq!(lines.len(), 7);
+    let tree = nodes(&json_of(look("tree", dir.path(), &["--json"]).ok()));
+    assert_eq!(tree["a torn"]["node_type"], "broken");
+    assert_eq!(
+        tree["c odd"]["unreadable"],
+        "codec mystery is not supported"
+    );
+    assert_eq!(tree["f good"]["size_bytes"], 2);
+    for name in ["a torn", "b attributes", "c odd", "d edge", "e plain"] {
+        let source = dir.path().join(name);
+        let info = json_of(look("info", &source, &["--json"]).ok());
+        assert_eq!(info["node_type"], tree[name]["node_type"], "{name}");
+        look("info", &source, &[]).ok();
+    }
+}
+
+#[test]
+fn a_broken_copy_of_the_metadata_makes_way_for_the_documents() {
+    let dir = copy_of("dir/v2-consolidated");
+    let store = dir.path().join("store");
+    fs::write(store.join(".zmetadata"), "{").unwrap();
+    let said = look("tree", &store, &[]);
+    assert!(
+        said.ok().out.contains("! consolidated metadata: line 1"),
+        "{said:?}"
+    );
+    assert!(said.out.lines().count() > 40, "{said:?}");
+    let check = look("check", &store, &[]);
+    assert_eq!(check.code, Some(1));
+    assert!(
+        check.out.contains("consolidated metadata: line 1"),
+        "{check:?}"
+    );
+}
+
+#[test]
+fn hostile_names_and_metadata_are_shown_harmlessly() {
+    let dir = scratch();
+    group(dir.path());
+    group(&dir.path().join("x\x1b[2J\ny"));
+    group(&dir.path().join(OsStr::from_bytes(b"\xff\xfe")));
+    let codec = json!(["bytes", "\u{1b}]0;title\u{7}"]);
+    array(
+        &dir.path().join("z"),
+        &json!([2]),
+        &regular(&json!([2])),
+        &codec,
+    );
+    write(
+        dir.path().join("huge/zarr.json"),
+        vec![b' '; (16 << 20) + 1],
+    );
+    write(dir.path().join("deep/zarr.json"), "[".repeat(200_000));
+    for command in ["tree", "info", "check"] {
+        let said = look(command, dir.path(), &[]);
+        let is_plain = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n');
+        assert!(is_plain(&said.out) && is_plain(&said.err), "{said:?}");
+        assert!(!said.err.contains("panicked"), "{said:?}");
+        json_of(&look(command, dir.path(), &["--json"]));
+    }
+    let said = look("tree", dir.path(), &[]);
+    for words in [
+        "x\\u{1b}[2J\\ny  (group)",
+        "huge  ! zarr.json: 16777217 bytes of metadata",
+        "deep  ! zarr.json: line 1",
+    ] {
+        assert!(said.ok().out.contains(words), "{words}: {said:?}");
+    }
+    assert_eq!(said.out.lines().count(), 6);
+}
+
+#[test]
+fn a_hierarchy_without_end_has_one() {
+    let dir = scratch();
+    let mut path = dir.path().to_owned();
+    for _ in 0..300 {
+        path.push("d");
+    }
+    fs::create_dir_all(&path).unwrap();
+    let said = look("tree", dir.path(), &[]);
+    assert_eq!(said.ok().out.lines().count(), 257, "{said:?}");
+    assert!(said.out.contains("deeper levels are not shown"), "{said:?}");
+    look("check", dir.path(), &[]).ok();
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let dir = scratch();
+    group(dir.path());
+    for number in 0..4_000 {
+        group(
+            &dir.path()
+                .join(format!("a group with quite a long name {number}")),
+        );
+    }
+    for arguments in ["tree", "tree --json", "completions bash", "man mount"] {
+        let source = if arguments.starts_with("tree") {
+            "\"$2\""
+        } else {
+            ""
+        };
+        let script = format!("set -o pipefail; \"$1\" {arguments} {source} | head -n 1");
+        let said = said(
+            Command::new("bash")
+                .args(["-c", &script, "bash", env!("CARGO_BIN_EXE_zarrfs")])
+                .arg(dir.path()),
+        );
+        assert!(said.ok().err.is_empty(), "{arguments}: {said:?}");
+        assert_eq!(said.out.lines().count(), 1);
+    }
+    let full = said(
+        Command::new("bash")
+            .args(["-c", "\"$1\" tree demo: >/dev/full", "bash"])
+            .arg(env!("CARGO_BIN_EXE_zarrfs")),
+    );
+    full.failed(1, &["no space"]);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    for command in ["tree", "info", "check"] {
+        look(command, "demo:", &["--path", "v2/nothing"])
+            .failed(1, &["demo", "v2/nothing", "no such key"]);
+        look(command, "demo:", &["--path", "v2/.zgroup"]).failed(1, &["v2/.zgroup", "a value"]);
+        look(command, "demo:", &["--path", "a/../b"]).failed(1, &["--path a/../b"]);
+        look(command, "/nowhere/at/all", &[]).failed(1, &["/nowhere/at/all", "no such file"]);
+        let secret = look(command, "s3://key:secret@host/bucket", &[]);
+        secret.failed(1, &["s3"]);
+        assert!(!secret.err.contains("secret"), "{secret:?}");
+        look(command, "demo:", &["--bogus"]).failed(2, &["--bogus"]);
+    }
+    look("check", "demo:", &["--jobs", "0"]).failed(2, &["--jobs"]);
+}
+
+#[test]
+fn info_counts_the_chunks_that_are_there() {
+    let dir = scratch();
+    let crc = json!(["bytes", "crc32c"]);
+    array(dir.path(), &json!([12]), &regular(&json!([4])), &crc);
+    write(dir.path().join("c/0"), with_crc32c(&[1, 2, 3, 4]));
+    write(dir.path().join("c/2"), with_crc32c(&[5, 6, 7, 8]));
+    write(dir.path().join("note"), "no chunk");
+    let info = json_of(look("info", dir.path(), &["--json"]).ok());
+    for (name, value) in [
+        ("chunks_present", json!(2)),
+        ("chunks_total", json!(3)),
+        ("chunks_counted", json!(true)),
+        ("stored_bytes", json!(16)),
+        ("other_keys", json!(1)),
+        ("ratio", json!("0.50")),
+        ("codec_chain", json!("bytes | crc32c")),
+    ] {
+        assert_eq!(info[name], value, "{name}: {info}");
+    }
+    assert_eq!(
+        info["views"]["array.bin"],
+        json!({"available": true, "size_bytes": 12})
+    );
+    assert_eq!(info["views"]["inner"]["available"], false);
+    let lines = look("info", dir.path(), &[]);
+    assert!(
+        lines.ok().out.contains("stored bytes       16 (16 B)\n"),
+        "{lines:?}"
+    );
+    assert!(
+        lines.out.contains("no inner: its chunks are no shards"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn info_tells_a_grid_of_a_billion_billion_chunks_at_once() {
+    let dir = scratch();
+    let shape = json!([1_u64 << 30, 1_u64 << 30]);
+    array(
+        dir.path(),
+        &shape,
+        &regular(&json!([1, 1])),
+        &json!(["bytes"]),
+    );
+    let info = json_of(look("info", dir.path(), &["--json"]).ok());
+    assert_eq!(info["chunks_total"], 1_u64 << 60);
+    assert_eq!(info["chunks_present"], 0);
+}
+
+#[test]
+fn info_says_why_there_are_no_views() {
+    let words = json_of(look("info", fixture("dir/v3"), &["--path", "words", "--json"]).ok());
+    assert_eq!(words["views"]["words.json"]["available"], true, "{words}");
+    let why = words["views"]["words.npy"]["why"].as_str().unwrap();
+    assert!(why.contains("variable length"), "{why}");
+    let group = json_of(look("info", "demo:", &["--path", "v2", "--json"]).ok());
+    assert_eq!(group["attributes"]["Conventions"], "CF-1.11");
+}
