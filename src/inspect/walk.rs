@@ -42,8 +42,10 @@ pub(super) fn walk(
     sink: &mut dyn Sink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
+    let mut is_zarr = false;
     while let Some(key) = pending.pop() {
         let place = hierarchy::place(&**store, &key);
+        is_zarr |= !matches!(place.what, What::Directory);
         let mut told = None;
         for ignored in place.ignored {
             sink.finding(Severity::Warning, &key, ignored)?;
@@ -80,6 +82,10 @@ pub(super) fn walk(
             }
         }
         walk_directory(&**store, &key, told.as_ref(), &mut pending, sink)?;
+    }
+    if !is_zarr {
+        let what = "no group and no array is here".to_owned();
+        sink.finding(Severity::Warning, root, what)?;
     }
     ControlFlow::Continue(())
 }

@@ -283,6 +283,15 @@ fn names_that_are_no_chunks_are_only_warned_of() {
 }
 
 #[test]
+fn a_directory_without_any_node_is_told_from_a_good_store() {
+    let dir = scratch();
+    write(dir.path().join("some/file"), "no Zarr");
+    let said = look("check", dir.path(), &[]);
+    let line = "warning: /: no group and no array is here\n0 arrays, 0 chunks, 1 other key, ";
+    assert!(said.ok().out.starts_with(line), "{said:?}");
+}
+
+#[test]
 fn what_stands_in_the_place_of_a_chunk_is_bad() {
     let dir = scratch();
     array(
