@@ -20,4 +20,4 @@ pub use file::ViewFile;
 pub use format::{Format, FormatSet};
 pub use layout::{Layout, Part, Placement};
 pub use node::ViewNode;
-pub use nodes::{Content, NoContent, Nodes, NodesOptions};
+pub use nodes::{Content, NoContent, Nodes, NodesOptions, Rendering};

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::geometry::Geometry;
 use super::raw::{codec_error, read_into, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
-use crate::store::{Key, Object, Patience, Store, StoreError};
+use crate::store::{Key, Object, Patience, Store, StoreError, Version};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
@@ -29,6 +29,8 @@ pub struct Pieces {
     inner: Option<InnerGrid>,
     /// How long what was seen of a chunk is trusted; for good if the store can not change.
     ttl: Option<Duration>,
+    /// The metadata that all this was made of, where they can change.
+    document: Option<(Key, Version)>,
 }
 
 /// Inner chunks, counted over the whole array and inside their shards.
@@ -51,6 +53,7 @@ impl Pieces {
         pipeline: Arc<Pipeline>,
         ttl: Duration,
         array: u64,
+        document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
         let parts = metadata
             .decodable()
@@ -84,6 +87,7 @@ impl Pieces {
             data_type: data_type.clone(),
             fill,
             inner,
+            document: document.filter(|_| ttl.is_some()),
             ttl,
         })
     }
@@ -210,8 +214,43 @@ impl Pieces {
         }
     }
 
+    /// Fails if the metadata are not any more those that the array was opened with: chunks that
+    /// were written under others must not be decoded, nor be taken for absent.
+    ///
+    /// Called behind the reading of a chunk it proves what was read, because metadata are written
+    /// before chunks.
+    fn check_document(&self) -> Result<(), StoreError> {
+        let Some((key, version)) = &self.document else {
+            return Ok(());
+        };
+        let stale = |what: &str| StoreError::Stale {
+            key: key.clone(),
+            what: what.into(),
+        };
+        match self.store.stat(key) {
+            Ok(stat) if stat.version == *version => Ok(()),
+            Ok(_) => Err(stale("the metadata of the array have changed")),
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+                Err(stale("the array is gone"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads and decodes a piece. `before` is what was decoded of it earlier.
     pub(super) fn decode(
+        &self,
+        piece: &PieceKey,
+        before: Option<Arc<Piece>>,
+        engine: &Engine,
+    ) -> Result<Arc<Piece>, StoreError> {
+        let decoded = self.decode_any(piece, before, engine);
+        // Also what fails may only be of other metadata.
+        self.check_document()?;
+        decoded
+    }
+
+    fn decode_any(
         &self,
         piece: &PieceKey,
         before: Option<Arc<Piece>>,
@@ -345,6 +384,19 @@ impl Pieces {
     /// Reads bytes of a piece that is not encoded, from byte `offset` of it; fill values if it is
     /// proven to be absent.
     pub(super) fn read_raw(
+        &self,
+        piece: &PieceKey,
+        offset: u64,
+        target: &mut [u8],
+        patience: Patience,
+        engine: &Engine,
+    ) -> Result<(), StoreError> {
+        let read = self.read_any(piece, offset, target, patience, engine);
+        self.check_document()?;
+        read
+    }
+
+    fn read_any(
         &self,
         piece: &PieceKey,
         offset: u64,

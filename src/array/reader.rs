@@ -11,7 +11,7 @@ use super::geometry::{Geometry, Run};
 use super::pieces::Pieces;
 use super::pool::Lane;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Patience, Store, StoreError};
+use crate::store::{Data, Key, Patience, Store, StoreError, Version};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -43,7 +43,8 @@ const MIN_WINDOW_BYTES: u64 = 4 << 20;
 const ATTEMPTS: usize = 2;
 
 impl ArrayReader {
-    /// Prepares an array at `key` of a store.
+    /// Prepares an array at `key` of a store. `document` is the key and the version of `metadata`:
+    /// reads fail once it is another one.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], which say why its elements can not
@@ -55,8 +56,10 @@ impl ArrayReader {
         pipeline: Arc<Pipeline>,
         engine: Arc<Engine>,
         ttl: Duration,
+        document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
-        let pieces = Pieces::new(store, key, metadata, pipeline, ttl, engine.next_array())?;
+        let number = engine.next_array();
+        let pieces = Pieces::new(store, key, metadata, pipeline, ttl, number, document)?;
         let geometry = pieces.over_the_array()?;
         let chunk_geometry = pieces.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::engine::Engine;
 use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
-use crate::store::{Key, Store, StoreError};
+use crate::store::{Key, Object, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, as few copies of them as chunks allow.
@@ -36,6 +37,7 @@ pub fn read_elements(
     metadata: &zarr::Array,
     pipeline: &Pipeline,
     limit_bytes: u64,
+    engine: &Engine,
 ) -> Result<Elements, StoreError> {
     let unsupported = |what: String| StoreError::Unsupported {
         key: key.clone(),
@@ -52,6 +54,8 @@ pub fn read_elements(
         need_bytes,
         limit_bytes,
     };
+    // The elements, those of a chunk, and what stands between two codecs: reserved once.
+    let _memory = engine.reserve(key, limit_bytes.saturating_mul(3))?;
     let count = parts.grid.element_count();
     let element_bytes = size_of::<Element>() as u64;
     let mut used = count.saturating_mul(element_bytes);
@@ -86,13 +90,8 @@ pub fn read_elements(
         if used > limit_bytes {
             return Err(too_large(used));
         }
-        let range = 0..object.size_bytes();
-        let left = usize::try_from(limit_bytes - used).unwrap_or(usize::MAX);
-        let decoded = with_bytes(&*object, &chunk_key, range, |bytes| {
-            pipeline
-                .decode_variable(bytes, left)
-                .map_err(|error| codec_error(&chunk_key, None, error))
-        })?;
+        let left = limit_bytes - used;
+        let decoded = decode_elements(&*object, &chunk_key, pipeline, left, |_| Ok(()))?;
         used = used.saturating_add(decoded.iter().map(size_of_element).sum());
         if used > limit_bytes {
             return Err(too_large(used));
@@ -102,6 +101,41 @@ pub fn read_elements(
         place(&mut elements, shape, &origin, &chunk_shape, decoded);
     }
     Ok(Elements { elements })
+}
+
+/// Elements of a chunk may take so much at the first try.
+const FIRST_TRY_BYTES: u64 = 1 << 20;
+
+/// Decodes a chunk of elements of variable length, whose size nobody knows before: within a limit
+/// that grows while decoding fails, up to `most_bytes`. `admit` is told what each try may take.
+///
+/// # Errors
+/// Why the chunk can not be decoded, or what `admit` says.
+pub(super) fn decode_elements<T>(
+    object: &dyn Object,
+    key: &Key,
+    pipeline: &Pipeline,
+    most_bytes: u64,
+    admit: impl Fn(u64) -> Result<T, StoreError>,
+) -> Result<Vec<Element>, StoreError> {
+    let encoded_bytes = object.size_bytes();
+    let mut limit = FIRST_TRY_BYTES
+        .max(encoded_bytes.saturating_mul(8))
+        .min(most_bytes);
+    loop {
+        // As much again for what stands between two codecs.
+        let _admitted = admit(limit.saturating_mul(2).saturating_add(encoded_bytes))?;
+        let length = usize::try_from(limit).unwrap_or(usize::MAX);
+        let decoded = with_bytes(object, key, 0..encoded_bytes, |encoded| {
+            pipeline
+                .decode_variable(encoded, length)
+                .map_err(|error| codec_error(key, None, error))
+        });
+        match decoded {
+            Err(_) if limit < most_bytes => limit = limit.saturating_mul(16).min(most_bytes),
+            decoded => return decoded,
+        }
+    }
 }
 
 /// Puts the elements of a chunk where they belong; those beyond the array's edge are left out.
@@ -129,7 +163,7 @@ fn place(
     }
 }
 
-fn size_of_element(element: &Element) -> u64 {
+pub(super) fn size_of_element(element: &Element) -> u64 {
     let bytes = match element {
         Element::Text(text) => text.len(),
         Element::Bytes(bytes) | Element::Array(bytes) => bytes.len(),

@@ -8,7 +8,8 @@ use super::cache::PieceKey;
 use super::engine::Engine;
 use super::pieces::Pieces;
 use super::raw::{codec_error, with_bytes};
-use crate::codec::{Element, Pipeline};
+use super::variable::{decode_elements, size_of_element};
+use crate::codec::Pipeline;
 use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
@@ -53,9 +54,8 @@ pub struct Verified {
 
 /// Pipelines that are kept of a grid of many shapes.
 const MAX_PIPELINES: usize = 256;
-/// The elements of a chunk of variable length may take so much, and are tried with so much first.
+/// The elements of a chunk of variable length may take so much.
 const MAX_ELEMENTS_BYTES: u64 = 128 << 20;
-const MIN_ELEMENTS_BYTES: u64 = 1 << 20;
 /// Parts in which a value is read that is not decoded.
 const PART_BYTES: usize = 1 << 20;
 /// Nothing that was decoded is used twice.
@@ -104,6 +104,7 @@ impl Verifier {
                     pipeline,
                     NO_TTL,
                     number,
+                    None,
                 )?;
                 Way::Pieces(Box::new(pieces), inner)
             }
@@ -249,35 +250,17 @@ impl Verifier {
     }
 }
 
-/// Decodes a chunk of elements of variable length, whose size nobody knows before: within a limit
-/// that grows while decoding fails. Returns the bytes of the elements.
+/// Decodes a chunk of elements of variable length. Returns the bytes of the elements.
 fn variable(
     object: &dyn Object,
     key: &Key,
     pipeline: &Pipeline,
     engine: &Engine,
 ) -> Result<u64, StoreError> {
-    let encoded_bytes = object.size_bytes();
     let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 4);
-    let mut limit = MIN_ELEMENTS_BYTES
-        .max(encoded_bytes.saturating_mul(8))
-        .min(most);
-    loop {
-        // As much again for what stands between two codecs.
-        let needed = limit.saturating_mul(2).saturating_add(encoded_bytes);
-        let _memory = engine.reserve(key, needed)?;
-        let length = usize::try_from(limit).unwrap_or(usize::MAX);
-        let decoded = with_bytes(object, key, 0..encoded_bytes, |encoded| {
-            pipeline
-                .decode_variable(encoded, length)
-                .map_err(|error| codec_error(key, None, error))
-        });
-        match decoded {
-            Ok(elements) => return Ok(elements.iter().map(size_of_element).sum()),
-            Err(error) if limit == most => return Err(error),
-            Err(_) => limit = limit.saturating_mul(16).min(most),
-        }
-    }
+    let admit = |bytes| engine.reserve(key, bytes);
+    let elements = decode_elements(object, key, pipeline, most, admit)?;
+    Ok(elements.iter().map(size_of_element).sum())
 }
 
 impl Whole {
@@ -303,15 +286,6 @@ impl Whole {
         pipelines.insert(shape, Arc::clone(&pipeline));
         Ok(pipeline)
     }
-}
-
-fn size_of_element(element: &Element) -> u64 {
-    let bytes = match element {
-        Element::Text(text) => text.len(),
-        Element::Bytes(bytes) | Element::Array(bytes) => bytes.len(),
-        Element::Json(value) => value.to_string().len(),
-    };
-    bytes as u64
 }
 
 /// Reads all bytes of a value and throws them away; the store checks whatever checksum it has.

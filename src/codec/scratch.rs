@@ -31,13 +31,16 @@ impl Scratch {
             })
             .unwrap_or_default();
         if buffer.len() < len {
-            let more = len - buffer.len();
             let memory = |_| Fault::Memory {
                 needed: len,
                 limit: 0,
             };
-            buffer.try_reserve_exact(more).map_err(memory)?;
-            buffer.resize(len, 0);
+            // Asked for first, because the allocation below would abort. It gives pages that the
+            // system zeroes when they are touched, and most of a bound never is.
+            let mut probe = Vec::<u8>::new();
+            probe.try_reserve_exact(len).map_err(memory)?;
+            drop(probe);
+            buffer = vec![0; len];
         }
         Ok(Self { buffer, len })
     }

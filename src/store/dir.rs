@@ -170,7 +170,13 @@ impl Store for DirStore {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            _ => return Err(StoreError::NotFound { key: key.clone() }),
+            // There is something of that name, so it is not absent.
+            _ => {
+                return Err(StoreError::Corrupt {
+                    key: key.clone(),
+                    what: "neither a file nor a directory".into(),
+                });
+            }
         }
         let file = reopen(&place).map_err(failed)?;
         let file = PinnedFile::new(file).map_err(failed)?;

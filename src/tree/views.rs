@@ -35,7 +35,7 @@ pub enum Shown {
 pub struct ViewTree {
     native: Box<dyn Tree>,
     root: Key,
-    nodes: Nodes,
+    nodes: Arc<Nodes>,
     shown: Shown,
     /// Whether `.zarrfs` is listed.
     is_listed: bool,
@@ -72,7 +72,7 @@ impl ViewTree {
         Ok(Self {
             native,
             root,
-            nodes,
+            nodes: Arc::new(nodes),
             shown,
             is_listed,
             known: Mutex::default(),
@@ -156,7 +156,7 @@ impl ViewTree {
             What::File(format, None) => Some(self.content(&place.node, *format)?),
             _ => None,
         };
-        Ok(place.object(content))
+        Ok(place.object(content, &self.nodes))
     }
 
     fn content(&self, node: &ViewNode, format: Format) -> Result<Content, StoreError> {

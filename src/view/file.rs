@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::layout::{Layout, Part};
+use super::node::ViewNode;
+use super::nodes::{Nodes, Rendering};
 use crate::array::ArrayReader;
 use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
 
@@ -18,6 +20,7 @@ pub struct ViewFile {
 #[derive(Debug)]
 enum MadeOf {
     Text(Arc<Vec<u8>>),
+    Elements(Arc<Nodes>, Arc<ViewNode>, Rendering),
     Layout(Arc<ArrayReader>, Layout),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
@@ -35,6 +38,17 @@ impl ViewFile {
     /// A file with this text.
     pub fn text(text: Arc<Vec<u8>>, version: Version, modified: SystemTime) -> Self {
         Self::new(MadeOf::Text(text), version, modified)
+    }
+
+    /// The text of decoded elements.
+    pub fn elements(
+        nodes: Arc<Nodes>,
+        node: Arc<ViewNode>,
+        rendering: Rendering,
+        version: Version,
+        modified: SystemTime,
+    ) -> Self {
+        Self::new(MadeOf::Elements(nodes, node, rendering), version, modified)
     }
 
     /// A file of elements.
@@ -115,6 +129,14 @@ impl ViewFile {
     }
 }
 
+fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(text.len());
+    let end = start.saturating_add(size).min(text.len());
+    Data::Shared(text, start..end)
+}
+
 fn put(target: &mut [u8], bytes: &[u8]) {
     target
         .get_mut(..bytes.len())
@@ -126,6 +148,7 @@ impl Object for ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.made_of {
             MadeOf::Text(text) => text.len() as u64,
+            MadeOf::Elements(_, _, rendering) => rendering.size_bytes,
             MadeOf::Layout(_, layout) => layout.size_bytes(),
             MadeOf::Chunk(reader, _) => reader.chunk_bytes(),
             MadeOf::Inner(reader, _) => reader.piece_bytes(),
@@ -155,12 +178,10 @@ impl Object for ViewFile {
         patience: Patience,
     ) -> Result<Data, StoreError> {
         match &self.made_of {
-            MadeOf::Text(text) => {
-                let start = usize::try_from(offset)
-                    .unwrap_or(usize::MAX)
-                    .min(text.len());
-                let end = start.saturating_add(size).min(text.len());
-                Ok(Data::Shared(Arc::clone(text), start..end))
+            MadeOf::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
+            MadeOf::Elements(nodes, node, rendering) => {
+                let text = nodes.text(node, *rendering, patience)?;
+                Ok(part_of(text, offset, size))
             }
             MadeOf::Layout(reader, layout) => {
                 Self::read_layout(reader, layout, offset, size, buffer, patience)
@@ -180,7 +201,8 @@ impl Object for ViewFile {
 
     fn is_constant(&self) -> bool {
         match &self.made_of {
-            MadeOf::Text(_) => true,
+            // Which text it is stands in the inode number.
+            MadeOf::Text(_) | MadeOf::Elements(..) => true,
             MadeOf::Layout(reader, _) | MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => {
                 reader.is_constant()
             }

@@ -16,7 +16,7 @@ use super::node::{Elements, ViewNode, pretty};
 use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, read_elements};
 use crate::codec::Pipeline;
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Patience, Store, StoreError};
+use crate::store::{BUFFER_HEADROOM_BYTES, Key, Patience, Store, StoreError, Version};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 
@@ -36,6 +36,31 @@ pub struct Nodes {
     engine: Arc<Engine>,
     options: NodesOptions,
     known: Mutex<LruCache<Key, (Arc<ViewNode>, Instant)>>,
+    texts: Mutex<Texts>,
+}
+
+/// Texts that were made of decoded elements, least recently used first out.
+#[derive(Debug)]
+struct Texts {
+    kept: LruCache<(Key, u64), Text>,
+    bytes: u64,
+}
+
+/// A text that was made of decoded elements.
+#[derive(Debug, Clone)]
+struct Text {
+    bytes: Arc<Vec<u8>>,
+    rendering: Rendering,
+    made: Instant,
+}
+
+/// Which text it is: its hash and its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rendering {
+    /// A hash of all bytes.
+    pub hash: u64,
+    /// Their number.
+    pub size_bytes: u64,
 }
 
 /// Nodes that are kept.
@@ -52,6 +77,8 @@ const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
 pub enum Content {
     /// A text that was made.
     Text(Vec<u8>),
+    /// The text of decoded elements; [`Nodes::text`] has it.
+    Elements(Rendering),
     /// A file of elements.
     Layout(Arc<ArrayReader>, Layout),
     /// A directory of chunks.
@@ -83,6 +110,10 @@ impl Nodes {
             engine,
             options,
             known: Mutex::new(LruCache::new(MAX_NODES)),
+            texts: Mutex::new(Texts {
+                kept: LruCache::unbounded(),
+                bytes: 0,
+            }),
         }
     }
 
@@ -138,6 +169,7 @@ impl Nodes {
             version: 0,
             modified: UNIX_EPOCH,
             problem: None,
+            array: None,
         };
         let mut hasher = SipHasher13::new();
         for (name, text) in DOCUMENTS.iter().zip(&mut found.texts) {
@@ -151,6 +183,9 @@ impl Nodes {
             };
             hasher.write(name.as_bytes());
             hasher.write_u64(object.version().0);
+            if found.array.is_none() && matches!(*name, "zarr.json" | ".zarray") {
+                found.array = Some((key, object.version()));
+            }
             found.modified = found.modified.max(object.stat()?.modified);
             let size = object.size_bytes();
             if size > MAX_DOCUMENT_BYTES {
@@ -191,7 +226,7 @@ impl Nodes {
         };
         let elements = match &node {
             Node::Group(_) => Elements::None,
-            Node::Array(array) => self.elements(key, array),
+            Node::Array(array) => self.elements(key, array, found.array),
         };
         if let Node::Array(array) = &node {
             problems.extend(array.problems().map(|error| error.to_string()));
@@ -220,7 +255,12 @@ impl Nodes {
         }
     }
 
-    fn elements(&self, key: &Key, array: &zarr::Array) -> Elements {
+    fn elements(
+        &self,
+        key: &Key,
+        array: &zarr::Array,
+        document: Option<(Key, Version)>,
+    ) -> Elements {
         let parts = match array.decodable() {
             Ok(parts) => parts,
             Err(error) => return Elements::Unreadable(error.to_string()),
@@ -248,6 +288,7 @@ impl Nodes {
             pipeline,
             engine,
             self.options.ttl,
+            document,
         ) {
             Ok(reader) => Elements::Fixed(Arc::new(reader)),
             Err(StoreError::Unsupported { what, .. }) => Elements::Unreadable(what),
@@ -260,10 +301,9 @@ impl Nodes {
     /// # Errors
     /// Why there is no such file, or that it could not be found out.
     pub fn content(&self, node: &ViewNode, format: Format) -> Result<Content, NoContent> {
-        if let (Format::Json, Node::Array(array), Elements::Variable(pipeline)) =
-            (format, &node.node, &node.elements)
-        {
-            return self.elements_text(node, array, pipeline);
+        if let (Format::Json, Elements::Variable(_)) = (format, &node.elements) {
+            let rendering = self.rendering(node).map_err(NoContent::Failed)?;
+            return Ok(Content::Elements(rendering));
         }
         Ok(self.cheap_content(node, format)?)
     }
@@ -338,21 +378,95 @@ impl Nodes {
         }
     }
 
-    fn elements_text(
+    /// The text of the elements of an array of variable length: kept, or made again.
+    ///
+    /// # Errors
+    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if `expected` is
+    /// another text than there is by now; why a chunk can not be decoded.
+    pub fn text(
         &self,
         node: &ViewNode,
-        array: &zarr::Array,
-        pipeline: &Pipeline,
-    ) -> Result<Content, NoContent> {
+        expected: Rendering,
+        patience: Patience,
+    ) -> Result<Arc<Vec<u8>>, StoreError> {
+        let place = (node.key.clone(), node.version);
+        if let Some(text) = self.texts().kept.get(&place)
+            && text.rendering == expected
+        {
+            return Ok(Arc::clone(&text.bytes));
+        }
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait { key: place.0 });
+        }
+        let text = self.make_text(node)?;
+        if text.rendering != expected {
+            return Err(StoreError::Stale {
+                key: place.0,
+                what: "its elements have changed".into(),
+            });
+        }
+        Ok(text.bytes)
+    }
+
+    /// Which text the elements of an array of variable length are now.
+    fn rendering(&self, node: &ViewNode) -> Result<Rendering, StoreError> {
+        let is_pinned = self.store.promises().pinned;
+        let place = (node.key.clone(), node.version);
+        if let Some(text) = self.texts().kept.get(&place)
+            && (is_pinned || text.made.elapsed() < self.options.ttl)
+        {
+            return Ok(text.rendering);
+        }
+        Ok(self.make_text(node)?.rendering)
+    }
+
+    fn make_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
+        let made = Instant::now();
+        let (Node::Array(array), Elements::Variable(pipeline)) = (&node.node, &node.elements)
+        else {
+            return Err(StoreError::Unsupported {
+                key: node.key.clone(),
+                what: "no elements of variable length".into(),
+            });
+        };
         let limit = MAX_ELEMENTS_BYTES.min(self.engine.memory_limit_bytes() / 4);
-        let parts = array.decodable().map_err(|error| error.to_string())?;
-        let elements = read_elements(&*self.store, &node.key, array, pipeline, limit)
-            .map_err(NoContent::Failed)?;
-        Ok(Content::Text(render(
-            &elements,
-            parts.data_type,
-            &array.shape,
-        )))
+        let data_type = array.data_type.as_ref().map_err(|e| StoreError::Corrupt {
+            key: node.key.clone(),
+            what: e.to_string(),
+        })?;
+        let engine = &self.engine;
+        let elements = read_elements(&*self.store, &node.key, array, pipeline, limit, engine)?;
+        let bytes = render(&elements, data_type, &array.shape);
+        let mut hasher = SipHasher13::new();
+        hasher.write(&bytes);
+        let rendering = Rendering {
+            hash: hasher.finish(),
+            size_bytes: bytes.len() as u64,
+        };
+        let text = Text {
+            bytes: Arc::new(bytes),
+            rendering,
+            made,
+        };
+        let mut texts = self.texts();
+        let most = self.engine.memory_limit_bytes() / 8;
+        texts.bytes = texts.bytes.saturating_add(rendering.size_bytes);
+        let place = (node.key.clone(), node.version);
+        if let Some(old) = texts.kept.put(place, text.clone()) {
+            texts.bytes = texts.bytes.saturating_sub(old.rendering.size_bytes);
+        }
+        // The newest stays: who asked for it has not read it yet.
+        while texts.bytes > most && texts.kept.len() > 1 {
+            let Some((_, old)) = texts.kept.pop_lru() else {
+                break;
+            };
+            texts.bytes = texts.bytes.saturating_sub(old.rendering.size_bytes);
+        }
+        Ok(text)
+    }
+
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is not there and why, for people.
@@ -383,6 +497,8 @@ struct Found {
     version: u64,
     modified: SystemTime,
     problem: Option<String>,
+    /// The document that makes an array of it, and its version.
+    array: Option<(Key, Version)>,
 }
 
 fn read_whole(object: &dyn crate::store::Object, size: usize) -> Result<Vec<u8>, StoreError> {

@@ -92,10 +92,8 @@ impl ViewTree {
                 cell: Default::default(),
                 inner: true,
             },
-            // Text that was decoded is part of what it is.
-            Ok(Content::Text(text)) if format == Format::Json => {
-                What::File(format, Some(Arc::new(text)))
-            }
+            // The elements are part of what it is.
+            Ok(Content::Elements(rendering)) => What::File(format, Some(rendering)),
             Ok(_) => What::File(format, None),
             Err(NoContent::Absent(_)) => return Ok(None),
             Err(NoContent::Failed(error)) => return Err(error),

@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 use super::HIDDEN;
 use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
 use crate::tree::Ino;
-use crate::view::{Cell, ChunkNames, Content, Format, ViewFile, ViewNode};
+use crate::view::{Cell, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
 
 /// Set in the numbers of views, and in no number of the native trees below 2^62.
 pub(super) const VIEW_BIT: u64 = 1 << 61;
@@ -32,8 +32,8 @@ pub(super) enum What {
         cell: Cell,
         inner: bool,
     },
-    /// A file; with its text, if that was decoded.
-    File(Format, Option<Arc<Vec<u8>>>),
+    /// A file; which text it is, if that was made of decoded elements.
+    File(Format, Option<Rendering>),
     /// A chunk, by its number.
     Chunk(u64),
     /// An inner chunk, by its number.
@@ -125,11 +125,18 @@ impl Place {
     }
 
     /// The file here; `content` is what its format says.
-    pub(super) fn object(&self, content: Option<Content>) -> Option<Arc<dyn Object>> {
+    pub(super) fn object(
+        &self,
+        content: Option<Content>,
+        nodes: &Arc<Nodes>,
+    ) -> Option<Arc<dyn Object>> {
         let (version, modified) = (Version(self.node.version()), self.node.modified());
         let reader = || self.node.reader().map(Arc::clone);
         let file = match (&self.what, content) {
-            (What::File(_, Some(text)), _) => ViewFile::text(Arc::clone(text), version, modified),
+            (What::File(_, Some(rendering)), _) => {
+                let (nodes, node) = (Arc::clone(nodes), Arc::clone(&self.node));
+                ViewFile::elements(nodes, node, *rendering, version, modified)
+            }
             (What::File(..), Some(Content::Text(text))) => {
                 ViewFile::text(Arc::new(text), version, modified)
             }
