@@ -232,6 +232,16 @@ impl Fs {
         Ok(self.attr(self.tree.lookup(parent, name)?))
     }
 
+    /// Whether finding a name may have to wait for a decoder, so that a worker should do it.
+    pub fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
+        self.tree.lookup_waits(parent, name)
+    }
+
+    /// Has a worker do something, behind other work of the same `queue`.
+    pub fn offload(&self, queue: u64, job: impl FnOnce() + Send + 'static) {
+        self.offload.submit(queue, job);
+    }
+
     /// The kernel has forgotten lookups of a number.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         self.tree.forget(ino, lookups);

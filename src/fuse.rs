@@ -20,16 +20,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session,
-    SessionACL, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, Config, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow,
+    WriteFlags,
 };
 
 use self::passthrough::Backings;
-use self::reply::{PendingRead, report};
-use crate::fs::{Attr, Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES, StoreError};
+use self::reply::{PendingRead, answer_lookup, file_attr, kind, report};
+use crate::fs::{Fs, FsError, Handle, Ino, Kind, MAX_READ_BYTES};
 
 /// How requests are taken from the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -105,34 +105,6 @@ impl Adapter {
     fn fail(&self, operation: &str, ino: INodeNo, name: Option<&OsStr>, error: &FsError) -> Errno {
         report(&self.fs, operation, ino, name, error)
     }
-
-    fn attr(attr: &Attr) -> FileAttr {
-        FileAttr {
-            ino: INodeNo(attr.ino.0),
-            size: attr.size_bytes,
-            blocks: attr.blocks,
-            atime: attr.modified,
-            mtime: attr.modified,
-            ctime: attr.modified,
-            crtime: attr.modified,
-            kind: kind(attr.is_directory),
-            perm: attr.mode,
-            nlink: attr.links,
-            uid: attr.uid,
-            gid: attr.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-}
-
-fn kind(is_directory: bool) -> FileType {
-    if is_directory {
-        FileType::Directory
-    } else {
-        FileType::RegularFile
-    }
 }
 
 /// A handle that was given out, or none if opens are not asked for.
@@ -170,31 +142,12 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.guard("lookup", || {
-            match self.fs.lookup(Ino(parent.0), name.as_bytes()) {
-                Ok(attr) => reply.entry(&self.fs.policy().ttl, &Self::attr(&attr), Generation(0)),
-                Err(FsError::Store(StoreError::NotFound { .. }))
-                    if !self.fs.policy().absent_ttl.is_zero() =>
-                {
-                    // Inode 0 is an answer that the kernel may keep: the name is proven absent.
-                    let absent = Attr {
-                        ino: Ino(0),
-                        is_directory: false,
-                        size_bytes: 0,
-                        blocks: 0,
-                        modified: SystemTime::UNIX_EPOCH,
-                        mode: 0,
-                        links: 0,
-                        uid: 0,
-                        gid: 0,
-                    };
-                    reply.entry(
-                        &self.fs.policy().absent_ttl,
-                        &Self::attr(&absent),
-                        Generation(0),
-                    );
-                }
-                Err(error) => reply.error(self.fail("lookup", parent, Some(name), &error)),
+            if !self.fs.lookup_waits(Ino(parent.0), name.as_bytes()) {
+                return answer_lookup(&self.fs, parent, name, reply);
             }
+            let (fs, name) = (Arc::clone(&self.fs), name.to_owned());
+            self.fs
+                .offload(parent.0, move || answer_lookup(&fs, parent, &name, reply));
         });
     }
 
@@ -205,7 +158,7 @@ impl Filesystem for Adapter {
     fn getattr(&self, _: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         self.guard("getattr", || {
             match self.fs.getattr(Ino(ino.0), fh.and_then(handle)) {
-                Ok(attr) => reply.attr(&self.fs.policy().ttl, &Self::attr(&attr)),
+                Ok(attr) => reply.attr(&self.fs.policy().ttl, &file_attr(&attr)),
                 Err(error) => reply.error(self.fail("getattr", ino, None, &error)),
             }
         });
@@ -348,7 +301,7 @@ impl Filesystem for Adapter {
                         entry.next,
                         name,
                         &ttl,
-                        &Self::attr(&attr),
+                        &file_attr(&attr),
                         Generation(0),
                     ) {
                         true => ControlFlow::Break(()),

@@ -102,6 +102,11 @@ pub trait Tree: Debug + Send + Sync {
     /// [`StoreError::NotFound`] only if absence is proven.
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError>;
 
+    /// Whether [`Tree::lookup`] may have to wait for a decoder.
+    fn lookup_waits(&self, _parent: Ino, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Makes a name known that a directory has listed, as [`Tree::lookup`] does.
     ///
     /// # Errors

@@ -33,6 +33,10 @@ pub struct ArrayReader {
 /// Pieces smaller than this are decoded in groups of about this size, by who reads them: handing
 /// one to another thread would take longer.
 const GROUP_BYTES: u64 = 128 << 10;
+/// Opening so many keys takes longer than handing them over, however small they are.
+const MAX_GROUP: usize = 64;
+/// Pieces that one read holds, or that are begun ahead, at a time, however small they are.
+const MAX_HELD: usize = 4096;
 /// Pieces that one read holds at a time.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Runs at least as long as this are read from the store as they are, where nothing is encoded.
@@ -397,7 +401,9 @@ impl ArrayReader {
     /// How many pieces are decoded by one task.
     fn group_pieces(&self) -> usize {
         let pieces = GROUP_BYTES / self.geometry.piece_bytes().max(1);
-        usize::try_from(pieces).unwrap_or(usize::MAX).max(1)
+        usize::try_from(pieces)
+            .unwrap_or(usize::MAX)
+            .clamp(1, MAX_GROUP)
     }
 
     fn submit(
@@ -438,7 +444,7 @@ struct Batch {
 impl Batch {
     fn of(geometry: &Geometry, range: Range<u64>, held_bytes: u64) -> Self {
         let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
         let mut pieces = Vec::new();
         let mut finder = Finder::default();
         let (mut end, mut runs, mut first) = (range.start, 0_u64, None);

@@ -1,12 +1,14 @@
-//! What is said to the kernel, and to the log, when a request fails.
+//! What is said to the kernel, and to the log when a request fails.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use fuser::{Errno, INodeNo, ReplyData};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyData, ReplyEntry};
 
 use crate::errno::{errno, errno_name};
-use crate::fs::{Fs, FsError, Ino, ReadReply, StoreError};
+use crate::fs::{Attr, Fs, FsError, Ino, ReadReply, StoreError};
 
 /// Logs a failed request, once, and says its errno.
 pub(super) fn report(
@@ -83,5 +85,58 @@ impl Drop for PendingRead {
             self.fs.stats().panicked();
             reply.error(report(&self.fs, "read", self.ino, None, &FsError::Panicked));
         }
+    }
+}
+
+/// What stat(2) tells, as the kernel wants it.
+pub(super) fn file_attr(attr: &Attr) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(attr.ino.0),
+        size: attr.size_bytes,
+        blocks: attr.blocks,
+        atime: attr.modified,
+        mtime: attr.modified,
+        ctime: attr.modified,
+        crtime: attr.modified,
+        kind: kind(attr.is_directory),
+        perm: attr.mode,
+        nlink: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+pub(super) fn kind(is_directory: bool) -> FileType {
+    if is_directory {
+        FileType::Directory
+    } else {
+        FileType::RegularFile
+    }
+}
+
+/// Finds a name and says so; a name that is proven absent may be kept as that.
+pub(super) fn answer_lookup(fs: &Fs, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    let policy = fs.policy();
+    match fs.lookup(Ino(parent.0), name.as_bytes()) {
+        Ok(attr) => reply.entry(&policy.ttl, &file_attr(&attr), Generation(0)),
+        Err(FsError::Store(StoreError::NotFound { .. })) if !policy.absent_ttl.is_zero() => {
+            // Inode 0 is an answer that the kernel may keep.
+            let absent = Attr {
+                ino: Ino(0),
+                is_directory: false,
+                size_bytes: 0,
+                blocks: 0,
+                modified: SystemTime::UNIX_EPOCH,
+                mode: 0,
+                links: 0,
+                uid: 0,
+                gid: 0,
+            };
+            reply.entry(&policy.absent_ttl, &file_attr(&absent), Generation(0));
+        }
+        Err(error) => reply.error(report(fs, "lookup", parent, Some(name), &error)),
     }
 }

@@ -221,6 +221,11 @@ impl Tree for ViewTree {
         }
     }
 
+    /// The size of a text of elements is known only once they are decoded.
+    fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
+        name.ends_with(b".json") && matches!(self.spot(parent), Ok(Spot::View(_)))
+    }
+
     fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
         match self.spot(parent)? {
             Spot::Native(ino) if entry.name != HIDDEN => {
