@@ -160,9 +160,9 @@ pub trait Tree: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Memory that decoded data take now, for the statistics.
-    fn memory_bytes(&self) -> u64 {
-        0
+    /// What else there is to count, for the statistics.
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// The store below.

@@ -35,6 +35,7 @@ pub struct Engine {
     memory: Arc<Memory>,
     timeout: Duration,
     arrays: AtomicU64,
+    decoded: AtomicU64,
     indexes: Mutex<LruCache<Shard, (Version, Arc<ShardIndex>)>>,
 }
 
@@ -58,6 +59,7 @@ impl Engine {
             memory: Arc::new(Memory::new(options.memory_limit_bytes)),
             timeout: options.timeout,
             arrays: AtomicU64::new(0),
+            decoded: AtomicU64::new(0),
             indexes: Mutex::new(LruCache::new(MAX_INDEXES)),
         })
     }
@@ -76,9 +78,18 @@ impl Engine {
         self.memory.limit_bytes()
     }
 
-    /// Bytes that are reserved now, for the statistics.
-    pub fn memory_used_bytes(&self) -> u64 {
-        self.memory.used_bytes()
+    /// Gauges for the statistics: bytes that are reserved now, pieces that were decoded so far.
+    pub fn gauges(&self) -> [(&'static str, u64); 2] {
+        let decoded = self.decoded.load(Ordering::Relaxed);
+        [
+            ("decoded_bytes", self.memory.used_bytes()),
+            ("pieces_decoded", decoded),
+        ]
+    }
+
+    /// A piece was decoded.
+    pub(super) fn count_decoded(&self) {
+        self.decoded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reserves what decoding `key` takes.

@@ -371,6 +371,7 @@ impl Pieces {
                 .decode(bytes, &mut decoded)
                 .map_err(|error| codec_error(key, inner, error))
         })?;
+        engine.count_decoded();
         memory.shrink(decoded_bytes);
         let version = object.version();
         Ok(Arc::new(Piece::decoded(

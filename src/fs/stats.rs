@@ -66,7 +66,7 @@ impl Stats {
     }
 
     /// All counters, and the given gauges, as a JSON object.
-    pub(super) fn json(&self, gauges: &[(&str, usize)]) -> String {
+    pub(super) fn json(&self, gauges: &[(&str, u64)]) -> String {
         let counters = [
             ("errors", &self.errors),
             ("panics", &self.panics),

@@ -69,15 +69,12 @@ impl Fs {
             b"zarrfs.version" if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
             b"zarrfs.pid" if ino == Ino::ROOT => Ok(std::process::id().to_string().into_bytes()),
             b"zarrfs.stats" if ino == Ino::ROOT => {
-                let gauges = [
-                    ("inodes", self.tree.known_inodes()),
-                    (
-                        "decoded_bytes",
-                        usize::try_from(self.tree.memory_bytes()).unwrap_or(usize::MAX),
-                    ),
-                    ("handles", self.files.len()),
-                    ("directory_handles", self.directories.len()),
+                let mut gauges = vec![
+                    ("inodes", self.tree.known_inodes() as u64),
+                    ("handles", self.files.len() as u64),
+                    ("directory_handles", self.directories.len() as u64),
                 ];
+                gauges.extend(self.tree.gauges());
                 Ok(self.stats.json(&gauges).into_bytes())
             }
             _ => {

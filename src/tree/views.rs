@@ -431,7 +431,7 @@ impl Tree for ViewTree {
             .saturating_add(self.known().len())
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.nodes.engine().memory_used_bytes()
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        self.nodes.engine().gauges().to_vec()
     }
 }

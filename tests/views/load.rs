@@ -196,7 +196,11 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
     let content = slow(&stores);
     let mount = stores.mount(&[]);
     goes_on(&mount, &stores);
-    let before = (mount.memory("VmHWM"), gauge(mount.path(), "decoded_bytes"));
+    let before = (
+        mount.memory("VmHWM"),
+        gauge(mount.path(), "decoded_bytes"),
+        gauge(mount.path(), "pieces_decoded"),
+    );
     std::thread::scope(|scope| {
         for reader in 0..64_u64 {
             let (mount, content) = (&mount, &content);
@@ -219,11 +223,41 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
     });
     let decoded = gauge(mount.path(), "decoded_bytes") - before.1;
     assert_eq!(decoded, 16 * MIB, "kept in memory once");
+    assert_eq!(gauge(mount.path(), "pieces_decoded") - before.2, 1);
     let grown = mount.memory("VmHWM").saturating_sub(before.0);
     assert!(
         grown < 64 * MIB,
         "{grown} bytes: decoded more than once at a time"
     );
+}
+
+#[test]
+fn a_scan_in_c_order_decodes_every_chunk_once() {
+    let _dog = watchdog("a_scan_in_c_order_decodes_every_chunk_once", 120);
+    let stores = Stores::new();
+    // 4 x 8 x 8 chunks; a row of the array crosses 8 of them, a slab has 64.
+    let [chunks, edge] = [[4_u64, 8, 8], [4, 32, 64]];
+    let mut names = Vec::new();
+    for i in 0..chunks.iter().product::<u64>() {
+        let [z, y, x] = [i / 64, i / 8 % 8, i % 8];
+        let value = i32::try_from(i).unwrap();
+        let elements = vec![value; 4 * 32 * 64];
+        names.push((format!("{z}.{y}.{x}"), zlib(&le(&elements))));
+    }
+    let shape: Vec<u64> = chunks.iter().zip(edge).map(|(n, edge)| n * edge).collect();
+    let chunks: Vec<(&str, &[u8])> = names.iter().map(|(n, b)| (n.as_str(), &b[..])).collect();
+    let metadata = json!({"shape": shape, "chunks": edge, "compressor": {"id": "zlib"}});
+    stores.v2("cube", metadata, &chunks);
+    let mount = stores.mount(&["--ttl", "inf"]);
+    let found = read(view(&mount, "cube", "cube.bin")).unwrap();
+    let row = 8 * 64 * 4;
+    for (i, bytes) in found.chunks(64 * 4).enumerate() {
+        let (at, x) = (i * 64 * 4 / row, i % 8);
+        let (z, y) = (at / 256 / 4, at % 256 / 32);
+        let expected = le(&[i32::try_from(z * 64 + y * 8 + x).unwrap(); 64]);
+        assert!(bytes == expected, "row {at} of chunk {z}.{y}.{x}");
+    }
+    assert_eq!(gauge(mount.path(), "pieces_decoded"), 256);
 }
 
 #[test]
