@@ -107,7 +107,7 @@ fn script(text: &str, arguments: &[&Path]) -> Command {
 
 /// Runs a comparison, which must succeed and print nothing.
 fn is_silent(command: &mut Command) {
-    let output = run_for(command, Duration::from_secs(60));
+    let output = run_for(command, Duration::from_secs(240));
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let first_lines = said.lines().take(20).collect::<Vec<_>>().join("\n");
@@ -141,7 +141,7 @@ fn unzip(zip: &Path) -> tempfile::TempDir {
 
 #[test]
 fn a_zip_is_the_tree_that_unzip_makes_of_it() {
-    let _dog = watchdog("a_zip_is_the_tree_that_unzip_makes_of_it", 120);
+    let _dog = watchdog("a_zip_is_the_tree_that_unzip_makes_of_it", 300);
     for zip in zips() {
         let reference = unzip(&zip);
         let mount = Mount::new(&zip);
@@ -152,7 +152,7 @@ fn a_zip_is_the_tree_that_unzip_makes_of_it() {
 
 #[test]
 fn a_directory_store_is_its_own_tree() {
-    let _dog = watchdog("a_directory_store_is_its_own_tree", 120);
+    let _dog = watchdog("a_directory_store_is_its_own_tree", 300);
     for directory in directories() {
         let mount = Mount::new(&directory);
         is_same_tree(&directory, mount.path());
@@ -162,7 +162,7 @@ fn a_directory_store_is_its_own_tree() {
 
 #[test]
 fn every_way_of_reading_a_file_of_a_zip_gives_its_bytes() {
-    let _dog = watchdog("every_way_of_reading_a_file_of_a_zip_gives_its_bytes", 120);
+    let _dog = watchdog("every_way_of_reading_a_file_of_a_zip_gives_its_bytes", 300);
     for zip in zips() {
         let reference = unzip(&zip);
         is_same_to_every_read(reference.path(), Mount::new(&zip).path());
@@ -173,7 +173,7 @@ fn every_way_of_reading_a_file_of_a_zip_gives_its_bytes() {
 fn every_way_of_reading_a_file_of_a_directory_gives_its_bytes() {
     let _dog = watchdog(
         "every_way_of_reading_a_file_of_a_directory_gives_its_bytes",
-        120,
+        300,
     );
     for directory in directories() {
         is_same_to_every_read(&directory, Mount::new(&directory).path());
@@ -184,7 +184,7 @@ fn every_way_of_reading_a_file_of_a_directory_gives_its_bytes() {
 fn a_zip_of_more_entries_than_sixteen_bits_count_is_whole() {
     let _dog = watchdog(
         "a_zip_of_more_entries_than_sixteen_bits_count_is_whole",
-        120,
+        300,
     );
     let zip = fixture("zip/v2-many-entries.zip");
     let reference = unzip(&zip);
@@ -197,7 +197,7 @@ fn a_zip_of_more_entries_than_sixteen_bits_count_is_whole() {
 fn a_long_deflated_chunk_is_the_same_in_every_order_of_reads() {
     let _dog = watchdog(
         "a_long_deflated_chunk_is_the_same_in_every_order_of_reads",
-        120,
+        300,
     );
     let zip = fixture("zip/v2-large-deflated-chunk.zip");
     let reference = unzip(&zip);
@@ -256,19 +256,19 @@ fn reads_the_same(variable: &str, environment: &str, stores: &[PathBuf]) {
 
 #[test]
 fn zarr_python_2_and_xarray_read_the_same_arrays() {
-    let _dog = watchdog("zarr_python_2_and_xarray_read_the_same_arrays", 120);
+    let _dog = watchdog("zarr_python_2_and_xarray_read_the_same_arrays", 300);
     reads_the_same("ZARRFS_VENV2", ".venv2", &stores(&["v2"]));
 }
 
 #[test]
 fn zarr_python_3_and_xarray_read_the_same_arrays() {
-    let _dog = watchdog("zarr_python_3_and_xarray_read_the_same_arrays", 120);
+    let _dog = watchdog("zarr_python_3_and_xarray_read_the_same_arrays", 300);
     reads_the_same("ZARRFS_VENV3", ".venv3", &stores(&["v2", "v3"]));
 }
 
 #[test]
 fn a_c_program_reads_the_same_numbers() {
-    let _dog = watchdog("a_c_program_reads_the_same_numbers", 120);
+    let _dog = watchdog("a_c_program_reads_the_same_numbers", 300);
     let scratch = scratch();
     let program = scratch.path().join("read_raw");
     run(Command::new("cc")
@@ -378,7 +378,7 @@ fn nobody_mounts_and_sees_the_same_tree() {
         eprintln!("skipped: only root can become nobody, and all other tests run unprivileged now");
         return;
     }
-    let _dog = watchdog("nobody_mounts_and_sees_the_same_tree", 120);
+    let _dog = watchdog("nobody_mounts_and_sees_the_same_tree", 300);
     let zip = fixture("zip/v3-zip-r.zip");
     let unzipped = unzip(&zip);
     let directory = fixture("dir/v2-nested");
@@ -409,7 +409,7 @@ fn nobody_mounts_and_sees_the_same_tree() {
 
 #[test]
 fn path_mounts_the_sub_tree() {
-    let _dog = watchdog("path_mounts_the_sub_tree", 120);
+    let _dog = watchdog("path_mounts_the_sub_tree", 300);
     let cases = [
         ("zip/v2-in-a-folder.zip", "v2-flat", "dir/v2-flat"),
         ("zip/v2-in-a-folder.zip", "v2-flat/a/b/", "dir/v2-flat/a/b"),
@@ -439,7 +439,7 @@ fn path_mounts_the_sub_tree() {
 
 #[test]
 fn two_mounts_of_one_source_do_not_know_of_each_other() {
-    let _dog = watchdog("two_mounts_of_one_source_do_not_know_of_each_other", 120);
+    let _dog = watchdog("two_mounts_of_one_source_do_not_know_of_each_other", 300);
     for source in ["zip/v2-deflate.zip", "dir/v2-consolidated"] {
         let (first, second) = (Mount::new(fixture(source)), Mount::new(fixture(source)));
         assert_ne!(first.pid(), second.pid());
@@ -451,7 +451,7 @@ fn two_mounts_of_one_source_do_not_know_of_each_other() {
 
 #[test]
 fn inode_numbers_are_the_same_after_a_remount() {
-    let _dog = watchdog("inode_numbers_are_the_same_after_a_remount", 120);
+    let _dog = watchdog("inode_numbers_are_the_same_after_a_remount", 300);
     for source in [
         "zip/v3-zip-r.zip",
         "zip/v2-zipstore.zip",
