@@ -131,8 +131,9 @@ fn e05_forgotten_names_cost_no_memory() {
         fs::rename(&directory, &renamed).unwrap();
         directory = renamed;
     }
+    // Names that were kept would be 7 MiB more in each round; the allocator's own holes are less.
     assert!(
-        after[3] < after[0] + (6 << 20),
+        after[3] < after[0] + (12 << 20),
         "memory grows from round to round: {after:?}"
     );
     assert!(
