@@ -21,6 +21,7 @@ mod verify;
 
 pub use engine::{Engine, EngineOptions};
 pub use pieces::Pieces;
+pub use raw::check_version;
 pub use reader::ArrayReader;
 pub use variable::{Elements, read_elements};
 pub use verify::{Verified, Verifier, read_through};

@@ -128,8 +128,12 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     if is_background() {
         background::ready();
     }
-    mounted.run()?;
-    log::info!("{} is unmounted", mountpoint.path().display());
+    let shown = mountpoint.path().display();
+    match mounted.run() {
+        Ok(()) => log::info!("{shown} is unmounted"),
+        // Aborted from outside; there is nothing left to serve.
+        Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
+    }
     Ok(())
 }
 

@@ -177,7 +177,9 @@ impl Filesystem for Adapter {
                 Err(error) => return reply.error(self.fail("open", ino, None, &error)),
             };
             let mut reply = reply;
-            if self.passthrough.load(Ordering::Relaxed)
+            // What is open that way must be opened that way.
+            let passthrough = self.passthrough.load(Ordering::Relaxed) || self.has_backing(ino);
+            if passthrough
                 && opened.object.size_bytes() >= PASSTHROUGH_MIN_BYTES
                 && let Some(file) = opened.object.backing()
             {

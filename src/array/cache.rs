@@ -217,6 +217,10 @@ impl PieceCache {
             return;
         };
         let cost = piece.cost();
+        if cost == 0 {
+            // Absent: there is nothing to give up.
+            return;
+        }
         if state.used_up.back() == Some(&(key, cost)) {
             return;
         }

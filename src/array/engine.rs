@@ -36,14 +36,21 @@ pub struct Engine {
     timeout: Duration,
     arrays: AtomicU64,
     decoded: AtomicU64,
-    indexes: Mutex<LruCache<Shard, (Version, Arc<ShardIndex>)>>,
+    indexes: Mutex<Indexes>,
 }
 
 /// An array and a chunk of it.
 type Shard = (u64, u64);
 
-/// Shard indexes that are kept; one of a shard of 1,000 inner chunks takes 16 KiB.
-const MAX_INDEXES: std::num::NonZero<usize> = std::num::NonZero::new(1024).expect("not 0");
+/// Shard indexes, the least recently used ones first to go.
+#[derive(Debug)]
+struct Indexes {
+    kept: LruCache<Shard, (Version, Arc<ShardIndex>)>,
+    bytes: u64,
+}
+
+/// What an inner chunk takes in the index of its shard.
+const INDEX_ENTRY_BYTES: u64 = 16;
 
 impl Engine {
     /// Starts the threads.
@@ -60,7 +67,10 @@ impl Engine {
             timeout: options.timeout,
             arrays: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
-            indexes: Mutex::new(LruCache::new(MAX_INDEXES)),
+            indexes: Mutex::new(Indexes {
+                kept: LruCache::unbounded(),
+                bytes: 0,
+            }),
         })
     }
 
@@ -109,13 +119,26 @@ impl Engine {
 
     pub(super) fn index(&self, key: &PieceKey, version: Version) -> Option<Arc<ShardIndex>> {
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, index) = indexes.get(&(key.array, key.chunk))?;
+        let (of, index) = indexes.kept.get(&(key.array, key.chunk))?;
         (*of == version).then(|| Arc::clone(index))
     }
 
     pub(super) fn keep_index(&self, key: &PieceKey, version: Version, index: Arc<ShardIndex>) {
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        indexes.put((key.array, key.chunk), (version, index));
+        let size = |index: &ShardIndex| index.len() as u64 * INDEX_ENTRY_BYTES;
+        indexes.bytes = indexes.bytes.saturating_add(size(&index));
+        let place = (key.array, key.chunk);
+        if let Some((_, old)) = indexes.kept.put(place, (version, index)) {
+            indexes.bytes = indexes.bytes.saturating_sub(size(&old));
+        }
+        // The newest stays: its inner chunks are about to be read.
+        let most = self.memory.limit_bytes() / 32;
+        while indexes.bytes > most && indexes.kept.len() > 1 {
+            let Some((_, (_, old))) = indexes.kept.pop_lru() else {
+                break;
+            };
+            indexes.bytes = indexes.bytes.saturating_sub(size(&old));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory that decoding may take: reserved before it is allocated.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A number of bytes that all decoding together keeps below.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub(super) struct Memory {
     used: Mutex<u64>,
     freed: Condvar,
 }
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Why memory was not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,9 +83,11 @@ impl Memory {
             if left.is_zero() {
                 return Err(Refused::InTime);
             }
+            // What others have decoded can be evicted only once it is in the cache, which nobody
+            // tells: so it is looked at again.
             used = self
                 .freed
-                .wait_timeout(used, left)
+                .wait_timeout(used, left.min(LOOK_AGAIN))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
@@ -122,7 +126,6 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_millis(20)

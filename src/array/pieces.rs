@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::cache::{Piece, PieceKey};
 use super::engine::Engine;
 use super::geometry::Geometry;
-use super::raw::{codec_error, read_into, with_bytes};
+use super::raw::{check_version, codec_error, read_into, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{Key, Object, Patience, Store, StoreError, Version};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
@@ -220,20 +220,9 @@ impl Pieces {
     /// Called behind the reading of a chunk it proves what was read, because metadata are written
     /// before chunks.
     fn check_document(&self) -> Result<(), StoreError> {
-        let Some((key, version)) = &self.document else {
-            return Ok(());
-        };
-        let stale = |what: &str| StoreError::Stale {
-            key: key.clone(),
-            what: what.into(),
-        };
-        match self.store.stat(key) {
-            Ok(stat) if stat.version == *version => Ok(()),
-            Ok(_) => Err(stale("the metadata of the array have changed")),
-            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
-                Err(stale("the array is gone"))
-            }
-            Err(error) => Err(error),
+        match &self.document {
+            Some((key, version)) => check_version(&*self.store, key, *version),
+            None => Ok(()),
         }
     }
 

@@ -37,6 +37,8 @@ struct Queues {
 
 /// More than this is not begun ahead: what a reader wants must not stand behind a long queue.
 const MAX_AHEAD: usize = 256;
+/// Tasks that one reader begins ahead at a time.
+pub(super) const ROOM: usize = 64;
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +98,18 @@ impl Pool {
             }
         }
         Ok(pool)
+    }
+
+    /// Whether [`ROOM`] tasks more can be begun ahead.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.lock().ahead.len() + ROOM <= MAX_AHEAD
+    }
+
+    /// Somebody waits for what was begun ahead: it is no less urgent than anything else now.
+    pub(super) fn promote(&self) {
+        let mut queues = self.0.lock();
+        let mut ahead = std::mem::take(&mut queues.ahead);
+        queues.wanted.append(&mut ahead);
     }
 
     /// Has a task done; one that is only ahead of its time is dropped if there are too many.

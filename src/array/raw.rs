@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::codec::CodecError;
-use crate::store::{BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, StoreError};
+use crate::store::{
+    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version,
+};
 
 /// The largest buffer that a thread keeps for encoded bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
@@ -122,3 +124,22 @@ pub(super) fn read_into(
 
 /// Values that do not come in one piece are put together from parts of this size.
 const PART_BYTES: usize = 1 << 20;
+
+/// Fails if a document of metadata is not any more the one of that version.
+///
+/// # Errors
+/// [`StoreError::Stale`], or why it can not be found out.
+pub fn check_version(store: &dyn Store, key: &Key, version: Version) -> Result<(), StoreError> {
+    let stale = |what: &str| StoreError::Stale {
+        key: key.clone(),
+        what: what.into(),
+    };
+    match store.stat(key) {
+        Ok(stat) if stat.version == version => Ok(()),
+        Ok(_) => Err(stale("the metadata of the array have changed")),
+        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+            Err(stale("the array is gone"))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -28,6 +28,9 @@ pub struct ArrayReader {
     chunk_geometry: Geometry,
     ahead: Ahead,
     window_bytes: u64,
+    /// How much one read may hold while it waits for more: never so much that the readers of all
+    /// workers together could wait for each other.
+    held_bytes: u64,
 }
 
 /// Pieces smaller than this are decoded in groups of about this size, by who reads them: handing
@@ -43,6 +46,8 @@ const MAX_HELD_BYTES: u64 = 64 << 20;
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
 /// At least so much is begun ahead of a reader that goes on and on.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
+/// Runs that are looked at to find what to begin ahead: it is done by a thread that must not wait.
+const MAX_AHEAD_RUNS: u64 = 1 << 14;
 /// How often a piece is tried whose decoder has gone without a word.
 const ATTEMPTS: usize = 2;
 
@@ -73,7 +78,10 @@ impl ArrayReader {
             .saturating_mul(threads.saturating_mul(2))
             .max(item_rows.min(engine.cache.budget_bytes() / 4))
             .max(MIN_WINDOW_BYTES);
+        let shares = threads.saturating_mul(4).max(64);
+        let held_bytes = (engine.memory_limit_bytes() / shares).min(MAX_HELD_BYTES);
         Ok(Self {
+            held_bytes,
             pieces,
             engine,
             geometry,
@@ -194,12 +202,6 @@ impl ArrayReader {
         self.pieces.is_identity() && self.geometry.run_bytes() >= DIRECT_RUN_BYTES
     }
 
-    /// How much one read may hold while it waits for more: never so much that the readers of all
-    /// threads together could wait for each other.
-    fn held_bytes(&self) -> u64 {
-        (self.engine.memory_limit_bytes() / 64).min(MAX_HELD_BYTES)
-    }
-
     /// Fills the buffer with a range that is not empty, some pieces at a time.
     fn fill(
         self: &Arc<Self>,
@@ -216,7 +218,7 @@ impl ArrayReader {
         }
         let mut at = range.start;
         while at < range.end {
-            let batch = Batch::of(geometry, at..range.end, self.held_bytes());
+            let batch = Batch::of(geometry, at..range.end, self.held_bytes, u64::MAX);
             let keys: Vec<PieceKey> = batch.pieces.iter().map(|piece| key(*piece)).collect();
             let held = match patience {
                 Patience::Now => self.held_now(&keys)?,
@@ -334,6 +336,11 @@ impl ArrayReader {
                     leads.push((*key, lead));
                     Claim::Follow(flight)
                 }
+                Claim::Follow(flight) => {
+                    // It may stand in the queue of what is only ahead.
+                    self.engine.pool.promote();
+                    Claim::Follow(flight)
+                }
                 claim => claim,
             };
             claims.push(claim);
@@ -386,10 +393,14 @@ impl ArrayReader {
 
     /// Begins to decode what a reader will come to.
     fn begin(self: &Arc<Self>, range: Range<u64>) {
+        if !self.engine.pool.has_room() {
+            return;
+        }
         let mut leads = Vec::new();
         let most = self.engine.cache.budget_bytes() / 2;
-        let batch = Batch::of(&self.geometry, range, most);
-        for piece in batch.pieces {
+        let batch = Batch::of(&self.geometry, range, most, MAX_AHEAD_RUNS);
+        let pieces = self.group_pieces().saturating_mul(super::pool::ROOM);
+        for piece in batch.pieces.into_iter().take(pieces) {
             let key = self.pieces.key_of(piece);
             if let Claim::Lead(lead) = self.claim(key) {
                 leads.push((key, lead));
@@ -423,9 +434,20 @@ impl ArrayReader {
     }
 
     fn decode_all(&self, leads: Vec<(PieceKey, super::cache::Lead)>) {
+        let mut is_too_late = None;
         for (key, lead) in leads {
-            let before = self.engine.cache.get(&key);
-            lead.finish(self.pieces.decode(&key, before, &self.engine));
+            // Who has waited for the memory of one piece does not wait for that of the next.
+            let result = match &is_too_late {
+                Some(error) => Err(StoreError::clone(error)),
+                None => {
+                    let before = self.engine.cache.get(&key);
+                    self.pieces.decode(&key, before, &self.engine)
+                }
+            };
+            if let Err(error @ StoreError::TimedOut { .. }) = &result {
+                is_too_late = Some(error.clone());
+            }
+            lead.finish(result);
         }
     }
 }
@@ -442,13 +464,16 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(geometry: &Geometry, range: Range<u64>, held_bytes: u64) -> Self {
+    fn of(geometry: &Geometry, range: Range<u64>, held_bytes: u64, most_runs: u64) -> Self {
         let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
         let mut pieces = Vec::new();
         let mut finder = Finder::default();
         let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
         let _ = geometry.runs(range.start, range.end, |run| {
+            if runs == most_runs {
+                return ControlFlow::Break(());
+            }
             if finder.get(run.piece).is_none() {
                 if pieces.len() == most {
                     return ControlFlow::Break(());

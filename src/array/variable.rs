@@ -1,7 +1,5 @@
 //! Arrays whose elements have no constant size: decoded whole, within a limit.
 
-use std::sync::Arc;
-
 use super::engine::Engine;
 use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
@@ -58,17 +56,19 @@ pub fn read_elements(
     let _memory = engine.reserve(key, limit_bytes.saturating_mul(3))?;
     let count = parts.grid.element_count();
     let element_bytes = size_of::<Element>() as u64;
-    let mut used = count.saturating_mul(element_bytes);
+    // Every element begins as a copy of the fill value.
+    let fill = fill_element(variable, parts.fill_value);
+    let fill_bytes = element_bytes.saturating_add(heap_bytes(&fill));
+    let mut used = count.saturating_mul(fill_bytes);
     if used > limit_bytes {
         return Err(too_large(used));
     }
-    let fill = Arc::new(fill_element(variable, parts.fill_value));
     let length = usize::try_from(count).unwrap_or(usize::MAX);
     let mut elements = Vec::new();
     elements
         .try_reserve_exact(length)
         .map_err(|_| too_large(used))?;
-    elements.resize(length, Element::clone(&fill));
+    elements.resize(length, fill);
     let shape = parts.grid.array_shape();
     for chunk in 0..parts.grid.chunk_count() {
         let index = parts.grid.index(chunk).unwrap_or_default();
@@ -170,6 +170,15 @@ pub(super) fn size_of_element(element: &Element) -> u64 {
         Element::Json(value) => value.to_string().len(),
     };
     bytes as u64
+}
+
+/// What an element takes besides itself; a value of JSON takes up to 64 bytes for each of its text.
+fn heap_bytes(element: &Element) -> u64 {
+    match element {
+        Element::Json(value) if value.is_null() => 0,
+        Element::Json(value) => (value.to_string().len() as u64).saturating_mul(64),
+        element => size_of_element(element),
+    }
 }
 
 fn fill_element(variable: &Variable, fill: &FillValue) -> Element {

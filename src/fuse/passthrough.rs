@@ -51,6 +51,12 @@ impl Adapter {
         None
     }
 
+    /// Whether the kernel reads an inode itself now.
+    pub(super) fn has_backing(&self, ino: INodeNo) -> bool {
+        let backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
+        backings.by_inode.contains_key(&ino.0)
+    }
+
     pub(super) fn close_passthrough(&self, handle: Handle) {
         let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ino) = backings.by_handle.remove(&handle.0) else {

@@ -191,7 +191,8 @@ impl PinnedFile {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(filled as u64);
-            let result = if patience == Patience::Now && self.nowait.load(Ordering::Relaxed) {
+            let nowait = patience == Patience::Now && self.nowait.load(Ordering::Relaxed);
+            let result = if nowait {
                 let mut slices = [io::IoSliceMut::new(rest)];
                 rustix::io::preadv2(&self.file, &mut slices, at, ReadWriteFlags::NOWAIT)
             } else {
@@ -209,8 +210,9 @@ impl PinnedFile {
                 Ok(n) => filled += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(PinnedError::WouldWait),
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
-                    if self.nowait.swap(false, Ordering::Relaxed) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if nowait => {
+                    self.nowait.store(false, Ordering::Relaxed);
+                }
                 Err(e) => return Err(PinnedError::Io(e.into())),
             }
         }

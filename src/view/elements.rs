@@ -10,32 +10,49 @@ use crate::zarr::{ByteOrder, DataType, Fixed, Scalar, Variable};
 
 /// The array as nested lists, one element a line: text as strings, bytes in base64, arrays as
 /// lists, objects as they are.
-pub(super) fn render(elements: &Elements, data_type: &DataType, shape: &[u64]) -> Vec<u8> {
+///
+/// `None` if the text would be longer than `limit_bytes`.
+pub(super) fn render(
+    elements: &Elements,
+    data_type: &DataType,
+    shape: &[u64],
+    limit_bytes: usize,
+) -> Option<Vec<u8>> {
     let item = match data_type {
         DataType::Variable(Variable::Array(item)) => Some(item),
         _ => None,
     };
     let mut text = Vec::new();
     let mut values = elements.iter();
-    nest(shape, &mut text, &mut || match values.next() {
+    nest(shape, &mut text, limit_bytes, &mut || match values.next() {
         Some(element) => value(element, item),
         None => Value::Null,
-    });
+    })?;
     text.push(b'\n');
-    text
+    Some(text)
 }
 
-fn nest(shape: &[u64], text: &mut Vec<u8>, next: &mut dyn FnMut() -> Value) {
+/// Also lists of nothing take room: a shape can have very many of them.
+fn nest(
+    shape: &[u64],
+    text: &mut Vec<u8>,
+    limit_bytes: usize,
+    next: &mut dyn FnMut() -> Value,
+) -> Option<()> {
     let Some((length, inner)) = shape.split_first() else {
         text.extend(next().to_string().into_bytes());
-        return;
+        return (text.len() <= limit_bytes).then_some(());
     };
     text.push(b'[');
     for i in 0..*length {
         text.extend(if i == 0 { &b"\n"[..] } else { b",\n" });
-        nest(inner, text, next);
+        nest(inner, text, limit_bytes, next)?;
+        if text.len() > limit_bytes {
+            return None;
+        }
     }
     text.push(b']');
+    Some(())
 }
 
 fn value(element: &Element, item: Option<&Fixed>) -> Value {
@@ -92,12 +109,21 @@ mod tests {
     fn lists_are_nested_as_the_array_is() {
         let texts = ["a", "b\"", "", "d"].map(|text| Element::Text(text.into()));
         let elements = Elements::new(texts.into());
-        let text = render(&elements, &DataType::Variable(Variable::Text), &[2, 2]);
+        let text = render(
+            &elements,
+            &DataType::Variable(Variable::Text),
+            &[2, 2],
+            1000,
+        )
+        .unwrap();
         let value: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(value, serde_json::json!([["a", "b\""], ["", "d"]]));
         let scalar = Elements::new(vec![Element::Bytes(vec![0, 255])]);
-        let text = render(&scalar, &DataType::Variable(Variable::Bytes), &[]);
+        let text = render(&scalar, &DataType::Variable(Variable::Bytes), &[], 1000).unwrap();
         assert_eq!(text, b"\"AP8=\"\n");
+        let nothing = Elements::new(Vec::new());
+        let text = DataType::Variable(Variable::Text);
+        assert!(render(&nothing, &text, &[1 << 40, 0], 1 << 20).is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::array::ArrayReader;
 use crate::codec::Pipeline;
-use crate::store::Key;
+use crate::store::{Key, Version};
 use crate::zarr::Node;
 
 /// A node and what can be made of it.
@@ -21,6 +21,8 @@ pub struct ViewNode {
     pub(super) version: u64,
     pub(super) modified: SystemTime,
     pub(super) attributes: Option<Vec<u8>>,
+    /// What its metadata take at most.
+    pub(super) memory_bytes: u64,
 }
 
 /// How the elements of an array are had.
@@ -30,8 +32,8 @@ pub(super) enum Elements {
     None,
     /// Of constant size.
     Fixed(Arc<ArrayReader>),
-    /// Of variable length.
-    Variable(Arc<Pipeline>),
+    /// Of variable length; with the document that says so, and its version.
+    Variable(Arc<Pipeline>, Option<(Key, Version)>),
     /// Not at all, and why.
     Unreadable(String),
 }

@@ -1,7 +1,6 @@
 //! The nodes of a store, read when they are first needed, and what can be made of them.
 
 use std::hash::Hasher;
-use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,7 @@ use super::format::{Format, FormatSet};
 use super::layout::{Layout, Placement};
 use super::node::{Elements, ViewNode, pretty};
 use super::{npy, sidecar};
-use crate::array::{ArrayReader, Engine, read_elements};
+use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
 use crate::store::{BUFFER_HEADROOM_BYTES, Key, Patience, Store, StoreError, Version};
 use crate::zarr::node::{Documents, Group};
@@ -35,8 +34,15 @@ pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     options: NodesOptions,
-    known: Mutex<LruCache<Key, (Arc<ViewNode>, Instant)>>,
+    known: Mutex<Known>,
     texts: Mutex<Texts>,
+}
+
+/// Nodes that were read, least recently used first out.
+#[derive(Debug)]
+struct Known {
+    nodes: LruCache<Key, (Arc<ViewNode>, Instant)>,
+    bytes: u64,
 }
 
 /// Texts that were made of decoded elements, least recently used first out.
@@ -64,7 +70,7 @@ pub struct Rendering {
 }
 
 /// Nodes that are kept.
-const MAX_NODES: NonZero<usize> = NonZero::new(4096).expect("not 0");
+const MAX_NODES: usize = 4096;
 /// Longer documents are not read.
 const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
 /// Elements of variable length, and the text that is made of them, may take so much.
@@ -109,7 +115,10 @@ impl Nodes {
             store,
             engine,
             options,
-            known: Mutex::new(LruCache::new(MAX_NODES)),
+            known: Mutex::new(Known {
+                nodes: LruCache::unbounded(),
+                bytes: 0,
+            }),
             texts: Mutex::new(Texts {
                 kept: LruCache::unbounded(),
                 bytes: 0,
@@ -138,7 +147,7 @@ impl Nodes {
     /// Those of the store. A document that is wrong is no error: the node says so.
     pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
         let is_pinned = self.store.promises().pinned;
-        if let Some((node, read)) = self.lock().get(key)
+        if let Some((node, read)) = self.lock().nodes.get(key)
             && (is_pinned || read.elapsed() < self.options.ttl)
         {
             return Ok(Arc::clone(node));
@@ -146,7 +155,7 @@ impl Nodes {
         let read = Instant::now();
         let documents = self.documents(key)?;
         let mut known = self.lock();
-        let node = match known.get(key) {
+        let node = match known.nodes.get(key) {
             Some((node, _)) if node.version == documents.version => Arc::clone(node),
             _ => {
                 drop(known);
@@ -155,11 +164,22 @@ impl Nodes {
                 node
             }
         };
-        known.put(key.clone(), (Arc::clone(&node), read));
+        known.bytes = known.bytes.saturating_add(node.memory_bytes);
+        let entry = (Arc::clone(&node), read);
+        if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        let most = self.engine.memory_limit_bytes() / 16;
+        while (known.bytes > most || known.nodes.len() > MAX_NODES) && known.nodes.len() > 1 {
+            let Some((_, (old, _))) = known.nodes.pop_lru() else {
+                break;
+            };
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
         Ok(node)
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<Key, (Arc<ViewNode>, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,6 +254,11 @@ impl Nodes {
         if let Err(error) = node.attributes() {
             problems.push(format!("attributes: {error}"));
         }
+        // What was parsed takes less than parsing took.
+        let texts = found.texts.iter().flatten();
+        let memory_bytes = texts
+            .map(|text| zarr::document::memory_bytes(text) as u64)
+            .sum();
         let name = match key.as_bytes().rsplit(|b| *b == b'/').next() {
             Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
             _ => "array".into(),
@@ -252,6 +277,7 @@ impl Nodes {
             version: found.version,
             modified: found.modified,
             attributes,
+            memory_bytes,
         }
     }
 
@@ -278,7 +304,7 @@ impl Nodes {
             Err(error) => return Elements::Unreadable(error.to_string()),
         };
         if let DataType::Variable(_) = parts.data_type {
-            return Elements::Variable(pipeline);
+            return Elements::Variable(pipeline, document);
         }
         let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));
         match ArrayReader::open(
@@ -301,7 +327,7 @@ impl Nodes {
     /// # Errors
     /// Why there is no such file, or that it could not be found out.
     pub fn content(&self, node: &ViewNode, format: Format) -> Result<Content, NoContent> {
-        if let (Format::Json, Elements::Variable(_)) = (format, &node.elements) {
+        if let (Format::Json, Elements::Variable(..)) = (format, &node.elements) {
             let rendering = self.rendering(node).map_err(NoContent::Failed)?;
             return Ok(Content::Elements(rendering));
         }
@@ -314,7 +340,7 @@ impl Nodes {
     /// Why not.
     pub fn check(&self, node: &ViewNode, format: Format) -> Result<(), String> {
         match (format, &node.elements) {
-            (Format::Json, Elements::Variable(_)) => Ok(()),
+            (Format::Json, Elements::Variable(..)) => Ok(()),
             // It is made of the answers of this function.
             (Format::Why, _) => Ok(()),
             _ => self.cheap_content(node, format).map(drop),
@@ -335,7 +361,7 @@ impl Nodes {
             return Err("this is a group".into());
         };
         let reader = match (&node.elements, format) {
-            (Elements::Variable(_), _) => {
+            (Elements::Variable(..), _) => {
                 return Err("elements of variable length: they are in .json".into());
             }
             (Elements::Unreadable(why), _) => return Err(why.clone()),
@@ -422,7 +448,8 @@ impl Nodes {
 
     fn make_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
         let made = Instant::now();
-        let (Node::Array(array), Elements::Variable(pipeline)) = (&node.node, &node.elements)
+        let (Node::Array(array), Elements::Variable(pipeline, document)) =
+            (&node.node, &node.elements)
         else {
             return Err(StoreError::Unsupported {
                 key: node.key.clone(),
@@ -436,7 +463,15 @@ impl Nodes {
         })?;
         let engine = &self.engine;
         let elements = read_elements(&*self.store, &node.key, array, pipeline, limit, engine)?;
-        let bytes = render(&elements, data_type, &array.shape);
+        self.check_document(document.as_ref())?;
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let bytes = render(&elements, data_type, &array.shape, most).ok_or_else(|| {
+            StoreError::TooLarge {
+                key: node.key.clone(),
+                need_bytes: limit.saturating_add(1),
+                limit_bytes: limit,
+            }
+        })?;
         let mut hasher = SipHasher13::new();
         hasher.write(&bytes);
         let rendering = Rendering {
@@ -463,6 +498,16 @@ impl Nodes {
             texts.bytes = texts.bytes.saturating_sub(old.rendering.size_bytes);
         }
         Ok(text)
+    }
+
+    /// Fails if the document of an array is not any more the one that was read.
+    fn check_document(&self, document: Option<&(Key, Version)>) -> Result<(), StoreError> {
+        match document {
+            Some((key, version)) if !self.store.promises().pinned => {
+                check_version(&*self.store, key, *version)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn texts(&self) -> MutexGuard<'_, Texts> {

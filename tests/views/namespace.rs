@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::clients::{ENOENT, gauge, inodes};
 use crate::stores::*;
@@ -437,5 +437,65 @@ fn views_can_not_be_changed() {
         .arg(&npy)
         .status();
     assert!(!status.unwrap().success());
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn arrays_with_the_names_of_others_are_found_under_their_own() {
+    let _dog = watchdog("arrays_with_the_names_of_others_are_found", 60);
+    let stores = Stores::new();
+    let numbers = |first: i32| le(&[first, 2, 3, 4]);
+    for (first, name) in [(1, "array"), (2, "x"), (3, "x~view"), (4, "g/g")] {
+        stores.v2(
+            name,
+            json!({}),
+            &[("0", &numbers(first)), ("1", &numbers(9))],
+        );
+    }
+    let mount = stores.mount(&[]);
+    for (first, directory, name) in [
+        (1, "", "array"),
+        (2, "", "x"),
+        (3, "", "x~view"),
+        (4, "g", "g"),
+    ] {
+        let path = mount
+            .join(directory)
+            .join(".zarrfs")
+            .join(format!("{name}.bin"));
+        assert_eq!(read(&path).unwrap()[..4], le(&[first]), "{path:?}");
+        assert!(names(path.parent().unwrap()).contains(&format!("{name}.bin")));
+    }
+}
+
+#[test]
+fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
+    let _dog = watchdog("a_shape_that_makes_very_many_runs_or_lists", 60);
+    let stores = Stores::new();
+    let zlib = json!({"id": "zlib"});
+    let sparse = json!({"shape": [1_u64 << 40, 3], "chunks": [1_u64 << 30, 4], "compressor": zlib});
+    stores.v2("sparse", sparse, &[]);
+    let text = |shape: Value, fill: &str| {
+        json!({"shape": shape, "chunks": [1, 1], "dtype": "|O", "fill_value": fill,
+            "filters": [{"id": "vlen-utf8"}]})
+    };
+    stores.v2("lists", text(json!([1_u64 << 40, 0]), ""), &[]);
+    stores.v2("fill", text(json!([100_000, 1]), &"x".repeat(1 << 20)), &[]);
+    let mount = stores.mount(&[]);
+    let file = fs::File::open(view(&mount, "sparse", "sparse.bin")).unwrap();
+    let mut bytes = vec![0; 64 << 10];
+    for i in 0..40 {
+        file.read_exact_at(&mut bytes, i * 65_536).unwrap();
+    }
+    assert!(bytes == le(&[FILL; 16 << 10]));
+    for name in ["lists", "fill"] {
+        let refused = fs::metadata(view(&mount, name, &format!("{name}.json")));
+        assert_eq!(
+            errno(refused),
+            rustix::io::Errno::NOMEM.raw_os_error(),
+            "{name}"
+        );
+    }
+    assert!(mount.memory("VmHWM") < 400 << 20);
     goes_on(&mount, &stores);
 }

@@ -48,7 +48,9 @@ impl ViewTree {
     /// A file of a node, or of an array in a group.
     fn find_file(&self, node: &Arc<ViewNode>, name: &[u8]) -> Result<Option<Place>, StoreError> {
         for format in Format::ALL {
-            if format.own_name(node.name()).as_bytes() == name {
+            // A group has no files of elements; an array in it may have the group's name.
+            let is_own = node.is_array() || format.is_of_node();
+            if is_own && format.own_name(node.name()).as_bytes() == name {
                 return self.file(node, format);
             }
         }
@@ -58,11 +60,16 @@ impl ViewTree {
         let Some((array, format)) = Format::parse_beside(name) else {
             return Ok(None);
         };
-        let array = array.strip_suffix(BESIDE_A_GROUP).unwrap_or(array);
-        match self.child(node, array)? {
-            Some(child) if child.is_array() => self.file(&child, format),
-            _ => Ok(None),
+        // An array may be called so itself.
+        let escaped = array.strip_suffix(BESIDE_A_GROUP);
+        for array in [Some(array), escaped].into_iter().flatten() {
+            if let Some(child) = self.child(node, array)?
+                && child.is_array()
+            {
+                return self.file(&child, format);
+            }
         }
+        Ok(None)
     }
 
     pub(super) fn child(

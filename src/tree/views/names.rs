@@ -28,7 +28,11 @@ impl ViewTree {
             ControlFlow::Continue(())
         })?;
         children.sort();
-        for name in children {
+        // A file is named after its array only in UTF-8.
+        for name in children
+            .into_iter()
+            .filter(|name| std::str::from_utf8(name).is_ok())
+        {
             // One node that can not be read does not hide the others.
             let Ok(Some(child)) = self.child(node, &name) else {
                 continue;
