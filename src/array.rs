@@ -20,6 +20,7 @@ mod variable;
 mod verify;
 
 pub use engine::{Engine, EngineOptions};
+pub use memory::Reservation;
 pub use pieces::Pieces;
 pub use raw::check_version;
 pub use reader::ArrayReader;

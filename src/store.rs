@@ -15,6 +15,7 @@ mod key;
 mod memory;
 mod pinned;
 mod source;
+mod whole;
 mod zip;
 
 pub use dir::{DirOptions, DirStore};
@@ -23,6 +24,7 @@ pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
+pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
 use std::fmt::Debug;

@@ -102,18 +102,35 @@ impl Engine {
         self.decoded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reserves what decoding `key` takes.
+    /// Reserves what decoding `key` takes, and waits for it until the deadline.
     pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
+        self.reserve_until(key, bytes, self.deadline())
+    }
+
+    /// Reserves what parsing `key` takes, if that can be had without waiting for others.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
+    pub fn reserve_now(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
+        self.reserve_until(key, bytes, Instant::now())
+    }
+
+    fn reserve_until(
+        &self,
+        key: &Key,
+        bytes: u64,
+        deadline: Instant,
+    ) -> Result<Reservation, StoreError> {
         let evict = |missing| self.cache.evict(missing);
         self.memory
-            .reserve(bytes, self.deadline(), evict)
+            .reserve(bytes, deadline, evict)
             .map_err(|refused| match refused {
                 Refused::Never => StoreError::TooLarge {
                     key: key.clone(),
                     need_bytes: bytes,
                     limit_bytes: self.memory.limit_bytes(),
                 },
-                Refused::InTime => timed_out(key, "memory for decoding"),
+                Refused::InTime => timed_out(key, "memory"),
             })
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Refused {
 
 /// Bytes that are reserved; dropping it gives them back.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub struct Reservation {
     memory: Arc<Memory>,
     bytes: u64,
 }

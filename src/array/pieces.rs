@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::cache::{Piece, PieceKey};
 use super::engine::Engine;
 use super::geometry::Geometry;
-use super::raw::{check_version, codec_error, read_into, with_bytes};
+use super::raw::{check_version, codec_error, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
-use crate::store::{Key, Object, Patience, Store, StoreError, Version};
+use crate::store::{Key, Object, Patience, Store, StoreError, Version, read_into};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// How the chunks of one array, and the inner chunks of its shards, are found and decoded.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::codec::CodecError;
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version,
+    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version, read_into,
 };
 
 /// The largest buffer that a thread keeps for encoded bytes.
@@ -90,40 +90,6 @@ pub(super) fn with_bytes<T>(
         result
     })
 }
-
-/// Fills `target` with the bytes from `offset` of a value.
-pub(super) fn read_into(
-    object: &dyn Object,
-    key: &Key,
-    offset: u64,
-    target: &mut [u8],
-    patience: Patience,
-) -> Result<(), StoreError> {
-    let mut filled = 0;
-    let mut buffer = Vec::new();
-    while filled < target.len() {
-        let size = (target.len() - filled).min(PART_BYTES);
-        buffer.resize(size + BUFFER_HEADROOM_BYTES, 0);
-        let at = offset.saturating_add(filled as u64);
-        let data = object.read(at, size, &mut buffer, patience)?;
-        let bytes = data.bytes(&buffer);
-        if bytes.is_empty() {
-            return Err(StoreError::Corrupt {
-                key: key.clone(),
-                what: format!("ends {} bytes too early", target.len() - filled),
-            });
-        }
-        let part = target
-            .get_mut(filled..filled + bytes.len())
-            .unwrap_or_default();
-        part.copy_from_slice(bytes);
-        filled += bytes.len();
-    }
-    Ok(())
-}
-
-/// Values that do not come in one piece are put together from parts of this size.
-const PART_BYTES: usize = 1 << 20;
 
 /// Fails if a document of metadata is not any more the one of that version.
 ///

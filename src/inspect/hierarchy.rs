@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Kind, Object, Patience, Store, StoreError};
+use crate::store::{Key, Kind, Store, StoreError, read_whole};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 use crate::zarr::node::Documents;
 use crate::zarr::{Array, Consolidated, MetadataError, Node};
@@ -178,24 +178,9 @@ fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>,
         let why = format!("{size} bytes of metadata, the limit is {limit}");
         return Err(unread(why, false));
     }
-    read_whole(&*object, length)
+    read_whole(&*object, &key, size)
         .map(Some)
         .map_err(|error| unread(cause(&key, &error), true))
-}
-
-fn read_whole(object: &dyn Object, length: usize) -> Result<Vec<u8>, StoreError> {
-    let mut text = Vec::with_capacity(length);
-    let mut buffer = vec![0; length.saturating_add(BUFFER_HEADROOM_BYTES)];
-    while text.len() < length {
-        let left = length.saturating_sub(text.len());
-        let data = object.read(text.len() as u64, left, &mut buffer, Patience::Wait)?;
-        let bytes = data.bytes(&buffer);
-        if bytes.is_empty() {
-            break;
-        }
-        text.extend_from_slice(bytes);
-    }
-    Ok(text)
 }
 
 /// An error without the key in front of it.

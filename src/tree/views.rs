@@ -221,9 +221,12 @@ impl Tree for ViewTree {
         }
     }
 
-    /// The size of a text of elements is known only once they are decoded.
+    /// Metadata have to be read, and a text of elements is known only once they are decoded.
     fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
-        name.ends_with(b".json") && matches!(self.spot(parent), Ok(Spot::View(_)))
+        match self.known().get(&parent) {
+            Some(known) => matches!(known.place.what, What::Hidden | What::Group),
+            None => name == HIDDEN || (parent == Ino::ROOT && self.shown != Shown::Native),
+        }
     }
 
     fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
@@ -391,7 +394,9 @@ impl Tree for ViewTree {
         if self.is_listed && !is_full {
             let inner = if here == NATIVE_ROOT { Ino::ROOT } else { here };
             let key = self.native.key(inner)?;
-            if self.native.lookup(inner, HIDDEN).is_err() {
+            let hidden = key.join(HIDDEN).unwrap_or_default();
+            let is_absent = self.nodes.store().stat(&hidden);
+            if matches!(is_absent, Err(StoreError::NotFound { .. })) {
                 let node = self.nodes.node(&key)?;
                 let place = Place {
                     node,

@@ -15,7 +15,7 @@ use super::node::{Elements, ViewNode, pretty};
 use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Patience, Store, StoreError, Version};
+use crate::store::{Key, Patience, Store, StoreError, Version, read_whole};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 
@@ -159,7 +159,7 @@ impl Nodes {
             Some((node, _)) if node.version == documents.version => Arc::clone(node),
             _ => {
                 drop(known);
-                let node = Arc::new(self.open(key, documents));
+                let node = Arc::new(self.open(key, documents)?);
                 known = self.lock();
                 node
             }
@@ -192,7 +192,7 @@ impl Nodes {
             array: None,
         };
         let mut hasher = SipHasher13::new();
-        for (name, text) in DOCUMENTS.iter().zip(&mut found.texts) {
+        for (place, name) in DOCUMENTS.into_iter().enumerate() {
             let Ok(key) = key.join(name.as_bytes()) else {
                 continue;
             };
@@ -203,25 +203,34 @@ impl Nodes {
             };
             hasher.write(name.as_bytes());
             hasher.write_u64(object.version().0);
-            if found.array.is_none() && matches!(*name, "zarr.json" | ".zarray") {
-                found.array = Some((key, object.version()));
-            }
             found.modified = found.modified.max(object.stat()?.modified);
-            let size = object.size_bytes();
-            if size > MAX_DOCUMENT_BYTES {
+            if object.size_bytes() > MAX_DOCUMENT_BYTES {
+                // Another document must not speak for this one.
+                found.texts = Default::default();
                 found.problem = Some(format!(
-                    "{name}: {size} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most"
+                    "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
+                    object.size_bytes()
                 ));
-                continue;
+                break;
             }
-            let size = usize::try_from(size).unwrap_or(usize::MAX);
-            *text = Some(read_whole(&*object, size)?);
+            if found.array.is_none() && matches!(name, "zarr.json" | ".zarray") {
+                found.array = Some((key.clone(), object.version()));
+            }
+            let text = read_whole(&*object, &key, MAX_DOCUMENT_BYTES)?;
+            if let Some(slot) = found.texts.get_mut(place) {
+                *slot = Some(text);
+            }
         }
         found.version = hasher.finish();
         Ok(found)
     }
 
-    fn open(&self, key: &Key, found: Found) -> ViewNode {
+    fn open(&self, key: &Key, found: Found) -> Result<ViewNode, StoreError> {
+        let texts = found.texts.iter().flatten();
+        let memory_bytes: u64 = texts
+            .map(|text| zarr::document::memory_bytes(text) as u64)
+            .sum();
+        let _memory = self.engine.reserve_now(key, memory_bytes)?;
         let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
         let documents = Documents {
             zarr_json: zarr_json.as_deref(),
@@ -254,11 +263,6 @@ impl Nodes {
         if let Err(error) = node.attributes() {
             problems.push(format!("attributes: {error}"));
         }
-        // What was parsed takes less than parsing took.
-        let texts = found.texts.iter().flatten();
-        let memory_bytes = texts
-            .map(|text| zarr::document::memory_bytes(text) as u64)
-            .sum();
         let name = match key.as_bytes().rsplit(|b| *b == b'/').next() {
             Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
             _ => "array".into(),
@@ -268,7 +272,7 @@ impl Nodes {
             ZarrFormat::V2 => found.texts.into_iter().nth(3).flatten(),
             ZarrFormat::V3 => None,
         };
-        ViewNode {
+        Ok(ViewNode {
             key: key.clone(),
             name,
             node,
@@ -278,7 +282,7 @@ impl Nodes {
             modified: found.modified,
             attributes,
             memory_bytes,
-        }
+        })
     }
 
     fn elements(
@@ -544,19 +548,4 @@ struct Found {
     problem: Option<String>,
     /// The document that makes an array of it, and its version.
     array: Option<(Key, Version)>,
-}
-
-fn read_whole(object: &dyn crate::store::Object, size: usize) -> Result<Vec<u8>, StoreError> {
-    let mut text = Vec::with_capacity(size);
-    let mut buffer = vec![0; size.saturating_add(BUFFER_HEADROOM_BYTES)];
-    while text.len() < size {
-        let left = size.saturating_sub(text.len());
-        let data = object.read(text.len() as u64, left, &mut buffer, Patience::Wait)?;
-        let bytes = data.bytes(&buffer);
-        if bytes.is_empty() {
-            break;
-        }
-        text.extend_from_slice(bytes);
-    }
-    Ok(text)
 }

@@ -230,3 +230,16 @@ fn b14_pickles_are_never_read() {
     assert!(!witness.exists());
     goes_on(&mount, &stores);
 }
+
+#[test]
+fn b09_a_document_that_is_too_long_is_not_spoken_for_by_another() {
+    let _dog = watchdog("b09_a_document_that_is_too_long", 60);
+    let stores = Stores::new();
+    stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
+    stores.put("x/zarr.json", &vec![b' '; (16 << 20) + 1]);
+    let mount = stores.mount(&[]);
+    assert!(why(&mount, "x").contains("zarr.json"));
+    assert_eq!(errno(fs::metadata(view(&mount, "x", "x.bin"))), ENOENT);
+    native(&mount, &stores, "x/0");
+    goes_on(&mount, &stores);
+}

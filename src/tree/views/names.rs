@@ -34,8 +34,13 @@ impl ViewTree {
             .filter(|name| std::str::from_utf8(name).is_ok())
         {
             // One node that can not be read does not hide the others.
-            let Ok(Some(child)) = self.child(node, &name) else {
-                continue;
+            let child = match self.child(node, &name) {
+                Ok(Some(child)) => child,
+                Ok(None) => continue,
+                Err(error) => {
+                    log::warn!("its views are not listed: {error}");
+                    continue;
+                }
             };
             if child.is_array() {
                 let beside = |format: Format| {
