@@ -56,7 +56,7 @@ fn tools_that_walk_the_mount_do_not_see_the_views() {
         diff -r $mount $store
         cp -r $mount $copies/cp
         diff -r $copies/cp $store
-        rsync -r $mount/ $copies/rsync
+        rsync -r --chmod=u+w $mount/ $copies/rsync
         diff -r $copies/rsync $store
         test \"$(tar -C $mount -cf - . | tar -tf - | grep -c zarrfs || true)\" = 0",
         mount = mount.path().display(),
