@@ -30,6 +30,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::Unsupported { .. } => Errno::OPNOTSUPP,
         StoreError::TooLarge { .. } => Errno::NOMEM,
         StoreError::TimedOut { .. } => Errno::TIMEDOUT,
+        StoreError::Unavailable { .. } => Errno::IO,
         // The system's own word where the caller can act on it; anything else is a failed source.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
             Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
@@ -126,6 +127,13 @@ mod tests {
                     what: what(),
                 },
                 Errno::TIMEDOUT,
+            ),
+            (
+                StoreError::Unavailable {
+                    key: key(),
+                    what: what(),
+                },
+                Errno::IO,
             ),
             (system(Errno::MFILE), Errno::MFILE),
             (system(Errno::NOMEM), Errno::NOMEM),

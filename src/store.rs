@@ -15,6 +15,7 @@ mod key;
 mod memory;
 mod pinned;
 mod source;
+mod waiting;
 mod whole;
 mod zip;
 
@@ -24,6 +25,7 @@ pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
+pub use waiting::never_waiting;
 pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
@@ -72,6 +74,30 @@ pub struct Promises {
     pub pinned: bool,
     /// Every object can be opened; a failure can only come from reading it.
     pub all_open: bool,
+    /// Asking takes a network: what is not at hand takes milliseconds at best and can fail.
+    pub is_far: bool,
+    /// What its listings are worth.
+    pub listings: Listings,
+}
+
+/// What the listings of a store are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listings {
+    /// They hold exactly the names that there are.
+    Complete,
+    /// There are none, or they may lack names: what is not listed can still be asked for.
+    Partial,
+}
+
+/// What a value is opened for, so that a store that is far away can ask once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Parts that are not known yet.
+    Parts,
+    /// All of it, if it is not longer than so many bytes.
+    Whole(u64),
+    /// Its last so many bytes first.
+    Tail(u64),
 }
 
 /// How much room the source takes, for statfs(2).
@@ -154,6 +180,15 @@ pub trait Object: Debug + Send + Sync {
     fn is_constant(&self) -> bool {
         true
     }
+
+    /// Whether what is read is shared with a cache, so that reads need no buffer.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Has parts of the value fetched together that will be read soon, each by itself. What can
+    /// not be had is not said here, but when it is read.
+    fn prepare(&self, _ranges: &[Range<u64>]) {}
 
     /// The open file that holds exactly these bytes, where there is one (for kernel passthrough).
     fn backing(&self) -> Option<BorrowedFd<'_>> {
@@ -243,6 +278,14 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// As [`Store::stat`]; [`StoreError::Unsupported`] if it can never be read.
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError>;
+
+    /// As [`Store::open`], by a caller who knows what will be read.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    fn open_for(&self, key: &Key, _reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+        self.open(key)
+    }
 
     /// Opens a prefix for listing.
     ///

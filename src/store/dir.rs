@@ -20,8 +20,8 @@ use rustix::io::Errno;
 
 use super::pinned::{PinnedError, PinnedFile, object_stat, time};
 use super::{
-    Data, Extent, Key, Kind, Listed, Listing, Object, Patience, Promises, Stat, Store, StoreError,
-    Version, Visit,
+    Data, Extent, Key, Kind, Listed, Listing, Listings, Object, Patience, Promises, Stat, Store,
+    StoreError, Version, Visit,
 };
 
 /// How a directory store treats what it finds.
@@ -144,6 +144,8 @@ impl Store for DirStore {
         Promises {
             pinned: false,
             all_open: false,
+            is_far: false,
+            listings: Listings::Complete,
         }
     }
 

@@ -73,6 +73,14 @@ pub enum StoreError {
         /// What was waited for.
         what: String,
     },
+    /// The source does not answer as it should; it may do so another time.
+    #[error("{key}: the source failed: {what}")]
+    Unavailable {
+        /// The key that was asked for.
+        key: Key,
+        /// What was tried and what came back.
+        what: String,
+    },
     /// The operating system failed.
     #[error("{key}: {source}")]
     Io {

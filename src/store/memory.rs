@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::{
-    Data, Extent, Key, Kind, Listed, Listing, Object, Patience, Promises, Stat, Store, StoreError,
-    Version, Visit,
+    Data, Extent, Key, Kind, Listed, Listing, Listings, Object, Patience, Promises, Stat, Store,
+    StoreError, Version, Visit,
 };
 
 /// Keys and values in a map.
@@ -57,6 +57,8 @@ impl Store for MemoryStore {
         Promises {
             pinned: true,
             all_open: true,
+            is_far: false,
+            listings: Listings::Complete,
         }
     }
 

@@ -34,8 +34,8 @@ use self::index::{Built, ZipIndex};
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use super::pinned::PinnedFile;
 use super::{
-    Extent, Index, Key, Kind, Listed, Listing, Object, Position, Promises, Stat, Store, StoreError,
-    Version, Visit, VisitChild,
+    Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Stat, Store,
+    StoreError, Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -263,6 +263,8 @@ impl Store for ZipStore {
         Promises {
             pinned: true,
             all_open: self.archive.index.all_open(),
+            is_far: false,
+            listings: Listings::Complete,
         }
     }
 
