@@ -6,7 +6,6 @@
 //! beginning to end (`ahead`). What is asked for and what is in pieces differ only by arithmetic
 //! (`geometry`).
 
-mod ahead;
 mod buffers;
 mod cache;
 mod engine;

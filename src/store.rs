@@ -8,17 +8,20 @@
 //! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
 //! kind is never turned into it.
 
+mod ahead;
 mod dir;
 mod error;
 mod fault;
 mod key;
 mod memory;
 mod pinned;
+mod remote;
 mod source;
 mod waiting;
 mod whole;
 mod zip;
 
+pub use ahead::Ahead;
 pub use dir::{DirOptions, DirStore};
 pub use error::StoreError;
 pub use fault::FaultStore;

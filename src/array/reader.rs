@@ -4,14 +4,14 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::Ahead;
+
 use super::cache::{Claim, Outcome, Piece, PieceKey};
 use super::engine::{Engine, timed_out};
 use super::geometry::{Geometry, Run};
 use super::pieces::Pieces;
 use super::pool::Lane;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Patience, Store, StoreError, Version};
+use crate::store::{Ahead, Data, Key, Patience, Store, StoreError, Version};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Watches the reads of one array.
+/// Watches the reads of one array or object.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(Mutex<VecDeque<Stream>>);
+pub struct Ahead(Mutex<VecDeque<Stream>>);
 
 /// Reads that seem to be one reader's.
 #[derive(Debug, Default, Clone, Copy)]
@@ -29,7 +29,7 @@ const HABIT: u32 = 2;
 impl Ahead {
     /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
     /// begun, if this is a reader that goes on and on.
-    pub(super) fn note(&self, read: &Range<u64>, window: u64, end: u64) -> Option<Range<u64>> {
+    pub fn note(&self, read: &Range<u64>, window: u64, end: u64) -> Option<Range<u64>> {
         let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = streams
             .iter()
@@ -62,7 +62,7 @@ impl Ahead {
     }
 
     /// Whether the last read was that of a reader that goes from beginning to end.
-    pub(super) fn is_streaming(&self) -> bool {
+    pub fn is_streaming(&self) -> bool {
         let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         streams.front().is_some_and(|stream| stream.streak >= HABIT)
     }

@@ -1,0 +1,274 @@
+//! Sources that are asked over a network: web servers and object stores.
+//!
+//! From the ground up: a [`Remote`] sends one request and says exactly what came back
+//! (`web`, `bucket`); decorators of the same trait count requests (`traffic`), bound how many are
+//! on their way (`limit`), and try again within a deadline (`retry`); `store` makes a
+//! [`Store`](super::Store) of it, with what it knows of names (`facts`, `listing`) and of bytes
+//! (`segments`, `value`); `archive` reads a zip that is there.
+//!
+//! **Architecture Invariant:** absence is said only for an answer that proves it (404 for the key,
+//! in a bucket that exists). What could not be asked is an error and is never remembered.
+//!
+//! **Architecture Invariant:** every request names the version that it expects, where one is known,
+//! and every answer is compared with it: bytes of two versions are never put together.
+
+mod archive;
+mod blocks;
+mod bucket;
+mod facts;
+mod flight;
+mod kept;
+mod limit;
+mod listing;
+mod missing;
+mod open;
+mod retry;
+mod runtime;
+mod segments;
+mod store;
+mod traffic;
+mod value;
+mod web;
+
+pub use open::{RemoteError as RemoteOpenError, RemoteOptions, open};
+pub use traffic::Traffic;
+
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::BoxFuture;
+use siphasher::sip::SipHasher13;
+
+use super::{Key, Kind, Stat, StoreError, Version};
+
+/// What a source tells of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Meta {
+    size_bytes: u64,
+    /// As it was sent, with quotes and a `W/` if it is weak.
+    etag: Option<String>,
+    modified: Option<SystemTime>,
+}
+
+impl Meta {
+    /// The tag without what says that it is weak: a proxy that packs bytes weakens it.
+    fn opaque_tag(&self) -> Option<&str> {
+        let tag = self.etag.as_deref()?;
+        Some(tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"'))
+    }
+
+    /// A tag that may stand in `If-Match`. Some listings leave the quotes out.
+    fn strong_tag(&self) -> Option<String> {
+        let is_weak = self.etag.as_ref()?.starts_with("W/");
+        let tag = self.opaque_tag().filter(|_| !is_weak)?;
+        Some(format!("\"{tag}\""))
+    }
+
+    /// Whether both are the same content, as far as the source can tell them apart.
+    fn is_same(&self, other: &Self) -> bool {
+        self.size_bytes == other.size_bytes
+            && match (self.opaque_tag(), other.opaque_tag()) {
+                (Some(one), Some(two)) => one == two,
+                _ => match (self.modified_seconds(), other.modified_seconds()) {
+                    (Some(one), Some(two)) => one == two,
+                    _ => true,
+                },
+            }
+    }
+
+    /// Headers and listings tell the time in different steps.
+    fn modified_seconds(&self) -> Option<u64> {
+        let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(since.as_secs())
+    }
+
+    fn version(&self) -> Version {
+        let mut hasher = SipHasher13::new();
+        self.size_bytes.hash(&mut hasher);
+        match self.opaque_tag() {
+            Some(tag) => tag.hash(&mut hasher),
+            None => self.modified_seconds().hash(&mut hasher),
+        }
+        Version(hasher.finish())
+    }
+
+    fn stat(&self) -> Stat {
+        Stat {
+            kind: Kind::Object,
+            size_bytes: self.size_bytes,
+            blocks: self.size_bytes.div_ceil(512),
+            modified: self.modified.unwrap_or(SystemTime::UNIX_EPOCH),
+            version: self.version(),
+            links: 1,
+        }
+    }
+}
+
+/// Which bytes of an object are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Part {
+    /// All of it, if it is not longer than so many bytes.
+    All(u64),
+    /// These, fewer only at its end.
+    Range(Range<u64>),
+    /// Its last so many bytes, or all of a shorter one.
+    Tail(u64),
+}
+
+/// One question for bytes.
+#[derive(Debug, Clone)]
+struct Get {
+    key: Key,
+    part: Part,
+    /// Only this content will do.
+    expected: Option<Meta>,
+    /// Nothing needs to be sent if this is still the content.
+    known: Option<Meta>,
+}
+
+impl Get {
+    fn new(key: &Key, part: Part) -> Self {
+        Self {
+            key: key.clone(),
+            part,
+            expected: None,
+            known: None,
+        }
+    }
+}
+
+/// The answer to a [`Get`].
+#[derive(Debug)]
+struct Got {
+    meta: Meta,
+    /// Where the bytes begin in the object.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// Some names below a prefix, one level deep or all the way down.
+#[derive(Debug, Default)]
+struct Page {
+    /// Keys of objects, relative to the prefix, and what was told of them.
+    objects: Vec<(Vec<u8>, Option<Meta>)>,
+    /// Names of prefixes, without the slash.
+    prefixes: Vec<Vec<u8>>,
+    /// Where the next page begins.
+    next: Option<String>,
+    /// Whether all pages together hold all names that there are.
+    is_complete: bool,
+}
+
+/// How deep a listing goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Names directly below.
+    One,
+    /// All keys below.
+    All,
+}
+
+/// What is to be listed.
+#[derive(Debug, Clone)]
+struct List {
+    prefix: Key,
+    depth: Depth,
+    /// From the [`Page::next`] of the page before.
+    page: Option<String>,
+    /// Behind this name, relative to the prefix.
+    after: Option<Vec<u8>>,
+    most: Option<usize>,
+}
+
+/// A source that answers one request at a time, each with one attempt.
+trait Remote: Debug + Send + Sync {
+    /// Bytes of an object.
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>>;
+
+    /// What is known of an object.
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>>;
+
+    /// One page of names.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>>;
+}
+
+/// Why a request brought nothing.
+#[derive(Debug)]
+enum RequestError {
+    /// Proven: there is no such object.
+    NotFound,
+    /// What is known is still so.
+    NotModified,
+    /// The key is that of a directory, says the server.
+    IsPrefix,
+    /// The object is longer than was asked for.
+    TooLong(Meta),
+    /// It is not any more what was expected.
+    Changed(String),
+    /// The source refuses.
+    Denied(String),
+    /// There is no way to list.
+    NoListing(String),
+    /// Nobody answered in time.
+    TimedOut(String),
+    /// Anything else.
+    Failed(Failed),
+}
+
+/// A request that failed.
+#[derive(Debug, Default)]
+struct Failed {
+    what: String,
+    /// Whether another attempt may bring more.
+    is_transient: bool,
+    /// Before that it is no use, says the source.
+    retry_after: Option<Duration>,
+    /// What came before it broke off.
+    partial: Option<Box<Got>>,
+}
+
+impl RequestError {
+    /// A failure that another attempt does not change.
+    fn lasting(what: impl Into<String>) -> Self {
+        Self::Failed(Failed {
+            what: what.into(),
+            ..Failed::default()
+        })
+    }
+
+    /// A failure that may be over soon.
+    fn transient(what: impl Into<String>) -> Self {
+        Self::Failed(Failed {
+            what: what.into(),
+            is_transient: true,
+            ..Failed::default()
+        })
+    }
+
+    /// As an error of a key.
+    fn of(self, key: &Key) -> StoreError {
+        let key = key.clone();
+        match self {
+            Self::NotFound => StoreError::NotFound { key },
+            Self::Changed(what) => StoreError::Stale { key, what },
+            Self::Denied(what) => StoreError::Denied { key, what },
+            Self::NoListing(what) => StoreError::Unsupported { key, what },
+            Self::TimedOut(what) => StoreError::TimedOut { key, what },
+            Self::Failed(failed) => StoreError::Unavailable {
+                key,
+                what: failed.what,
+            },
+            Self::IsPrefix => StoreError::NotAPrefix { key },
+            Self::TooLong(meta) => StoreError::Unavailable {
+                key,
+                what: format!("{} bytes, which was not expected", meta.size_bytes),
+            },
+            Self::NotModified => StoreError::Unavailable {
+                key,
+                what: "\"not modified\" to a question without a condition".into(),
+            },
+        }
+    }
+}

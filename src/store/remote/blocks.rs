@@ -1,0 +1,222 @@
+//! A run of bytes of an object as a file that anybody may read: in blocks, which are fetched ahead
+//! of a reader that goes from beginning to end.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::flight::{Claim, Lead};
+use super::segments::Segment;
+use super::store::Far;
+use super::value::{fetch, wrong_length};
+use super::Meta;
+use crate::store::waiting::may_wait;
+use crate::store::{Ahead, Data, Key, Patience, StoreError};
+
+/// Files are fetched in blocks of this size.
+const BLOCK_BYTES: u64 = 256 << 10;
+/// And so many of them, that follow each other, with one request.
+const RUN_BLOCKS: u64 = 16;
+/// What is fetched ahead of a reader that goes on and on.
+const AHEAD_BYTES: u64 = 32 << 20;
+
+/// The bytes of `span` of one version of an object.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    part: Arc<Spanned>,
+    ahead: Ahead,
+}
+
+#[derive(Debug)]
+struct Spanned {
+    far: Arc<Far>,
+    key: Key,
+    meta: Meta,
+    /// Blocks are counted from its beginning, and none reaches beyond its end.
+    span: Range<u64>,
+}
+
+impl Blocks {
+    pub(super) fn new(far: &Arc<Far>, key: &Key, meta: &Meta, span: Range<u64>) -> Self {
+        let part = Spanned {
+            far: Arc::clone(far),
+            key: key.clone(),
+            meta: meta.clone(),
+            span,
+        };
+        Self {
+            part: Arc::new(part),
+            ahead: Ahead::default(),
+        }
+    }
+
+    /// Copies a range of the object, which lies in the span, to the beginning of `buffer`.
+    pub(super) fn read(
+        &self,
+        range: Range<u64>,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let part = &self.part;
+        let from = range.start.saturating_sub(part.span.start);
+        let to = range.end.min(part.span.end).saturating_sub(part.span.start);
+        let length = part.span.end - part.span.start;
+        let window = AHEAD_BYTES.min(part.far.segments.budget_bytes() / 4);
+        if let Some(ahead) = self.ahead.note(&(from..to), window, length) {
+            self.begin(ahead);
+        }
+        let numbers = from / BLOCK_BYTES..to.div_ceil(BLOCK_BYTES);
+        let at_hand = |number| match patience {
+            // Not even the disk is waited for.
+            Patience::Now => part.far.segments.get(&part.segment(number)),
+            Patience::Wait => part.at_hand(number),
+        };
+        let found: Option<Vec<_>> = numbers.clone().map(at_hand).collect();
+        let blocks = match found {
+            Some(blocks) => {
+                part.far.counters.hit(&part.key);
+                blocks
+            }
+            None if patience == Patience::Now => {
+                return Err(StoreError::WouldWait {
+                    key: part.key.clone(),
+                });
+            }
+            None => {
+                may_wait(&part.key)?;
+                part.fetch(numbers.clone())?
+            }
+        };
+        let mut filled = 0;
+        for (number, bytes) in numbers.zip(blocks) {
+            let start = number.saturating_mul(BLOCK_BYTES);
+            let first = from.max(start) - start;
+            let end = to.min(start.saturating_add(BLOCK_BYTES)) - start;
+            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            let own = bytes.get(index(first)..index(end));
+            let own = own.ok_or_else(|| wrong_length(&part.key, bytes.len() as u64, end))?;
+            let target = buffer.get_mut(filled..filled + own.len());
+            target.unwrap_or_default().copy_from_slice(own);
+            filled += own.len();
+        }
+        Ok(Data::Filled(0..filled))
+    }
+
+    /// Has a range of the span fetched by other threads.
+    fn begin(&self, range: Range<u64>) {
+        let numbers = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
+        let mut from = numbers.start;
+        while from < numbers.end {
+            let to = ((from / RUN_BLOCKS + 1) * RUN_BLOCKS).min(numbers.end);
+            let part = Arc::clone(&self.part);
+            self.part.far.network.spawn(move || {
+                // Who reads it asks for it again, and is told then.
+                let _ = part.fetch(from..to);
+            });
+            from = to;
+        }
+    }
+}
+
+impl Spanned {
+    fn block(&self, number: u64) -> Range<u64> {
+        let offset = number.saturating_mul(BLOCK_BYTES);
+        let start = self.span.start.saturating_add(offset);
+        start..start.saturating_add(BLOCK_BYTES).min(self.span.end)
+    }
+
+    fn segment(&self, number: u64) -> Segment {
+        let range = self.block(number);
+        Segment {
+            key: self.key.clone(),
+            version: self.meta.version(),
+            start: range.start,
+            end: range.end,
+        }
+    }
+
+    fn at_hand(&self, number: u64) -> Option<Arc<Vec<u8>>> {
+        self.far.at_hand(&self.key, &self.meta, self.block(number))
+    }
+
+    /// Blocks in order: those at hand, and the others with one request for each run of them.
+    fn fetch(&self, numbers: Range<u64>) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
+        let far = &self.far;
+        let deadline = far.deadline();
+        let mut runs: Vec<Vec<_>> = Vec::new();
+        let mut awaited = Vec::new();
+        for number in numbers.clone() {
+            let question = self.segment(number);
+            if far.segments.has(&question) {
+                continue;
+            }
+            let start = question.start;
+            let lead = match far.parts.claim(question) {
+                Claim::Follow(flight) => {
+                    awaited.push(flight);
+                    continue;
+                }
+                Claim::Lead(lead) => lead,
+            };
+            if let Some(bytes) = self.at_hand(number) {
+                let _ = lead.tell(Ok(bytes));
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if ends_at(run, start) && (run.len() as u64) < RUN_BLOCKS => {
+                    run.push(lead);
+                }
+                _ => runs.push(vec![lead]),
+            }
+        }
+        for run in runs {
+            self.fetch_run(run)?;
+        }
+        for flight in awaited {
+            match flight.wait(deadline) {
+                Some(Some(answer)) => drop(answer?),
+                Some(None) => {}
+                None => return Err(far.late(&self.key)),
+            }
+        }
+        // What has been pushed out meanwhile is fetched by itself.
+        let each = numbers.map(|number| match self.at_hand(number) {
+            Some(bytes) => Ok(bytes),
+            None if Instant::now() < deadline => {
+                fetch(far, &self.key, &self.meta, self.block(number)).map(Arc::new)
+            }
+            None => Err(far.late(&self.key)),
+        });
+        each.collect()
+    }
+
+    /// Fetches blocks that follow each other, and tells those who wait for them.
+    fn fetch_run(&self, run: Vec<Lead<'_, Segment, Arc<Vec<u8>>>>) -> Result<(), StoreError> {
+        let start = run.first().map_or(0, |lead| lead.question().start);
+        let end = run.last().map_or(0, |lead| lead.question().end);
+        let bytes = match fetch(&self.far, &self.key, &self.meta, start..end) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                for lead in run {
+                    let _ = lead.tell(Err(error.clone()));
+                }
+                return Err(error);
+            }
+        };
+        let mut rest = &bytes[..];
+        for lead in run {
+            let at = lead.question().start;
+            let length = usize::try_from(lead.question().end - at).unwrap_or(usize::MAX);
+            let (own, behind) = rest.split_at(length.min(rest.len()));
+            rest = behind;
+            let own = Arc::new(own.to_vec());
+            self.far.keep(&self.key, &self.meta, at, &own);
+            let _ = lead.tell(Ok(own));
+        }
+        Ok(())
+    }
+}
+
+fn ends_at(run: &[Lead<'_, Segment, Arc<Vec<u8>>>], start: u64) -> bool {
+    run.last().is_some_and(|lead| lead.question().end == start)
+}

@@ -1,0 +1,286 @@
+//! Object stores (S3, Google Cloud Storage, Azure Blob Storage) through `object_store`, which
+//! signs requests, refreshes credentials and reads listings; what it has seen of an answer is
+//! noted by our own HTTP service (`service`), so that failures are told apart exactly.
+
+mod aws;
+mod build;
+mod service;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use http::StatusCode;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+
+pub(super) use build::{Bucket, BucketOptions, open};
+use build::Provider;
+use service::{Seen, watched};
+
+use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::{Key, check_component};
+
+/// What both traits of a client do.
+pub(super) trait Client: ObjectStore + PaginatedListStore {}
+impl<T: ObjectStore + PaginatedListStore> Client for T {}
+
+/// The keys below a prefix of a bucket.
+#[derive(Debug)]
+pub(super) struct Objects {
+    client: Arc<dyn Client>,
+    /// In front of every key; without slashes at its ends.
+    prefix: String,
+    provider: Provider,
+}
+
+/// The most that an empty part of a body is made room for before any of it has come.
+const FIRST_ROOM_BYTES: u64 = 32 << 20;
+
+impl Objects {
+    pub(super) fn new(client: Arc<dyn Client>, prefix: &str, provider: Provider) -> Self {
+        Self {
+            client,
+            prefix: prefix.trim_matches('/').to_owned(),
+            provider,
+        }
+    }
+
+    /// The key as the bucket has it.
+    fn full(&self, key: &Key) -> Result<String, RequestError> {
+        let below = std::str::from_utf8(key.as_bytes())
+            .map_err(|_| RequestError::lasting("object stores have keys in UTF-8 only"))?;
+        Ok(match (self.prefix.is_empty(), below.is_empty()) {
+            (_, true) => self.prefix.clone(),
+            (true, _) => below.to_owned(),
+            (false, _) => format!("{}/{below}", self.prefix),
+        })
+    }
+
+    fn path(&self, key: &Key) -> Result<Path, RequestError> {
+        let full = self.full(key)?;
+        let path = Path::parse(&full).map_err(|error| RequestError::lasting(error.to_string()))?;
+        match path.as_ref() == full {
+            true => Ok(path),
+            false => Err(RequestError::lasting("no object can have this key")),
+        }
+    }
+
+    async fn get_part(&self, get: &Get) -> Result<Got, RequestError> {
+        let path = self.path(&get.key)?;
+        let range = match &get.part {
+            Part::All(_) => None,
+            Part::Range(range) if range.is_empty() => None,
+            Part::Range(range) => Some(GetRange::Bounded(range.clone())),
+            Part::Tail(bytes) if self.provider.has_suffix_ranges() => {
+                Some(GetRange::Suffix(*bytes))
+            }
+            Part::Tail(bytes) => {
+                let meta = self.head_of(&get.key).await?;
+                let start = meta.size_bytes.saturating_sub(*bytes);
+                if meta.size_bytes == 0 {
+                    let (start, bytes) = (0, Vec::new());
+                    return Ok(Got { meta, start, bytes });
+                }
+                Some(GetRange::Bounded(start..meta.size_bytes))
+            }
+        };
+        let tag = |meta: &Option<Meta>| meta.as_ref().and_then(Meta::strong_tag);
+        let options = GetOptions {
+            range: range.clone(),
+            if_match: tag(&get.expected),
+            if_none_match: tag(&get.known),
+            ..GetOptions::default()
+        };
+        let (answer, seen) = watched(self.client.get_opts(&path, options)).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(_) if seen.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
+                return self.nothing_there(get).await;
+            }
+            Err(error) => return Err(refusal(&error, &seen)),
+        };
+        if let Some(encoding) = &seen.encoding {
+            return Err(RequestError::lasting(format!(
+                "it is stored with Content-Encoding {encoding}"
+            )));
+        }
+        if let Some(code) = &seen.code {
+            return Err(RequestError::transient(format!("200 with the error {code}")));
+        }
+        let (meta, range) = (of_object(&answer.meta), answer.range.clone());
+        if let Some(expected) = &get.expected
+            && !expected.is_same(&meta)
+        {
+            return Err(RequestError::Changed("it is another one by now".into()));
+        }
+        let length = range.end.saturating_sub(range.start);
+        if let Part::All(most) = get.part
+            && length > most
+        {
+            return Err(RequestError::TooLong(meta));
+        }
+        let mut bytes = Vec::new();
+        let room = usize::try_from(length.min(FIRST_ROOM_BYTES)).unwrap_or(0);
+        if bytes.try_reserve_exact(room).is_err() {
+            return Err(RequestError::lasting("there is no memory for it"));
+        }
+        let mut stream = answer.into_stream();
+        let mut failure = None;
+        while let Some(chunk) = stream.next().await {
+            match chunk {
+                Ok(chunk) if (bytes.len() + chunk.len()) as u64 <= length => {
+                    bytes.extend_from_slice(&chunk);
+                }
+                Ok(_) => {
+                    let what = format!("the server sends more than {length} bytes");
+                    return Err(RequestError::lasting(what));
+                }
+                Err(error) => {
+                    failure = Some(format!("{error} behind {} bytes", bytes.len()));
+                    break;
+                }
+            }
+        }
+        let start = range.start;
+        if failure.is_none() && bytes.len() as u64 == length {
+            return Ok(Got { meta, start, bytes });
+        }
+        let short = || format!("{} of {length} bytes came", bytes.len());
+        Err(RequestError::Failed(Failed {
+            what: failure.unwrap_or_else(short),
+            is_transient: true,
+            retry_after: None,
+            partial: (!bytes.is_empty()).then(|| Box::new(Got { meta, start, bytes })),
+        }))
+    }
+
+    /// The range does not lie in the object: it may be empty, or another one by now.
+    async fn nothing_there(&self, get: &Get) -> Result<Got, RequestError> {
+        let meta = self.head_of(&get.key).await?;
+        match (&get.expected, meta.size_bytes) {
+            (Some(expected), _) if !expected.is_same(&meta) => {
+                let what = format!("it has {} bytes by now", meta.size_bytes);
+                Err(RequestError::Changed(what))
+            }
+            (_, 0) => {
+                let (start, bytes) = (0, Vec::new());
+                Ok(Got { meta, start, bytes })
+            }
+            _ => Err(RequestError::lasting("416: the server does not send this range")),
+        }
+    }
+
+    async fn head_of(&self, key: &Key) -> Result<Meta, RequestError> {
+        let options = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        let path = self.path(key)?;
+        match watched(self.client.get_opts(&path, options)).await {
+            (Ok(answer), _) => Ok(of_object(&answer.meta)),
+            (Err(error), seen) => Err(refusal(&error, &seen)),
+        }
+    }
+
+    async fn page(&self, list: &List) -> Result<Page, RequestError> {
+        let full = self.full(&list.prefix)?;
+        let prefix = match full.is_empty() {
+            true => String::new(),
+            false => format!("{full}/"),
+        };
+        let offset = list.after.as_ref().map(|after| {
+            let after = String::from_utf8_lossy(after);
+            format!("{prefix}{after}")
+        });
+        let options = PaginatedListOptions {
+            offset,
+            delimiter: (list.depth == Depth::One).then_some(Cow::Borrowed("/")),
+            max_keys: list.most,
+            page_token: list.page.clone(),
+            ..PaginatedListOptions::default()
+        };
+        let asked = (!prefix.is_empty()).then_some(prefix.as_str());
+        let (answer, seen) = watched(self.client.list_paginated(asked, options)).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                return Err(match refusal(&error, &seen) {
+                    // Without any key below it the prefix would be an empty list.
+                    RequestError::NotFound => {
+                        RequestError::lasting(format!("the {} does not exist", self.provider.unit()))
+                    }
+                    error => error,
+                });
+            }
+        };
+        let below = |path: &Path| {
+            let name = path.as_ref().as_bytes().strip_prefix(prefix.as_bytes())?;
+            let is_key = name.split(|byte| *byte == b'/').all(|part| check_component(part).is_ok());
+            (is_key && !name.is_empty()).then(|| name.to_vec())
+        };
+        let objects = answer.result.objects.iter();
+        let prefixes = answer.result.common_prefixes.iter();
+        Ok(Page {
+            objects: objects
+                .filter_map(|object| Some((below(&object.location)?, Some(of_object(object)))))
+                .collect(),
+            prefixes: prefixes.filter_map(below).collect(),
+            next: answer.page_token,
+            is_complete: true,
+        })
+    }
+}
+
+/// What a listing or an answer tells of an object.
+fn of_object(object: &ObjectMeta) -> Meta {
+    Meta {
+        size_bytes: object.size,
+        etag: object.e_tag.clone(),
+        modified: Some(SystemTime::from(object.last_modified)),
+    }
+}
+
+/// What a failure proves. `seen` is what the last answer was.
+fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
+    use object_store::Error;
+    let what = seen.shown(error);
+    match (error, seen.status.map(|status| status.as_u16())) {
+        // The library could not even ask.
+        (_, None) => match seen.is_lasting {
+            true => RequestError::lasting(what),
+            false => RequestError::transient(what),
+        },
+        (Error::NotModified { .. }, _) | (_, Some(304)) => RequestError::NotModified,
+        (Error::Precondition { .. }, _) | (_, Some(412)) => RequestError::Changed(what),
+        (_, Some(401 | 403 | 407)) => RequestError::Denied(what),
+        (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(what),
+        (Error::NotFound { .. }, _) | (_, Some(404)) => RequestError::NotFound,
+        (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {
+            what,
+            is_transient: true,
+            retry_after: seen.retry_after,
+            partial: None,
+        }),
+        // 200 with a body that is an error, or no listing.
+        (_, Some(200..=299)) if seen.code.is_some() => RequestError::transient(what),
+        _ => RequestError::lasting(what),
+    }
+}
+
+impl Remote for Objects {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        self.get_part(get).boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.head_of(key).boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.page(list).boxed()
+    }
+}

@@ -1,0 +1,168 @@
+//! Credentials for S3 as the AWS tools find them: environment, profiles, SSO, web identity,
+//! a command, the container's or the machine's own (`reqsign` knows how), refreshed before they end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use ini::Ini;
+use object_store::CredentialProvider;
+use object_store::aws::AwsCredential;
+use reqsign_aws_core::{Credential, DefaultCredentialProvider};
+use reqsign_core::{CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv};
+use reqsign_core::{Error, ErrorKind, ProvideCredential};
+use tokio::sync::Mutex;
+
+/// Credentials are asked for again when they have been used for so long: where they come from they
+/// are renewed some minutes before they end.
+const REFRESH: Duration = Duration::from_secs(240);
+/// Answers of credential services are not read further than this.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// What a profile says besides credentials.
+#[derive(Debug, Default)]
+pub(super) struct Profile {
+    pub(super) region: Option<String>,
+    pub(super) endpoint_url: Option<String>,
+}
+
+impl Profile {
+    /// Reads the profile of that name, or the one that is used if none is named.
+    pub(super) fn read(name: Option<&str>) -> Self {
+        let from_env = || std::env::var("AWS_PROFILE").ok();
+        let name = name.map(str::to_owned).or_else(from_env);
+        let name = name.as_deref().unwrap_or("default");
+        let file = std::env::var_os("AWS_CONFIG_FILE").map(PathBuf::from);
+        let home = || std::env::home_dir().map(|home| home.join(".aws/config"));
+        let Some(config) = file.or_else(home).and_then(|file| Ini::load_from_file(file).ok()) else {
+            return Self::default();
+        };
+        let section = config
+            .section(Some(format!("profile {name}")))
+            .or_else(|| config.section(Some(name)));
+        let get = |key| section.and_then(|section| section.get(key)).map(str::to_owned);
+        Self {
+            region: get("region"),
+            endpoint_url: get("endpoint_url"),
+        }
+    }
+}
+
+/// Finds credentials and keeps them for a while.
+#[derive(Debug)]
+pub(super) struct Chain {
+    provider: DefaultCredentialProvider,
+    context: Context,
+    kept: Mutex<Option<(Arc<AwsCredential>, Instant)>>,
+}
+
+impl Chain {
+    pub(super) fn new(profile: Option<&str>, client: reqwest::Client) -> Self {
+        let mut builder = DefaultCredentialProvider::builder();
+        if let Some(profile) = profile {
+            builder = builder.with_profile(profile);
+        }
+        let context = Context::new()
+            .with_file_read(Files)
+            .with_http_send(Http(client))
+            .with_env(OsEnv)
+            .with_command_execute(Commands);
+        Self {
+            provider: builder.build(),
+            context,
+            kept: Mutex::new(None),
+        }
+    }
+}
+
+#[async_trait]
+impl CredentialProvider for Chain {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        let mut kept = self.kept.lock().await;
+        if let Some((credential, since)) = &*kept
+            && since.elapsed() < REFRESH
+        {
+            return Ok(Arc::clone(credential));
+        }
+        let failed = |what: String| object_store::Error::Generic {
+            store: "S3",
+            source: what.into(),
+        };
+        let found: Option<Credential> = self
+            .provider
+            .provide_credential(&self.context)
+            .await
+            .map_err(|error| failed(format!("credentials: {error}")))?;
+        let found = found.ok_or_else(|| {
+            failed("no credentials were found (--anonymous asks without any)".into())
+        })?;
+        let credential = Arc::new(AwsCredential {
+            key_id: found.access_key_id,
+            secret_key: found.secret_access_key,
+            token: found.session_token,
+        });
+        *kept = Some((Arc::clone(&credential), Instant::now()));
+        Ok(credential)
+    }
+}
+
+fn unexpected(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unexpected, what.to_string())
+}
+
+#[derive(Debug)]
+struct Files;
+
+impl FileRead for Files {
+    async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
+        std::fs::read(path).map_err(|error| unexpected(format!("{path}: {error}")))
+    }
+}
+
+#[derive(Debug)]
+struct Http(reqwest::Client);
+
+impl HttpSend for Http {
+    async fn http_send(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> reqsign_core::Result<http::Response<Bytes>> {
+        let (parts, body) = request.into_parts();
+        let send = self.0.request(parts.method, parts.uri.to_string());
+        let sent = send.headers(parts.headers).body(body).send().await;
+        let sent = sent.map_err(|error| unexpected(error.without_url()))?;
+        let response: http::Response<reqwest::Body> = sent.into();
+        let (parts, body) = response.into_parts();
+        let most = usize::try_from(MAX_ANSWER_BYTES).unwrap_or(usize::MAX);
+        let body = http_body_util::Limited::new(body, most);
+        let body = http_body_util::BodyExt::collect(body).await;
+        let body = body.map_err(|error| unexpected(error))?.to_bytes();
+        Ok(http::Response::from_parts(parts, body))
+    }
+}
+
+/// A `credential_process` of a profile.
+#[derive(Debug)]
+struct Commands;
+
+impl CommandExecute for Commands {
+    async fn command_execute<'a>(
+        &'a self,
+        program: &'a str,
+        args: &'a [&'a str],
+    ) -> reqsign_core::Result<CommandOutput> {
+        let mut command = std::process::Command::new(program);
+        command.args(args).stdin(std::process::Stdio::null());
+        let ended = tokio::task::spawn_blocking(move || command.output()).await;
+        let output = ended.map_err(unexpected)?.map_err(unexpected)?;
+        Ok(CommandOutput {
+            status: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
+    }
+}

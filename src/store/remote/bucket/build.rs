@@ -1,0 +1,262 @@
+//! From a URL and options to a client of an object store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{ClientOptions, RetryConfig};
+use reqwest::Url;
+
+use super::aws::{Chain, Profile};
+use super::service::Connector;
+use super::{Client, Objects};
+use crate::store::remote::{Remote, web};
+
+/// Who keeps the objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::remote) enum Provider {
+    /// Amazon S3 and everything that speaks like it.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl Provider {
+    /// The provider of a scheme.
+    pub(in crate::store::remote) fn of_scheme(scheme: &str) -> Option<Self> {
+        match scheme {
+            "s3" | "s3a" => Some(Self::S3),
+            "gs" | "gcs" => Some(Self::Google),
+            "az" | "abfs" | "abfss" | "azure" => Some(Self::Azure),
+            _ => None,
+        }
+    }
+
+    /// What it calls a bucket.
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::S3 | Self::Google => "bucket",
+            Self::Azure => "container",
+        }
+    }
+
+    /// Whether the end of an object can be asked for without knowing its size.
+    pub(super) fn has_suffix_ranges(self) -> bool {
+        self != Self::Azure
+    }
+}
+
+/// A bucket and a prefix in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::remote) struct Bucket {
+    pub(in crate::store::remote) provider: Provider,
+    pub(in crate::store::remote) name: String,
+    pub(in crate::store::remote) prefix: String,
+    scheme: String,
+    /// The account, where the URL names one.
+    account: Option<String>,
+}
+
+impl Bucket {
+    /// Takes `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or
+    /// `abfs://container@account.dfs.core.windows.net/prefix` apart. None if it is none of these.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(in crate::store::remote) fn parse(url: &str) -> Option<Result<Self, String>> {
+        let (scheme, rest) = url.split_once("://")?;
+        let provider = Provider::of_scheme(scheme)?;
+        let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, account) = match host.split_once('@') {
+            Some((name, host)) if provider == Provider::Azure => {
+                (name, host.split('.').next().map(str::to_owned))
+            }
+            _ => (host, None),
+        };
+        if name.is_empty() || name.contains(['@', ':']) {
+            return Some(Err(format!("no name of a {} behind {scheme}://", provider.unit())));
+        }
+        Some(Ok(Self {
+            provider,
+            name: name.to_owned(),
+            prefix: prefix.trim_matches('/').to_owned(),
+            scheme: scheme.to_owned(),
+            account,
+        }))
+    }
+
+    /// The URL as a person would write it.
+    pub(in crate::store::remote) fn label(&self) -> String {
+        let slash = if self.prefix.is_empty() { "" } else { "/" };
+        format!("{}://{}{slash}{}", self.scheme, self.name, self.prefix)
+    }
+}
+
+/// How an object store is reached.
+#[derive(Debug, Clone, Default)]
+pub(in crate::store::remote) struct BucketOptions {
+    pub(in crate::store::remote) anonymous: bool,
+    pub(in crate::store::remote) endpoint_url: Option<String>,
+    pub(in crate::store::remote) region: Option<String>,
+    pub(in crate::store::remote) profile: Option<String>,
+    pub(in crate::store::remote) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(in crate::store::remote) timeout: Duration,
+}
+
+/// Opens the objects below a prefix of a bucket.
+///
+/// # Errors
+/// An option that can not be used.
+pub(in crate::store::remote) fn open(
+    bucket: &Bucket,
+    options: &BucketOptions,
+) -> Result<Arc<dyn Remote>, String> {
+    if let Some(endpoint) = &options.endpoint_url {
+        let url = Url::parse(endpoint).map_err(|error| format!("--endpoint-url: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("--endpoint-url: neither http nor https".into());
+        }
+    }
+    let client = web::client(options.timeout)?;
+    let client: Arc<dyn Client> = match bucket.provider {
+        Provider::S3 => s3(bucket, options, client)?,
+        Provider::Google => google(bucket, options, client)?,
+        Provider::Azure => azure(bucket, options, client)?,
+    };
+    Ok(Arc::new(Objects::new(client, &bucket.prefix, bucket.provider)))
+}
+
+/// Retries are ours, with a deadline of ours.
+fn no_retry() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    }
+}
+
+fn connector(client: reqwest::Client, options: &BucketOptions) -> Connector {
+    let headers = options.headers.iter().cloned().collect();
+    Connector { client, headers }
+}
+
+fn client_options() -> ClientOptions {
+    ClientOptions::new().with_allow_http(true)
+}
+
+fn s3(
+    bucket: &Bucket,
+    options: &BucketOptions,
+    client: reqwest::Client,
+) -> Result<Arc<dyn Client>, String> {
+    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let profile = Profile::read(options.profile.as_deref());
+    let endpoint = options.endpoint_url.clone();
+    let endpoint = endpoint
+        .or_else(|| env("AWS_ENDPOINT_URL_S3"))
+        .or_else(|| env("AWS_ENDPOINT_URL"))
+        .or(profile.endpoint_url);
+    let region = options.region.clone();
+    let region = region
+        .or_else(|| env("AWS_REGION"))
+        .or_else(|| env("AWS_DEFAULT_REGION"))
+        .or(profile.region);
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(&bucket.name)
+        .with_region(region.unwrap_or_else(|| "us-east-1".into()))
+        .with_retry(no_retry())
+        .with_client_options(client_options())
+        .with_http_connector(connector(client.clone(), options))
+        .with_allow_http(true)
+        .with_skip_signature(options.anonymous)
+        .with_request_payer(env("AWS_REQUEST_PAYER").as_deref() == Some("requester"));
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+    }
+    if !options.anonymous {
+        let chain = Chain::new(options.profile.as_deref(), client);
+        builder = builder.with_credentials(Arc::new(chain));
+    }
+    let built = builder.build().map_err(|error| error.to_string())?;
+    Ok(Arc::new(built))
+}
+
+fn google(
+    bucket: &Bucket,
+    options: &BucketOptions,
+    client: reqwest::Client,
+) -> Result<Arc<dyn Client>, String> {
+    let mut builder = match options.anonymous {
+        true => GoogleCloudStorageBuilder::new(),
+        false => GoogleCloudStorageBuilder::from_env(),
+    };
+    builder = builder
+        .with_bucket_name(&bucket.name)
+        .with_retry(no_retry())
+        .with_client_options(client_options())
+        .with_http_connector(connector(client, options))
+        .with_skip_signature(options.anonymous);
+    if let Some(endpoint) = &options.endpoint_url {
+        builder = builder.with_base_url(endpoint.trim_end_matches('/'));
+    }
+    let built = builder.build().map_err(|error| error.to_string())?;
+    Ok(Arc::new(built))
+}
+
+fn azure(
+    bucket: &Bucket,
+    options: &BucketOptions,
+    client: reqwest::Client,
+) -> Result<Arc<dyn Client>, String> {
+    let mut builder = MicrosoftAzureBuilder::from_env()
+        .with_container_name(&bucket.name)
+        .with_retry(no_retry())
+        .with_client_options(client_options())
+        .with_http_connector(connector(client, options))
+        .with_allow_http(true)
+        .with_skip_signature(options.anonymous);
+    if let Some(account) = &bucket.account {
+        builder = builder.with_account(account);
+    }
+    if let Some(endpoint) = &options.endpoint_url {
+        let endpoint = endpoint.trim_end_matches('/');
+        // The emulator has the account in the path; without a name of one there it is the last.
+        if let (None, Some((_, account))) = (&bucket.account, endpoint.rsplit_once('/'))
+            && std::env::var_os("AZURE_STORAGE_ACCOUNT_NAME").is_none()
+        {
+            builder = builder.with_account(account);
+        }
+        builder = builder.with_endpoint(endpoint.to_owned());
+    }
+    let built = builder.build().map_err(|error| error.to_string())?;
+    Ok(Arc::new(built))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_told_from_other_urls() {
+        let parse = |url| Bucket::parse(url).map(|bucket| bucket.map(|b| (b.name, b.prefix, b.account)));
+        let of = |name: &str, prefix: &str, account: Option<&str>| {
+            Some(Ok((name.to_owned(), prefix.to_owned(), account.map(str::to_owned))))
+        };
+        assert_eq!(parse("s3://b"), of("b", "", None));
+        assert_eq!(parse("s3://b/a/c.zarr/"), of("b", "a/c.zarr", None));
+        assert_eq!(parse("gs://b/x"), of("b", "x", None));
+        assert_eq!(parse("az://c/x"), of("c", "x", None));
+        assert_eq!(
+            parse("abfs://c@acc.dfs.core.windows.net/x"),
+            of("c", "x", Some("acc"))
+        );
+        assert_eq!(parse("http://b/x"), None);
+        assert!(parse("s3:///x").unwrap().is_err());
+        let secret = Bucket::parse("s3://key:secret@b/x").unwrap().unwrap_err();
+        assert!(!secret.contains("secret"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Sends the requests that `object_store` makes, and notes what came back: the status, how long the
+//! server wants to be left alone, and the code in the body of an error.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http_body_util::{BodyExt, Full, Limited};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+
+use crate::store::remote::web::causes;
+
+/// Errors and listings are not read further than this.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
+/// What the last answer to a request was.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    pub(super) status: Option<StatusCode>,
+    pub(super) retry_after: Option<Duration>,
+    /// The `Content-Encoding` of a success, if it is not the identity.
+    pub(super) encoding: Option<String>,
+    /// The code of an error, as its body says.
+    pub(super) code: Option<String>,
+    /// Why nothing could be sent at all.
+    failure: Option<String>,
+    /// Whether that will not be better another time.
+    pub(super) is_lasting: bool,
+}
+
+impl Seen {
+    /// A bucket that does not exist proves nothing about a key.
+    pub(super) fn lacks_bucket(&self) -> bool {
+        matches!(
+            self.code.as_deref(),
+            Some("NoSuchBucket" | "ContainerNotFound" | "AccountNotFound" | "ResourceNotFound")
+        )
+    }
+
+    /// For people, without the URL, which may hold a signature.
+    pub(super) fn shown(&self, error: &object_store::Error) -> String {
+        match (&self.status, &self.code, &self.failure) {
+            (Some(status), Some(code), _) => format!("{status} ({code})"),
+            (Some(status), None, _) if !status.is_success() => status.to_string(),
+            (None, _, Some(failure)) => failure.clone(),
+            // Credentials that are not to be had, a listing that is not XML.
+            _ => error.to_string(),
+        }
+    }
+}
+
+tokio::task_local! {
+    static SEEN: RefCell<Seen>;
+}
+
+/// Runs one request of the library; returns also what was seen of the last answer to it.
+pub(super) async fn watched<T>(request: impl Future<Output = T>) -> (T, Seen) {
+    SEEN.scope(RefCell::default(), async {
+        let answer = request.await;
+        (answer, SEEN.with(|seen| seen.borrow().clone()))
+    })
+    .await
+}
+
+fn note(seen: Seen) {
+    // Outside of `watched` nobody wants to know.
+    let _ = SEEN.try_with(|place| *place.borrow_mut() = seen);
+}
+
+/// Gives the library our client.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    pub(super) client: reqwest::Client,
+    /// What the user wants to be sent with every request.
+    pub(super) headers: HeaderMap,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Service(self.clone())))
+    }
+}
+
+#[derive(Debug)]
+struct Service(Connector);
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let url = parts.uri.to_string();
+        let Connector { client, headers } = &self.0;
+        let mut send = client.request(parts.method, url).headers(headers.clone());
+        send = send.headers(parts.headers);
+        if let Some(bytes) = body.as_bytes() {
+            send = send.body(bytes.clone());
+        }
+        let response = send.send().await.map_err(|error| {
+            note(Seen {
+                failure: Some(causes(&error)),
+                is_lasting: error.is_builder() || super::super::web::is_tls(&error),
+                ..Seen::default()
+            });
+            let kind = match error.is_connect() {
+                true => HttpErrorKind::Connect,
+                false => HttpErrorKind::Request,
+            };
+            HttpError::new(kind, error.without_url())
+        })?;
+        let response: http::Response<reqwest::Body> = response.into();
+        let (parts, body) = response.into_parts();
+        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let mut seen = Seen {
+            status: Some(parts.status),
+            retry_after: text(RETRY_AFTER)
+                .and_then(|seconds| seconds.parse().ok())
+                .map(Duration::from_secs),
+            encoding: text(CONTENT_ENCODING)
+                .filter(|encoding| !matches!(*encoding, "" | "identity" | "aws-chunked"))
+                .map(str::to_owned),
+            ..Seen::default()
+        };
+        let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        let is_xml = text(CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));
+        // A listing, or an error that is sent as a success.
+        let is_text = is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
+        if parts.status.is_success() && !is_text {
+            note(seen);
+            let body = body.map_err(|error| {
+                HttpError::new(HttpErrorKind::Interrupted, error.without_url())
+            });
+            return Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)));
+        }
+        let bytes = match Limited::new(body, MAX_TEXT_BYTES).collect().await {
+            Ok(bytes) => bytes.to_bytes(),
+            Err(error) => {
+                note(seen);
+                return Err(HttpError::new_boxed(HttpErrorKind::Decode, error));
+            }
+        };
+        seen.code = code_of(&bytes);
+        note(seen);
+        let body = Full::new(bytes).map_err(|never| match never {});
+        Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// What stands in `<Code>`, where the body is an error.
+fn code_of(body: &[u8]) -> Option<String> {
+    let head = body.get(..body.len().min(64 << 10)).unwrap_or_default();
+    let text = std::str::from_utf8(head).ok()?;
+    if !text.contains("<Error") {
+        return None;
+    }
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
+    is_code.then(|| code.to_owned())
+}

@@ -1,0 +1,383 @@
+//! What prefixes hold: listed page by page while somebody reads, and kept when it is complete.
+//!
+//! One request for all keys below a prefix often brings the whole hierarchy: if it fits on one page,
+//! every prefix below is known from then on.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+
+use super::facts::Fact;
+use super::store::Far;
+use super::{Depth, List, Meta, Page, RequestError};
+use crate::store::waiting::may_wait;
+use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit};
+
+/// One name, as it was listed.
+#[derive(Debug, Clone)]
+pub(super) struct Name {
+    name: Box<[u8]>,
+    kind: Kind,
+    meta: Option<Meta>,
+}
+
+/// What a name takes in memory, beside itself.
+const NAME_BYTES: u64 = 160;
+
+/// All names of a prefix, in order.
+#[derive(Debug)]
+pub(super) struct Names(Vec<Name>);
+
+impl Names {
+    /// Puts names in order; where one is listed both as a value and as a prefix, it is a prefix.
+    fn new(mut names: Vec<Name>) -> Self {
+        let is_object = |name: &Name| name.kind == Kind::Object;
+        names.sort_by(|one, other| {
+            let by_name = one.name.cmp(&other.name);
+            by_name.then(is_object(one).cmp(&is_object(other)))
+        });
+        names.dedup_by(|one, other| one.name == other.name);
+        Self(names)
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&Name> {
+        let place = self.0.binary_search_by(|there| (*there.name).cmp(name));
+        place.ok().and_then(|place| self.0.get(place))
+    }
+
+    fn bytes(&self) -> u64 {
+        let names = self.0.iter().map(|name| name.name.len() as u64);
+        names.map(|length| length.saturating_add(NAME_BYTES)).sum()
+    }
+}
+
+/// Complete listings, the least recently used first to go.
+#[derive(Debug)]
+pub(super) struct Listings {
+    kept: Mutex<Kept>,
+    budget_bytes: u64,
+    ttl: Duration,
+}
+
+#[derive(Debug)]
+struct Kept {
+    names: LruCache<Key, (Arc<Names>, Instant)>,
+    bytes: u64,
+}
+
+impl Listings {
+    pub(super) fn new(budget_bytes: u64, ttl: Duration) -> Self {
+        let kept = Kept {
+            names: LruCache::unbounded(),
+            bytes: 0,
+        };
+        Self {
+            kept: Mutex::new(kept),
+            budget_bytes,
+            ttl,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, prefix: &Key) -> Option<Arc<Names>> {
+        let mut kept = self.lock();
+        let (names, since) = kept.names.get(prefix)?;
+        (since.elapsed() < self.ttl).then(|| Arc::clone(names))
+    }
+
+    /// What a complete listing says of a key.
+    pub(super) fn find(&self, key: &Key) -> Option<Fact> {
+        if self.get(key).is_some_and(|names| !names.0.is_empty()) {
+            return Some(Fact::Prefix);
+        }
+        let names = self.get(&key.parent())?;
+        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next()?;
+        match names.find(name) {
+            None => Some(Fact::Absent),
+            Some(name) if name.kind == Kind::Prefix => Some(Fact::Prefix),
+            Some(name) => name.meta.clone().map(Fact::Object),
+        }
+    }
+
+    /// It is not so any more.
+    pub(super) fn forget(&self, prefix: &Key) {
+        let mut kept = self.lock();
+        if let Some((names, _)) = kept.names.pop(prefix) {
+            kept.bytes = kept.bytes.saturating_sub(names.bytes());
+        }
+    }
+
+    fn put(&self, prefix: Key, names: Arc<Names>, since: Instant) {
+        let cost = names.bytes();
+        if cost > self.budget_bytes {
+            return;
+        }
+        let mut kept = self.lock();
+        kept.bytes = kept.bytes.saturating_add(cost);
+        if let Some((old, _)) = kept.names.put(prefix, (names, since)) {
+            kept.bytes = kept.bytes.saturating_sub(old.bytes());
+        }
+        while kept.bytes > self.budget_bytes {
+            let Some((_, (old, _))) = kept.names.pop_lru() else {
+                break;
+            };
+            kept.bytes = kept.bytes.saturating_sub(old.bytes());
+        }
+    }
+
+    /// Keeps what one page says of a prefix and of every prefix below it.
+    fn put_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
+        let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
+        prefixes.insert(Vec::new(), Vec::new());
+        for (key, meta) in page.objects {
+            let mut prefix: &[u8] = &[];
+            let mut rest = &key[..];
+            while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
+                let name = rest.get(..slash).unwrap_or_default();
+                let below = match prefix.is_empty() {
+                    true => name.to_vec(),
+                    false => [prefix, b"/", name].concat(),
+                };
+                if !prefixes.contains_key(&below) {
+                    prefixes.entry(prefix.to_vec()).or_default().push(Name {
+                        name: name.into(),
+                        kind: Kind::Prefix,
+                        meta: None,
+                    });
+                    prefixes.insert(below.clone(), Vec::new());
+                }
+                prefix = key.get(..below.len()).unwrap_or_default();
+                rest = rest.get(slash + 1..).unwrap_or_default();
+            }
+            prefixes.entry(prefix.to_vec()).or_default().push(Name {
+                name: rest.into(),
+                kind: Kind::Object,
+                meta,
+            });
+        }
+        let mut top = Arc::new(Names(Vec::new()));
+        for (below, names) in prefixes {
+            let names = Arc::new(Names::new(names));
+            let Ok(below) = Key::new(&below) else {
+                continue;
+            };
+            if below.is_root() {
+                top = Arc::clone(&names);
+            }
+            self.put(root.join_key(&below), names, since);
+        }
+        top
+    }
+}
+
+/// A listing that asks for pages as it is read.
+#[derive(Debug)]
+pub(super) struct RemoteListing {
+    far: Arc<Far>,
+    prefix: Key,
+    names: Arc<Names>,
+    /// More names than are in `names`, if the listing is not complete yet.
+    open: Option<Open>,
+}
+
+/// A listing that goes on.
+#[derive(Debug)]
+struct Open {
+    next: Next,
+    since: Instant,
+    pages: u64,
+    /// Pages without a name, in a row.
+    empty: u32,
+    /// All of it can be had this way.
+    is_complete: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Next {
+    Page(Option<String>),
+    /// Behind the last name that a listing of all keys has brought.
+    After(Vec<u8>),
+}
+
+/// A server that sends more pages without a name is in a loop.
+const MAX_EMPTY_PAGES: u32 = 64;
+
+/// What every listing begins with.
+const DOTS: [&[u8]; 2] = [b".", b".."];
+
+impl RemoteListing {
+    /// Opens a prefix: what is known of it, or its first page.
+    pub(super) fn open(far: &Arc<Far>, prefix: &Key) -> Result<Self, StoreError> {
+        let complete = |names| Self {
+            far: Arc::clone(far),
+            prefix: prefix.clone(),
+            names,
+            open: None,
+        };
+        if let Some(names) = far.listings().get(prefix) {
+            return Ok(complete(names));
+        }
+        may_wait(prefix)?;
+        let since = Instant::now();
+        let mut next = Next::Page(None);
+        let mut names = Vec::new();
+        if far.can_list() {
+            let page = far.list(&question(prefix, Depth::All, &next))?;
+            if page.next.is_none() && page.is_complete {
+                return Ok(complete(far.listings().put_tree(prefix, page, since)));
+            }
+            let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
+            if page.objects.iter().all(is_flat)
+                && let Some((last, _)) = page.objects.last()
+            {
+                // What is behind it is listed one level deep: a prefix may come yet.
+                next = Next::After(last.clone());
+                names = names_of(page);
+            }
+        }
+        let mut listing = Self {
+            far: Arc::clone(far),
+            prefix: prefix.clone(),
+            names: Arc::new(Names(names)),
+            open: Some(Open {
+                next,
+                since,
+                pages: 1,
+                empty: 0,
+                is_complete: far.can_list(),
+            }),
+        };
+        if listing.names.0.is_empty() {
+            listing.go_on()?;
+        }
+        Ok(listing)
+    }
+
+    /// Adds a page.
+    fn go_on(&mut self) -> Result<(), StoreError> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        may_wait(&self.prefix)?;
+        let page = self.far.list(&question(&self.prefix, Depth::One, &open.next))?;
+        let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
+        open.pages = open.pages.saturating_add(1);
+        open.is_complete &= page.is_complete;
+        let next = page.next.clone().map(|token| Next::Page(Some(token)));
+        if next.as_ref() == Some(&open.next) {
+            return Err(fails("the listing comes to the same page again"));
+        }
+        let more = names_of(page);
+        open.empty = if more.is_empty() { open.empty + 1 } else { 0 };
+        if open.empty > MAX_EMPTY_PAGES {
+            return Err(fails("the listing has page after page without a name"));
+        }
+        let (since, is_complete) = (open.since, open.is_complete);
+        let is_last = next.is_none();
+        if let Some(next) = next {
+            open.next = next;
+        }
+        match Arc::get_mut(&mut self.names) {
+            Some(names) => names.0.extend(more),
+            None => {
+                let both = self.names.0.iter().cloned().chain(more);
+                self.names = Arc::new(Names(both.collect()));
+            }
+        }
+        if is_last {
+            self.open = None;
+            if is_complete {
+                let names = Arc::new(Names::new(self.names.0.clone()));
+                self.far.listings().put(self.prefix.clone(), names, since);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn question(prefix: &Key, depth: Depth, next: &Next) -> List {
+    let (page, after) = match next {
+        Next::Page(page) => (page.clone(), None),
+        Next::After(after) => (None, Some(after.clone())),
+    };
+    List {
+        prefix: prefix.clone(),
+        depth,
+        page,
+        after,
+        most: None,
+    }
+}
+
+/// The names of a page; of a name that is both, the prefix.
+fn names_of(page: Page) -> Vec<Name> {
+    let prefixes: std::collections::BTreeSet<&[u8]> =
+        page.prefixes.iter().map(Vec::as_slice).collect();
+    let objects = page.objects.iter();
+    let objects = objects.filter(|(name, _)| !prefixes.contains(&name[..]));
+    let objects = objects.map(|(name, meta)| Name {
+        name: name.as_slice().into(),
+        kind: Kind::Object,
+        meta: meta.clone(),
+    });
+    let prefixes = prefixes.iter().map(|name| Name {
+        name: (*name).into(),
+        kind: Kind::Prefix,
+        meta: None,
+    });
+    prefixes.chain(objects).collect()
+}
+
+impl Listing for RemoteListing {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let mut at = cookie;
+        for (next, name) in (1_u64..).zip(DOTS) {
+            if next <= at {
+                continue;
+            }
+            let listed = Listed {
+                name,
+                kind: Kind::Prefix,
+                stat: None,
+                next,
+            };
+            if visit(listed).is_break() {
+                return Ok(());
+            }
+            at = next;
+        }
+        loop {
+            let skip = usize::try_from(at.saturating_sub(DOTS.len() as u64)).unwrap_or(usize::MAX);
+            let names = Arc::clone(&self.names);
+            let rest = names.0.get(skip..).unwrap_or_default();
+            for name in rest {
+                at = at.saturating_add(1);
+                let stat = match name.kind {
+                    Kind::Prefix => Some(self.far.prefix_stat()),
+                    Kind::Object => name.meta.as_ref().map(Meta::stat),
+                };
+                let listed = Listed {
+                    name: &name.name,
+                    kind: name.kind,
+                    stat,
+                    next: at,
+                };
+                if visit(listed) == ControlFlow::Break(()) {
+                    return Ok(());
+                }
+            }
+            // What was visited is an answer; the next question gets more.
+            if !rest.is_empty() || self.open.is_none() {
+                return Ok(());
+            }
+            drop(names);
+            self.go_on()?;
+        }
+    }
+}

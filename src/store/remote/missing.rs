@@ -1,0 +1,51 @@
+//! `--missing-status`: takes a refusal for a proof of absence, because the user says that this
+//! source answers so for what is not there.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::store::Key;
+
+/// A source whose refusals of these statuses mean that there is no such object.
+#[derive(Debug)]
+pub(super) struct Missing {
+    inner: Arc<dyn Remote>,
+    statuses: Vec<u16>,
+}
+
+impl Missing {
+    pub(super) fn new(inner: Arc<dyn Remote>, statuses: Vec<u16>) -> Self {
+        Self { inner, statuses }
+    }
+
+    fn translate<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
+        match answer {
+            Err(RequestError::Denied(what)) => {
+                let status = what.get(..3).and_then(|status| status.parse().ok());
+                match status.is_some_and(|status| self.statuses.contains(&status)) {
+                    true => Err(RequestError::NotFound),
+                    false => Err(RequestError::Denied(what)),
+                }
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Remote for Missing {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        async move { self.translate(self.inner.get(get).await) }.boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        async move { self.translate(self.inner.head(key).await) }.boxed()
+    }
+
+    /// Who may not list is told so.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.inner.list(list)
+    }
+}

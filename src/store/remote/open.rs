@@ -1,0 +1,351 @@
+//! From a URL to what is there: a tree of keys, or an archive of one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::Url;
+
+use super::archive::RemoteArchive;
+use super::bucket::{self, Bucket, BucketOptions};
+use super::facts::{Fact, Facts};
+use super::flight::Flights;
+use super::limit::Limited;
+use super::listing::{Listings, RemoteListing};
+use super::missing::Missing;
+use super::retry::Retry;
+use super::runtime::Network;
+use super::segments::Segments;
+use super::store::{Far, RemoteStore};
+use super::traffic::{Counted, Counters};
+use super::web::{self, Address};
+use super::{Get, Part, Remote, RequestError};
+use crate::store::{DiskCache, Key, Store, StoreError};
+
+/// How sources that are far away are asked.
+#[derive(Debug, Clone)]
+pub struct RemoteOptions {
+    /// Ask without credentials.
+    pub anonymous: bool,
+    /// Where the object store is, if not where its provider is.
+    pub endpoint_url: Option<String>,
+    /// The region of a bucket.
+    pub region: Option<String>,
+    /// Which profile of the AWS configuration is used.
+    pub profile: Option<String>,
+    /// Headers to send, `Name: value`.
+    pub headers: Vec<String>,
+    /// Refusals that mean that there is no such key.
+    pub missing_statuses: Vec<u16>,
+    /// When every request has to be answered.
+    pub timeout: Duration,
+    /// How often a request is sent again.
+    pub retries: u32,
+    /// Requests at a time.
+    pub parallel: usize,
+    /// How long names, sizes and versions are trusted.
+    pub ttl: Duration,
+    /// How long absence is.
+    pub absent_ttl: Duration,
+    /// What bytes may take in memory.
+    pub memory_bytes: u64,
+    /// Where bytes are kept for the next time.
+    pub disk: Option<Arc<DiskCache>>,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            anonymous: false,
+            endpoint_url: None,
+            region: None,
+            profile: None,
+            headers: Vec::new(),
+            missing_statuses: Vec::new(),
+            timeout: Duration::from_secs(30),
+            retries: 10,
+            parallel: 64,
+            ttl: Duration::from_secs(60),
+            absent_ttl: Duration::from_secs(1),
+            memory_bytes: 128 << 20,
+            disk: None,
+        }
+    }
+}
+
+/// Why a source can not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// It is not written as a source is.
+    #[error("{label}: {what}")]
+    Invalid {
+        /// The source, without secrets.
+        label: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// It does not answer as it should, or refuses.
+    #[error("{label}: {error}")]
+    Failed {
+        /// The source, without secrets.
+        label: String,
+        /// What was asked and what came back.
+        error: StoreError,
+    },
+    /// It answers, and nothing of Zarr is there.
+    #[error("{label}: there is neither a Zarr hierarchy nor a zip archive: {what}")]
+    NothingThere {
+        /// The source, without secrets.
+        label: String,
+        /// What was looked for.
+        what: String,
+    },
+    /// The system gives no threads.
+    #[error("{label}: {error}")]
+    System {
+        /// The source, without secrets.
+        label: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+}
+
+/// What is at a URL.
+#[derive(Debug)]
+pub enum Found {
+    /// A tree of keys.
+    Tree(Box<dyn Store>),
+    /// A zip archive, and its last bytes.
+    Archive(Arc<RemoteArchive>, Vec<u8>),
+}
+
+/// What of an archive is fetched first: most directories fit in.
+const TAIL_BYTES: u64 = 256 << 10;
+/// Metadata documents are not longer.
+const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
+
+/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs; `is_zip` says that it has to be an archive.
+///
+/// # Errors
+/// [`RemoteError`], which names the source and no secret of it.
+pub fn open(url: &str, is_zip: bool, options: &RemoteOptions) -> Result<Found, RemoteError> {
+    let (label, identity, name, remote) = client(url, options)?;
+    let failed = |error: StoreError| RemoteError::Failed {
+        label: label.clone(),
+        error,
+    };
+    let far = far(label.clone(), identity, remote.0, options)?;
+    let looks_zipped = [".zip", ".ozx"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
+    if is_zip || looks_zipped {
+        match archive(&far).map_err(failed)? {
+            Some((archive, tail)) => return Ok(Found::Archive(archive, tail)),
+            None if is_zip => {
+                let what = "no such object".into();
+                return Err(RemoteError::NothingThere { label, what });
+            }
+            None => {}
+        }
+    }
+    let is_tree = match remote.1 {
+        Kind::Bucket => open_bucket(&far).map_err(failed)?,
+        Kind::Web => open_web(&far).map_err(failed)?,
+    };
+    if is_tree {
+        return Ok(Found::Tree(Box::new(RemoteStore { far })));
+    }
+    if !looks_zipped
+        && let Some((archive, tail)) = archive(&far).map_err(failed)?
+        && is_archive(&tail)
+    {
+        return Ok(Found::Archive(archive, tail));
+    }
+    let what = match remote.1 {
+        Kind::Bucket => "no key begins with it".into(),
+        Kind::Web => format!("none of {} is there, and it is not listed", ANCHORS.join(", ")),
+    };
+    Err(RemoteError::NothingThere { label, what })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Web,
+    Bucket,
+}
+
+type Client = (String, String, String, (Arc<dyn Remote>, Kind));
+
+/// The client of a URL, with the source's label, what identifies it and its last name.
+fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
+    let scheme = url.split("://").next().unwrap_or_default().to_owned();
+    let hidden = || format!("{scheme}://...");
+    let invalid = |label: String| move |what: String| RemoteError::Invalid { label, what };
+    let headers: Result<Vec<_>, String> = options
+        .headers
+        .iter()
+        .map(|text| web::header(text).map_err(|what| format!("--header: {what}")))
+        .collect();
+    let headers = headers.map_err(invalid(hidden()))?;
+    if let Some(bucket) = Bucket::parse(url) {
+        let bucket = bucket.map_err(invalid(hidden()))?;
+        let label = bucket.label();
+        let bucket_options = BucketOptions {
+            anonymous: options.anonymous,
+            endpoint_url: options.endpoint_url.clone(),
+            region: options.region.clone(),
+            profile: options.profile.clone(),
+            headers,
+            timeout: options.timeout,
+        };
+        let remote = bucket::open(&bucket, &bucket_options).map_err(invalid(label.clone()))?;
+        let endpoint = options.endpoint_url.as_deref().unwrap_or_default();
+        let identity = format!("{label} {endpoint}");
+        let name = label.clone();
+        return Ok((label, identity, name, (remote, Kind::Bucket)));
+    }
+    let parsed = Url::parse(url).map_err(|error| invalid(hidden())(error.to_string()))?;
+    if parsed.host().is_none() {
+        return Err(invalid(hidden())("no host in the URL".into()));
+    }
+    let address = Address::new(&parsed);
+    let (label, identity, name) = (address.label(), address.identity(), address.file_name());
+    let headers = headers.into_iter().collect();
+    let remote = web::open(address, headers, options.timeout).map_err(invalid(label.clone()))?;
+    Ok((label, identity, name, (remote, Kind::Web)))
+}
+
+/// Puts the layers on top of a client.
+fn far(
+    label: String,
+    identity: String,
+    remote: Arc<dyn Remote>,
+    options: &RemoteOptions,
+) -> Result<Arc<Far>, RemoteError> {
+    let network = Network::start().map_err(|error| RemoteError::System {
+        label: label.clone(),
+        error,
+    })?;
+    let counters = Arc::new(Counters::default());
+    let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
+    remote = Arc::new(Limited::new(remote, options.parallel));
+    let (retries, timeout) = (options.retries, options.timeout);
+    remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(&counters)));
+    if !options.missing_statuses.is_empty() {
+        let statuses = &options.missing_statuses;
+        log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
+        remote = Arc::new(Missing::new(remote, statuses.clone()));
+    }
+    Ok(Arc::new(Far {
+        remote,
+        network,
+        label,
+        identity,
+        can_list: AtomicBool::new(false),
+        timeout: options.timeout,
+        facts: Facts::new(options.ttl, options.absent_ttl),
+        listings: Listings::new(options.memory_bytes / 2, options.ttl),
+        segments: Segments::new(options.memory_bytes),
+        disk: options.disk.clone(),
+        counters,
+        anchor: OnceLock::new(),
+        modified: OnceLock::new(),
+        questions: Flights::default(),
+        wholes: Flights::default(),
+        parts: Flights::default(),
+    }))
+}
+
+/// What makes a node of a prefix, in the order in which it is looked for.
+const ANCHORS: [&str; 4] = ["zarr.json", ".zmetadata", ".zgroup", ".zarray"];
+
+fn document(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap_or_default()
+}
+
+/// Notes a key that is there for as long as the source is.
+fn anchor(far: &Far, name: &str) {
+    let key = document(name);
+    if let Ok(Fact::Object(meta)) = far.fact(&key)
+        && let Some(modified) = meta.modified
+    {
+        let _ = far.modified.set(modified);
+    }
+    let _ = far.anchor.set(key);
+}
+
+/// Lists the keys of a bucket, or finds documents where listing is not allowed.
+fn open_bucket(far: &Arc<Far>) -> Result<bool, StoreError> {
+    far.can_list.store(true, Ordering::Relaxed);
+    let listing = match RemoteListing::open(far, &Key::root()) {
+        Ok(listing) => listing,
+        Err(StoreError::Denied { what, .. }) => {
+            log::warn!("{}: it may not be listed: {what}", far.label);
+            far.can_list.store(false, Ordering::Relaxed);
+            return open_web(far);
+        }
+        Err(error) => return Err(error),
+    };
+    if listing.is_empty() {
+        return Ok(false);
+    }
+    if let Some(name) = ANCHORS.iter().find(|name| listing.lists(name.as_bytes())) {
+        // Its version stands in the listing.
+        anchor(far, name);
+    }
+    Ok(true)
+}
+
+/// Looks for the documents of a root: two at a time, so that most sources are known after the
+/// time of one request.
+fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
+    for pair in ANCHORS.chunks(2) {
+        let answers = std::thread::scope(|scope| {
+            let ask = |name: &&str| {
+                let key = document(name);
+                scope.spawn(move || far.whole(&key, MAX_DOCUMENT_BYTES))
+            };
+            let asked: Vec<_> = pair.iter().map(ask).collect();
+            let answers = asked.into_iter().map(|thread| match thread.join() {
+                Ok(answer) => answer,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            answers.collect::<Vec<_>>()
+        });
+        let mut found = None;
+        for (name, answer) in pair.iter().zip(answers) {
+            match answer {
+                Ok(_) => found = found.or(Some(*name)),
+                Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(name) = found {
+            anchor(far, name);
+            return Ok(true);
+        }
+    }
+    // A directory of hierarchies, if the server lists it.
+    match RemoteListing::open(far, &Key::root()) {
+        Ok(_) => Ok(true),
+        Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The last bytes of the object at the root, if there is one.
+fn archive(far: &Arc<Far>) -> Result<Option<(Arc<RemoteArchive>, Vec<u8>)>, StoreError> {
+    let get = Get::new(&Key::root(), Part::Tail(TAIL_BYTES));
+    match far.get(&get) {
+        Ok(got) => {
+            let archive = RemoteArchive::new(far, got.meta);
+            Ok(Some((Arc::new(archive), got.bytes)))
+        }
+        Err(RequestError::NotFound | RequestError::IsPrefix) => Ok(None),
+        Err(error) => Err(error.of(&Key::root())),
+    }
+}
+
+/// Whether the end of an object looks like that of an archive.
+fn is_archive(tail: &[u8]) -> bool {
+    tail.windows(4).any(|bytes| bytes == b"PK\x05\x06")
+}

@@ -1,0 +1,301 @@
+//! Tries again what may go better another time, within a deadline that no call passes.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::traffic::Counters;
+use super::{Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::Key;
+
+/// The first pause is at most so long; each one behind it up to twice as long as that before.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// No pause is longer, unless the source asks for it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A long answer may take this much longer for each byte of it.
+const SLOWEST_BYTES_PER_SECOND: u64 = 1 << 20;
+/// Answers up to this size have to come within the deadline.
+const SHORT_BYTES: u64 = 16 << 20;
+
+/// A source that is asked again when it fails, until the deadline.
+#[derive(Debug)]
+pub(super) struct Retry {
+    inner: Arc<dyn Remote>,
+    retries: u32,
+    timeout: Duration,
+    counters: Arc<Counters>,
+}
+
+impl Retry {
+    pub(super) fn new(
+        inner: Arc<dyn Remote>,
+        retries: u32,
+        timeout: Duration,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            inner,
+            retries,
+            timeout,
+            counters,
+        }
+    }
+
+    fn deadline(&self, bytes: u64) -> Instant {
+        let more = bytes.saturating_sub(SHORT_BYTES) / SLOWEST_BYTES_PER_SECOND;
+        Instant::now() + self.timeout + Duration::from_secs(more)
+    }
+
+    /// Waits before the next attempt; fails if there is to be none.
+    async fn pause(
+        &self,
+        key: &Key,
+        attempts: u32,
+        failed: Failed,
+        deadline: Instant,
+    ) -> Result<(), RequestError> {
+        let begun = deadline - self.timeout;
+        let give_up = |failed: Failed| {
+            let elapsed = begun.elapsed();
+            Err(RequestError::Failed(Failed {
+                what: format!("{} ({attempts} attempts, {elapsed:.1?})", failed.what),
+                ..failed
+            }))
+        };
+        if !failed.is_transient || attempts > self.retries {
+            return match attempts {
+                1 => Err(RequestError::Failed(failed)),
+                _ => give_up(failed),
+            };
+        }
+        let most = FIRST_PAUSE
+            .saturating_mul(1 << (attempts - 1).min(10))
+            .min(LONGEST_PAUSE);
+        let next = Instant::now() + failed.retry_after.unwrap_or_else(|| most.mul_f64(jitter()));
+        if next >= deadline {
+            return give_up(failed);
+        }
+        log::debug!("{key}: {}; again in {:.1?}", failed.what, next - Instant::now());
+        sleep_until(next).await;
+        self.counters.retried(key);
+        Ok(())
+    }
+
+    async fn ask<T, F: Future<Output = Result<T, RequestError>>>(
+        &self,
+        key: &Key,
+        ask: impl Fn() -> F,
+    ) -> Result<T, RequestError> {
+        let deadline = self.deadline(0);
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match timeout_at(deadline, ask()).await {
+                Err(_) => return Err(self.timed_out(attempts)),
+                Ok(Err(RequestError::Failed(failed))) => {
+                    self.pause(key, attempts, failed, deadline).await?;
+                }
+                Ok(answer) => return answer,
+            }
+        }
+    }
+
+    fn timed_out(&self, attempts: u32) -> RequestError {
+        let timeout = self.timeout;
+        RequestError::TimedOut(format!("whole answer ({attempts} attempts, {timeout:.1?})"))
+    }
+}
+
+/// A number from 0.5 to 1, so that clients do not come back all at once.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, Hasher};
+    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    0.5 + f64::from(u16::try_from(random % 1024).unwrap_or(0)) / 2048.0
+}
+
+/// What goes on where `have` ends.
+fn rest_of(get: &Get, have: &Got) -> Option<Get> {
+    have.meta.opaque_tag()?;
+    let at = have.start + have.bytes.len() as u64;
+    let end = match &get.part {
+        Part::All(_) | Part::Tail(_) => have.meta.size_bytes,
+        Part::Range(range) => range.end.min(have.meta.size_bytes),
+    };
+    (at < end).then(|| Get {
+        key: get.key.clone(),
+        part: Part::Range(at..end),
+        expected: Some(have.meta.clone()),
+        known: None,
+    })
+}
+
+impl Remote for Retry {
+    /// An answer that broke off goes on where it ended, if the object is still the same.
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        async move {
+            let bytes = match &get.part {
+                Part::All(_) => 0,
+                Part::Range(range) => range.end.saturating_sub(range.start),
+                Part::Tail(bytes) => *bytes,
+            };
+            let deadline = self.deadline(bytes);
+            let mut have: Option<Got> = None;
+            let mut attempts = 0;
+            loop {
+                attempts += 1;
+                let next = have.as_ref().and_then(|have| rest_of(get, have));
+                let answer = timeout_at(deadline, self.inner.get(next.as_ref().unwrap_or(get)));
+                let mut failed = match answer.await {
+                    Err(_) => return Err(self.timed_out(attempts)),
+                    Ok(Ok(got)) => return Ok(joined(have, next.is_some(), got)),
+                    Ok(Err(RequestError::Failed(failed))) => failed,
+                    Ok(Err(error)) => return Err(error),
+                };
+                if let Some(more) = failed.partial.take() {
+                    have = Some(joined(have, next.is_some(), *more));
+                }
+                self.pause(&get.key, attempts, failed, deadline).await?;
+            }
+        }
+        .boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.ask(key, || self.inner.head(key)).boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.ask(&list.prefix, || self.inner.list(list)).boxed()
+    }
+}
+
+/// Both parts, if the second one was asked for as the rest of the first.
+fn joined(have: Option<Got>, is_rest: bool, more: Got) -> Got {
+    match have {
+        Some(mut have) if is_rest => {
+            have.bytes.extend_from_slice(&more.bytes);
+            have
+        }
+        _ => more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    type Script = Vec<Result<Got, RequestError>>;
+
+    /// Answers one thing after the other.
+    #[derive(Debug)]
+    struct Scripted(Mutex<Script>, Mutex<Vec<Get>>);
+
+    impl Remote for Scripted {
+        fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+            self.1.lock().unwrap().push(get.clone());
+            let next = self.0.lock().unwrap().remove(0);
+            async move { next }.boxed()
+        }
+
+        fn head<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+            futures_util::future::pending().boxed()
+        }
+
+        fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+            futures_util::future::pending().boxed()
+        }
+    }
+
+    fn meta(tag: &str) -> Meta {
+        Meta {
+            size_bytes: 6,
+            etag: Some(tag.into()),
+            modified: None,
+        }
+    }
+
+    fn got(start: u64, bytes: &[u8]) -> Got {
+        let (meta, bytes) = (meta("\"a\""), bytes.to_vec());
+        Got { meta, start, bytes }
+    }
+
+    fn broken(start: u64, bytes: &[u8]) -> RequestError {
+        RequestError::Failed(Failed {
+            what: "broke off".into(),
+            is_transient: true,
+            retry_after: None,
+            partial: Some(Box::new(got(start, bytes))),
+        })
+    }
+
+    fn ask(script: Script, retries: u32) -> (Result<Got, RequestError>, Vec<Get>, Arc<Counters>) {
+        let scripted = Arc::new(Scripted(Mutex::new(script), Mutex::default()));
+        let counters = Arc::new(Counters::default());
+        let retry = Retry::new(
+            Arc::clone(&scripted) as _,
+            retries,
+            Duration::from_secs(2),
+            Arc::clone(&counters),
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let get = Get::new(&Key::new(b"k").unwrap(), Part::All(100));
+        let answer = runtime.block_on(retry.get(&get));
+        let asked = scripted.1.lock().unwrap().clone();
+        (answer, asked, counters)
+    }
+
+    #[test]
+    fn what_broke_off_goes_on_where_it_ended() {
+        let script = vec![Err(broken(0, b"ab")), Err(broken(2, b"cd")), Ok(got(4, b"ef"))];
+        let (answer, asked, counters) = ask(script, 5);
+        let answer = answer.unwrap();
+        assert_eq!((answer.start, &answer.bytes[..]), (0, &b"abcdef"[..]));
+        assert_eq!(asked[1].part, Part::Range(2..6));
+        assert_eq!(asked[2].part, Part::Range(4..6));
+        assert_eq!(asked[2].expected, Some(meta("\"a\"")));
+        assert_eq!(counters.total().retries, 2);
+    }
+
+    #[test]
+    fn what_can_not_go_better_is_not_tried_again() {
+        let (answer, asked, _) = ask(vec![Err(RequestError::lasting("no"))], 5);
+        assert!(matches!(answer, Err(RequestError::Failed(failed)) if failed.what == "no"));
+        assert_eq!(asked.len(), 1);
+        let (answer, ..) = ask(vec![Err(RequestError::NotFound)], 5);
+        assert!(matches!(answer, Err(RequestError::NotFound)));
+    }
+
+    #[test]
+    fn attempts_are_counted_and_end() {
+        let script = (0..3).map(|_| Err(RequestError::transient("503"))).collect();
+        let (answer, asked, _) = ask(script, 2);
+        let Err(RequestError::Failed(failed)) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(failed.what.starts_with("503 (3 attempts"), "{}", failed.what);
+        assert_eq!(asked.len(), 3);
+    }
+
+    #[test]
+    fn a_pause_that_passes_the_deadline_is_not_begun() {
+        let begun = std::time::Instant::now();
+        let later = RequestError::Failed(Failed {
+            what: "429".into(),
+            is_transient: true,
+            retry_after: Some(Duration::from_secs(3600)),
+            partial: None,
+        });
+        let (answer, asked, _) = ask(vec![Err(later)], 5);
+        assert!(matches!(answer, Err(RequestError::Failed(_))));
+        assert_eq!(asked.len(), 1);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,218 @@
+//! Counts what goes over the network, in all and below each prefix.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::store::Key;
+
+/// Counters of requests; all only grow.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Bytes of values that came back.
+    pub bytes: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Requests that brought neither bytes nor a proof of absence.
+    pub errors: u64,
+    /// Reads that were answered from memory or from the disk cache.
+    pub cache_hits: u64,
+}
+
+/// More prefixes than this are counted together.
+const MAX_PREFIXES: usize = 4096;
+/// Where they are counted.
+const OTHERS: &str = "(others)";
+
+/// The counters of one source.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    retries: AtomicU64,
+    errors: AtomicU64,
+    cache_hits: AtomicU64,
+    prefixes: Mutex<BTreeMap<String, Traffic>>,
+}
+
+impl Counters {
+    fn count(&self, key: &Key, what: impl Fn(&mut Traffic)) {
+        let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = array_of(key);
+        let of = match prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(&of) {
+            true => OTHERS.to_owned(),
+            false => of,
+        };
+        what(prefixes.entry(of).or_default());
+    }
+
+    fn answered<T>(&self, key: &Key, bytes: u64, answer: &Result<T, RequestError>) {
+        let failed = match answer {
+            Ok(_)
+            | Err(
+                RequestError::NotFound
+                | RequestError::NotModified
+                | RequestError::IsPrefix
+                | RequestError::NoListing(_)
+                | RequestError::TooLong(_),
+            ) => 0,
+            Err(_) => 1,
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.errors.fetch_add(failed, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.requests = traffic.requests.saturating_add(1);
+            traffic.bytes = traffic.bytes.saturating_add(bytes);
+            traffic.errors = traffic.errors.saturating_add(failed);
+        });
+    }
+
+    /// A request is sent again.
+    pub(super) fn retried(&self, key: &Key) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.retries = traffic.retries.saturating_add(1);
+        });
+    }
+
+    /// A read needed no request.
+    pub(super) fn hit(&self, key: &Key) {
+        self.cache_hits.fetch_add(1, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.cache_hits = traffic.cache_hits.saturating_add(1);
+        });
+    }
+
+    /// All together.
+    pub(super) fn total(&self) -> Traffic {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic {
+            requests: read(&self.requests),
+            bytes: read(&self.bytes),
+            retries: read(&self.retries),
+            errors: read(&self.errors),
+            cache_hits: read(&self.cache_hits),
+        }
+    }
+
+    /// Below each prefix.
+    pub(super) fn by_prefix(&self) -> Vec<(String, Traffic)> {
+        let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = prefixes.iter().map(|(name, traffic)| (name.clone(), *traffic));
+        each.collect()
+    }
+}
+
+/// The array or group that a key most likely belongs to: what is left without the names at its
+/// end that look like a document of metadata or like a part of a chunk's key.
+fn array_of(key: &Key) -> String {
+    let mut names: Vec<&[u8]> = key.as_bytes().split(|byte| *byte == b'/').collect();
+    let is_chunk = |name: &[u8]| {
+        let digits = name.strip_prefix(b"c.").unwrap_or(name);
+        name == b"c"
+            || (!digits.is_empty() && digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.'))
+    };
+    let is_document = |name: &[u8]| name.starts_with(b".z") || name == b"zarr.json";
+    if names.last().is_some_and(|name| is_document(name)) {
+        names.pop();
+    } else {
+        while names.last().is_some_and(|name| is_chunk(name)) {
+            names.pop();
+        }
+    }
+    match names.join(&b'/') {
+        path if path.is_empty() => "/".into(),
+        path => String::from_utf8_lossy(&path).into_owned(),
+    }
+}
+
+/// A source whose requests are counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    inner: Arc<dyn Remote>,
+    counters: Arc<Counters>,
+}
+
+impl Counted {
+    pub(super) fn new(inner: Arc<dyn Remote>, counters: Arc<Counters>) -> Self {
+        Self { inner, counters }
+    }
+}
+
+impl Remote for Counted {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        async move {
+            let answer = self.inner.get(get).await;
+            let bytes = match &answer {
+                Ok(got) => got.bytes.len(),
+                Err(RequestError::Failed(failed)) => {
+                    failed.partial.as_ref().map_or(0, |got| got.bytes.len())
+                }
+                Err(_) => 0,
+            };
+            self.counters.answered(&get.key, bytes as u64, &answer);
+            answer
+        }
+        .boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        async move {
+            let answer = self.inner.head(key).await;
+            self.counters.answered(key, 0, &answer);
+            answer
+        }
+        .boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        async move {
+            let answer = self.inner.list(list).await;
+            self.counters.answered(&list.prefix, 0, &answer);
+            answer
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_counted_for_its_array() {
+        let cases = [
+            ("a/b/0.0.1", "a/b"),
+            ("a/b/c/0/1", "a/b"),
+            ("a/b/c.0.1", "a/b"),
+            ("a/b/.zarray", "a/b"),
+            ("a/b/zarr.json", "a/b"),
+            ("zarr.json", "/"),
+            ("0.0", "/"),
+            ("a/0/0/0", "a"),
+        ];
+        for (key, array) in cases {
+            assert_eq!(array_of(&Key::new(key.as_bytes()).unwrap()), array, "{key}");
+        }
+    }
+
+    #[test]
+    fn very_many_prefixes_take_no_more_room() {
+        let counters = Counters::default();
+        for i in 0..3 * MAX_PREFIXES {
+            counters.hit(&Key::new(format!("a{i}/.zarray").as_bytes()).unwrap());
+        }
+        let counted = counters.by_prefix();
+        assert_eq!(counted.len(), MAX_PREFIXES + 1);
+        let all: u64 = counted.iter().map(|(_, traffic)| traffic.cache_hits).sum();
+        assert_eq!(all, 3 * MAX_PREFIXES as u64);
+        assert_eq!(counters.total().cache_hits, all);
+    }
+}

@@ -1,0 +1,255 @@
+//! Any web server: one request at a time, and exactly what came back (RFC 9110).
+//!
+//! Redirects are followed here and not by the library: at most five, never from https to http,
+//! never from a public address to a private one or to where machines keep credentials, and with
+//! neither credentials nor headers of the user's to another host.
+
+mod address;
+mod answer;
+mod index;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
+    IF_NONE_MATCH, LOCATION, RANGE,
+};
+use http::{Method, StatusCode};
+use reqwest::{Client, Response, Url, redirect};
+
+pub(super) use address::Address;
+use address::{is_allowed, is_same_host};
+
+use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::Key;
+
+/// Redirects that are followed for one request.
+const MAX_REDIRECTS: usize = 5;
+/// A server that can be reached takes a connection within this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that are kept for later.
+const IDLE_CONNECTIONS: usize = 64;
+
+/// A tree of keys on a web server.
+#[derive(Debug)]
+pub(super) struct Web {
+    client: Client,
+    address: Address,
+    /// What the user wants to be sent, to this server only.
+    headers: HeaderMap,
+}
+
+/// The library's client as every kind of source uses it.
+pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http1_only()
+        .tcp_nodelay(true)
+        .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| causes(&error))
+}
+
+/// An error with all that led to it, without its URL, which may hold secrets.
+pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let own = error.downcast_ref::<reqwest::Error>().map(|error| {
+        let kind = match () {
+            () if error.is_connect() => "connecting",
+            () if error.is_timeout() => "timed out",
+            () if error.is_body() || error.is_decode() => "reading the body",
+            () => "sending the request",
+        };
+        kind.to_owned()
+    });
+    let mut text = own.unwrap_or_else(|| error.to_string());
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// Parses a header of the user's, `Name: value`.
+///
+/// # Errors
+/// What is wrong with it, without its value.
+pub(super) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("not of the form `Name: value`")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "not a name of a header")?;
+    let mut value: HeaderValue = value
+        .trim()
+        .parse()
+        .map_err(|_| format!("{name}: not a value of a header"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+impl Web {
+    pub(super) fn new(client: Client, address: Address, mut headers: HeaderMap) -> Self {
+        if let Some(authorization) = address.authorization() {
+            headers.entry(AUTHORIZATION).or_insert(authorization);
+        }
+        Self {
+            client,
+            address,
+            headers,
+        }
+    }
+
+    /// Sends one request and follows where it leads. A redirect to the same URL with a slash
+    /// behind it says that it is a directory.
+    async fn send(
+        &self,
+        method: Method,
+        url: Url,
+        extra: HeaderMap,
+    ) -> Result<Response, RequestError> {
+        let first = url.clone();
+        let mut url = url;
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.client.request(method.clone(), url.clone());
+            request = request.headers(extra.clone());
+            if is_same_host(&first, &url) {
+                request = request.headers(self.headers.clone());
+            }
+            let response = request.send().await.map_err(|error| sending(&error))?;
+            if !is_redirect(response.status()) {
+                return Ok(response);
+            }
+            let location = response.headers().get(LOCATION);
+            let location = location.and_then(|value| value.to_str().ok());
+            let next = location.and_then(|location| url.join(location).ok());
+            let Some(next) = next else {
+                let status = response.status();
+                return Err(RequestError::lasting(format!("{status} without a place to go to")));
+            };
+            if address::is_directory_of(&url, &next) {
+                return Err(RequestError::IsPrefix);
+            }
+            is_allowed(&first, &url, &next).map_err(RequestError::lasting)?;
+            url = next;
+        }
+        let what = format!("more than {MAX_REDIRECTS} redirects");
+        Err(RequestError::lasting(what))
+    }
+
+    async fn get_part(&self, get: &Get) -> Result<Got, RequestError> {
+        let mut headers = identity();
+        let range = match &get.part {
+            Part::All(_) => None,
+            Part::Range(range) if range.is_empty() => None,
+            Part::Range(range) => Some(format!("bytes={}-{}", range.start, range.end - 1)),
+            Part::Tail(bytes) => Some(format!("bytes=-{bytes}")),
+        };
+        let mut set = |name: HeaderName, value: Option<&str>| {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        };
+        set(RANGE, range.as_deref());
+        let expected = get.expected.as_ref().and_then(Meta::strong_tag);
+        set(IF_MATCH, expected.as_deref());
+        let known = get.known.as_ref().and_then(|meta| meta.etag.as_deref());
+        set(IF_NONE_MATCH, known);
+        let url = self.address.of(&get.key)?;
+        let response = self.send(Method::GET, url, headers).await?;
+        answer::of_get(get, response).await
+    }
+
+    /// The size by one byte of the value, where the server does not answer HEAD.
+    async fn head_by_range(&self, key: &Key) -> Result<Meta, RequestError> {
+        let get = Get::new(key, Part::Range(0..1));
+        Ok(self.get_part(&get).await?.meta)
+    }
+}
+
+fn identity() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// What went wrong before there was an answer.
+fn sending(error: &reqwest::Error) -> RequestError {
+    let what = causes(error);
+    // Another attempt does not change a certificate, nor what a URL or a header may hold.
+    let is_lasting = error.is_builder() || is_tls(error);
+    match is_lasting {
+        true => RequestError::lasting(what),
+        false => RequestError::transient(what),
+    }
+}
+
+pub(super) fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        let inner = io.and_then(|io| io.get_ref());
+        if error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+impl Remote for Web {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        self.get_part(get).boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        async move {
+            let url = self.address.of(key)?;
+            let response = self.send(Method::HEAD, url, identity()).await?;
+            match answer::of_head(&response)? {
+                Some(meta) => Ok(meta),
+                None => self.head_by_range(key).await,
+            }
+        }
+        .boxed()
+    }
+
+    /// The page that many servers make for a directory. It is never taken for complete: servers
+    /// leave out names that begin with a dot.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        async move {
+            let url = self.address.of_directory(&list.prefix)?;
+            let mut headers = identity();
+            let accept = HeaderValue::from_static("application/json, text/html;q=0.9");
+            headers.insert(ACCEPT, accept);
+            let response = self.send(Method::GET, url.clone(), headers).await;
+            match response {
+                Ok(response) => index::read(&url, response).await,
+                Err(RequestError::IsPrefix) => Err(RequestError::NoListing(
+                    "the server sends in circles".into(),
+                )),
+                Err(error) => Err(error),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Opens the part of a source that is a web server.
+pub(super) fn open(
+    address: Address,
+    headers: HeaderMap,
+    timeout: Duration,
+) -> Result<Arc<dyn Remote>, String> {
+    Ok(Arc::new(Web::new(client(timeout)?, address, headers)))
+}

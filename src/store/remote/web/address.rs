@@ -1,0 +1,239 @@
+//! Which URL a key has, and where a redirect may lead.
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use reqwest::Url;
+use url::Host;
+
+use super::RequestError;
+use crate::store::Key;
+
+/// What stands in a path for something else than itself (RFC 3986, 3.3: all but `unreserved` and
+/// the signs that keys often have).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b',')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+/// Where a tree of keys begins on a web server.
+#[derive(Clone)]
+pub(in crate::store::remote) struct Address {
+    /// Without user, password and fragment; its path ends without a slash.
+    base: Url,
+    authorization: Option<HeaderValue>,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.label())
+    }
+}
+
+impl Address {
+    /// Takes the URL apart; a user and a password in it become a header.
+    pub(in crate::store::remote) fn new(url: &Url) -> Self {
+        let mut base = url.clone();
+        let user = percent_decode_str(url.username()).collect::<Vec<u8>>();
+        let authorization = (!user.is_empty() || url.password().is_some()).then(|| {
+            let password = percent_decode_str(url.password().unwrap_or_default());
+            let both: Vec<u8> = user.into_iter().chain([b':']).chain(password).collect();
+            let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(both)));
+            if let Ok(value) = &mut value {
+                value.set_sensitive(true);
+            }
+            value.ok()
+        });
+        // Neither fails for a URL with a host.
+        let _ = base.set_username("");
+        let _ = base.set_password(None);
+        base.set_fragment(None);
+        let path = base.path().trim_end_matches('/').to_owned();
+        base.set_path(&path);
+        Self {
+            base,
+            authorization: authorization.flatten(),
+        }
+    }
+
+    /// The URL as a person would write it, without what may be secret: user, password, query.
+    pub(in crate::store::remote) fn label(&self) -> String {
+        let mut url = self.base.clone();
+        url.set_query(None);
+        url.to_string()
+    }
+
+    /// What tells the source from any other one.
+    pub(in crate::store::remote) fn identity(&self) -> String {
+        self.base.to_string()
+    }
+
+    /// The last name of the path.
+    pub(in crate::store::remote) fn file_name(&self) -> String {
+        let name = self.base.path().rsplit('/').next().unwrap_or_default();
+        percent_decode_str(name).decode_utf8_lossy().into_owned()
+    }
+
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        self.authorization.clone()
+    }
+
+    /// The URL of a key; that of the tree itself for the root.
+    pub(super) fn of(&self, key: &Key) -> Result<Url, RequestError> {
+        self.with(key, "")
+    }
+
+    /// The URL of a prefix, which ends with a slash.
+    pub(super) fn of_directory(&self, key: &Key) -> Result<Url, RequestError> {
+        self.with(key, "/")
+    }
+
+    fn with(&self, key: &Key, end: &str) -> Result<Url, RequestError> {
+        let mut path = self.base.path().trim_end_matches('/').to_owned();
+        if !key.is_root() {
+            for name in key.as_bytes().split(|byte| *byte == b'/') {
+                path.push('/');
+                path.extend(percent_encode(name, ESCAPED));
+            }
+        }
+        path.push_str(end);
+        let mut url = self.base.clone();
+        url.set_path(&path);
+        // A name like `%2e%2e` would be taken for a way up.
+        if url.path().trim_end_matches('/') != path.trim_end_matches('/') {
+            return Err(RequestError::lasting("no URL stands for this key"));
+        }
+        Ok(url)
+    }
+}
+
+/// Whether headers for the one may be sent to the other.
+pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
+    one.scheme() == other.scheme()
+        && one.host() == other.host()
+        && one.port_or_known_default() == other.port_or_known_default()
+}
+
+/// Whether the one is the other as a directory.
+pub(super) fn is_directory_of(url: &Url, next: &Url) -> bool {
+    let slashed = next.path().strip_suffix('/');
+    // Behind a proxy a server may not know its own scheme and port.
+    url.host() == next.host() && !url.path().ends_with('/') && slashed == Some(url.path())
+}
+
+/// Whether a redirect is followed.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String> {
+    let host = to.host_str().unwrap_or_default();
+    match to.scheme() {
+        "https" => {}
+        "http" if from.scheme() == "http" => {}
+        "http" => return Err(format!("it leads from https to http at {host}")),
+        scheme => return Err(format!("it leads to a URL of the kind {scheme}")),
+    }
+    let reach = |url: &Url| match url.host() {
+        Some(Host::Ipv4(address)) => reach_of(address.into()),
+        Some(Host::Ipv6(address)) => reach_of(address.to_canonical()),
+        Some(Host::Domain(name)) if name == "localhost" || name.ends_with(".localhost") => {
+            Reach::Private
+        }
+        _ => Reach::Public,
+    };
+    match (reach(first), reach(to)) {
+        (_, Reach::Link) => Err(format!("it leads to {host}, where machines keep credentials")),
+        (Reach::Public, Reach::Private) => Err(format!("it leads to the private address {host}")),
+        _ => Ok(()),
+    }
+}
+
+/// Who can reach an address.
+#[derive(Debug, PartialEq, Eq)]
+enum Reach {
+    Public,
+    Private,
+    /// Only who is on the same wire: metadata of cloud machines are there.
+    Link,
+}
+
+fn reach_of(address: IpAddr) -> Reach {
+    match address {
+        IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => Reach::Link,
+        IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => Reach::Private,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => Reach::Link,
+        // Where one cloud keeps its metadata for IPv6.
+        IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Reach::Link,
+        IpAddr::V6(v6) if v6.is_unique_local() || v6.is_loopback() => Reach::Private,
+        _ => Reach::Public,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn key(text: &str) -> Key {
+        Key::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_key_has_one_url_and_the_query_stays() {
+        let address = Address::new(&url("https://u:p%40@h:8/a%20b/?sig=x#f"));
+        assert_eq!(address.label(), "https://h:8/a%20b");
+        assert_eq!(
+            address.of(&key("t/0.0")).unwrap().as_str(),
+            "https://h:8/a%20b/t/0.0?sig=x"
+        );
+        assert_eq!(
+            address.of(&key("50%/x y?z#")).unwrap().as_str(),
+            "https://h:8/a%20b/50%25/x%20y%3Fz%23?sig=x"
+        );
+        assert_eq!(
+            address.of_directory(&key("t")).unwrap().as_str(),
+            "https://h:8/a%20b/t/?sig=x"
+        );
+        let authorization = address.authorization().unwrap();
+        assert_eq!(authorization.to_str().unwrap(), "Basic dTpwQA==");
+        assert!(!format!("{address:?}").contains("p@"));
+    }
+
+    #[test]
+    fn a_directory_is_the_same_url_with_a_slash() {
+        assert!(is_directory_of(&url("http://h:1/a"), &url("http://h/a/")));
+        assert!(!is_directory_of(&url("http://h/a"), &url("http://h/b/")));
+        assert!(!is_directory_of(&url("http://h/a"), &url("http://other/a/")));
+        assert!(!is_directory_of(&url("http://h/a/"), &url("http://h/a/")));
+    }
+
+    #[test]
+    fn redirects_lead_neither_down_nor_inside() {
+        let allowed = |from: &str, to: &str| is_allowed(&url(from), &url(from), &url(to)).is_ok();
+        assert!(allowed("http://a/x", "https://b/x"));
+        assert!(allowed("http://127.0.0.1:1/x", "http://127.0.0.1:2/x"));
+        assert!(allowed("http://10.0.0.1/x", "http://192.168.0.1/x"));
+        assert!(!allowed("https://a/x", "http://a/x"));
+        assert!(!allowed("http://a/x", "http://127.0.0.1/x"));
+        assert!(!allowed("http://a/x", "http://[::1]/x"));
+        assert!(!allowed("http://a/x", "http://localhost/x"));
+        assert!(!allowed("http://127.0.0.1/x", "http://169.254.169.254/x"));
+        assert!(!allowed("http://a/x", "http://[::ffff:169.254.169.254]/x"));
+        assert!(!allowed("http://a/x", "file:///etc/passwd"));
+    }
+}

@@ -1,0 +1,355 @@
+//! What an answer says, and whether it is one to what was asked.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+    LAST_MODIFIED, RETRY_AFTER,
+};
+use http::StatusCode;
+use reqwest::Response;
+
+use super::causes;
+use crate::store::remote::{Failed, Get, Got, Meta, Part, RequestError};
+
+/// A server that sends all of a value for a part of it is read up to here.
+const MAX_SKIPPED_BYTES: u64 = 64 << 20;
+/// Room that is made for a body before any of it has come.
+const FIRST_ROOM_BYTES: u64 = 32 << 20;
+
+/// The text of a header.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// What the headers tell of an object of that size.
+fn meta(headers: &HeaderMap, size_bytes: u64) -> Meta {
+    let modified = text(headers, LAST_MODIFIED);
+    Meta {
+        size_bytes,
+        etag: text(headers, ETAG).filter(|tag| !tag.is_empty()).map(str::to_owned),
+        modified: modified.and_then(|date| httpdate::parse_http_date(date).ok()),
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    text(headers, CONTENT_LENGTH)?.parse().ok()
+}
+
+/// How long the server wants to be left alone: seconds or a date (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = text(headers, RETRY_AFTER)?;
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// What a status other than success says.
+pub(super) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
+    match status.as_u16() {
+        304 => RequestError::NotModified,
+        401 | 403 | 407 => RequestError::Denied(status.to_string()),
+        404 | 410 => RequestError::NotFound,
+        412 => RequestError::Changed("it has another ETag by now".into()),
+        408 | 425 | 429 | 500 | 502..=504 | 506..=599 => RequestError::Failed(Failed {
+            what: status.to_string(),
+            is_transient: true,
+            retry_after: retry_after(headers),
+            partial: None,
+        }),
+        _ => RequestError::lasting(status.to_string()),
+    }
+}
+
+/// Fails for bytes that are not those of the value.
+fn check_encoding(headers: &HeaderMap) -> Result<(), RequestError> {
+    match text(headers, CONTENT_ENCODING) {
+        None | Some("" | "identity") => Ok(()),
+        Some(encoding) => Err(RequestError::lasting(format!(
+            "the server sends it with Content-Encoding {encoding}, which was not asked for"
+        ))),
+    }
+}
+
+/// The answer to HEAD; none if it has to be asked in another way.
+pub(super) fn of_head(response: &Response) -> Result<Option<Meta>, RequestError> {
+    let headers = response.headers();
+    match response.status().as_u16() {
+        200 => {
+            // An encoding would make the size one of other bytes.
+            let length = content_length(headers).filter(|_| check_encoding(headers).is_ok());
+            Ok(length.map(|length| meta(headers, length)))
+        }
+        400 | 405 | 501 => Ok(None),
+        _ => Err(refusal(response.status(), headers)),
+    }
+}
+
+/// A part of an object, as `Content-Range` names it (RFC 9110, 14.4).
+fn content_range(headers: &HeaderMap) -> Option<(Option<Range<u64>>, u64)> {
+    let value = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
+    let (range, size) = value.split_once('/')?;
+    let size: u64 = size.trim().parse().ok()?;
+    if range.trim() == "*" {
+        return Some((None, size));
+    }
+    let (first, last) = range.trim().split_once('-')?;
+    let first: u64 = first.parse().ok()?;
+    let end = last.parse::<u64>().ok()?.checked_add(1)?;
+    (first < end && end <= size).then_some((Some(first..end), size))
+}
+
+/// The part of an object of that size that answers a question.
+fn wanted(part: &Part, size: u64) -> Range<u64> {
+    match part {
+        Part::All(_) => 0..size,
+        Part::Range(range) => range.start.min(size)..range.end.min(size),
+        Part::Tail(bytes) => size.saturating_sub(*bytes)..size,
+    }
+}
+
+/// The answer to GET.
+pub(super) async fn of_get(get: &Get, response: Response) -> Result<Got, RequestError> {
+    let headers = response.headers();
+    match response.status().as_u16() {
+        200 => {
+            check_encoding(headers)?;
+            whole(get, response).await
+        }
+        206 => {
+            check_encoding(headers)?;
+            partial(get, response).await
+        }
+        416 => match content_range(headers) {
+            // There is no part of nothing.
+            Some((None, 0)) => {
+                let meta = meta(headers, 0);
+                check_expected(get, &meta)?;
+                let (start, bytes) = (0, Vec::new());
+                Ok(Got { meta, start, bytes })
+            }
+            Some((_, size)) if get.expected.is_some() => {
+                Err(RequestError::Changed(format!("it has {size} bytes by now")))
+            }
+            _ => Err(RequestError::lasting("416: the server does not send this range")),
+        },
+        _ => Err(refusal(response.status(), headers)),
+    }
+}
+
+fn check_expected(get: &Get, meta: &Meta) -> Result<(), RequestError> {
+    match &get.expected {
+        Some(expected) if !expected.is_same(meta) => {
+            let what = format!("expected {}, there is {}", shown(expected), shown(meta));
+            Err(RequestError::Changed(what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A version for people.
+fn shown(meta: &Meta) -> String {
+    let tag = meta.etag.as_deref().unwrap_or("no ETag");
+    format!("{} bytes, {tag}", meta.size_bytes)
+}
+
+/// 200: the whole value, whatever was asked for.
+async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
+    let length = content_length(response.headers());
+    let most = match (&get.part, length) {
+        (Part::All(most), Some(length)) if length > *most => {
+            return Err(RequestError::TooLong(meta(response.headers(), length)));
+        }
+        (Part::All(most), _) => *most,
+        (Part::Range(_) | Part::Tail(_), Some(length)) if length > MAX_SKIPPED_BYTES => {
+            return Err(RequestError::lasting(format!(
+                "the server sends all {length} bytes where a part was asked for"
+            )));
+        }
+        (Part::Range(_) | Part::Tail(_), _) => MAX_SKIPPED_BYTES,
+    };
+    if let Some(length) = length {
+        check_expected(get, &meta(response.headers(), length))?;
+    }
+    let is_all = matches!(get.part, Part::All(_));
+    let headers = response.headers().clone();
+    let mut bytes = match body(response, length, most).await {
+        Ok(bytes) => bytes,
+        Err((error, bytes)) => {
+            let part = length.filter(|_| is_all).map(|length| Got {
+                meta: meta(&headers, length),
+                start: 0,
+                bytes,
+            });
+            return Err(broken(error, part));
+        }
+    };
+    let meta = meta(&headers, bytes.len() as u64);
+    check_expected(get, &meta)?;
+    let range = wanted(&get.part, meta.size_bytes);
+    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    bytes.truncate(index(range.end));
+    bytes.drain(..index(range.start).min(bytes.len()));
+    Ok(Got {
+        meta,
+        start: range.start,
+        bytes,
+    })
+}
+
+/// 206: the part that was asked for, or the answer is wrong.
+async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
+    let headers = response.headers();
+    let kind = text(headers, CONTENT_TYPE).unwrap_or_default();
+    if kind.to_ascii_lowercase().starts_with("multipart/") {
+        return Err(RequestError::lasting(format!("206 with a body of the kind {kind}")));
+    }
+    let (range, size) = match content_range(headers) {
+        Some((Some(range), size)) => (range, size),
+        _ => {
+            let what = text(headers, CONTENT_RANGE).unwrap_or("no Content-Range");
+            return Err(RequestError::lasting(format!("206 with {what}")));
+        }
+    };
+    let meta = meta(headers, size);
+    check_expected(get, &meta)?;
+    let expected = wanted(&get.part, size);
+    if range != expected {
+        return Err(RequestError::lasting(format!(
+            "asked for bytes {}-{} of {size}, got {}-{}",
+            expected.start, expected.end, range.start, range.end
+        )));
+    }
+    let length = range.end - range.start;
+    match body(response, Some(length), length).await {
+        Ok(bytes) if bytes.len() as u64 == length => Ok(Got {
+            meta,
+            start: range.start,
+            bytes,
+        }),
+        Ok(bytes) => {
+            let what = format!("{} of {length} bytes came", bytes.len());
+            let start = range.start;
+            let part = Got { meta, start, bytes };
+            Err(broken(RequestError::transient(what), Some(part)))
+        }
+        Err((error, bytes)) => {
+            let start = range.start;
+            Err(broken(error, Some(Got { meta, start, bytes })))
+        }
+    }
+}
+
+/// A failure, with what came before it.
+fn broken(error: RequestError, part: Option<Got>) -> RequestError {
+    match error {
+        RequestError::Failed(failed) => RequestError::Failed(Failed {
+            partial: part.filter(|part| !part.bytes.is_empty()).map(Box::new),
+            ..failed
+        }),
+        error => error,
+    }
+}
+
+/// Reads a body of at most `most` bytes; fails, with what has come, if it is longer, or not of the
+/// length that was announced.
+pub(super) async fn body(
+    mut response: Response,
+    length: Option<u64>,
+    most: u64,
+) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let room = length.unwrap_or(0).min(most).min(FIRST_ROOM_BYTES);
+    if bytes.try_reserve_exact(usize::try_from(room).unwrap_or(0)).is_err() {
+        return Err((RequestError::lasting("there is no memory for it"), bytes));
+    }
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                let so_far = (bytes.len() as u64).saturating_add(chunk.len() as u64);
+                if so_far > most {
+                    let what = format!("the server sends more than {most} bytes");
+                    return Err((RequestError::lasting(what), Vec::new()));
+                }
+                if bytes.try_reserve(chunk.len()).is_err() {
+                    return Err((RequestError::lasting("there is no memory for it"), bytes));
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                let what = format!("{} behind {} bytes", causes(&error), bytes.len());
+                return Err((RequestError::transient(what), bytes));
+            }
+        }
+    }
+    match length {
+        Some(length) if bytes.len() as u64 != length => {
+            let what = format!("{} of {length} bytes came", bytes.len());
+            Err((RequestError::transient(what), bytes))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_content_range_is_believed_only_if_it_can_be() {
+        let parse = |value: &str| content_range(&headers(&[(CONTENT_RANGE, value)]));
+        assert_eq!(parse("bytes 0-9/100"), Some((Some(0..10), 100)));
+        assert_eq!(parse("bytes */100"), Some((None, 100)));
+        for wrong in [
+            "bytes 9-0/100",
+            "bytes 0-100/100",
+            "bytes 0-9/*",
+            "bytes 0-18446744073709551615/18446744073709551615",
+            "items 0-9/100",
+            "bytes -9/100",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_seconds_or_a_date() {
+        let parse = |value: &str| retry_after(&headers(&[(RETRY_AFTER, value)]));
+        assert_eq!(parse("7"), Some(Duration::from_secs(7)));
+        assert_eq!(parse("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(parse("soon"), None);
+    }
+
+    #[test]
+    fn statuses_are_what_they_prove() {
+        let refusal = |status: u16| refusal(StatusCode::from_u16(status).unwrap(), &headers(&[]));
+        assert!(matches!(refusal(404), RequestError::NotFound));
+        assert!(matches!(refusal(403), RequestError::Denied(_)));
+        assert!(matches!(refusal(401), RequestError::Denied(_)));
+        assert!(matches!(refusal(412), RequestError::Changed(_)));
+        for status in [408, 429, 500, 502, 503, 504] {
+            let RequestError::Failed(failed) = refusal(status) else {
+                panic!("{status}");
+            };
+            assert!(failed.is_transient, "{status}");
+        }
+        for status in [400, 405, 418, 501, 505] {
+            let RequestError::Failed(failed) = refusal(status) else {
+                panic!("{status}");
+            };
+            let is_transient = status == 505 && failed.is_transient;
+            assert!(!failed.is_transient || is_transient, "{status}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The page that a web server makes for a directory: JSON or HTML, whatever it likes to send.
+
+use html5gum::{Token, Tokenizer};
+use http::header::CONTENT_TYPE;
+use percent_encoding::percent_decode_str;
+use reqwest::{Response, Url};
+use serde_json::Value;
+
+use super::answer;
+use crate::store::remote::{Page, RequestError};
+use crate::store::{Kind, check_component};
+
+/// Longer pages are not read.
+const MAX_PAGE_BYTES: u64 = 64 << 20;
+
+/// Reads the answer to a request for a directory.
+pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestError> {
+    let status = response.status();
+    match status.as_u16() {
+        200 => {}
+        // Most servers refuse to list in one of these ways.
+        400..=406 | 410 | 501 => {
+            let what = format!("the server does not list it ({status})");
+            return Err(RequestError::NoListing(what));
+        }
+        _ => return Err(answer::refusal(status, response.headers())),
+    }
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.to_ascii_lowercase();
+    let is_json = kind.contains("json");
+    if !is_json && !kind.contains("html") {
+        let what = "the server sends no list for it".into();
+        return Err(RequestError::NoListing(what));
+    }
+    let body = answer::body(response, None, MAX_PAGE_BYTES).await;
+    let body = body.map_err(|(error, _)| error)?;
+    let names = match is_json {
+        true => of_json(&body),
+        false => of_html(url, &body),
+    };
+    let names = names.ok_or_else(|| {
+        RequestError::NoListing("what the server sends for it is not a list".into())
+    })?;
+    let mut page = Page::default();
+    for (name, kind) in names {
+        if check_component(&name).is_err() {
+            continue;
+        }
+        match kind {
+            Kind::Object => page.objects.push((name, None)),
+            Kind::Prefix => page.prefixes.push(name),
+        }
+    }
+    page.objects.sort_by(|one, other| one.0.cmp(&other.0));
+    page.objects.dedup_by(|one, other| one.0 == other.0);
+    page.prefixes.sort();
+    page.prefixes.dedup();
+    Ok(page)
+}
+
+type Names = Vec<(Vec<u8>, Kind)>;
+
+/// The lists of nginx (`type`) and Caddy (`is_dir`).
+fn of_json(body: &[u8]) -> Option<Names> {
+    let Ok(Value::Array(entries)) = serde_json::from_slice(body) else {
+        return None;
+    };
+    let name = |entry: &Value| {
+        let name = entry.get("name")?.as_str()?;
+        let is_prefix = name.ends_with('/')
+            || entry.get("is_dir").and_then(Value::as_bool) == Some(true)
+            || entry.get("type").and_then(Value::as_str) == Some("directory");
+        let kind = if is_prefix { Kind::Prefix } else { Kind::Object };
+        Some((name.trim_end_matches('/').as_bytes().to_vec(), kind))
+    };
+    Some(entries.iter().filter_map(name).collect())
+}
+
+/// The links of a page that lead one step down.
+fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
+    let base = url.path();
+    let mut names = Names::new();
+    for token in Tokenizer::new(body) {
+        let Ok(Token::StartTag(tag)) = token else {
+            continue;
+        };
+        if **tag.name != *b"a" {
+            continue;
+        }
+        let href = tag.attributes.iter().find(|(name, _)| ***name == *b"href");
+        let href = href.and_then(|(_, value)| std::str::from_utf8(value).ok());
+        let Some(target) = href.and_then(|href| url.join(href).ok()) else {
+            continue;
+        };
+        // Links that sort the page have a query.
+        if target.origin() != url.origin() || target.query() != url.query() {
+            continue;
+        }
+        let Some(below) = target.path().strip_prefix(base) else {
+            continue;
+        };
+        let (name, kind) = match below.strip_suffix('/') {
+            Some(name) => (name, Kind::Prefix),
+            None => (below, Kind::Object),
+        };
+        if !name.is_empty() && !name.contains('/') {
+            names.push((percent_decode_str(name).collect(), kind));
+        }
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(names: Option<Names>) -> Vec<String> {
+        let shown = names.unwrap().into_iter().map(|(name, kind)| {
+            let slash = if kind == Kind::Prefix { "/" } else { "" };
+            format!("{}{slash}", String::from_utf8(name).unwrap())
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn links_that_lead_one_step_down_are_names() {
+        let url = Url::parse("http://h/data/").unwrap();
+        let page = br##"<html><a href="../">up</a><a href="?C=N;O=D">Name</a>
+            <a href="a%20b">x</a><a href='sub/'>sub/</a> <A HREF="/data/abs">y</A>
+            <a href="sub/deep">z</a><a href="http://other/data/q">w</a><a href="#f">v</a>
+            <a class=x href=bare>u</a></html>"##;
+        assert_eq!(shown(of_html(&url, page)), ["a b", "sub/", "abs", "bare"]);
+    }
+
+    #[test]
+    fn lists_in_json_are_read_as_two_servers_write_them() {
+        let nginx = br#"[{"name":"d","type":"directory"},{"name":"f","type":"file","size":3}]"#;
+        assert_eq!(shown(of_json(nginx)), ["d/", "f"]);
+        let caddy = br#"[{"name":"d/","is_dir":true},{"name":"f","is_dir":false}]"#;
+        assert_eq!(shown(of_json(caddy)), ["d/", "f"]);
+        assert!(of_json(b"{\"zarr_format\":2}").is_none());
+    }
+}
