@@ -27,6 +27,7 @@ pub use error::StoreError;
 pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
+pub use pinned::{PinnedBytes, PinnedError};
 pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
 pub use waiting::never_waiting;
 pub use whole::{read_into, read_whole};

@@ -231,6 +231,7 @@ impl DirObject {
                 what: format!("{wanted} bytes expected at {offset}, {got} there"),
             },
             PinnedError::Io(source) => StoreError::from_io(&key, source),
+            PinnedError::Store(error) => error.with_key(key),
         }
     }
 }

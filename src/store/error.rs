@@ -98,6 +98,23 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same failure, told of another key: that of a value inside of what failed.
+    pub(super) fn with_key(mut self, to: Key) -> Self {
+        let (Self::NotFound { key }
+        | Self::NotAPrefix { key }
+        | Self::Denied { key, .. }
+        | Self::Stale { key, .. }
+        | Self::Corrupt { key, .. }
+        | Self::Unsupported { key, .. }
+        | Self::TooLarge { key, .. }
+        | Self::TimedOut { key, .. }
+        | Self::Unavailable { key, .. }
+        | Self::Io { key, .. }
+        | Self::WouldWait { key }) = &mut self;
+        *key = to;
+        self
+    }
+
     /// Sorts a failed system call on `key` into the kinds above.
     pub(super) fn from_io(key: &Key, source: io::Error) -> Self {
         let key = key.clone();

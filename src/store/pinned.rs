@@ -1,6 +1,7 @@
-//! One local file, held open and watched: every read is of the content that was there when the
-//! file was opened, or it fails.
+//! Bytes that are held to one version: every read is of the content that was there when they were
+//! opened, or it fails. Here for a local file, which is held open and watched.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +11,40 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::Stat as FileStat;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Kind, Patience, Stat, Version};
+use super::{Kind, Patience, Stat, StoreError, Version};
+
+/// The bytes of one version of something, wherever they are: of a local file, or of an object at
+/// a server, whose versions are told apart by its ETag.
+pub trait PinnedBytes: Debug + Send + Sync {
+    /// Exact size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// When this version was written, as far as the source tells.
+    fn modified(&self) -> SystemTime;
+
+    /// Fills `buffer` from `offset`, and proves that all of it is of this version.
+    ///
+    /// What is far away and not at hand is asked for with one request.
+    ///
+    /// # Errors
+    /// [`PinnedError`]; [`PinnedError::WouldWait`] for [`Patience::Now`] only.
+    fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError>;
+
+    /// Fails if it is known that this version is not the present one any more. Nobody who is far
+    /// away is asked.
+    ///
+    /// # Errors
+    /// [`PinnedError::Changed`], or what kept it from being found out.
+    fn check(&self) -> Result<(), PinnedError>;
+
+    /// Whether reading takes a network, so that every read should be worth a request.
+    fn is_far(&self) -> bool;
+}
 
 /// What tells one content of a file from another: identity, size and the time that every write
 /// moves. (The time of change is left out: a new link, name or mode is no new content.)
@@ -67,21 +101,31 @@ pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// A failed read of a pinned file.
-#[derive(Debug)]
-pub(super) enum PinnedError {
-    /// The file is not any more what it was; what differs.
+/// A failed read of [`PinnedBytes`].
+#[derive(Debug, thiserror::Error)]
+pub enum PinnedError {
+    /// They are not any more what they were; what differs.
+    #[error("changed: {0}")]
     Changed(String),
-    /// The data is not in the page cache, and the caller did not want to wait.
+    /// They are not at hand, and the caller did not want to wait.
+    #[error("would have to wait")]
     WouldWait,
-    /// The file ends before the range does.
+    /// They end before the range does.
+    #[error("{wanted} bytes expected at {offset:#x}, {got} there")]
     Short {
+        /// Where the range begins.
         offset: u64,
+        /// How long it is.
         wanted: usize,
+        /// How much of it there is.
         got: usize,
     },
     /// The system call failed.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The source that is far away failed, with whatever key: the reader puts in its own.
+    #[error(transparent)]
+    Store(StoreError),
 }
 
 /// An open file together with what it looked like when it was opened.
@@ -217,5 +261,32 @@ impl PinnedFile {
             }
         }
         self.check()
+    }
+}
+
+impl PinnedBytes for PinnedFile {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes()
+    }
+
+    fn modified(&self) -> SystemTime {
+        self.modified()
+    }
+
+    fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        self.read_exact_at(buffer, offset, patience)
+    }
+
+    fn check(&self) -> Result<(), PinnedError> {
+        self.check()
+    }
+
+    fn is_far(&self) -> bool {
+        false
     }
 }

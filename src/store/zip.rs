@@ -3,8 +3,11 @@
 //! The directory is parsed by `rawzip`; what is believed of it is decided here and in `index`
 //! (faults A1-A17): names are checked component by component, every entry's byte range must lie
 //! before the directory and overlap no other, the local header must agree with the directory, and
-//! decoded bytes must have the declared size and CRC-32. The archive is read with pread, never
-//! mapped, and pinned: if the file changes, reads say [`StoreError::Stale`].
+//! decoded bytes must have the declared size and CRC-32. The archive is read by ranges, never
+//! mapped, and pinned: if it changes, reads say [`StoreError::Stale`].
+//!
+//! It may be far away, where every read is a request: then the directory comes with the end of
+//! the archive or with one more range, and an entry with its local header in one.
 //!
 //! CRC policy: a compressed entry is checked whenever it is decoded (one of more than
 //! 64 MiB when its end is first reached). A stored entry is checked when all of it has
@@ -14,25 +17,29 @@
 mod cache;
 mod checked;
 mod entry;
+mod far;
+mod flights;
 mod header;
 mod index;
 mod inflate;
+mod locate;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use log::warn;
-use rawzip::{ReaderAt, ZipArchive, ZipLocator};
-
-use self::cache::DecodedCache;
+use self::cache::PieceCache;
 use self::checked::CheckProgress;
 use self::entry::ZipObject;
-use self::index::{Built, ZipIndex};
+use self::far::HeldParts;
+use self::flights::Flights;
+use self::index::ZipIndex;
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
-use super::pinned::PinnedFile;
+use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
+use super::pinned::{PinnedBytes, PinnedError, PinnedFile};
 use super::{
     Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Stat, Store,
     StoreError, Version, Visit, VisitChild,
@@ -90,19 +97,30 @@ pub enum ZipError {
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The source of an archive that is far away failed.
+    #[error(transparent)]
+    Source(StoreError),
 }
 
 /// An open archive; shared by the store and the entries that are being read.
 #[derive(Debug)]
 struct Archive {
-    file: PinnedFile,
+    bytes: Arc<dyn PinnedBytes>,
+    /// Every read is a request.
+    is_far: bool,
     index: ZipIndex,
     /// Where the central directory begins: entries end before it.
     data_end: u64,
     options: ZipOptions,
     /// When the archive was last changed.
     modified: SystemTime,
-    decoded: DecodedCache,
+    decoded: PieceCache,
+    /// Entries that are being decoded whole.
+    decoding: Flights,
+    /// If it is far away: compressed bytes of the entries that are decoded in segments.
+    compressed: PieceCache,
+    /// The longest that are kept there.
+    compressed_max_bytes: u64,
     /// Deflated entries up to this size are decoded at once, bigger ones in segments.
     whole_max_bytes: u64,
     inflaters: Inflaters,
@@ -118,44 +136,72 @@ pub struct ZipStore {
 
 /// Decoded entries are kept only to bridge the pieces that the kernel asks for; it caches the rest.
 const DECODED_MAX_BYTES: u64 = 256 << 20;
+/// Room for two entries of those that are fetched at once.
+const COMPRESSED_MAX_BYTES: u64 = 2 * WHOLE_MAX_BYTES;
 
 impl ZipStore {
-    /// Reads the central directory of an open archive.
+    /// Reads the central directory of an archive in an open local file.
     ///
     /// # Errors
     /// [`ZipError`]; nothing is allocated by a number from the archive before it is proved to fit.
     pub fn open(file: File, label: &str, options: ZipOptions) -> Result<Self, ZipError> {
         let file = PinnedFile::new(file)?;
-        let (located, mut buffer) = locate(&file)?;
-        let data_end = located.directory_offset();
-        let split = is_split(&file, located.eocd_offset())?;
-        let Built { index, notes } = index::build(&located, &mut buffer, split, &options)?;
-        for note in &notes {
-            if options.strict {
-                return Err(ZipError::Strict(note.clone()));
-            }
-            warn!("{label}: {note}");
-        }
-        let modified = file.modified();
+        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let directory = read_directory(&file, &mut buffer, 0, label, &options)?;
+        Self::with_directory(Arc::new(file), directory, label, options)
+    }
+
+    /// Reads the central directory of an archive that is far away. `tail` is its end, which its
+    /// finder has from asking for the size.
+    ///
+    /// Two requests are made at most; none if the directory is in the tail, and mostly one if not.
+    ///
+    /// # Errors
+    /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
+    pub fn open_far(
+        bytes: Arc<dyn PinnedBytes>,
+        tail: Vec<u8>,
+        label: &str,
+        options: ZipOptions,
+    ) -> Result<Self, ZipError> {
+        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let mut held = HeldParts::new(bytes.size_bytes(), tail)?;
+        held.complete(bytes.as_ref(), &mut buffer, &options)?;
+        let fetched_bytes = held.fetched_bytes();
+        let directory = read_directory(&held, &mut buffer, fetched_bytes, label, &options)?;
+        Self::with_directory(bytes, directory, label, options)
+    }
+
+    fn with_directory(
+        bytes: Arc<dyn PinnedBytes>,
+        directory: Directory,
+        label: &str,
+        options: ZipOptions,
+    ) -> Result<Self, ZipError> {
         let decoded_bytes = options
             .cache_bytes
             .min(DECODED_MAX_BYTES)
             .min(options.memory_limit_bytes / 8);
+        let compressed_bytes = COMPRESSED_MAX_BYTES.min(options.memory_limit_bytes / 8);
         let archive = Archive {
-            modified,
-            decoded: DecodedCache::new(decoded_bytes),
+            modified: bytes.modified(),
+            is_far: bytes.is_far(),
+            decoded: PieceCache::new(decoded_bytes),
+            compressed: PieceCache::new(compressed_bytes),
+            compressed_max_bytes: compressed_bytes.min(WHOLE_MAX_BYTES),
+            decoding: Flights::default(),
             whole_max_bytes: WHOLE_MAX_BYTES.min(decoded_bytes / 2).max(SEGMENT_BYTES),
             inflaters: Inflaters::default(),
             checks: Mutex::new(CheckProgress::default()),
-            file,
-            index,
-            data_end,
+            bytes,
+            index: directory.index,
+            data_end: directory.data_end,
             options,
         };
         archive
-            .file
+            .bytes
             .check()
-            .map_err(|e| ZipError::BadDirectory(format!("changed while being read: {e:?}")))?;
+            .map_err(|e| ZipError::BadDirectory(format!("changed while being read: {e}")))?;
         Ok(Self {
             archive: Arc::new(archive),
             label: label.to_owned(),
@@ -163,95 +209,31 @@ impl ZipStore {
     }
 }
 
-impl ReaderAt for &PinnedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file().read_at(buffer, offset)
-    }
-}
-
-/// Finds the end record, also behind a comment that looks like one.
-fn locate(file: &PinnedFile) -> Result<(ZipArchive<&PinnedFile>, Vec<u8>), ZipError> {
-    let mut buffer = vec![0; 1 << 20];
-    let mut end = file.size_bytes();
-    let mut first_failure = None;
-    // Each round begins before the last false end record.
-    for _ in 0..64 {
-        match ZipLocator::new().locate_in_reader(file, &mut buffer, end) {
-            Ok(archive) => {
-                // Nothing shows that an empty directory is one, but that nothing follows it.
-                let begins_well = match archive.entries_hint() {
-                    0 => comment_fits(file, archive.eocd_offset())?,
-                    _ => archive.entries(&mut buffer).next_entry().is_ok(),
-                };
-                if begins_well && archive.directory_offset() <= archive.eocd_offset() {
-                    return Ok((archive, buffer));
-                }
-                first_failure.get_or_insert("does not begin where the end record says".to_owned());
-                end = archive.eocd_offset();
-            }
-            Err((_, e)) => {
-                let offset = e.eocd_offset().filter(|offset| *offset < end);
-                let (what, is_false_record) = match e.into_kind() {
-                    // What a false record points at is not there.
-                    rawzip::ErrorKind::IO(e) if is_beyond(&e) => {
-                        ("it points behind the end of the file".into(), true)
-                    }
-                    rawzip::ErrorKind::IO(e) => return Err(e.into()),
-                    kind => (rawzip::Error::from(kind).to_string(), true),
-                };
-                let (Some(offset), true) = (offset, is_false_record) else {
-                    break;
-                };
-                first_failure.get_or_insert(what);
-                end = offset;
+/// What a failed read of the archive means for a key in it.
+fn archive_error(error: PinnedError, key: Key) -> StoreError {
+    match error {
+        PinnedError::Changed(what) => StoreError::Stale {
+            key,
+            what: format!("the archive: {what}"),
+        },
+        PinnedError::WouldWait => StoreError::WouldWait { key },
+        error @ PinnedError::Short { .. } => StoreError::Corrupt {
+            key,
+            what: format!("the archive: {error}"),
+        },
+        PinnedError::Io(source) => StoreError::Io {
+            key,
+            source: Arc::new(source),
+        },
+        // That the archive is gone says nothing of what is in it.
+        PinnedError::Store(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+            StoreError::Stale {
+                key,
+                what: "the archive is gone".into(),
             }
         }
+        PinnedError::Store(error) => error.with_key(key),
     }
-    Err(first_failure.map_or(ZipError::NoDirectory, ZipError::BadDirectory))
-}
-
-/// A read behind the end of the file, or behind all that a file can have.
-fn is_beyond(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput
-    )
-}
-
-/// The end record (APPNOTE 4.3.16).
-fn end_record(file: &PinnedFile, eocd_offset: u64) -> io::Result<[u8; 22]> {
-    let mut record = [0; 22];
-    file.file().read_exact_at(&mut record, eocd_offset)?;
-    Ok(record)
-}
-
-/// Whether the comment of an end record ends where the file does.
-fn comment_fits(file: &PinnedFile, eocd_offset: u64) -> io::Result<bool> {
-    let [.., low, high] = end_record(file, eocd_offset)?;
-    let comment_bytes = u64::from(u16::from_le_bytes([low, high]));
-    Ok(eocd_offset.saturating_add(22 + comment_bytes) == file.size_bytes())
-}
-
-/// Whether the end record belongs to an archive of several files.
-fn is_split(file: &PinnedFile, eocd_offset: u64) -> io::Result<bool> {
-    let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] =
-        end_record(file, eocd_offset)?;
-    let disk = u16::from_le_bytes([disk_low, disk_high]);
-    let first = u16::from_le_bytes([first_low, first_high]);
-    if disk != first || !matches!(disk, 0 | u16::MAX) {
-        return Ok(true);
-    }
-    let Some(locator_offset) = eocd_offset.checked_sub(20) else {
-        return Ok(false);
-    };
-    // The zip64 locator says how many files there are (APPNOTE 4.3.15).
-    let mut locator = [0; 20];
-    file.file().read_exact_at(&mut locator, locator_offset)?;
-    let [b'P', b'K', 6, 7, a, b, c, d, .., e, f, g, h] = locator else {
-        return Ok(false);
-    };
-    let files = u32::from_le_bytes([e, f, g, h]);
-    Ok(u32::from_le_bytes([a, b, c, d]) != 0 || files > 1)
 }
 
 impl Store for ZipStore {
@@ -263,14 +245,14 @@ impl Store for ZipStore {
         Promises {
             pinned: true,
             all_open: self.archive.index.all_open(),
-            is_far: false,
+            is_far: self.archive.is_far,
             listings: Listings::Complete,
         }
     }
 
     fn extent(&self) -> Extent {
         Extent {
-            bytes: self.archive.file.size_bytes(),
+            bytes: self.archive.bytes.size_bytes(),
             keys: self.archive.index.len(),
         }
     }

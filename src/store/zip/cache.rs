@@ -1,4 +1,4 @@
-//! Decoded entries, or 4 MiB segments of big ones: least recently used first out, by bytes.
+//! Entries in memory, or 4 MiB segments of big ones: least recently used first out, by bytes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,11 +6,11 @@ use lru::LruCache;
 
 use crate::store::Position;
 
-/// Which decoded bytes: an entry and the number of the segment in it.
+/// Which bytes: an entry and the number of the segment in it.
 pub(super) type Piece = (Position, u32);
 
 #[derive(Debug)]
-pub(super) struct DecodedCache {
+pub(super) struct PieceCache {
     budget_bytes: usize,
     inner: Mutex<Inner>,
 }
@@ -21,7 +21,7 @@ struct Inner {
     bytes: usize,
 }
 
-impl DecodedCache {
+impl PieceCache {
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             budget_bytes: usize::try_from(budget_bytes).unwrap_or(usize::MAX),
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_budget_counts_bytes_and_the_newest_piece_stays() {
-        let cache = DecodedCache::new(100);
+        let cache = PieceCache::new(100);
         for n in 0..4 {
             cache.insert(piece(n), Arc::new(vec![0; 40]));
         }

@@ -1,5 +1,6 @@
 //! Reading one entry: its local header is checked against the directory once, then a stored entry
-//! is read in place and a compressed one decoded.
+//! is read in place and a compressed one decoded. The header is read together with the data where
+//! that is worth it, and no byte is read twice.
 
 mod decoded;
 
@@ -7,10 +8,11 @@ use std::sync::{Arc, PoisonError};
 
 use flate2::Crc;
 
-use super::Archive;
+use super::cache::{Piece, PieceCache};
 use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{Coding, Node};
-use crate::store::pinned::PinnedError;
+use super::{Archive, archive_error};
+use crate::store::waiting::may_wait;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
 };
@@ -19,6 +21,12 @@ use crate::store::{
 const USUAL_EXTRA_BYTES: usize = 64;
 /// Pieces in which an entry is read that is checked before it is served.
 const CHECK_PIECE_BYTES: usize = 1 << 20;
+/// The same of an archive that is far away.
+const FAR_CHECK_PIECE_BYTES: usize = 8 << 20;
+/// The longest local header.
+const MAX_HEADER_BYTES: usize = HEADER_BYTES + 2 * 0xFFFF;
+/// Data before a part that is wanted, up to here, is no reason for a second request.
+const NEAR_HEADER_BYTES: u64 = 64 << 10;
 
 /// An entry that can be read.
 #[derive(Debug)]
@@ -112,46 +120,29 @@ impl ZipObject {
     }
 
     fn pread(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> Result<(), StoreError> {
-        self.archive
-            .file
-            .read_exact_at(buffer, offset, patience)
-            .map_err(|error| self.archive_error(error))
+        let bytes = &self.archive.bytes;
+        let result = if buffer.is_empty() {
+            bytes.check()
+        } else if self.archive.is_far && may_wait(&crate::store::Key::root()).is_err() {
+            bytes.read_exact_at(buffer, offset, Patience::Now)
+        } else {
+            bytes.read_exact_at(buffer, offset, patience)
+        };
+        result.map_err(|error| archive_error(error, self.key()))
     }
 
-    fn archive_error(&self, error: PinnedError) -> StoreError {
-        let key = self.key();
-        match error {
-            PinnedError::Changed(what) => StoreError::Stale {
-                key,
-                what: format!("the archive: {what}"),
-            },
-            PinnedError::WouldWait => StoreError::WouldWait { key },
-            PinnedError::Short {
-                offset,
-                wanted,
-                got,
-            } => self.corrupt(format!(
-                "{wanted} bytes expected at {offset:#x} of the archive, {got} there"
-            )),
-            PinnedError::Io(source) => StoreError::Io {
-                key,
-                source: Arc::new(source),
-            },
-        }
-    }
-
-    /// A decoded piece from the cache, if the archive is still the one that it came from.
-    fn cached(&self, piece: (Position, u32)) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
-        let Some(bytes) = self.archive.decoded.get(piece) else {
+    /// A piece from a cache, if the archive is still the one that it came from.
+    fn cached(&self, cache: &PieceCache, piece: Piece) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
+        let Some(bytes) = cache.get(piece) else {
             return Ok(None);
         };
-        let unchanged = self.archive.file.check();
-        unchanged.map_err(|error| self.archive_error(error))?;
+        let unchanged = self.archive.bytes.check();
+        unchanged.map_err(|error| archive_error(error, self.key()))?;
         Ok(Some(bytes))
     }
 
-    /// Reads the local header, and as much of the data behind it as fits, into `buffer`; checks
-    /// the header; returns its length and how many bytes were read.
+    /// Reads the local header into `buffer`, and the first `data_bytes` behind it if they fit;
+    /// checks the header; returns its length and how many bytes were read.
     fn read_header(
         &self,
         buffer: &mut [u8],
@@ -165,34 +156,34 @@ impl ZipObject {
         let limit = buffer
             .len()
             .min(usize::try_from(room).unwrap_or(usize::MAX));
-        let fixed = HEADER_BYTES.saturating_add(name_bytes);
-        let mut length = fixed
+        let mut length = HEADER_BYTES
+            .saturating_add(name_bytes)
             .saturating_add(USUAL_EXTRA_BYTES)
             .saturating_add(data_bytes)
             .min(limit);
-        let mut read_up_to = |length: usize| match buffer.get_mut(..length) {
-            Some(target) => self.pread(target, node.header_offset(), patience),
-            None => Err(self.corrupt("local header reaches into the central directory".into())),
-        };
-        read_up_to(length)?;
-        let header = LocalHeader::parse(buffer.get(..length).unwrap_or_default())
+        let first = buffer.get_mut(..length).unwrap_or_default();
+        self.pread(first, node.header_offset(), patience)?;
+        let header = LocalHeader::parse(first)
             .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
-        let header_bytes = HEADER_BYTES
-            .saturating_add(header.name_bytes)
-            .saturating_add(header.extra_bytes);
+        let name_end = HEADER_BYTES.saturating_add(header.name_bytes);
+        let header_bytes = name_end.saturating_add(header.extra_bytes);
         let data_end = (header_bytes as u64).checked_add(node.compressed_bytes());
         if data_end.is_none_or(|end| end > room) {
             return Err(self.corrupt("reaches into the central directory".into()));
         }
-        if header_bytes > length {
-            length = header_bytes;
-            if length > buffer.len() {
-                return Err(self.corrupt(format!("local header of {length} bytes")));
-            }
-            let target = buffer.get_mut(..length).unwrap_or_default();
-            self.pread(target, node.header_offset(), patience)?;
+        if header_bytes > buffer.len() {
+            return Err(self.corrupt(format!("local header of {header_bytes} bytes")));
         }
-        let name_end = HEADER_BYTES.saturating_add(header.name_bytes);
+        let wanted = match header_bytes.saturating_add(data_bytes) {
+            all if all <= buffer.len() => all,
+            _ => header_bytes,
+        };
+        if let Some(rest) = buffer.get_mut(length..wanted).filter(|r| !r.is_empty()) {
+            // The extra field is longer than usual.
+            let at = node.header_offset().saturating_add(length as u64);
+            self.pread(rest, at, patience)?;
+            length = wanted;
+        }
         let name = buffer.get(HEADER_BYTES..name_end).unwrap_or_default();
         let extra = buffer.get(name_end..header_bytes).unwrap_or_default();
         if !self.archive.index.is_named(self.position, name) {
@@ -216,7 +207,7 @@ impl ZipObject {
         let header_length = match node.header_length() {
             Some(length) => length,
             None => {
-                let mut buffer = vec![0; 2 * usize::from(u16::MAX) + HEADER_BYTES];
+                let mut buffer = vec![0; MAX_HEADER_BYTES];
                 self.read_header(&mut buffer, 0, patience)?.0 as u64
             }
         };
@@ -237,25 +228,30 @@ impl ZipObject {
         {
             self.check_stored(patience)?;
         }
-        let mut start = 0;
-        let mut have = 0;
+        let mut start = None;
         if node.header_length().is_none() {
-            // One system call for a small entry: header and data together.
+            // Header and data together: of a small entry, or if a second request costs more than
+            // what lies between.
             let end = usize::try_from(offset)
                 .unwrap_or(usize::MAX)
                 .saturating_add(size);
-            let data_bytes = if end <= buffer.len() / 2 { end } else { 0 };
+            let is_near = match self.archive.is_far {
+                true => offset <= NEAR_HEADER_BYTES,
+                false => end <= buffer.len() / 2,
+            };
+            let data_bytes = if is_near { end } else { 0 };
             let (header, length) = self.read_header(buffer, data_bytes, patience)?;
             let wanted = header.saturating_add(end);
-            if data_bytes > 0 && wanted <= length {
-                start = wanted.saturating_sub(size);
-                have = size;
+            start = (wanted <= length).then(|| wanted.saturating_sub(size));
+        }
+        let start = match start {
+            Some(start) => start,
+            None => {
+                let at = self.data_start(patience)?.saturating_add(offset);
+                self.pread(buffer.get_mut(..size).unwrap_or_default(), at, patience)?;
+                0
             }
-        }
-        if have == 0 {
-            let at = self.data_start(patience)?.saturating_add(offset);
-            self.pread(buffer.get_mut(..size).unwrap_or_default(), at, patience)?;
-        }
+        };
         let range = start..start.saturating_add(size);
         if node.crc_verdict().is_none() {
             self.note_stored(offset, buffer.get(range.clone()).unwrap_or_default())?;
@@ -299,13 +295,17 @@ impl ZipObject {
         }
         let start = self.data_start(patience)?;
         let size = self.node().size_bytes();
-        let mut buffer = vec![0; CHECK_PIECE_BYTES];
+        let most = match self.archive.is_far {
+            true => FAR_CHECK_PIECE_BYTES,
+            false => CHECK_PIECE_BYTES,
+        };
+        let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX).min(most)];
         let mut crc = Crc::new();
         let mut done = 0;
         while done < size {
             let piece = usize::try_from(size.saturating_sub(done))
                 .unwrap_or(usize::MAX)
-                .min(CHECK_PIECE_BYTES);
+                .min(most);
             let target = buffer.get_mut(..piece).unwrap_or_default();
             self.pread(target, start.saturating_add(done), patience)?;
             crc.update(target);

@@ -26,8 +26,6 @@ const WINDOW_BYTES: usize = 32 << 10;
 const MAX_CHECKPOINTS: u32 = 128;
 /// Big entries whose checkpoints are kept.
 const MAX_INFLATERS: usize = 16;
-/// Compressed bytes that are read at a time.
-const INPUT_BYTES: usize = 256 << 10;
 
 /// The system has no memory left.
 #[derive(Debug)]
@@ -166,6 +164,8 @@ pub(super) struct Inflater {
     /// The furthest place reached, and the checksum of all before it.
     frontier: Place,
     crc: Crc,
+    /// All compressed bytes were fetched at once before.
+    pub(super) was_fetched: bool,
 }
 
 /// Reads compressed bytes at an offset.
@@ -173,13 +173,14 @@ type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<(), StoreError> + 'a;
 
 impl Inflater {
     /// Decodes segment `wanted`, from the nearest place before it; `keep` gets every segment that
-    /// is decoded on the way.
+    /// is decoded on the way. Compressed bytes are read `input_bytes` at a time.
     ///
     /// When the end is reached for the first time, the checksum of all is judged.
     pub(super) fn segment(
         &mut self,
         wanted: u32,
         node: &Node,
+        input_bytes: usize,
         read: &ReadInput<'_>,
         keep: &dyn Fn(u32, Arc<Vec<u8>>),
     ) -> Result<Arc<Vec<u8>>, SegmentError> {
@@ -199,7 +200,7 @@ impl Inflater {
         };
         loop {
             let number = place.segment;
-            let bytes = Arc::new(decode_segment(&mut place, node, read)?);
+            let bytes = Arc::new(decode_segment(&mut place, node, input_bytes, read)?);
             keep(number, Arc::clone(&bytes));
             if place.segment > self.frontier.segment {
                 self.crc.update(&bytes);
@@ -222,6 +223,7 @@ impl Inflater {
 fn decode_segment(
     place: &mut Place,
     node: &Node,
+    input_bytes: usize,
     read: &ReadInput<'_>,
 ) -> Result<Vec<u8>, SegmentError> {
     let done = u64::from(place.segment).saturating_mul(SEGMENT_BYTES);
@@ -234,14 +236,14 @@ fn decode_segment(
     let mut output = place.window.clone();
     resize(&mut output, end.saturating_add(is_last.into()))
         .map_err(|NoMemory| SegmentError::Corrupt("no memory for a segment".into()))?;
-    let mut input = vec![0; INPUT_BYTES];
+    let mut input = vec![0; input_bytes];
     let mut at = window;
     let mut status = TINFLStatus::NeedsMoreInput;
     while status == TINFLStatus::NeedsMoreInput {
         let rest = node
             .compressed_bytes()
             .saturating_sub(place.compressed_offset);
-        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(INPUT_BYTES);
+        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(input_bytes);
         let piece = input.get_mut(..length).unwrap_or_default();
         read(piece, place.compressed_offset).map_err(SegmentError::Store)?;
         let more = if rest > length as u64 {

@@ -26,11 +26,12 @@ pub(in crate::store::zip) struct Built {
     pub(in crate::store::zip) notes: Vec<String>,
 }
 
-/// Reads all of the central directory.
+/// Reads all of the central directory. `held_bytes` of the memory limit are taken already.
 pub(in crate::store::zip) fn build<R: ReaderAt>(
     archive: &ZipArchive<R>,
     buffer: &mut [u8],
     split: bool,
+    held_bytes: u64,
     options: &ZipOptions,
 ) -> Result<Built, ZipError> {
     let claimed = archive.entries_hint();
@@ -48,7 +49,9 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
         need_bytes,
         limit_bytes: options.memory_limit_bytes,
     };
-    let need = claimed.saturating_mul(BYTES_PER_ENTRY);
+    let need = claimed
+        .saturating_mul(BYTES_PER_ENTRY)
+        .saturating_add(held_bytes);
     if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
         return Err(too_large(need));
     }
@@ -66,8 +69,9 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     {
         count = count.saturating_add(1);
         builder.add(&record);
-        if builder.bytes() > options.memory_limit_bytes {
-            return Err(too_large(builder.bytes()));
+        let taken = builder.bytes().saturating_add(held_bytes);
+        if taken > options.memory_limit_bytes {
+            return Err(too_large(taken));
         }
     }
     // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.

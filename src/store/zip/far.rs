@@ -1,0 +1,261 @@
+//! The parts of an archive that is far away which are needed to find and read its directory: the
+//! end of it, which is given, and what is missing of the directory.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ops::Range;
+
+use rawzip::ReaderAt;
+
+use super::locate::{SEARCHED_BYTES, Source, locate};
+use super::{ZipError, ZipOptions, archive_error, inflate};
+use crate::store::pinned::PinnedBytes;
+use crate::store::{Key, Patience};
+
+/// Parts that are fetched at most, besides the given end.
+const MAX_FETCHES: usize = 2;
+/// Places no further apart than this are fetched together.
+const NEAR_BYTES: u64 = 64 << 10;
+/// What is fetched around a place where only a record should be.
+const RECORD_BYTES: u64 = 4 << 10;
+/// A directory that is longer is not fetched before its first record has been seen.
+pub(super) const UNSEEN_MAX_BYTES: u64 = 32 << 20;
+
+/// Parts of an archive. What reads them gets what is in them; what else it asks for is noted.
+#[derive(Debug)]
+pub(super) struct HeldParts {
+    size_bytes: u64,
+    /// By their offsets; the last one ends where the archive does.
+    parts: Vec<Part>,
+    fetched_bytes: u64,
+    /// What was asked for and is in no part.
+    gaps: RefCell<Vec<Range<u64>>>,
+    /// An end record was looked for as far back as the parts go, which is not far enough.
+    is_fruitless: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Part {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// What `locate` found: where the directory begins and ends, and how many entries it claims.
+#[derive(Debug)]
+struct Found {
+    directory: Range<u64>,
+    entries: u64,
+}
+
+impl HeldParts {
+    pub(super) fn new(size_bytes: u64, tail: Vec<u8>) -> Result<Self, ZipError> {
+        let offset = size_bytes.checked_sub(tail.len() as u64).ok_or_else(|| {
+            let have = tail.len();
+            ZipError::BadDirectory(format!("{have} bytes of an archive of {size_bytes}"))
+        })?;
+        Ok(Self {
+            size_bytes,
+            parts: vec![Part {
+                offset,
+                bytes: tail,
+            }],
+            fetched_bytes: 0,
+            gaps: RefCell::default(),
+            is_fruitless: Cell::new(false),
+        })
+    }
+
+    /// What was fetched and is held in memory.
+    pub(super) fn fetched_bytes(&self) -> u64 {
+        self.fetched_bytes
+    }
+
+    /// Fetches what is missing, until the directory can be found and read from these parts.
+    pub(super) fn complete(
+        &mut self,
+        bytes: &dyn PinnedBytes,
+        buffer: &mut [u8],
+        options: &ZipOptions,
+    ) -> Result<(), ZipError> {
+        for fetches in 0..=MAX_FETCHES {
+            self.gaps.take();
+            self.is_fruitless.set(false);
+            let found = locate(&*self, buffer).map(|archive| Found {
+                directory: archive.directory_offset()..archive.eocd_offset(),
+                entries: archive.entries_hint(),
+            });
+            let Some(missing) = self.missing(found.as_ref().ok(), fetches + 1 == MAX_FETCHES)
+            else {
+                return found.map(|_| ());
+            };
+            if fetches == MAX_FETCHES {
+                break;
+            }
+            let entries = found.map_or(0, |found| found.entries);
+            self.fetch(bytes, missing, entries, options)?;
+        }
+        Err(ZipError::BadDirectory(
+            "what belongs to it is strewn over the archive".into(),
+        ))
+    }
+
+    /// What to fetch next; none if all is known that can be.
+    fn missing(&self, found: Option<&Found>, is_last: bool) -> Option<Range<u64>> {
+        let gaps = self.gaps.borrow();
+        let starts = gaps.iter().map(|gap| gap.start);
+        let (Some(first), Some(low), Some(high)) =
+            (gaps.first(), starts.clone().min(), starts.max())
+        else {
+            return match found {
+                Some(found) => self.gap_in(&found.directory),
+                None => self.is_fruitless.get().then(|| {
+                    let start = self.tail_start();
+                    start.saturating_sub(SEARCHED_BYTES + RECORD_BYTES)..start
+                }),
+            };
+        };
+        let around = |gap: &Range<u64>, before: u64| {
+            let start = gap.start.saturating_sub(before);
+            let end = gap.start.saturating_add(RECORD_BYTES);
+            start.max(self.end_before(gap.start))..end.min(self.start_behind(gap.start))
+        };
+        let Some(found) = found else {
+            // A zip64 record, or what points to it: the one stands before the other.
+            return Some(around(first, RECORD_BYTES));
+        };
+        let begins = found.directory.start;
+        let is_one_place = high - low <= NEAR_BYTES && begins <= low.saturating_add(NEAR_BYTES);
+        let is_seen = low > begins && low - begins <= NEAR_BYTES;
+        let all = low..self.start_behind(low);
+        let is_short = all.end - all.start <= UNSEEN_MAX_BYTES;
+        if is_one_place && (is_last || is_seen || is_short) {
+            return Some(all);
+        }
+        // The directory is where the end record says or, behind a program that was put before the
+        // archive, directly before the end record.
+        Some(around(first, 0))
+    }
+
+    /// The first part of `range` that is not held.
+    fn gap_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let mut start = range.start;
+        while let Some(part) = self.part_at(start) {
+            start = part.end();
+        }
+        (start < range.end).then(|| start..self.start_behind(start))
+    }
+
+    fn part_at(&self, offset: u64) -> Option<&Part> {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        let part = self.parts.get(behind.checked_sub(1)?)?;
+        (offset < part.end()).then_some(part)
+    }
+
+    /// Where the part before an offset ends that is not held.
+    fn end_before(&self, offset: u64) -> u64 {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        let before = behind.checked_sub(1).and_then(|at| self.parts.get(at));
+        before.map_or(0, Part::end)
+    }
+
+    /// Where the part behind an offset begins that is not held.
+    fn start_behind(&self, offset: u64) -> u64 {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        self.parts.get(behind).map_or(self.size_bytes, |p| p.offset)
+    }
+
+    /// Where that begins of which all is held to the end of the archive.
+    fn tail_start(&self) -> u64 {
+        let parts = self.parts.iter().rev();
+        parts.fold(self.size_bytes, |start, part| match part.end() == start {
+            true => part.offset,
+            false => start,
+        })
+    }
+
+    fn fetch(
+        &mut self,
+        bytes: &dyn PinnedBytes,
+        range: Range<u64>,
+        entries: u64,
+        options: &ZipOptions,
+    ) -> Result<(), ZipError> {
+        let length = range.end.saturating_sub(range.start);
+        let need_bytes = self.fetched_bytes.saturating_add(length);
+        let limit_bytes = options.memory_limit_bytes;
+        let too_large = || ZipError::TooLarge {
+            entries,
+            need_bytes,
+            limit_bytes,
+        };
+        if need_bytes > limit_bytes {
+            return Err(too_large());
+        }
+        let mut fetched = Vec::new();
+        usize::try_from(length)
+            .map_err(|_| inflate::NoMemory)
+            .and_then(|length| inflate::resize(&mut fetched, length))
+            .map_err(|inflate::NoMemory| too_large())?;
+        bytes
+            .read_exact_at(&mut fetched, range.start, Patience::Wait)
+            .map_err(|error| ZipError::Source(archive_error(error, Key::root())))?;
+        self.fetched_bytes = need_bytes;
+        let place = self.parts.partition_point(|part| part.offset < range.start);
+        let part = Part {
+            offset: range.start,
+            bytes: fetched,
+        };
+        self.parts.insert(place, part);
+        Ok(())
+    }
+}
+
+impl ReaderAt for &HeldParts {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        // As pread(2) says it.
+        if i64::try_from(offset).is_err() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if offset >= self.size_bytes || buffer.is_empty() {
+            return Ok(0);
+        }
+        let Some(part) = self.part_at(offset) else {
+            let end = offset.saturating_add(buffer.len() as u64);
+            let gap = offset..end.min(self.size_bytes);
+            self.gaps.borrow_mut().push(gap);
+            return Err(io::Error::other("this part of the archive is not at hand"));
+        };
+        let from = usize::try_from(offset - part.offset).unwrap_or(usize::MAX);
+        let there = part.bytes.get(from..).unwrap_or_default();
+        let count = there.len().min(buffer.len());
+        if let (Some(target), Some(there)) = (buffer.get_mut(..count), there.get(..count)) {
+            target.copy_from_slice(there);
+        }
+        Ok(count)
+    }
+}
+
+impl Source for &HeldParts {
+    fn size_bytes(self) -> u64 {
+        self.size_bytes
+    }
+
+    fn reach_bytes(self, end: u64) -> u64 {
+        end.saturating_sub(self.tail_start()).min(SEARCHED_BYTES)
+    }
+
+    fn note_fruitless(self, end: u64) {
+        let reach = self.reach_bytes(end);
+        self.is_fruitless.set(reach < end.min(SEARCHED_BYTES));
+    }
+
+    fn has_gaps(self) -> bool {
+        !self.gaps.borrow().is_empty()
+    }
+}

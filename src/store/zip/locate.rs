@@ -1,0 +1,170 @@
+//! From the end of an archive to its index: the end record, the zip64 one, the directory.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use log::warn;
+use rawzip::{ReaderAt, ZipArchive, ZipLocator};
+
+use super::index::{self, Built, ZipIndex};
+use super::{ZipError, ZipOptions};
+use crate::store::pinned::PinnedFile;
+
+/// What the directory is read through.
+pub(super) const DIRECTORY_BUFFER_BYTES: usize = 1 << 20;
+/// How far before the end of the archive its end record may stand.
+pub(super) const SEARCHED_BYTES: u64 = 1 << 20;
+/// End records that are tried; each round begins before the last false one.
+const MAX_ROUNDS: usize = 64;
+
+/// What a directory is read from: a whole file, or those parts of one that are at hand.
+pub(super) trait Source: ReaderAt + Copy {
+    fn size_bytes(self) -> u64;
+
+    /// How far back from `end` an end record can be looked for.
+    fn reach_bytes(self, end: u64) -> u64;
+
+    /// There is no end record within that reach.
+    fn note_fruitless(self, end: u64);
+
+    /// Whether something is not known for want of a part that is not at hand.
+    fn has_gaps(self) -> bool;
+}
+
+impl ReaderAt for &PinnedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file().read_at(buffer, offset)
+    }
+}
+
+impl Source for &PinnedFile {
+    fn size_bytes(self) -> u64 {
+        self.size_bytes()
+    }
+
+    fn reach_bytes(self, _: u64) -> u64 {
+        SEARCHED_BYTES
+    }
+
+    fn note_fruitless(self, _: u64) {}
+
+    fn has_gaps(self) -> bool {
+        false
+    }
+}
+
+/// A directory that was read.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) index: ZipIndex,
+    /// Where it begins: entries end before it.
+    pub(super) data_end: u64,
+}
+
+/// Finds and reads the directory. `held_bytes` are taken from the memory limit meanwhile.
+pub(super) fn read_directory<S: Source>(
+    source: S,
+    buffer: &mut [u8],
+    held_bytes: u64,
+    label: &str,
+    options: &ZipOptions,
+) -> Result<Directory, ZipError> {
+    let located = locate(source, buffer)?;
+    let data_end = located.directory_offset();
+    let split = is_split(source, located.eocd_offset())?;
+    let Built { index, notes } = index::build(&located, buffer, split, held_bytes, options)?;
+    for note in &notes {
+        if options.strict {
+            return Err(ZipError::Strict(note.clone()));
+        }
+        warn!("{label}: {note}");
+    }
+    Ok(Directory { index, data_end })
+}
+
+/// Finds the end record, also behind a comment that looks like one. If the source has gaps then,
+/// the answer is only what it seems to be so far.
+pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchive<S>, ZipError> {
+    let mut end = source.size_bytes();
+    let mut first_failure = None;
+    for _ in 0..MAX_ROUNDS {
+        let locator = ZipLocator::new().max_search_space(source.reach_bytes(end));
+        match locator.locate_in_reader(source, buffer, end) {
+            Ok(archive) => {
+                // Nothing shows that an empty directory is one, but that nothing follows it.
+                let begins_well = match archive.entries_hint() {
+                    0 => comment_fits(source, archive.eocd_offset())?,
+                    _ => archive.entries(buffer).next_entry().is_ok(),
+                };
+                let is_before = archive.directory_offset() <= archive.eocd_offset();
+                if source.has_gaps() || begins_well && is_before {
+                    return Ok(archive);
+                }
+                first_failure.get_or_insert("does not begin where the end record says".to_owned());
+                end = archive.eocd_offset();
+            }
+            Err((_, e)) => {
+                let offset = e.eocd_offset().filter(|offset| *offset < end);
+                let (what, is_false_record) = match e.into_kind() {
+                    // What a false record points at is not there.
+                    rawzip::ErrorKind::IO(e) if is_beyond(&e) => {
+                        ("it points behind the end of the file".into(), true)
+                    }
+                    rawzip::ErrorKind::IO(e) => return Err(e.into()),
+                    kind => (rawzip::Error::from(kind).to_string(), true),
+                };
+                let (Some(offset), true) = (offset, is_false_record) else {
+                    source.note_fruitless(end);
+                    break;
+                };
+                first_failure.get_or_insert(what);
+                end = offset;
+            }
+        }
+    }
+    Err(first_failure.map_or(ZipError::NoDirectory, ZipError::BadDirectory))
+}
+
+/// A read behind the end of the file, or behind all that a file can have.
+fn is_beyond(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput
+    )
+}
+
+/// The end record (APPNOTE 4.3.16).
+fn end_record<S: Source>(source: S, eocd_offset: u64) -> io::Result<[u8; 22]> {
+    let mut record = [0; 22];
+    source.read_exact_at(&mut record, eocd_offset)?;
+    Ok(record)
+}
+
+/// Whether the comment of an end record ends where the file does.
+fn comment_fits<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
+    let [.., low, high] = end_record(source, eocd_offset)?;
+    let comment_bytes = u64::from(u16::from_le_bytes([low, high]));
+    Ok(eocd_offset.saturating_add(22 + comment_bytes) == source.size_bytes())
+}
+
+/// Whether the end record belongs to an archive of several files.
+fn is_split<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
+    let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] =
+        end_record(source, eocd_offset)?;
+    let disk = u16::from_le_bytes([disk_low, disk_high]);
+    let first = u16::from_le_bytes([first_low, first_high]);
+    if disk != first || !matches!(disk, 0 | u16::MAX) {
+        return Ok(true);
+    }
+    let Some(locator_offset) = eocd_offset.checked_sub(20) else {
+        return Ok(false);
+    };
+    // The zip64 locator says how many files there are (APPNOTE 4.3.15).
+    let mut locator = [0; 20];
+    source.read_exact_at(&mut locator, locator_offset)?;
+    let [b'P', b'K', 6, 7, a, b, c, d, .., e, f, g, h] = locator else {
+        return Ok(false);
+    };
+    let files = u32::from_le_bytes([e, f, g, h]);
+    Ok(u32::from_le_bytes([a, b, c, d]) != 0 || files > 1)
+}

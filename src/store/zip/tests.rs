@@ -1,0 +1,688 @@
+//! Archives that are far away: which ranges are asked for, and what becomes of failures.
+
+#![allow(clippy::single_range_in_vec_init, clippy::cast_possible_truncation)]
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{ZipError, ZipOptions, ZipStore};
+use crate::store::{
+    BUFFER_HEADROOM_BYTES, Key, Object, Patience, PinnedBytes, PinnedError, Store, StoreError,
+    never_waiting,
+};
+
+/// Bytes far away, which notes what it is asked for.
+#[derive(Debug, Default)]
+struct Far {
+    content: Vec<u8>,
+    asked: Mutex<Vec<Range<u64>>>,
+    failure: Mutex<Option<StoreError>>,
+    is_changed: AtomicBool,
+    delay: Duration,
+}
+
+impl Far {
+    fn of(content: Vec<u8>) -> Arc<Self> {
+        Arc::new(Self {
+            content,
+            ..Self::default()
+        })
+    }
+
+    fn tail(&self, bytes: usize) -> Vec<u8> {
+        self.content[self.content.len().saturating_sub(bytes)..].to_vec()
+    }
+
+    fn asked(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    fn fail(&self, error: StoreError) {
+        *self.failure.lock().unwrap() = Some(error);
+    }
+
+    fn open(self: &Arc<Self>, tail: usize) -> Result<ZipStore, ZipError> {
+        self.open_with(tail, ZipOptions::default())
+    }
+
+    fn open_with(self: &Arc<Self>, tail: usize, o: ZipOptions) -> Result<ZipStore, ZipError> {
+        ZipStore::open_far(Arc::clone(self) as _, self.tail(tail), "far", o)
+    }
+}
+
+impl PinnedBytes for Far {
+    fn size_bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    fn modified(&self) -> SystemTime {
+        UNIX_EPOCH
+    }
+
+    fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        assert!(!buffer.is_empty(), "a request for nothing");
+        if patience == Patience::Now {
+            return Err(PinnedError::WouldWait);
+        }
+        std::thread::sleep(self.delay);
+        let end = offset + buffer.len() as u64;
+        self.asked.lock().unwrap().push(offset..end);
+        if let Some(error) = &*self.failure.lock().unwrap() {
+            return Err(PinnedError::Store(error.clone()));
+        }
+        self.check()?;
+        let there = self.content.get(offset as usize..end as usize);
+        buffer.copy_from_slice(there.expect("a request behind the end"));
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), PinnedError> {
+        match self.is_changed.load(Ordering::Relaxed) {
+            true => Err(PinnedError::Changed("another ETag".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Maker {
+    /// Before everything, and not counted in offsets.
+    prefix: Vec<u8>,
+    entries: Vec<(String, Vec<u8>, bool)>,
+    extra: usize,
+    zip64: bool,
+    /// Claimed instead of the real offset and size of the directory.
+    claims: Option<(u32, u32)>,
+    comment: Vec<u8>,
+}
+
+impl Maker {
+    fn add(&mut self, name: impl Into<String>, content: Vec<u8>, deflate: bool) {
+        self.entries.push((name.into(), content, deflate));
+    }
+
+    /// `count` tiny files.
+    fn many(count: usize) -> Self {
+        let mut maker = Self::default();
+        for i in 0..count {
+            maker.add(
+                format!("c/{}/{i}", i / 1000),
+                vec![i as u8; 1 + i % 7],
+                false,
+            );
+        }
+        maker
+    }
+
+    /// The archive, and where its directory is.
+    fn make(&self) -> (Vec<u8>, Range<u64>) {
+        let (mut all, mut directory) = (self.prefix.clone(), Vec::new());
+        for (name, content, deflate) in &self.entries {
+            let data = match deflate {
+                true => deflated(content),
+                false => content.clone(),
+            };
+            let mut crc = flate2::Crc::new();
+            crc.update(content);
+            let offset = all.len() - self.prefix.len();
+            let mut shared = Vec::new();
+            for part in [20_u16, 0, if *deflate { 8 } else { 0 }, 0, 0x5921] {
+                shared.extend(part.to_le_bytes());
+            }
+            for part in [crc.sum(), data.len() as u32, content.len() as u32] {
+                shared.extend(part.to_le_bytes());
+            }
+            shared.extend((name.len() as u16).to_le_bytes());
+            all.extend(b"PK\x03\x04");
+            all.extend(&shared);
+            all.extend((self.extra as u16).to_le_bytes());
+            all.extend(name.as_bytes());
+            all.resize(all.len() + self.extra, 0);
+            all.extend(&data);
+            directory.extend(b"PK\x01\x02\x14\x03");
+            directory.extend(&shared);
+            directory.extend([0; 12]);
+            directory.extend((offset as u32).to_le_bytes());
+            directory.extend(name.as_bytes());
+        }
+        let place = all.len() as u64..(all.len() + directory.len()) as u64;
+        let start = all.len() - self.prefix.len();
+        all.extend(&directory);
+        let count = self.entries.len();
+        if self.zip64 {
+            let record = all.len() - self.prefix.len();
+            all.extend(b"PK\x06\x06");
+            all.extend(44_u64.to_le_bytes());
+            all.extend([45, 3, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            for part in [count, count, directory.len(), start] {
+                all.extend((part as u64).to_le_bytes());
+            }
+            all.extend(b"PK\x06\x07\0\0\0\0");
+            all.extend((record as u64).to_le_bytes());
+            all.extend(1_u32.to_le_bytes());
+        }
+        all.extend(b"PK\x05\x06\0\0\0\0");
+        let (offset, length) = match self.claims {
+            Some(claims) => claims,
+            None if self.zip64 => (u32::MAX, u32::MAX),
+            None => (start as u32, directory.len() as u32),
+        };
+        let count = if self.zip64 { u16::MAX } else { count as u16 };
+        all.extend(count.to_le_bytes());
+        all.extend(count.to_le_bytes());
+        all.extend(length.to_le_bytes());
+        all.extend(offset.to_le_bytes());
+        all.extend((self.comment.len() as u16).to_le_bytes());
+        all.extend(&self.comment);
+        (all, place)
+    }
+
+    fn far(&self) -> (Arc<Far>, Range<u64>) {
+        let (content, directory) = self.make();
+        (Far::of(content), directory)
+    }
+}
+
+fn deflated(content: &[u8]) -> Vec<u8> {
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::fastest());
+    let mut bytes = vec![0; compressor.deflate_compress_bound(content.len())];
+    let length = compressor.deflate_compress(content, &mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+/// Bytes of which a coder saves about half.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8 & 0x0f
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap()
+}
+
+fn read(
+    object: &dyn Object,
+    offset: u64,
+    size: usize,
+    patience: Patience,
+) -> Result<Vec<u8>, StoreError> {
+    let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
+    let data = object.read(offset, size, &mut buffer, patience)?;
+    Ok(data.bytes(&buffer).to_vec())
+}
+
+fn read_all(store: &ZipStore, name: &str) -> Result<Vec<u8>, StoreError> {
+    let object = store.open(&key(name))?;
+    let size = usize::try_from(object.size_bytes()).unwrap();
+    read(object.as_ref(), 0, size, Patience::Wait)
+}
+
+fn assert_serves(store: &ZipStore, maker: &Maker) {
+    assert!(store.extent().keys > maker.entries.len() as u64);
+    let step = (maker.entries.len() / 50).max(1);
+    for (name, content, _) in maker.entries.iter().step_by(step) {
+        assert_eq!(read_all(store, name).unwrap(), *content, "{name}");
+    }
+}
+
+#[test]
+fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
+    let maker = Maker::many(100);
+    let (far, _) = maker.far();
+    let store = far.open(64 << 10).unwrap();
+    assert_eq!(far.asked(), []);
+    assert!(store.promises().is_far);
+    assert_serves(&store, &maker);
+    // 1,000 entries, and the tail begins in the directory's middle or in its last record.
+    let maker = Maker::many(1000);
+    let (far, directory) = maker.far();
+    let size = far.content.len() as u64;
+    for tail in [30_000, size - directory.end + 50] {
+        let store = far.open(tail as usize).unwrap();
+        assert_eq!(far.asked(), [directory.start..size - tail]);
+        assert_serves(&store, &maker);
+        far.asked();
+    }
+}
+
+#[test]
+fn a_directory_of_200_000_entries_is_one_range() {
+    for zip64 in [false, true] {
+        let mut maker = Maker::many(200_000);
+        maker.zip64 = zip64;
+        let (far, directory) = maker.far();
+        let store = far.open(64 << 10).unwrap();
+        let tail_start = far.content.len() as u64 - (64 << 10);
+        assert_eq!(far.asked(), [directory.start..tail_start]);
+        assert_serves(&store, &maker);
+    }
+}
+
+#[test]
+fn every_tail_tells_the_same() {
+    for zip64 in [false, true] {
+        for prefix in [0, 10, 5000] {
+            let mut maker = Maker::many(30);
+            maker.zip64 = zip64;
+            if !zip64 {
+                maker.prefix = vec![0; prefix];
+            }
+            maker.comment = b"about this and that".to_vec();
+            let (far, _) = maker.far();
+            for tail in 0..=far.content.len() {
+                let store = far.open(tail).unwrap();
+                let fetched = far.asked();
+                assert!(fetched.len() <= 2, "{tail}: {fetched:?}");
+                assert_serves(&store, &maker);
+                far.asked();
+            }
+        }
+    }
+}
+
+#[test]
+fn comments_are_looked_behind_with_one_range() {
+    for (comment, fetches) in [(2000, 1), (60_000, 1), (65_535, 1)] {
+        let mut maker = Maker::many(3000);
+        maker.comment = vec![b'x'; comment];
+        let (far, _) = maker.far();
+        let store = far.open(64 << 10).unwrap();
+        let fetched = far.asked();
+        assert_eq!(fetched.len(), fetches, "{comment}: {fetched:?}");
+        assert_serves(&store, &maker);
+    }
+    // Behind a long comment, a directory that is longer than what is looked through.
+    let mut maker = Maker::many(60_000);
+    maker.comment = b"PK\x05\x06 and so on ".repeat(20);
+    maker.comment.resize(60_000, b' ');
+    let (far, directory) = maker.far();
+    assert!(directory.end - directory.start > 2 << 20);
+    let store = far.open(50_000).unwrap();
+    assert_eq!(far.asked().len(), 2);
+    assert_serves(&store, &maker);
+}
+
+#[test]
+fn a_program_before_the_archive_is_not_fetched() {
+    for (entries, prefix) in [
+        (100, 50),
+        (100, 10 << 20),
+        (5000, 50),
+        (5000, 60_000),
+        (5000, 10 << 20),
+        (50_000, 40 << 20),
+    ] {
+        let mut maker = Maker::many(entries);
+        maker.prefix = noise(1, prefix);
+        let (far, directory) = maker.far();
+        let store = far.open(64 << 10).unwrap();
+        let fetched = far.asked();
+        let bytes: u64 = fetched.iter().map(|range| range.end - range.start).sum();
+        let most = directory.end - directory.start + (70 << 10);
+        assert!(
+            fetched.len() <= 2 && bytes <= most,
+            "{entries}, {prefix}: {fetched:?}"
+        );
+        assert_serves(&store, &maker);
+    }
+}
+
+#[test]
+fn a_long_directory_is_fetched_when_its_first_record_was_seen() {
+    let mut maker = Maker::default();
+    for i in 0..150_000 {
+        maker.add(format!("{:0>230}", i), Vec::new(), false);
+    }
+    let (far, directory) = maker.far();
+    assert!(directory.end - directory.start > super::far::UNSEEN_MAX_BYTES);
+    let store = far.open(64 << 10).unwrap();
+    let fetched = far.asked();
+    assert_eq!(fetched.len(), 2);
+    assert_eq!(fetched[0].start, directory.start);
+    assert_eq!(fetched[0].end, fetched[1].start);
+    assert_eq!(store.extent().keys, 150_001);
+}
+
+#[test]
+fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
+    let mut maker = Maker::default();
+    for i in 0..40 {
+        let content = noise(i, 10_000 + 31_337 * i as usize);
+        maker.add(format!("a/{i}"), content, i % 2 == 1);
+    }
+    maker.add("last", noise(9, 10_000), false);
+    for (extra, requests) in [(0, 1), (28, 1), (64, 1), (300, 2), (60_000, 2)] {
+        maker.extra = extra;
+        let (far, directory) = maker.far();
+        let store = far.open(64 << 10).unwrap();
+        far.asked();
+        let (mut ends, mut bytes) = (0, 0);
+        for (name, content, _) in &maker.entries {
+            assert_eq!(read_all(&store, name).unwrap(), *content);
+            let asked = far.asked();
+            assert_eq!(asked.len(), requests, "{name}: {asked:?}");
+            for range in asked {
+                assert!(range.start >= ends, "{name}: read twice");
+                assert!(range.end <= directory.start);
+                ends = range.end.min(directory.start);
+                bytes += range.end - range.start;
+                // What was hoped to be extra field belongs to the next entry.
+                ends = ends.saturating_sub(64);
+            }
+        }
+        assert!(bytes <= directory.start * 105 / 100, "{bytes}");
+        // Once more: headers are known now, and the longest decoded ones are kept.
+        for (name, content, _) in &maker.entries {
+            assert_eq!(read_all(&store, name).unwrap(), *content);
+            assert!(far.asked().len() <= 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_stored_entries_are_exact() {
+    let content = noise(5, 3 << 20);
+    let mut maker = Maker::default();
+    maker.add("near", content.clone(), false);
+    maker.add("away", content.clone(), false);
+    let (far, _) = maker.far();
+    let store = far.open(64 << 10).unwrap();
+    let data = 30 + 4;
+    let open = |name: &str| store.open(&key(name)).unwrap();
+    let part = |object: &Arc<dyn Object>, offset: usize, size: usize| {
+        let bytes = read(object.as_ref(), offset as u64, size, Patience::Wait).unwrap();
+        assert_eq!(bytes, content[offset..offset + size]);
+        far.asked()
+    };
+    let near = open("near");
+    assert_eq!(part(&near, 50_000, 70_000), [0..data + 64 + 120_000]);
+    let start = data + 2_000_000;
+    assert_eq!(part(&near, 2_000_000, 100), [start..start + 100]);
+    assert_eq!(part(&near, 0, 1 << 20), [data..data + (1 << 20)]);
+    let header = data + content.len() as u64;
+    let away = open("away");
+    let start = header + data + 2_000_000;
+    let expected = [header..header + data + 64, start..start + 100];
+    assert_eq!(part(&away, 2_000_000, 100), expected);
+    assert_eq!(part(&away, 2_000_000, 100), [start..start + 100]);
+}
+
+#[test]
+fn who_does_not_wait_gets_what_is_decoded_and_nothing_else() {
+    let mut maker = Maker::default();
+    maker.add("stored", noise(1, 5000), false);
+    maker.add("deflated", noise(2, 5000), true);
+    maker.add("empty", Vec::new(), false);
+    let (far, _) = maker.far();
+    let store = far.open(64 << 10).unwrap();
+    let would_wait = |result: Result<Vec<u8>, StoreError>, name: &str| {
+        let told =
+            matches!(&result, Err(StoreError::WouldWait { key: told }) if *told == key(name));
+        assert!(told, "{name}: {result:?}");
+    };
+    assert!(!store.promises().all_open);
+    for name in ["stored", "deflated"] {
+        let object = store.open(&key(name)).unwrap();
+        assert!(!object.is_shared());
+        would_wait(read(object.as_ref(), 0, 5000, Patience::Now), name);
+        would_wait(never_waiting(|| read_all(&store, name)), name);
+    }
+    let opened = never_waiting(|| store.open(&key("empty")).map(|_| Vec::new()));
+    would_wait(opened, "empty");
+    assert_eq!(far.asked(), []);
+    for (name, content, _) in &maker.entries {
+        assert_eq!(read_all(&store, name).unwrap(), *content);
+    }
+    assert_eq!(far.asked().len(), 3);
+    let object = store.open(&key("deflated")).unwrap();
+    let again = read(object.as_ref(), 10, 100, Patience::Now).unwrap();
+    assert_eq!(again, maker.entries[1].1[10..110]);
+    let object = store.open(&key("stored")).unwrap();
+    would_wait(read(object.as_ref(), 0, 10, Patience::Now), "stored");
+    never_waiting(|| store.open(&key("empty")).unwrap());
+    assert_eq!(far.asked(), []);
+    far.is_changed.store(true, Ordering::Relaxed);
+    let stale = read_all(&store, "deflated");
+    assert!(matches!(stale, Err(StoreError::Stale { .. })), "{stale:?}");
+    assert_eq!(far.asked(), [], "the network was asked");
+}
+
+#[test]
+fn readers_of_one_entry_fetch_it_once() {
+    let mut maker = Maker::default();
+    maker.add("a", noise(2, 500_000), true);
+    let far = Arc::new(Far {
+        content: maker.make().0,
+        delay: Duration::from_millis(200),
+        ..Far::default()
+    });
+    let store = far.open(1 << 10).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(read_all(&store, "a").unwrap(), maker.entries[0].1));
+        }
+    });
+    assert_eq!(far.asked().len(), 1);
+}
+
+#[test]
+fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
+    let mut maker = Maker::default();
+    for name in ["a", "b"] {
+        maker.add(name, noise(2, 30 << 20), true);
+    }
+    let (far, directory) = maker.far();
+    let piece = 1 << 20;
+    let pieces: Vec<usize> = (0..30).collect();
+    let read_pieces = |store: &ZipStore, names: &[&str]| {
+        for i in pieces.iter().map(|i| i * 7 % 30) {
+            for name in names {
+                let object = store.open(&key(name)).unwrap();
+                let offset = i * piece;
+                let bytes = read(object.as_ref(), offset as u64, piece, Patience::Wait).unwrap();
+                assert!(bytes == maker.entries[0].1[offset..offset + piece]);
+            }
+        }
+        far.asked()
+    };
+    let options = ZipOptions {
+        cache_bytes: 8 << 20,
+        ..ZipOptions::default()
+    };
+    let store = far.open_with(64 << 10, options).unwrap();
+    let asked = read_pieces(&store, &["a", "b"]);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked.iter().all(|range| range.end <= directory.start));
+    // There is room for one of the two, so one of them is read piece by piece.
+    let compressed = directory.start / 2;
+    let options = ZipOptions {
+        memory_limit_bytes: 8 * (compressed + 1000),
+        ..options
+    };
+    let store = far.open_with(64 << 10, options).unwrap();
+    let object = store.open(&key("a")).unwrap();
+    read(object.as_ref(), 0, piece, Patience::Wait).unwrap();
+    let asked = read_pieces(&store, &["b", "a"]);
+    let whole = asked.iter().filter(|r| r.end - r.start >= compressed);
+    assert_eq!(whole.count(), 2, "{asked:?}");
+    // None has room.
+    let options = ZipOptions {
+        memory_limit_bytes: 64 << 20,
+        ..options
+    };
+    let store = far.open_with(64 << 10, options).unwrap();
+    let asked = read_pieces(&store, &["a"]);
+    assert!(asked.iter().all(|range| range.end - range.start <= 1 << 20));
+}
+
+#[test]
+fn failures_keep_their_kind_and_name_the_entry() {
+    let mut maker = Maker::default();
+    maker.add("stored", noise(1, 5000), false);
+    maker.add("deflated", noise(2, 5000), true);
+    let (far, _) = maker.far();
+    let store = far.open(1000).unwrap();
+    let what = || "it".to_owned();
+    let elsewhere = || key("elsewhere");
+    for error in [
+        StoreError::TimedOut {
+            key: elsewhere(),
+            what: what(),
+        },
+        StoreError::Denied {
+            key: elsewhere(),
+            what: what(),
+        },
+        StoreError::Unavailable {
+            key: elsewhere(),
+            what: what(),
+        },
+        StoreError::Stale {
+            key: elsewhere(),
+            what: what(),
+        },
+    ] {
+        far.fail(error.clone());
+        for name in ["stored", "deflated"] {
+            let told = read_all(&store, name).unwrap_err();
+            assert_eq!(
+                std::mem::discriminant(&told),
+                std::mem::discriminant(&error)
+            );
+            assert!(told.to_string().starts_with(name), "{told}");
+        }
+        match far.open(30) {
+            Err(ZipError::Source(told)) => {
+                assert_eq!(
+                    std::mem::discriminant(&told),
+                    std::mem::discriminant(&error)
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // An archive that is not there any more proves nothing absent.
+    far.fail(StoreError::NotFound { key: elsewhere() });
+    for name in ["stored", "deflated"] {
+        let told = read_all(&store, name).unwrap_err();
+        assert!(matches!(told, StoreError::Stale { .. }), "{told}");
+    }
+    far.failure.lock().unwrap().take();
+    far.is_changed.store(true, Ordering::Relaxed);
+    for name in ["stored", "deflated"] {
+        let told = read_all(&store, name).unwrap_err();
+        assert!(
+            matches!(told, StoreError::Stale { .. }) && told.to_string().contains("another ETag"),
+            "{told}"
+        );
+    }
+    let refused = far.open(30);
+    assert!(
+        matches!(refused, Err(ZipError::Source(StoreError::Stale { .. }))),
+        "{refused:?}"
+    );
+    far.is_changed.store(false, Ordering::Relaxed);
+    for (name, content, _) in &maker.entries {
+        assert_eq!(read_all(&store, name).unwrap(), *content);
+    }
+}
+
+#[test]
+fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
+    let small = ZipOptions {
+        memory_limit_bytes: 1 << 20,
+        ..ZipOptions::default()
+    };
+    // Three megabytes, at the end of which something should be.
+    let far = Far::of(noise(3, 3 << 20));
+    let refused = far.open(64 << 10);
+    assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
+    assert_eq!(far.asked().len(), 1);
+    // Truncated: the end record is gone.
+    let (mut content, directory) = Maker::many(1000).make();
+    content.truncate(directory.end as usize - 10);
+    let far = Far::of(content);
+    for tail in [0, 100, 10_000] {
+        let refused = far.open(tail);
+        assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
+        assert!(far.asked().len() <= 1);
+    }
+    // A directory of which only 4 KiB may be fetched, or that would take all.
+    for claims in [(0, 50), (0, u32::MAX), (10, 20 << 20), (5 << 20, 20)] {
+        let mut maker = Maker::many(10);
+        maker.prefix = noise(1, 20 << 20);
+        maker.claims = Some(claims);
+        let (far, _) = maker.far();
+        let local = ZipStore::open(memory_file(&far.content), "local", small);
+        let refused = far.open_with(64 << 10, small);
+        assert!(local.is_err() && refused.is_err(), "{local:?}, {refused:?}");
+        let asked = far.asked();
+        let bytes: u64 = asked.iter().map(|range| range.end - range.start).sum();
+        assert!(bytes <= 1 << 20, "{claims:?}: {asked:?}");
+    }
+    // An honest one that is too long for the limit.
+    let (far, directory) = Maker::many(30_000).far();
+    assert!(directory.end - directory.start > 1 << 20);
+    match far.open_with(64 << 10, small) {
+        Err(ZipError::TooLarge {
+            entries: 30_000,
+            limit_bytes: 0x10_0000,
+            ..
+        }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(far.asked(), []);
+    let longer = ZipStore::open_far(Far::of(vec![0; 10]), vec![0; 11], "longer", small);
+    assert!(matches!(longer, Err(ZipError::BadDirectory(_))));
+}
+
+fn memory_file(content: &[u8]) -> File {
+    use std::io::Write;
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::memfd_create("archive", flags).unwrap());
+    file.write_all(content).unwrap();
+    file
+}
+
+#[test]
+fn verified_entries_are_read_whole_first() {
+    let mut maker = Maker::default();
+    let content = noise(1, 20 << 20);
+    maker.add("a", content.clone(), false);
+    let (mut bytes, _) = maker.make();
+    let options = ZipOptions {
+        verify: true,
+        ..ZipOptions::default()
+    };
+    let far = Far::of(bytes.clone());
+    let store = far.open_with(64 << 10, options).unwrap();
+    let object = store.open(&key("a")).unwrap();
+    let part = read(object.as_ref(), 1000, 10, Patience::Wait).unwrap();
+    assert_eq!(part, content[1000..1010]);
+    assert_eq!(far.asked().len(), 5, "the header, three pieces, the part");
+    bytes[10 << 20] ^= 1;
+    let far = Far::of(bytes);
+    let store = far.open_with(64 << 10, options).unwrap();
+    let object = store.open(&key("a")).unwrap();
+    let bad = read(object.as_ref(), 1000, 10, Patience::Wait);
+    assert!(matches!(bad, Err(StoreError::Corrupt { .. })), "{bad:?}");
+}
