@@ -10,6 +10,7 @@
 
 mod ahead;
 mod dir;
+mod disk;
 mod error;
 mod fault;
 mod key;
@@ -23,12 +24,14 @@ mod zip;
 
 pub use ahead::Ahead;
 pub use dir::{DirOptions, DirStore};
+pub use disk::{DiskCache, DiskCacheError};
 pub use error::StoreError;
 pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
-pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
+pub use remote::{RemoteOptions, Traffic};
+pub use source::{OpenError, OpenOptions, SourceName, open_demo};
 pub use waiting::never_waiting;
 pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
@@ -296,6 +299,11 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// As [`Store::stat`].
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
+
+    /// What went over the network for it, in all and below each prefix; none if there is none.
+    fn traffic(&self) -> Option<(Traffic, Vec<(String, Traffic)>)> {
+        None
+    }
 
     /// The complete index, if the store has one in memory.
     fn index(&self) -> Option<&dyn Index> {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,6 +35,21 @@ pub trait PinnedBytes: Debug + Send + Sync {
         offset: u64,
         patience: Patience,
     ) -> Result<(), PinnedError>;
+
+    /// As [`PinnedBytes::read_exact_at`], for a part of `span`, which is read as a file is: what is
+    /// far away may be fetched in bigger parts and ahead of the reader, but none of it beyond.
+    ///
+    /// # Errors
+    /// As [`PinnedBytes::read_exact_at`].
+    fn read_within(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        _span: Range<u64>,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        self.read_exact_at(buffer, offset, patience)
+    }
 
     /// Fails if it is known that this version is not the present one any more. Nobody who is far
     /// away is asked.

@@ -30,7 +30,7 @@ mod traffic;
 mod value;
 mod web;
 
-pub use open::{RemoteError as RemoteOpenError, RemoteOptions, open};
+pub use open::{Found, RemoteError as RemoteOpenError, RemoteOptions, open};
 pub use traffic::Traffic;
 
 use std::fmt::Debug;

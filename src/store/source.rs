@@ -1,4 +1,7 @@
 //! From what a person writes as SOURCE to an open store.
+//!
+//! A source is a path, a URL, or one of these with the word that it is a zip archive: `URL|zip:`,
+//! with a key inside behind it (Zarr URL pipelines, ZEP 8), or `zip::URL` (as fsspec writes it).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,19 +9,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 
+use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
-use super::{DirOptions, DirStore, Store, ZipOptions, ZipStore};
+use super::{DirOptions, DirStore, InvalidKey, Key, RemoteOptions, Store, ZipOptions, ZipStore};
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
 static DEMO: &[u8] = include_bytes!("../demo/demo.zarr.zip");
 
 /// How sources are opened.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// For zip archives.
     pub zip: ZipOptions,
     /// For directories.
     pub dir: DirOptions,
+    /// For what is far away.
+    pub remote: RemoteOptions,
 }
 
 /// Why a source can not be opened.
@@ -33,6 +39,20 @@ pub enum OpenError {
         /// What stands before `://`.
         scheme: String,
     },
+    /// A part of a pipeline that is not known.
+    #[error("`|{part}`: only `|zip:KEY` and `|zarr:KEY` can stand behind a source")]
+    UnknownPart {
+        /// What stands behind the bar.
+        part: String,
+    },
+    /// What stands behind the bar is no key.
+    #[error("`|{part}`: {error}")]
+    InvalidPart {
+        /// What stands behind the bar.
+        part: String,
+        /// What is wrong with it.
+        error: InvalidKey,
+    },
     /// Neither a directory nor a regular file.
     #[error("{}: neither a directory nor a zip archive", path.display())]
     WrongKind {
@@ -40,13 +60,16 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A file that is no archive that can be mounted.
-    #[error("{}: {error}", path.display())]
+    #[error("{source_name}: {error}")]
     Zip {
-        /// The source.
-        path: PathBuf,
+        /// The source, without secrets.
+        source_name: String,
         /// What is wrong with it.
         error: ZipError,
     },
+    /// A source that is far away and does not answer, or has nothing to mount.
+    #[error(transparent)]
+    Remote(#[from] RemoteOpenError),
     /// The system could not open it.
     #[error("{}: {error}", path.display())]
     Io {
@@ -57,43 +80,146 @@ pub enum OpenError {
     },
 }
 
-/// The local path that a source names, if it is a local one.
-///
-/// # Errors
-/// [`OpenError::UnknownScheme`] for any URL but `file://`.
-pub fn local_path(source: &Path) -> Result<&Path, OpenError> {
-    let Some((scheme, rest)) = source.to_str().and_then(|s| s.split_once("://")) else {
-        return Ok(source);
-    };
+/// What a source says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceName {
+    place: Place,
+    /// It has to be a zip archive.
+    is_zip: bool,
+    /// The key in it that is meant.
+    root: Key,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Path(PathBuf),
+    Url(String),
+}
+
+/// URLs of these kinds are asked over a network.
+const REMOTE: [&str; 10] = [
+    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure",
+];
+
+impl SourceName {
+    /// Reads what a person has written.
+    ///
+    /// # Errors
+    /// [`OpenError`] for what no source is written like.
+    pub fn parse(source: &Path) -> Result<Self, OpenError> {
+        let Some(mut text) = source.to_str() else {
+            return Self::local(source);
+        };
+        let mut is_zip = false;
+        if let Some(behind) = text.strip_prefix("zip::") {
+            (is_zip, text) = (true, behind);
+        }
+        let (mut first, mut parts) = (text, "");
+        if let Some((before, behind)) = text.split_once('|')
+            && (scheme_of(before).is_some() || is_part(behind))
+        {
+            (first, parts) = (before, behind);
+        }
+        let mut name = match scheme_of(first) {
+            Some("file") => {
+                let path = first.split_once("://").map_or(first, |(_, path)| path);
+                Self::local(Path::new(path.strip_prefix("localhost").unwrap_or(path)))?
+            }
+            Some(scheme) if REMOTE.contains(&scheme) => Self {
+                place: Place::Url(first.to_owned()),
+                is_zip: false,
+                root: Key::root(),
+            },
+            Some(scheme) => {
+                // What follows may hold a password: it is not repeated.
+                return Err(OpenError::UnknownScheme {
+                    source_name: format!("{scheme}://..."),
+                    scheme: scheme.to_owned(),
+                });
+            }
+            None => Self::local(Path::new(first))?,
+        };
+        for part in parts.split('|').filter(|part| !part.is_empty()) {
+            let unknown = || OpenError::UnknownPart { part: part.into() };
+            let (kind, below) = part.split_once(':').ok_or_else(unknown)?;
+            match kind {
+                "zip" if !is_zip => is_zip = true,
+                "zarr" | "zarr2" | "zarr3" => {}
+                _ => return Err(unknown()),
+            }
+            let key = Key::new(below.trim_matches('/').as_bytes());
+            let key = key.map_err(|error| OpenError::InvalidPart {
+                part: part.into(),
+                error,
+            })?;
+            name.root = name.root.join_key(&key);
+        }
+        name.is_zip = is_zip;
+        Ok(name)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as its callers return it")]
+    fn local(path: &Path) -> Result<Self, OpenError> {
+        Ok(Self {
+            place: Place::Path(path.to_owned()),
+            is_zip: false,
+            root: Key::root(),
+        })
+    }
+
+    /// The path, if the source is here.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Path(path) => Some(path),
+            Place::Url(_) => None,
+        }
+    }
+
+    /// The key inside that is meant.
+    pub fn root(&self) -> &Key {
+        &self.root
+    }
+
+    /// Opens it: a directory, or an archive by its content; what is far away by its URL.
+    ///
+    /// # Errors
+    /// [`OpenError`], which names the source.
+    pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
+        match &self.place {
+            Place::Path(path) => open_local(path, self.is_zip, options),
+            Place::Url(url) => open_remote(url, self.is_zip, options),
+        }
+    }
+}
+
+/// What stands before `://`, if it can be a scheme.
+fn scheme_of(source: &str) -> Option<&str> {
+    let (scheme, _) = source.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme
             .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.|:".contains(c));
-    if !is_scheme {
-        return Ok(source);
-    }
-    if scheme == "file" {
-        return Ok(Path::new(rest.strip_prefix("localhost").unwrap_or(rest)));
-    }
-    // What follows may hold a password: it is not repeated.
-    Err(OpenError::UnknownScheme {
-        source_name: format!("{scheme}://..."),
-        scheme: scheme.to_owned(),
-    })
+            .all(|c| c.is_ascii_alphanumeric() || "+-.:".contains(c));
+    is_scheme.then_some(scheme)
 }
 
-/// Opens a directory or, by its content, a zip archive.
-///
-/// # Errors
-/// [`OpenError`], which names the source.
-pub fn open_source(source: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
-    let path = local_path(source)?;
+/// Whether what stands behind a bar is meant as a part of a pipeline, and not of a path.
+fn is_part(text: &str) -> bool {
+    ["zip:", "zarr:", "zarr2:", "zarr3:"]
+        .iter()
+        .any(|kind| text.starts_with(kind))
+}
+
+fn open_local(
+    path: &Path,
+    is_zip: bool,
+    options: &OpenOptions,
+) -> Result<Box<dyn Store>, OpenError> {
     let failed = |error| OpenError::Io {
         path: path.to_owned(),
         error,
     };
     let metadata = std::fs::metadata(path).map_err(failed)?;
-    if metadata.is_dir() {
+    if metadata.is_dir() && !is_zip {
         return Ok(Box::new(DirStore::open(path, options.dir).map_err(failed)?));
     }
     if !metadata.is_file() {
@@ -102,12 +228,32 @@ pub fn open_source(source: &Path, options: &OpenOptions) -> Result<Box<dyn Store
         });
     }
     let file = File::open(path).map_err(failed)?;
-    ZipStore::open(file, &path.to_string_lossy(), options.zip)
+    let label = path.to_string_lossy();
+    ZipStore::open(file, &label, options.zip)
         .map(|store| Box::new(store) as _)
         .map_err(|error| OpenError::Zip {
-            path: path.to_owned(),
+            source_name: label.into_owned(),
             error,
         })
+}
+
+fn open_remote(
+    url: &str,
+    is_zip: bool,
+    options: &OpenOptions,
+) -> Result<Box<dyn Store>, OpenError> {
+    match remote::open(url, is_zip, &options.remote)? {
+        Found::Tree(store) => Ok(store),
+        Found::Archive(archive, tail) => {
+            let label = archive.label().to_owned();
+            ZipStore::open_far(archive, tail, &label, options.zip)
+                .map(|store| Box::new(store) as _)
+                .map_err(|error| OpenError::Zip {
+                    source_name: label,
+                    error,
+                })
+        }
+    }
 }
 
 /// Opens the demo store that is inside the binary.
@@ -127,7 +273,7 @@ pub fn open_demo(options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
     ZipStore::open(file, "demo", options.zip)
         .map(|store| Box::new(store) as _)
         .map_err(|error| OpenError::Zip {
-            path: path.to_owned(),
+            source_name: "demo".into(),
             error,
         })
 }
@@ -136,23 +282,40 @@ pub fn open_demo(options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
 mod tests {
     use super::*;
 
+    fn parse(source: &str) -> (Option<String>, bool, String) {
+        let name = SourceName::parse(Path::new(source)).unwrap();
+        let root = String::from_utf8(name.root.as_bytes().to_vec()).unwrap();
+        let url = match name.place {
+            Place::Path(path) => format!("path {}", path.display()),
+            Place::Url(url) => url,
+        };
+        (Some(url), name.is_zip, root)
+    }
+
+    fn is(place: &str, is_zip: bool, root: &str) -> (Option<String>, bool, String) {
+        (Some(place.to_owned()), is_zip, root.to_owned())
+    }
+
     #[test]
     fn only_real_schemes_are_taken_for_urls() {
-        assert_eq!(local_path(Path::new("/a/b")).unwrap(), Path::new("/a/b"));
-        assert_eq!(
-            local_path(Path::new("file:///a/b")).unwrap(),
-            Path::new("/a/b")
-        );
-        assert_eq!(
-            local_path(Path::new("./odd ://name")).unwrap(),
-            Path::new("./odd ://name")
-        );
-        let secret = local_path(Path::new("s3://key:secret@host/b"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            secret.contains("s3") && !secret.contains("secret"),
-            "{secret}"
-        );
+        assert_eq!(parse("/a/b"), is("path /a/b", false, ""));
+        assert_eq!(parse("file:///a/b"), is("path /a/b", false, ""));
+        assert_eq!(parse("./odd ://name"), is("path ./odd ://name", false, ""));
+        assert_eq!(parse("a|b"), is("path a|b", false, ""));
+        let secret = SourceName::parse(Path::new("ftp://key:secret@host/b"));
+        let secret = secret.unwrap_err().to_string();
+        assert!(secret.contains("ftp") && !secret.contains("secret"));
+    }
+
+    #[test]
+    fn a_zip_can_be_named_in_two_ways_with_a_key_inside() {
+        assert_eq!(parse("s3://b/x"), is("s3://b/x", false, ""));
+        assert_eq!(parse("s3://b/x|zip:"), is("s3://b/x", true, ""));
+        assert_eq!(parse("http://h/x|zip:a/b/"), is("http://h/x", true, "a/b"));
+        assert_eq!(parse("zip::http://h/x"), is("http://h/x", true, ""));
+        assert_eq!(parse("x.zip|zip:a|zarr2:b"), is("path x.zip", true, "a/b"));
+        assert_eq!(parse("zip::/x"), is("path /x", true, ""));
+        assert!(SourceName::parse(Path::new("http://h/x|tar:")).is_err());
+        assert!(SourceName::parse(Path::new("http://h/x|zip:../y")).is_err());
     }
 }

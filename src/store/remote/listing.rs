@@ -259,6 +259,16 @@ impl RemoteListing {
         Ok(listing)
     }
 
+    /// Whether nothing is listed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.0.is_empty()
+    }
+
+    /// Whether the names that were listed so far have this one.
+    pub(super) fn lists(&self, name: &[u8]) -> bool {
+        self.names.0.iter().any(|there| *there.name == *name)
+    }
+
     /// Adds a page.
     fn go_on(&mut self) -> Result<(), StoreError> {
         let Some(open) = &mut self.open else {
