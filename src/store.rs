@@ -21,7 +21,7 @@ mod zip;
 
 pub use dir::{DirOptions, DirStore};
 pub use error::StoreError;
-pub use fault::FaultStore;
+pub use fault::{FarStore, FaultStore};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
