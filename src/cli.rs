@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_size, parse_time, parse_umask};
+use crate::units::{parse_size, parse_time, parse_timeout, parse_umask};
 use crate::view::FormatSet;
 
 pub use generate::{completions, man};
@@ -174,6 +174,10 @@ pub struct MountOptions {
     /// When the kernel may read files of a local directory itself
     #[arg(long, value_enum, default_value = "auto", help_heading = "Caching")]
     pub passthrough: Passthrough,
+
+    /// How long a program waits for anything that takes a network or a decoder
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "30s", help_heading = "Remote")]
+    pub timeout: Duration,
 
     /// Let other users in; the mode bits are checked, and they read with the daemon's rights
     #[arg(long, help_heading = "Permissions")]

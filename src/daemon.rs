@@ -24,7 +24,8 @@ use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DirOptions, FaultStore, Key, OpenOptions, Store, ZipOptions, local_path, open_demo, open_source,
+    DirOptions, FarStore, FaultStore, Key, OpenOptions, Promises, Store, ZipOptions, local_path,
+    open_demo, open_source,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -95,14 +96,14 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     raise_descriptor_limit();
     let store: Arc<dyn Store> = Arc::from(open(source, options)?);
     let label = store.label().to_owned();
-    let pinned = store.promises().pinned;
+    let promises = store.promises();
     let root = match &options.path {
         Some(path) => Key::new(path.trim_matches('/').as_bytes())
             .map_err(|e| format!("--path {path}: {e}"))?,
         None => Key::root(),
     };
     let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
-    let fs = Fs::new(tree, policy(options, pinned))?;
+    let fs = Fs::new(tree, policy(options, promises))?;
 
     let signals = signals::Signals::block()?;
     let device = kernel::mount(mountpoint.target(), &label, options.allow_other)?;
@@ -110,7 +111,10 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         threads: options
             .threads
             .map_or_else(|| cores().clamp(1, 4), usize::from),
-        passthrough: options.passthrough == Passthrough::Auto && !pinned,
+        passthrough: options.passthrough == Passthrough::Auto
+            && !promises.pinned
+            && !promises.is_far,
+        deadline: options.timeout,
     };
     let mounted = match Mounted::start(device, fs, transport) {
         Ok(mounted) => mounted,
@@ -153,7 +157,7 @@ fn show(
         // A zip keeps up to an eighth for its decoded entries.
         memory_limit_bytes: memory_limit_bytes(options, memory) / 8 * 7,
         threads: cores(),
-        timeout: CHUNK_TIMEOUT,
+        timeout: options.timeout,
     })?;
     let nodes = Nodes::new(
         store,
@@ -173,9 +177,6 @@ fn show(
         native, root, nodes, shown, is_listed,
     )?))
 }
-
-/// How long a reader waits for a chunk.
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn cache_bytes(options: &MountOptions, memory: u64) -> u64 {
     options
@@ -210,14 +211,26 @@ fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failu
     {
         return Ok(Box::new(FaultStore::new(store, Key::new(key.as_bytes())?)));
     }
+    // And a way to see what a network that hangs does.
+    if cfg!(debug_assertions)
+        && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
+    {
+        return Ok(Box::new(FarStore::new(store, gate.into(), options.timeout)));
+    }
     Ok(store)
 }
 
 /// A day: what the kernel may keep of a source that can not change.
 const PINNED_TTL: Duration = Duration::from_secs(86_400);
 
-fn policy(options: &MountOptions, pinned: bool) -> Policy {
-    let ttl = if pinned { PINNED_TTL } else { options.ttl };
+/// Requests to a network that are waited for at the same time.
+const FAR_WORKERS: usize = 64;
+
+fn policy(options: &MountOptions, promises: Promises) -> Policy {
+    let ttl = match promises.pinned {
+        true => PINNED_TTL,
+        false => options.ttl,
+    };
     Policy {
         ttl,
         absent_ttl: ttl,
@@ -228,7 +241,10 @@ fn policy(options: &MountOptions, pinned: bool) -> Policy {
             .gid
             .unwrap_or_else(|| rustix::process::getegid().as_raw()),
         umask: options.umask,
-        workers: cores(),
+        workers: match promises.is_far {
+            true => FAR_WORKERS,
+            false => cores(),
+        },
     }
 }
 

@@ -16,6 +16,8 @@ pub fn errno(error: &FsError) -> Errno {
         FsError::BadHandle => Errno::BADF,
         FsError::NoAttribute => Errno::NODATA,
         FsError::NoSuchAttributeSpace => Errno::OPNOTSUPP,
+        FsError::Interrupted => Errno::INTR,
+        FsError::TimedOut => Errno::TIMEDOUT,
         FsError::Panicked => Errno::IO,
     }
 }
@@ -148,5 +150,8 @@ mod tests {
         }
         assert_eq!(errno(&FsError::ReadOnly), Errno::ROFS);
         assert_eq!(errno(&FsError::NoAttribute), Errno::NODATA);
+        assert_eq!(errno(&FsError::Interrupted), Errno::INTR);
+        assert_eq!(errno(&FsError::TimedOut), Errno::TIMEDOUT);
+        assert_eq!(errno(&FsError::Panicked), Errno::IO);
     }
 }

@@ -1,29 +1,30 @@
 //! The file system: what each request means, without any type of the kernel's.
 //!
 //! Requests come from the transport ([`crate::fuse`]) as plain values and are answered with plain
-//! values; a read is answered through a callback, because it may have to wait for a decoder and
-//! then is finished by a worker (`offload`). The calling thread never waits for one.
+//! values. What takes a decoder or a network is not done on the thread that took the request: asked
+//! with [`Patience::Now`], every question is answered from what is at hand, or
+//! [`FsError::would_wait`]; then a worker asks it again (`offload`). A read is answered through a
+//! callback, because its bytes are lent.
 //!
 //! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
 
 mod handles;
 mod offload;
+mod read;
 mod stats;
 mod xattr;
 
+pub use read::{LaterReply, ReadReply};
 pub use stats::Stats;
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime};
 
-pub use crate::store::{Kind, StoreError};
+pub use crate::store::{Kind, Patience, StoreError};
 pub use crate::tree::{Entry, Ino};
 
-use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, MAX_COMPONENT_BYTES, Object, Patience, Stat, Version,
-};
+use crate::store::{Key, Listings, MAX_COMPONENT_BYTES, Object, Stat, Version, never_waiting};
 use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
@@ -59,9 +60,22 @@ pub enum FsError {
     /// Extended attributes of a kind that files here never have.
     #[error("no extended attributes of this kind")]
     NoSuchAttributeSpace,
+    /// Who asked has been told to end, and does not wait for the answer.
+    #[error("interrupted by a signal")]
+    Interrupted,
+    /// Nobody had answered when the time was over, whoever should have.
+    #[error("no answer in time")]
+    TimedOut,
     /// A bug: the request's handler panicked.
     #[error("bug: the handler panicked")]
     Panicked,
+}
+
+impl FsError {
+    /// Whether the question can only be answered by a thread that may wait.
+    pub fn would_wait(&self) -> bool {
+        matches!(self, Self::Store(StoreError::WouldWait { .. }))
+    }
 }
 
 /// How the file system shows what it has.
@@ -77,7 +91,7 @@ pub struct Policy {
     pub gid: u32,
     /// Permission bits that are taken away from 0444 and 0555.
     pub umask: u16,
-    /// Threads that decode.
+    /// Threads that decode, or wait for a network.
     pub workers: usize,
 }
 
@@ -122,27 +136,11 @@ pub struct Space {
     pub files: u64,
 }
 
-/// How a read is answered, now or later, by this thread or another.
-pub trait ReadReply: Send + 'static {
-    /// Takes the bytes (fewer than asked for only at the end of the file), or why there are none.
-    fn answer(self, result: Result<&[u8], FsError>);
-}
-
-impl<F: FnOnce(Result<&[u8], FsError>) + Send + 'static> ReadReply for F {
-    fn answer(self, result: Result<&[u8], FsError>) {
-        self(result);
-    }
-}
-
-thread_local! {
-    /// Where reads are put together: one buffer a thread, never allocated per request.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 /// A mounted hierarchy.
 #[derive(Debug)]
 pub struct Fs {
     tree: Box<dyn Tree>,
+    is_far: bool,
     policy: Policy,
     files: Handles<Arc<dyn Object>>,
     directories: Handles<Arc<Mutex<Directory>>>,
@@ -157,6 +155,7 @@ impl Fs {
     /// The system's, if not even one worker can be started.
     pub fn new(tree: Box<dyn Tree>, policy: Policy) -> std::io::Result<Self> {
         Ok(Self {
+            is_far: tree.store().promises().is_far,
             tree,
             policy,
             files: Handles::default(),
@@ -185,6 +184,28 @@ impl Fs {
     pub fn all_open(&self) -> bool {
         let promises = self.tree.store().promises();
         promises.pinned && promises.all_open
+    }
+
+    /// Whether asking the source takes a network.
+    pub fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// Whether listings have attributes without asking for each name.
+    pub fn lists_attributes(&self) -> bool {
+        !self.is_far || self.tree.store().promises().listings == Listings::Complete
+    }
+
+    /// Asks the tree, on a thread that never waits for a network unless `patience` lets it.
+    fn ask<T>(
+        &self,
+        patience: Patience,
+        ask: impl FnOnce() -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        match patience {
+            Patience::Now if self.is_far => never_waiting(ask),
+            Patience::Now | Patience::Wait => ask(),
+        }
     }
 
     fn attr(&self, node: Node) -> Attr {
@@ -225,21 +246,23 @@ impl Fs {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if it is proven that there is none.
-    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr, FsError> {
+    pub fn lookup(&self, parent: Ino, name: &[u8], patience: Patience) -> Result<Attr, FsError> {
         if name.len() > MAX_COMPONENT_BYTES {
             return Err(FsError::NameTooLong);
         }
-        Ok(self.attr(self.tree.lookup(parent, name)?))
+        if patience == Patience::Now && self.tree.lookup_waits(parent, name) {
+            return Err(would_wait());
+        }
+        self.ask(patience, || Ok(self.attr(self.tree.lookup(parent, name)?)))
     }
 
-    /// Whether finding a name may have to wait for a decoder, so that a worker should do it.
-    pub fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
-        self.tree.lookup_waits(parent, name)
-    }
-
-    /// Has a worker do something, behind other work of the same `queue`.
-    pub fn offload(&self, queue: u64, job: impl FnOnce() + Send + 'static) {
-        self.offload.submit(queue, job);
+    /// Has a worker do something about a number: behind other work of the same, so that it is
+    /// decoded once, but not where that would be waiting for a network.
+    pub fn offload(&self, ino: Ino, job: impl FnOnce() + Send + 'static) {
+        match self.is_far {
+            true => self.offload.submit_alone(job),
+            false => self.offload.submit(ino.0, job),
+        }
     }
 
     /// The kernel has forgotten lookups of a number.
@@ -251,21 +274,28 @@ impl Fs {
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the file has been replaced.
-    pub fn getattr(&self, ino: Ino, handle: Option<Handle>) -> Result<Attr, FsError> {
+    pub fn getattr(
+        &self,
+        ino: Ino,
+        handle: Option<Handle>,
+        patience: Patience,
+    ) -> Result<Attr, FsError> {
         let open = handle.and_then(|handle| self.files.get(handle));
-        let stat: Stat = match open {
-            Some(object) => object.stat()?,
-            None => self.tree.stat(ino)?,
-        };
-        Ok(self.attr(Node { ino, stat }))
+        self.ask(patience, || {
+            let stat: Stat = match open {
+                Some(object) => object.stat()?,
+                None => self.tree.stat(ino)?,
+            };
+            Ok(self.attr(Node { ino, stat }))
+        })
     }
 
     /// Opens a file.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] and the like if it can never be read.
-    pub fn open(&self, ino: Ino) -> Result<Opened, FsError> {
-        let object = self.tree.open(ino)?;
+    pub fn open(&self, ino: Ino, patience: Patience) -> Result<Opened, FsError> {
+        let object = self.ask(patience, || Ok(self.tree.open(ino)?))?;
         let handle = self.files.insert(Arc::clone(&object));
         Ok(Opened { handle, object })
     }
@@ -275,56 +305,12 @@ impl Fs {
         self.files.remove(handle);
     }
 
-    /// Reads from a file: by its handle, or by its number where nothing needs to be opened.
-    pub fn read(
-        &self,
-        ino: Ino,
-        handle: Option<Handle>,
-        offset: u64,
-        size: usize,
-        reply: impl ReadReply,
-    ) {
-        let object = match handle {
-            Some(handle) => self.files.get(handle).ok_or(FsError::BadHandle),
-            None => self.tree.open(ino).map_err(FsError::from),
-        };
-        let object = match object {
-            Ok(object) => object,
-            Err(error) => return reply.answer(Err(error)),
-        };
-        let size = size.min(MAX_READ_BYTES);
-        let reply = match with_buffer(size, |buffer| {
-            match object.read(offset, size, buffer, Patience::Now) {
-                Err(StoreError::WouldWait { .. }) => Some(reply),
-                result => {
-                    answer(reply, result, buffer);
-                    None
-                }
-            }
-        }) {
-            Some(reply) => reply,
-            None => return,
-        };
-        self.stats.offloaded();
-        // Reads of one file keep their order, unless the file does not mind.
-        let queue = match object.is_parallel() {
-            true => self.stats.next_queue(),
-            false => ino.0,
-        };
-        self.offload.submit(queue, move || {
-            with_buffer(size, |buffer| {
-                let result = object.read(offset, size, buffer, Patience::Wait);
-                answer(reply, result, buffer);
-            });
-        });
-    }
-
     /// Opens a directory.
     ///
     /// # Errors
     /// [`FsError::NotADirectory`].
-    pub fn opendir(&self, ino: Ino) -> Result<Handle, FsError> {
-        let directory = self.tree.open_dir(ino)?;
+    pub fn opendir(&self, ino: Ino, patience: Patience) -> Result<Handle, FsError> {
+        let directory = self.ask(patience, || Ok(self.tree.open_dir(ino)?))?;
         Ok(self.directories.insert(Arc::new(Mutex::new(directory))))
     }
 
@@ -342,9 +328,10 @@ impl Fs {
         ino: Ino,
         handle: Option<Handle>,
         cookie: u64,
+        patience: Patience,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        self.with_directory(ino, handle, |directory| {
+        self.with_directory(ino, handle, patience, |directory| {
             Ok(self
                 .tree
                 .visit(directory, cookie, &mut |entry| visit(&entry))?)
@@ -352,7 +339,8 @@ impl Fs {
     }
 
     /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`, which count as a
-    /// lookup. A name whose attributes can not be had is left to a lookup of its own.
+    /// lookup. A name whose attributes can not be had, or would have to be waited for one by one,
+    /// is left to a lookup of its own.
     ///
     /// # Errors
     /// Those of the source.
@@ -361,14 +349,16 @@ impl Fs {
         ino: Ino,
         handle: Option<Handle>,
         cookie: u64,
+        patience: Patience,
         mut visit: impl FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        self.with_directory(ino, handle, |directory| {
+        self.with_directory(ino, handle, patience, |directory| {
             let visited = self.tree.visit(directory, cookie, &mut |entry| {
                 if matches!(entry.name, b"." | b"..") {
                     return visit(&entry, None);
                 }
-                let Ok(node) = self.tree.adopt(ino, &entry) else {
+                let adopted = self.ask(Patience::Now, || Ok(self.tree.adopt(ino, &entry)?));
+                let Ok(node) = adopted else {
                     return visit(&entry, None);
                 };
                 let flow = visit(&entry, Some(self.attr(node)));
@@ -386,15 +376,25 @@ impl Fs {
         &self,
         ino: Ino,
         handle: Option<Handle>,
+        patience: Patience,
         read: impl FnOnce(&mut Directory) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
-        match handle {
-            Some(handle) => {
-                let directory = self.directories.get(handle).ok_or(FsError::BadHandle)?;
-                read(&mut directory.lock().unwrap_or_else(PoisonError::into_inner))
+        let Some(handle) = handle else {
+            return self.ask(patience, || read(&mut self.tree.open_dir(ino)?));
+        };
+        let directory = self.directories.get(handle).ok_or(FsError::BadHandle)?;
+        let mut directory = match directory.try_lock() {
+            Ok(directory) => directory,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Who has it may be waiting for a network.
+            Err(TryLockError::WouldBlock) if self.is_far && patience == Patience::Now => {
+                return Err(would_wait());
             }
-            None => read(&mut self.tree.open_dir(ino)?),
-        }
+            Err(TryLockError::WouldBlock) => {
+                directory.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        self.ask(patience, || read(&mut directory))
     }
 
     /// How much room the source takes.
@@ -412,20 +412,6 @@ impl Fs {
     }
 }
 
-fn answer(reply: impl ReadReply, result: Result<Data, StoreError>, buffer: &[u8]) {
-    match result {
-        Ok(data) => reply.answer(Ok(data.bytes(buffer))),
-        Err(error) => reply.answer(Err(error.into())),
-    }
-}
-
-/// Lends this thread's buffer, with room for `size` bytes and the store's headroom.
-fn with_buffer<T>(size: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
-    BUFFER.with_borrow_mut(|buffer| {
-        let needed = size.saturating_add(BUFFER_HEADROOM_BYTES);
-        if buffer.len() < needed {
-            buffer.resize(needed, 0);
-        }
-        read(buffer.get_mut(..needed).unwrap_or_default())
-    })
+fn would_wait() -> FsError {
+    StoreError::WouldWait { key: Key::root() }.into()
 }

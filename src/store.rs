@@ -26,7 +26,7 @@ pub use ahead::Ahead;
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError};
 pub use error::StoreError;
-pub use fault::FaultStore;
+pub use fault::{FarStore, FaultStore};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};

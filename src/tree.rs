@@ -102,7 +102,7 @@ pub trait Tree: Debug + Send + Sync {
     /// [`StoreError::NotFound`] only if absence is proven.
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError>;
 
-    /// Whether [`Tree::lookup`] may have to wait for a decoder.
+    /// Whether [`Tree::lookup`] may have to wait for a decoder, or for what only a worker should do.
     fn lookup_waits(&self, _parent: Ino, _name: &[u8]) -> bool {
         false
     }

@@ -50,6 +50,17 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a time such as 500ms, 30s, 2m or inf"))
 }
 
+/// As [`parse_time`], for a time in which something must be done.
+///
+/// # Errors
+/// As [`parse_time`], and for no time at all.
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err("nothing can be done in no time".into()),
+        time => Ok(time),
+    }
+}
+
 /// What `inf` stands for.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 

@@ -1,8 +1,8 @@
 //! Work that a session thread must not do itself: decoding, and reads that wait for a disk.
 //!
 //! Jobs of one file are done one after the other, by whichever worker began with them, so that
-//! many readers of one entry have it decoded once and occupy one worker; jobs of different files
-//! are done by as many workers as there are.
+//! many readers of one entry have it decoded once and occupy one worker; jobs of different files,
+//! and those that ask for no order, are done by as many workers as there are.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,10 +13,18 @@ use std::thread;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What a worker takes next.
+enum Turn {
+    /// The jobs of a file, until there are none.
+    File(u64),
+    /// One job that waits for no other.
+    Alone(Job),
+}
+
 /// A pool of workers. They end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Offload {
-    sender: Sender<u64>,
+    sender: Sender<Turn>,
     queues: Arc<Queues>,
 }
 
@@ -80,22 +88,36 @@ impl Offload {
         drop(queues);
         if is_new {
             // Only fails if all workers are gone, and then the dropped jobs answer.
-            let _ = self.sender.send(file);
+            let _ = self.sender.send(Turn::File(file));
         }
+    }
+
+    /// Has a job done as soon as there is a worker; otherwise as [`Offload::submit`].
+    pub(super) fn submit_alone(&self, job: impl FnOnce() + Send + 'static) {
+        let _ = self.sender.send(Turn::Alone(Box::new(job)));
     }
 }
 
-fn work(receiver: &Mutex<Receiver<u64>>, queues: &Queues) {
+fn run(job: Job) {
+    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        log::error!("bug: a worker's job panicked");
+    }
+}
+
+fn work(receiver: &Mutex<Receiver<Turn>>, queues: &Queues) {
     loop {
         let next = receiver
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
-        let Ok(file) = next else { return };
-        while let Some(job) = queues.next(file) {
-            if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                log::error!("bug: a worker's job panicked");
+        match next {
+            Ok(Turn::File(file)) => {
+                while let Some(job) = queues.next(file) {
+                    run(job);
+                }
             }
+            Ok(Turn::Alone(job)) => run(job),
+            Err(_) => return,
         }
     }
 }
@@ -128,6 +150,27 @@ mod tests {
         }
         assert_eq!(count, 299);
         assert!(offload.queues.lock().is_empty());
+    }
+
+    #[test]
+    fn a_job_alone_waits_for_no_file() {
+        let offload = Offload::new(2).unwrap();
+        let (block, blocked) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel();
+        offload.submit(1, move || {
+            let _ = blocked.recv();
+        });
+        for i in 0..10 {
+            let sender = sender.clone();
+            offload.submit_alone(move || {
+                assert_ne!(i, 3, "one job panics");
+                sender.send(i).unwrap();
+            });
+        }
+        for _ in 0..9 {
+            receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        drop(block);
     }
 
     #[test]

@@ -60,11 +60,6 @@ impl Stats {
         self.offloaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A queue for one read alone; no inode has such a number.
-    pub(super) fn next_queue(&self) -> u64 {
-        self.offloaded.load(Ordering::Relaxed) | 1 << 63
-    }
-
     /// All counters, and the given gauges, as a JSON object.
     pub(super) fn json(&self, gauges: &[(&str, u64)]) -> String {
         let counters = [

@@ -1,6 +1,6 @@
 //! Extended attributes: what a file says of its source, and what the metadata say of a node.
 
-use super::{Fs, FsError};
+use super::{Fs, FsError, Patience};
 use crate::tree::Ino;
 
 /// The longest value of an extended attribute, and the longest list of names.
@@ -24,7 +24,20 @@ impl Fs {
     ///
     /// # Errors
     /// Those of reading the metadata of the node.
-    pub fn listxattr(&self, ino: Ino) -> Result<Vec<String>, FsError> {
+    pub fn listxattr(&self, ino: Ino, patience: Patience) -> Result<Vec<String>, FsError> {
+        self.ask(patience, || self.attribute_names(ino))
+    }
+
+    /// One extended attribute.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
+    /// after which callers such as ls(1) stop asking.
+    pub fn getxattr(&self, ino: Ino, name: &[u8], patience: Patience) -> Result<Vec<u8>, FsError> {
+        self.ask(patience, || self.attribute(ino, name))
+    }
+
+    fn attribute_names(&self, ino: Ino) -> Result<Vec<String>, FsError> {
         let count = if ino == Ino::ROOT {
             ROOT_ATTRIBUTES.len()
         } else {
@@ -46,12 +59,7 @@ impl Fs {
         Ok(names)
     }
 
-    /// One extended attribute.
-    ///
-    /// # Errors
-    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
-    /// after which callers such as ls(1) stop asking.
-    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+    fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
         let Some(name) = name.strip_prefix(b"user.") else {
             return Err(FsError::NoSuchAttributeSpace);
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 
-use super::Adapter;
+use super::Service;
 use crate::fs::Handle;
 
 /// Files that the kernel reads itself: one backing for all handles of an inode.
@@ -17,7 +17,7 @@ pub(super) struct Backings {
     by_handle: HashMap<u64, u64>,
 }
 
-impl Adapter {
+impl Service {
     /// Answers an open with the file itself, so that the kernel reads it without asking.
     pub(super) fn open_passthrough(
         &self,

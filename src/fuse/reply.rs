@@ -1,14 +1,16 @@
 //! What is said to the kernel, and to the log when a request fails.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyData, ReplyEntry};
+use fuser::{
+    Errno, FileAttr, FileType, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEntry, ReplyOpen, ReplyXattr,
+};
 
+use super::waiting::Refuse;
 use crate::errno::{errno, errno_name};
-use crate::fs::{Attr, Fs, FsError, Ino, ReadReply, StoreError};
+use crate::fs::{Attr, Fs, FsError, Ino, StoreError};
 
 /// Logs a failed request, once, and says its errno.
 pub(super) fn report(
@@ -34,7 +36,8 @@ pub(super) fn report(
         | FsError::ReadOnly
         | FsError::NoAttribute
         | FsError::NoSuchAttributeSpace
-        | FsError::NameTooLong => log::debug!("{}", line()),
+        | FsError::NameTooLong
+        | FsError::Interrupted => log::debug!("{}", line()),
         _ => {
             fs.stats().failed();
             match fs.stats().may_log() {
@@ -47,45 +50,6 @@ pub(super) fn report(
         }
     }
     Errno::from_i32(errno.raw_os_error())
-}
-
-/// The reply to a read; dropped unanswered, it says EIO and counts as a panic.
-#[derive(Debug)]
-pub(super) struct PendingRead {
-    reply: Option<ReplyData>,
-    fs: Arc<Fs>,
-    ino: INodeNo,
-}
-
-impl PendingRead {
-    pub(super) fn new(reply: ReplyData, fs: Arc<Fs>, ino: INodeNo) -> Self {
-        Self {
-            reply: Some(reply),
-            fs,
-            ino,
-        }
-    }
-}
-
-impl ReadReply for PendingRead {
-    fn answer(mut self, result: Result<&[u8], FsError>) {
-        let Some(reply) = self.reply.take() else {
-            return;
-        };
-        match result {
-            Ok(bytes) => reply.data(bytes),
-            Err(error) => reply.error(report(&self.fs, "read", self.ino, None, &error)),
-        }
-    }
-}
-
-impl Drop for PendingRead {
-    fn drop(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            self.fs.stats().panicked();
-            reply.error(report(&self.fs, "read", self.ino, None, &FsError::Panicked));
-        }
-    }
 }
 
 /// What stat(2) tells, as the kernel wants it.
@@ -117,26 +81,47 @@ pub(super) fn kind(is_directory: bool) -> FileType {
     }
 }
 
-/// Finds a name and says so; a name that is proven absent may be kept as that.
-pub(super) fn answer_lookup(fs: &Fs, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-    let policy = fs.policy();
-    match fs.lookup(Ino(parent.0), name.as_bytes()) {
-        Ok(attr) => reply.entry(&policy.ttl, &file_attr(&attr), Generation(0)),
-        Err(FsError::Store(StoreError::NotFound { .. })) if !policy.absent_ttl.is_zero() => {
-            // Inode 0 is an answer that the kernel may keep.
-            let absent = Attr {
-                ino: Ino(0),
-                is_directory: false,
-                size_bytes: 0,
-                blocks: 0,
-                modified: SystemTime::UNIX_EPOCH,
-                mode: 0,
-                links: 0,
-                uid: 0,
-                gid: 0,
-            };
-            reply.entry(&policy.absent_ttl, &file_attr(&absent), Generation(0));
-        }
-        Err(error) => reply.error(report(fs, "lookup", parent, Some(name), &error)),
+/// What stands for a name that does not exist: inode 0 is an answer that the kernel may keep.
+pub(super) fn absent() -> Attr {
+    Attr {
+        ino: Ino(0),
+        is_directory: false,
+        size_bytes: 0,
+        blocks: 0,
+        modified: SystemTime::UNIX_EPOCH,
+        mode: 0,
+        links: 0,
+        uid: 0,
+        gid: 0,
     }
 }
+
+/// Answers with the value, or with its size if that was asked for.
+pub(super) fn send_xattr(value: &[u8], room: u32, reply: ReplyXattr) {
+    match u32::try_from(value.len()) {
+        Ok(size) if room == 0 => reply.size(size),
+        Ok(size) if size <= room => reply.data(value),
+        Ok(_) => reply.error(Errno::ERANGE),
+        Err(_) => reply.error(Errno::E2BIG),
+    }
+}
+
+macro_rules! can_refuse {
+    ($($reply:ty),*) => {
+        $(impl Refuse for $reply {
+            fn refuse(self, errno: Errno) {
+                self.error(errno);
+            }
+        })*
+    };
+}
+
+can_refuse!(
+    ReplyAttr,
+    ReplyData,
+    ReplyDirectory,
+    ReplyDirectoryPlus,
+    ReplyEntry,
+    ReplyOpen,
+    ReplyXattr
+);

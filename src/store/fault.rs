@@ -1,9 +1,15 @@
-//! A store that fails on purpose, for tests of everything above.
+//! Stores that fail on purpose, for tests of everything above.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use super::waiting::may_wait;
 use super::{
-    Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError, Version,
+    Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError,
+    Version, Visit,
 };
 
 /// Any store, with one key whose reads panic as a decoder with a bug would.
@@ -73,5 +79,172 @@ impl Object for PanickingObject {
 
     fn read(&self, _: u64, _: usize, _: &mut [u8], _: Patience) -> Result<Data, StoreError> {
         panic!("injected fault: a panic in a read")
+    }
+}
+
+/// Any store as if it were far away: what has been asked once is at hand, all else hangs for as
+/// long as there is a gate file.
+#[derive(Debug)]
+pub struct FarStore {
+    inner: Box<dyn Store>,
+    network: Arc<Network>,
+}
+
+#[derive(Debug)]
+struct Network {
+    gate: PathBuf,
+    timeout: Duration,
+    known: Mutex<HashSet<Question>>,
+}
+
+/// What can be asked of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Question {
+    Stat(Key),
+    Open(Key),
+    List(Key),
+    Visit(Key, u64),
+    Read(Key, u64),
+}
+
+impl FarStore {
+    /// Makes `inner` hang, for `timeout` at most, while there is a file `gate`.
+    pub fn new(inner: Box<dyn Store>, gate: PathBuf, timeout: Duration) -> Self {
+        let network = Arc::new(Network {
+            gate,
+            timeout,
+            known: Mutex::default(),
+        });
+        Self { inner, network }
+    }
+}
+
+impl Network {
+    /// Asks what is not known yet, once that is possible.
+    fn ask<T>(
+        &self,
+        key: &Key,
+        question: Question,
+        patience: Patience,
+        ask: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = known().contains(&question);
+        if is_known {
+            return ask();
+        }
+        may_wait(key)?;
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait { key: key.clone() });
+        }
+        let begun = Instant::now();
+        while self.gate.exists() {
+            if begun.elapsed() >= self.timeout {
+                return Err(StoreError::TimedOut {
+                    key: key.clone(),
+                    what: "open gate".into(),
+                });
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let answer = ask();
+        if matches!(answer, Ok(_) | Err(StoreError::NotFound { .. })) {
+            known().insert(question);
+        }
+        answer
+    }
+}
+
+impl Store for FarStore {
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            is_far: true,
+            all_open: false,
+            ..self.inner.promises()
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.inner.extent()
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        let question = Question::Stat(key.clone());
+        let ask = || self.inner.stat(key);
+        self.network.ask(key, question, Patience::Wait, ask)
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        let question = Question::Open(key.clone());
+        let ask = || self.inner.open(key);
+        Ok(Arc::new(FarObject {
+            inner: self.network.ask(key, question, Patience::Wait, ask)?,
+            key: key.clone(),
+            network: Arc::clone(&self.network),
+        }))
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let question = Question::List(prefix.clone());
+        let ask = || self.inner.list(prefix);
+        Ok(Box::new(FarListing {
+            inner: self.network.ask(prefix, question, Patience::Wait, ask)?,
+            key: prefix.clone(),
+            network: Arc::clone(&self.network),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FarObject {
+    inner: Arc<dyn Object>,
+    key: Key,
+    network: Arc<Network>,
+}
+
+impl Object for FarObject {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        self.inner.stat()
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let question = Question::Read(self.key.clone(), offset);
+        self.network.ask(&self.key, question, patience, || {
+            self.inner.read(offset, size_bytes, buffer, Patience::Wait)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct FarListing {
+    inner: Box<dyn Listing>,
+    key: Key,
+    network: Arc<Network>,
+}
+
+impl Listing for FarListing {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let question = Question::Visit(self.key.clone(), cookie);
+        let inner = &mut self.inner;
+        let ask = || inner.visit(cookie, visit);
+        self.network.ask(&self.key, question, Patience::Wait, ask)
     }
 }

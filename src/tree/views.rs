@@ -221,9 +221,12 @@ impl Tree for ViewTree {
         }
     }
 
-    /// Metadata have to be read, and a text of elements is known only once they are decoded.
+    /// Metadata have to be read, and a text of elements is known only once they are decoded. A
+    /// store that is far away says itself which metadata are not at hand.
     fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
+        let is_far = self.store().promises().is_far;
         match self.known().get(&parent) {
+            _ if is_far && !name.ends_with(b".json") => false,
             Some(known) => matches!(known.place.what, What::Hidden | What::Group),
             None => name == HIDDEN || (parent == Ino::ROOT && self.shown != Shown::Native),
         }
@@ -395,8 +398,11 @@ impl Tree for ViewTree {
             let inner = if here == NATIVE_ROOT { Ino::ROOT } else { here };
             let key = self.native.key(inner)?;
             let hidden = key.join(HIDDEN).unwrap_or_default();
-            let is_absent = self.nodes.store().stat(&hidden);
-            if matches!(is_absent, Err(StoreError::NotFound { .. })) {
+            let found = self.nodes.store().stat(&hidden);
+            if let Err(error @ StoreError::WouldWait { .. }) = found {
+                return Err(error);
+            }
+            if matches!(found, Err(StoreError::NotFound { .. })) {
                 let node = self.nodes.node(&key)?;
                 let place = Place {
                     node,

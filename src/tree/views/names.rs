@@ -37,23 +37,35 @@ impl ViewTree {
             let child = match self.child(node, &name) {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
+                Err(error @ StoreError::WouldWait { .. }) => return Err(error),
                 Err(error) => {
                     log::warn!("its views are not listed: {error}");
                     continue;
                 }
             };
             if child.is_array() {
+                let mut would_wait = None;
                 let beside = |format: Format| {
                     let plain = format.name_beside(child.name());
-                    match place.what {
-                        What::Group if self.is_group(node, &plain) => {
+                    if place.what != What::Group {
+                        return plain;
+                    }
+                    match self.child(node, plain.as_bytes()) {
+                        Ok(Some(there)) if !there.is_array() => {
                             let escaped = String::from_utf8_lossy(BESIDE_A_GROUP);
                             format.name_beside(&format!("{}{escaped}", child.name()))
+                        }
+                        Err(error @ StoreError::WouldWait { .. }) => {
+                            would_wait = Some(error);
+                            plain
                         }
                         _ => plain,
                     }
                 };
                 self.add_files(&child, &mut names, beside);
+                if let Some(error) = would_wait {
+                    return Err(error);
+                }
             } else if place.what == What::Group {
                 let place = Place {
                     node: child,
@@ -69,17 +81,12 @@ impl ViewTree {
         Ok(names)
     }
 
-    fn is_group(&self, node: &ViewNode, name: &str) -> bool {
-        let child = self.child(node, name.as_bytes());
-        child.is_ok_and(|child| child.is_some_and(|child| !child.is_array()))
-    }
-
     /// Names of the formats of a node that are listed and can be made.
     fn add_files(
         &self,
         node: &Arc<ViewNode>,
         names: &mut Vec<Made>,
-        name: impl Fn(Format) -> String,
+        mut name: impl FnMut(Format) -> String,
     ) {
         for format in Format::ALL {
             let is_own = format.is_of_node();

@@ -1,0 +1,76 @@
+//! Whether who waits for an answer has been told to end.
+//!
+//! The kernel says so with FUSE_INTERRUPT, which `fuser` answers with ENOSYS before anybody sees
+//! it. From then on a thread in a request that has been read waits whatever comes, SIGKILL too;
+//! but what was sent to it stays pending, and that is for everybody to see.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+/// After these a program ends, or comes back to the person in front of it.
+const ENDING: [Signal; 5] = [
+    Signal::KILL,
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+];
+
+/// Whether a thread that waits in a system call has a signal to end before it, or any thread
+/// SIGKILL. An interrupted page fault would end a program that only wanted to hear of a signal.
+pub(super) fn is_told_to_end(tid: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else {
+        // Gone, or hidden from us.
+        return false;
+    };
+    let pending = pending(&status);
+    if pending & bit(Signal::KILL) != 0 {
+        return true;
+    }
+    let ending = ENDING
+        .into_iter()
+        .fold(0, |bits, signal| bits | bit(signal));
+    pending & ending != 0 && !is_in_page_fault(tid)
+}
+
+fn bit(signal: Signal) -> u64 {
+    1_u64
+        .checked_shl(signal.as_raw().unsigned_abs().saturating_sub(1))
+        .unwrap_or(0)
+}
+
+/// The signals that wait to be taken by a thread and are not blocked, from its status.
+fn pending(status: &str) -> u64 {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let sent = field("SigPnd:").unwrap_or(0) | field("ShdPnd:").unwrap_or(0);
+    sent & !field("SigBlk:").unwrap_or(0)
+}
+
+/// Whether a thread waits outside of any system call; no, where that may not be seen.
+fn is_in_page_fault(tid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{tid}/syscall")).is_ok_and(|call| call.starts_with("-1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_pending_unless_they_are_blocked() {
+        let status = "Name:\tcat\nSigQ:\t1/94\nSigPnd:\t0000000000000100\n\
+            ShdPnd:\t0000000000000003\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000000000\n";
+        assert_eq!(pending(status), bit(Signal::KILL) | bit(Signal::HUP));
+        assert_eq!(pending("Name:\tcat\n"), 0);
+        assert_eq!(pending("SigPnd:\tnonsense\n"), 0);
+    }
+
+    #[test]
+    fn who_has_nothing_pending_or_does_not_exist_is_not_told_to_end() {
+        assert!(!is_told_to_end(std::process::id()));
+        assert!(!is_told_to_end(u32::MAX));
+    }
+}
