@@ -25,7 +25,7 @@ pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use source::{OpenError, OpenOptions, local_path, open_demo, open_source};
-pub use waiting::never_waiting;
+pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
