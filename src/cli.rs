@@ -3,6 +3,7 @@
 
 mod generate;
 mod inspection;
+mod remote;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,13 +11,14 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_size, parse_time, parse_timeout, parse_umask};
+use crate::units::{parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
 
 pub use generate::{completions, man};
 pub use inspection::{
     CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
+pub use remote::RemoteArgs;
 
 /// Mount a Zarr hierarchy as a read-only directory tree
 ///
@@ -57,7 +59,8 @@ pub enum Command {
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// A directory with a Zarr hierarchy, or a zip archive of one (by its content)
+    /// A directory with a Zarr hierarchy, or a zip archive of one (by its content): a path, or a URL
+    /// (http, https, s3, gs, az); `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory
     pub mountpoint: PathBuf,
@@ -163,21 +166,28 @@ pub struct MountOptions {
     pub formats: FormatSet,
 
     /// How long names and sizes of a source that can change are trusted, such as 500ms or inf
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s", help_heading = "Caching")]
-    pub ttl: Duration,
+    /// [default: 1s; 60s for what is far away, and 1s for what is not there]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Caching")]
+    pub ttl: Option<Duration>,
     /// Budget of decoded data [default: 1/8 of the memory, at most 2 GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub cache_size: Option<u64>,
     /// The most that one request or the index of an archive may take [default: 1/2 of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub memory_limit: Option<u64>,
+    /// Keep what was fetched in this directory, for the next time and for other mounts
+    #[arg(long, value_name = "DIR", help_heading = "Caching")]
+    pub disk_cache: Option<PathBuf>,
+    /// What that may take
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
+    pub disk_cache_size: u64,
     /// When the kernel may read files of a local directory itself
     #[arg(long, value_enum, default_value = "auto", help_heading = "Caching")]
     pub passthrough: Passthrough,
 
-    /// How long a program waits for anything that takes a network or a decoder
-    #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "30s", help_heading = "Remote")]
-    pub timeout: Duration,
+    /// How what is far away is asked.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 
     /// Let other users in; the mode bits are checked, and they read with the daemon's rights
     #[arg(long, help_heading = "Permissions")]

@@ -20,12 +20,13 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{MountOptions, Passthrough, TreeShown, UmountArgs, Views};
+use crate::explore::ExploredStore;
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DirOptions, FarStore, FaultStore, Key, OpenOptions, Promises, Store, ZipOptions, local_path,
-    open_demo, open_source,
+    DirOptions, DiskCache, FarStore, FaultStore, Key, Listings, OpenOptions, Promises,
+    RemoteOptions, SourceName,    Store, ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -90,17 +91,29 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         let shown = mountpoint.path().display();
         log::warn!("{shown}: a dead mount of zarrfs was there and is taken away");
     }
-    if let Source::Given(path) = source {
-        mountpoint.check_apart(local_path(path)?, "the source")?;
+    let given = match source {
+        Source::Given(source) => Some(SourceName::parse(source)?),
+        Source::Demo => None,
+    };
+    if let Some(path) = given.as_ref().and_then(SourceName::path) {
+        mountpoint.check_apart(path, "the source")?;
+    }
+    if let Some(cache) = &options.disk_cache {
+        std::fs::create_dir_all(directory_of(cache))
+            .map_err(|e| format!("--disk-cache {}: {e}", cache.display()))?;
+        mountpoint.check_outside(directory_of(cache), "the disk cache")?;
     }
     raise_descriptor_limit();
-    let store: Arc<dyn Store> = Arc::from(open(source, options)?);
+    let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options)?);
     let label = store.label().to_owned();
     let promises = store.promises();
+    let root = given.map_or_else(Key::root, |given| given.root().clone());
     let root = match &options.path {
-        Some(path) => Key::new(path.trim_matches('/').as_bytes())
-            .map_err(|e| format!("--path {path}: {e}"))?,
-        None => Key::root(),
+        Some(path) => {
+            let below = Key::new(path.trim_matches('/').as_bytes());
+            root.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
+        }
+        None => root,
     };
     let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
     let fs = Fs::new(tree, policy(options, promises))?;
@@ -114,7 +127,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         passthrough: options.passthrough == Passthrough::Auto
             && !promises.pinned
             && !promises.is_far,
-        deadline: options.timeout,
+        deadline: options.remote.timeout,
     };
     let mounted = match Mounted::start(device, fs, transport) {
         Ok(mounted) => mounted,
@@ -157,14 +170,15 @@ fn show(
         // A zip keeps up to an eighth for its decoded entries.
         memory_limit_bytes: memory_limit_bytes(options, memory) / 8 * 7,
         threads: cores(),
-        timeout: options.timeout,
+        timeout: options.remote.timeout,
     })?;
+    let ttl = ttl(options, store.promises());
     let nodes = Nodes::new(
         store,
         Arc::new(engine),
         NodesOptions {
             formats: options.formats.clone(),
-            ttl: options.ttl,
+            ttl,
         },
     );
     let shown = match options.tree {
@@ -188,9 +202,18 @@ fn memory_limit_bytes(options: &MountOptions, memory: u64) -> u64 {
     options.memory_limit.unwrap_or(memory / 2)
 }
 
-fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failure> {
+fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn Store>, Failure> {
     let memory = memory_bytes();
+    let remote_bytes = (memory_limit_bytes(options, memory) / 8).min(MAX_REMOTE_BYTES);
+    let mut remote = options.remote.options(options.ttl, remote_bytes);
+    if let Some(directory) = &options.disk_cache {
+        let cache = DiskCache::open(directory, options.disk_cache_size);
+        let cache = cache.map_err(|e| format!("--disk-cache: {e}"))?;
+        remote.disk = Some(Arc::new(cache));
+    }
+    let (ttl, absent_ttl) = (remote.ttl, remote.absent_ttl);
     let open = OpenOptions {
+        remote,
         zip: ZipOptions {
             verify: options.verify,
             strict: options.strict,
@@ -202,8 +225,12 @@ fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failu
         },
     };
     let store = match source {
-        Source::Given(path) => open_source(path, &open)?,
-        Source::Demo => open_demo(&open)?,
+        Some(source) => source.open(&open)?,
+        None => open_demo(&open)?,
+    };
+    let store = match store.promises().listings {
+        Listings::Complete => store,
+        Listings::Partial => Box::new(ExploredStore::new(Arc::from(store), ttl, absent_ttl)),
     };
     // Only in builds for tests: a way to see what a panic in a decoder does.
     if cfg!(debug_assertions)
@@ -215,7 +242,7 @@ fn open(source: &Source, options: &MountOptions) -> Result<Box<dyn Store>, Failu
     if cfg!(debug_assertions)
         && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
     {
-        return Ok(Box::new(FarStore::new(store, gate.into(), options.timeout)));
+        return Ok(Box::new(FarStore::new(store, gate.into(), options.remote.timeout)));
     }
     Ok(store)
 }
@@ -226,14 +253,30 @@ const PINNED_TTL: Duration = Duration::from_secs(86_400);
 /// Requests to a network that are waited for at the same time.
 const FAR_WORKERS: usize = 64;
 
+/// What bytes that were fetched may take in memory.
+const MAX_REMOTE_BYTES: u64 = 256 << 20;
+/// How long what can change is trusted, if nobody says otherwise.
+const NEAR_TTL: Duration = Duration::from_secs(1);
+
+/// How long names, sizes and metadata are trusted.
+fn ttl(options: &MountOptions, promises: Promises) -> Duration {
+    match (promises.pinned, options.ttl) {
+        (true, _) => PINNED_TTL,
+        (false, Some(ttl)) => ttl,
+        (false, None) if promises.is_far => RemoteOptions::default().ttl,
+        (false, None) => NEAR_TTL,
+    }
+}
+
 fn policy(options: &MountOptions, promises: Promises) -> Policy {
-    let ttl = match promises.pinned {
-        true => PINNED_TTL,
-        false => options.ttl,
+    let ttl = ttl(options, promises);
+    let absent_ttl = match (promises.pinned, options.ttl) {
+        (false, None) => ttl.min(NEAR_TTL),
+        _ => ttl,
     };
     Policy {
         ttl,
-        absent_ttl: ttl,
+        absent_ttl,
         uid: options
             .uid
             .unwrap_or_else(|| rustix::process::geteuid().as_raw()),

@@ -22,7 +22,10 @@ use std::sync::Arc;
 use crate::array::{Engine, EngineOptions};
 use crate::cli::SourceArgs;
 use crate::machine::memory_bytes;
-use crate::store::{DirOptions, Key, Kind, OpenOptions, Store, ZipOptions, open_demo, open_source};
+use crate::explore::ExploredStore;
+use crate::store::{
+    DirOptions, Key, Kind, Listings, OpenOptions, SourceName, Store, ZipOptions, open_demo,
+};
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
@@ -46,7 +49,9 @@ struct Opened {
 impl Opened {
     /// Opens a source; `--path` has to lead to a directory in it.
     fn new(args: &SourceArgs, strict: bool, memory_limit_bytes: u64) -> Result<Self, Failure> {
+        let remote_bytes = memory_limit_bytes / 8;
         let options = OpenOptions {
+            remote: args.remote.options(Some(FOREVER), remote_bytes),
             zip: ZipOptions {
                 strict,
                 memory_limit_bytes,
@@ -56,15 +61,24 @@ impl Opened {
                 follow_symlinks: args.follow_symlinks,
             },
         };
-        let store = if args.source == Path::new(DEMO) {
-            open_demo(&options)?
+        let (store, root) = if args.source == Path::new(DEMO) {
+            (open_demo(&options)?, Key::root())
         } else {
-            open_source(&args.source, &options)?
+            let source = SourceName::parse(&args.source)?;
+            (source.open(&options)?, source.root().clone())
+        };
+        let store = match store.promises().listings {
+            Listings::Complete => store,
+            Listings::Partial => {
+                Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER))
+            }
         };
         let root = match &args.path {
-            Some(path) => Key::new(path.trim_matches('/').as_bytes())
-                .map_err(|e| format!("--path {path}: {e}"))?,
-            None => Key::root(),
+            Some(path) => {
+                let below = Key::new(path.trim_matches('/').as_bytes());
+                root.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
+            }
+            None => root,
         };
         let label = store.label();
         let stat = store.stat(&root).map_err(|e| format!("{label}: {e}"))?;

@@ -9,6 +9,7 @@
 //!      -> fs        what a request means: lookup, open, read, readdir, without kernel types
 //!      -> tree      which inode number stands for which key, or for which computed file
 //!      -> view      computed files: layouts and formats
+//!      -> explore   the names of a store that does not list, from its metadata
 //!      -> array     elements of an array: pieces, cache, memory, threads
 //!      -> codec     the bytes of a chunk to its elements    (bytes in, bytes out)
 //!      -> zarr      metadata of v2 and v3                   (bytes in, types out)
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod codec;
 pub mod daemon;
 pub mod errno;
+pub mod explore;
 pub mod fs;
 pub mod fuse;
 pub mod inspect;

@@ -32,7 +32,7 @@ pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
 pub use remote::{RemoteOptions, Traffic};
 pub use source::{OpenError, OpenOptions, SourceName, open_demo};
-pub use waiting::never_waiting;
+pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 

@@ -5,7 +5,6 @@
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
-mod chunks;
 mod elements;
 mod file;
 mod format;
@@ -15,7 +14,7 @@ mod nodes;
 mod npy;
 mod sidecar;
 
-pub use chunks::{Cell, ChunkNames, Found};
+pub use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 pub use file::ViewFile;
 pub use format::{Format, FormatSet};
 pub use layout::{Layout, Part, Placement};

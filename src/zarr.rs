@@ -6,6 +6,7 @@
 
 pub mod array;
 pub mod chunk_key;
+pub mod chunk_names;
 pub mod codec_chain;
 pub mod consolidated;
 pub mod data_type;
@@ -22,6 +23,7 @@ mod v3;
 
 pub use array::{Array, Decodable};
 pub use chunk_key::ChunkKeys;
+pub use chunk_names::ChunkNames;
 pub use codec_chain::{CodecChain, CodecSpec, Order};
 pub use consolidated::Consolidated;
 pub use data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};

@@ -32,7 +32,7 @@ use May::{Inodes, System, Transport};
 
 /// From the top of the house to its ground. The command line stands below the daemon: it is only
 /// the options that are declared there.
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 16] = [
     Layer {
         name: "main",
         below: &["daemon", "inspect", "cli"],
@@ -41,20 +41,20 @@ const LAYERS: [Layer; 15] = [
     Layer {
         name: "daemon",
         below: &[
-            "cli", "fuse", "fs", "tree", "view", "array", "store", "machine",
+            "cli", "fuse", "fs", "tree", "view", "explore", "array", "store", "machine",
         ],
         may: &[Transport, System],
     },
     Layer {
         name: "inspect",
         below: &[
-            "cli", "view", "array", "codec", "zarr", "store", "units", "machine",
+            "cli", "view", "explore", "array", "codec", "zarr", "store", "units", "machine",
         ],
         may: &[],
     },
     Layer {
         name: "cli",
-        below: &["view", "units"],
+        below: &["view", "store", "units"],
         may: &[],
     },
     Layer {
@@ -80,6 +80,11 @@ const LAYERS: [Layer; 15] = [
     Layer {
         name: "view",
         below: &["array", "codec", "zarr", "store"],
+        may: &[],
+    },
+    Layer {
+        name: "explore",
+        below: &["zarr", "store"],
         may: &[],
     },
     Layer {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
+use super::RemoteArgs;
 use crate::units::parse_size;
 
 /// What is looked at.
@@ -19,6 +20,9 @@ pub struct SourceArgs {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// How what is far away is asked.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// `zarrfs tree SOURCE`.

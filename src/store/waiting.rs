@@ -31,7 +31,7 @@ pub fn never_waiting<T>(ask: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// [`StoreError::WouldWait`] below [`never_waiting`].
-pub(super) fn may_wait(key: &Key) -> Result<(), StoreError> {
+pub fn may_wait(key: &Key) -> Result<(), StoreError> {
     match MAY_WAIT.get() {
         true => Ok(()),
         false => Err(StoreError::WouldWait { key: key.clone() }),

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lru::LruCache;
 use siphasher::sip::SipHasher13;
 
-use super::chunks::ChunkNames;
 use super::elements::render;
 use super::format::{Format, FormatSet};
 use super::layout::{Layout, Placement};
@@ -16,6 +15,7 @@ use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
 use crate::store::{Key, Patience, Store, StoreError, Version, read_whole};
+use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::chunk_names::ChunkNames;
 use super::document::{object, parse, parse_object};
 use super::error::{MetadataError, excerpt};
 use super::node::Node;
@@ -118,6 +119,43 @@ impl Consolidated {
         self.nodes.keys().map(String::as_str)
     }
 
+    /// The names of the documents that there are copies of for a path.
+    pub fn documents(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
+        let has = |of: fn(&Copies) -> &Option<Value>| {
+            self.nodes
+                .get(path)
+                .is_some_and(|copies| of(copies).is_some())
+        };
+        let present = [
+            ("zarr.json", has(|copies| &copies.zarr_json)),
+            (".zarray", has(|copies| &copies.zarray)),
+            (".zgroup", has(|copies| &copies.zgroup)),
+            (".zattrs", has(|copies| &copies.zattrs)),
+        ];
+        let present = present.into_iter().filter(|(_, is)| *is);
+        present.map(|(name, _)| name)
+    }
+
+    /// Whether the copies for a path say that there is an array, right or not.
+    pub fn is_array(&self, path: &str) -> bool {
+        self.nodes
+            .get(path)
+            .is_some_and(|copies| match &copies.zarr_json {
+                Some(zarr_json) => v3::is_array(zarr_json),
+                None => copies.zarray.is_some(),
+            })
+    }
+
+    /// The names of the chunks of the array at a path, without reading what else is said of it; none
+    /// if there is no array or its chunks are not understood.
+    pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
+        let copies = self.nodes.get(path)?;
+        match &copies.zarr_json {
+            Some(zarr_json) => v3::chunk_names(zarr_json),
+            None => v2::chunk_names(copies.zarray.as_ref()?),
+        }
+    }
+
     /// The names of what is directly below a path, each once: nodes, and groups that have no
     /// document but nodes below them. Takes the time of all nodes below the path.
     pub fn children(&self, path: &str) -> BTreeSet<&str> {
@@ -217,6 +255,27 @@ mod tests {
             assert_eq!(copy.node(nothing), None, "{nothing}");
         }
         assert_eq!(copy.skipped(), 4);
+    }
+
+    #[test]
+    fn what_is_there_and_how_chunks_are_named_is_known_without_making_nodes() {
+        let copy = Consolidated::from_zmetadata(V2).unwrap();
+        let documents = |path: &str| copy.documents(path).collect::<Vec<_>>();
+        assert_eq!(documents(""), [".zgroup", ".zattrs"]);
+        assert_eq!(documents("a/b/c"), [".zarray", ".zattrs"]);
+        assert!(documents("a/b").is_empty() && documents("x").is_empty());
+        assert!(copy.is_array("a/b/c") && copy.is_array("bad"));
+        assert!(!copy.is_array("a") && !copy.is_array("only") && !copy.is_array("x"));
+        let names = copy.chunk_names("a/b/c").unwrap();
+        assert!(names.find_path(b"0").is_some() && names.find_path(b"1").is_none());
+        assert_eq!(copy.chunk_names("bad"), None);
+        assert_eq!(copy.chunk_names("a"), None);
+        let copy = v3(V3).unwrap();
+        assert_eq!(copy.documents("g").collect::<Vec<_>>(), ["zarr.json"]);
+        assert!(copy.is_array("g/x") && !copy.is_array("g"));
+        let names = copy.chunk_names("g/x").unwrap();
+        assert!(names.find_path(b"c/0").is_some() && names.find_path(b"c/1").is_none());
+        assert_eq!(copy.chunk_names("g"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Format;
 use super::array::{Array, checked_grid};
 use super::chunk_key::ChunkKeys;
+use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, CodecSpec, Order};
 use super::data_type;
 use super::document::{object, parse};
@@ -78,6 +79,16 @@ pub(super) fn array_from(
         extensions: Vec::new(),
         shape,
     })
+}
+
+/// The names of the chunks of a parsed document of an array, if they are understood.
+pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
+    check_format(zarray.as_object()?).ok()?;
+    let shape = sizes("shape", zarray.get("shape")?).ok()?;
+    let chunk_shape = sizes("chunks", zarray.get("chunks")?).ok()?;
+    let grid = ChunkGrid::regular(&shape, &chunk_shape).ok()?;
+    let keys = ChunkKeys::from_v2(zarray.get("dimension_separator")).ok()?;
+    Some(ChunkNames::of_keys(keys, grid.shape()))
 }
 
 fn check_format(document: &Map<String, Value>) -> Result<(), MetadataError> {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Format;
 use super::array::{Array, checked_grid};
 use super::chunk_key::ChunkKeys;
+use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, named_configuration};
 use super::consolidated::Consolidated;
 use super::data_type;
@@ -80,6 +81,23 @@ pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
             Err(MetadataError::invalid("node_type", what))
         }
     }
+}
+
+/// Whether a parsed document says that it is of an array.
+pub(super) fn is_array(zarr_json: &Value) -> bool {
+    zarr_json.get("node_type").and_then(Value::as_str) == Some("array")
+}
+
+/// The names of the chunks of a parsed document of an array, if they are understood.
+pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
+    let is_v3 = zarr_json.get("zarr_format").and_then(Value::as_u64) == Some(3);
+    if !is_v3 || !is_array(zarr_json) {
+        return None;
+    }
+    let shape = sizes("shape", zarr_json.get("shape")?).ok()?;
+    let grid = ChunkGrid::from_v3(&shape, zarr_json.get("chunk_grid")?).ok()?;
+    let keys = ChunkKeys::from_v3(zarr_json.get("chunk_key_encoding")?).ok()?;
+    Some(ChunkNames::of_keys(keys, grid.shape()))
 }
 
 fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> {

@@ -1,9 +1,10 @@
-//! The names in `chunks/` and `inner/`: a grid of any size as a tree of directories, made by
-//! arithmetic.
+//! The names of chunks: a grid of any size as a tree of directories, made by arithmetic.
 
-use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+use super::array::Array;
+use super::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+use super::grid::product;
 
-/// The names of a grid.
+/// The names of a grid. One of no chunks, or of more than a `u64` counts, has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkNames {
     style: Style,
@@ -50,6 +51,14 @@ impl ChunkNames {
         }
     }
 
+    /// The store's own keys of an array; none if its grid or its keys are not understood.
+    pub fn of_array(array: &Array) -> Option<Self> {
+        let (Ok(keys), Ok(grid)) = (&array.chunk_keys, &array.grid) else {
+            return None;
+        };
+        Some(Self::of_keys(*keys, grid.shape()))
+    }
+
     /// One directory for each axis but the last.
     pub fn nested(counts: &[u64]) -> Self {
         Self {
@@ -67,17 +76,35 @@ impl ChunkNames {
         }
     }
 
+    /// All chunks.
+    fn chunks(&self) -> u64 {
+        product(self.counts.iter().copied()).unwrap_or(0)
+    }
+
     /// Number of names in a directory.
     pub fn len(&self, cell: Cell) -> u64 {
-        let chunks = || self.counts.iter().product();
+        let chunks = self.chunks();
         match self.style {
-            Style::Flat(_) => chunks(),
+            Style::Flat(_) => chunks,
+            Style::Nested { .. } if chunks == 0 => 0,
             Style::Nested { .. } => match self.axis(cell) {
-                // The prefix; there is nothing below it in an array of no chunks.
-                None => u64::from(chunks() > 0),
+                // The prefix.
+                None => 1,
                 Some(axis) if self.counts.is_empty() && axis == 0 => 1,
                 Some(axis) => self.counts.get(axis).copied().unwrap_or(0),
             },
+        }
+    }
+
+    /// Number of directories in a directory: there are either only such or only chunks.
+    pub fn directories(&self, cell: Cell) -> u64 {
+        let len = self.len(cell);
+        match self.style {
+            Style::Nested { .. } if len > 0 => match self.below(cell, 0) {
+                Found::Directory(_) => len,
+                Found::Chunk(_) => 0,
+            },
+            _ => 0,
         }
     }
 
@@ -109,10 +136,26 @@ impl ChunkNames {
         }
     }
 
+    /// What names joined by `/` lead to from the top; no names to the top itself.
+    pub fn find_path(&self, path: &[u8]) -> Option<Found> {
+        let mut found = Found::Directory(Cell::default());
+        if path.is_empty() {
+            return Some(found);
+        }
+        for name in path.split(|byte| *byte == b'/') {
+            let Found::Directory(cell) = found else {
+                return None;
+            };
+            found = self.find(cell, name)?;
+        }
+        Some(found)
+    }
+
     /// What a name in a directory leads to.
     pub fn find(&self, cell: Cell, name: &[u8]) -> Option<Found> {
         let name = std::str::from_utf8(name).ok()?;
         match self.style {
+            Style::Flat(_) if self.chunks() == 0 => None,
             Style::Flat(keys) => {
                 let index = match self.counts.is_empty() {
                     true => Vec::new(),
@@ -150,7 +193,7 @@ impl ChunkNames {
     fn below(&self, cell: Cell, place: u64) -> Found {
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
-            Some(count) => cell.index * count + place,
+            Some(count) => cell.index.saturating_mul(*count).saturating_add(place),
             None => cell.index,
         };
         let is_last = match axis {
@@ -277,5 +320,42 @@ mod tests {
             panic!();
         };
         assert_eq!(names.find(cell, b"5"), Some(Found::Chunk(999_000_005)));
+    }
+
+    #[test]
+    fn grids_without_chunks_or_of_too_many_have_no_names() {
+        let far = u64::MAX;
+        for counts in [&[far, far, 0][..], &[0, far, far], &[far, far], &[far; 64]] {
+            for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
+                for separator in [Separator::Dot, Separator::Slash] {
+                    let names = ChunkNames::of_keys(keys(encoding, separator), counts);
+                    assert!(names.is_empty(), "{counts:?}");
+                    assert_eq!(names.nth(Cell::default(), 0), None);
+                    let keys = keys(encoding, separator).encode(&vec![1; counts.len()]);
+                    assert_eq!(names.find_path(keys.as_bytes()), None);
+                    assert_eq!(names.directories(Cell::default()), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn paths_are_followed_from_the_top() {
+        let names = ChunkNames::of_keys(keys(KeyEncoding::Default, Separator::Slash), &[20, 3]);
+        assert_eq!(names.find_path(b"c/19/2"), Some(Found::Chunk(59)));
+        let inner = Cell { depth: 2, index: 4 };
+        assert_eq!(names.find_path(b"c/4"), Some(Found::Directory(inner)));
+        assert_eq!(
+            names.find_path(b""),
+            Some(Found::Directory(Cell::default()))
+        );
+        for path in [&b"c/19/2/0"[..], b"c/19/3", b"c//2", b"/c", b"c/", b"19/2"] {
+            assert_eq!(names.find_path(path), None, "{path:?}");
+        }
+        let counted = [b"".as_slice(), b"c", b"c/4"].map(|path| match names.find_path(path) {
+            Some(Found::Directory(cell)) => names.directories(cell),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(counted, [1, 20, 0]);
     }
 }

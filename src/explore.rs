@@ -1,0 +1,526 @@
+//! The names of a store that does not list: a plain web server, a bucket that refuses. They are
+//! learnt from the metadata: consolidated ones name a whole hierarchy in one or two requests, the
+//! document of an array names its chunks by arithmetic, and for the rest the documents of a prefix
+//! are asked for when the prefix is.
+//!
+//! What the metadata say is used for names only: values, their sizes and whether a chunk is there
+//! are always the inner store's.
+//!
+//! **Architecture Invariant:** [`StoreError::NotFound`] is said where the inner store has proved it
+//! of a key and of the documents that could be below it, or where consolidated metadata name all
+//! documents of a node. No other failure becomes it.
+//!
+//! Lock order: none is taken below another.
+
+mod documents;
+mod flight;
+mod known;
+mod listing;
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+
+use self::documents::{Asked, Document, Documents, ask};
+use self::flight::Flights;
+use self::known::{Known, Said, What};
+use self::listing::Names;
+use crate::store::{
+    Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
+    may_wait,
+};
+
+/// Prefixes and keys of which something is kept.
+const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// What is kept may take about so much; the last that was learnt is kept in any case.
+const MAX_KEPT_BYTES: usize = 64 << 20;
+/// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
+const LONG_BYTES: usize = 64 << 10;
+
+/// A store with the names that the metadata in it tell.
+#[derive(Debug)]
+pub struct ExploredStore {
+    inner: Arc<dyn Store>,
+    ttl: Duration,
+    absent_ttl: Duration,
+    kept: Mutex<Kept>,
+    flights: Flights<(Key, Depth), Result<Arc<Known>, StoreError>>,
+    parsing: Mutex<()>,
+}
+
+/// What is kept, least recently used first out.
+#[derive(Debug)]
+struct Kept {
+    known: LruCache<Key, (Arc<Known>, Instant)>,
+    bytes: usize,
+    /// What the inner store said of prefixes; nothing where it proved that there is no such key and
+    /// no document below it.
+    told: LruCache<Key, (Option<Stat>, Instant)>,
+}
+
+/// How much has to be known of a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Depth {
+    /// What it is.
+    Node,
+    /// All documents that it has.
+    Listing,
+}
+
+/// What a key is.
+enum Answer {
+    /// What the metadata say.
+    Known(Arc<Known>, Said),
+    /// What the inner store says.
+    Told(Stat),
+}
+
+impl ExploredStore {
+    /// Names of `inner` as its metadata tell them. What was learnt is used for `ttl`, that something
+    /// is absent for `absent_ttl` at most; both for good if the store can not change.
+    pub fn new(inner: Arc<dyn Store>, ttl: Duration, absent_ttl: Duration) -> Self {
+        let (ttl, absent_ttl) = match inner.promises().pinned {
+            true => (Duration::MAX, Duration::MAX),
+            false => (ttl, absent_ttl.min(ttl)),
+        };
+        Self {
+            inner,
+            ttl,
+            absent_ttl,
+            kept: Mutex::new(Kept {
+                known: LruCache::new(MAX_KEPT),
+                bytes: 0,
+                told: LruCache::new(MAX_KEPT),
+            }),
+            flights: Flights::new(),
+            parsing: Mutex::default(),
+        }
+    }
+
+    /// Why names at a prefix may be missing in its listing, or be listed and not there; none if the
+    /// metadata name everything.
+    pub fn unknown(&self, prefix: &Key) -> Option<String> {
+        let chunks = "chunks: all that the shape has room for are listed; whether one is there is \
+                      known when it is opened";
+        let (known, said) = match self.resolve(prefix, Depth::Listing) {
+            Ok(Answer::Known(known, said)) => (known, said),
+            Ok(Answer::Told(stat)) if stat.kind == Kind::Object => return None,
+            Ok(Answer::Told(_)) => return Some(self.unknown_children(prefix)),
+            Err(error) => return Some(format!("anything: {error}")),
+        };
+        match said {
+            Said::Chunks(..) => Some(chunks.into()),
+            Said::Node(path) => match known.what(&path) {
+                What::Array(Some(_)) => Some(chunks.into()),
+                What::Array(None) => Some(
+                    "chunks: the chunk grid is not understood; names that are known otherwise can \
+                     be opened"
+                        .into(),
+                ),
+                What::Group if known.is_consolidated() => None,
+                What::Group => Some(self.unknown_children(prefix)),
+            },
+            Said::Nothing | Said::Value | Said::NoDocument => None,
+        }
+    }
+
+    fn unknown_children(&self, prefix: &Key) -> String {
+        match self.inner.list(prefix) {
+            Ok(_) => "children: the server's listing may lack some, and there are no consolidated \
+                      metadata; names can be opened"
+                .into(),
+            Err(_) => "children: the server lists nothing and there are no consolidated metadata; \
+                       names can be opened"
+                .into(),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was learnt at a prefix and may still be used, and since when it is known.
+    fn fresh(&self, prefix: &Key) -> Option<(Arc<Known>, Instant)> {
+        let mut kept = self.kept();
+        let (known, since) = kept.known.get(prefix)?;
+        let ttl = match known.is_node() {
+            true => self.ttl,
+            false => self.absent_ttl,
+        };
+        (since.elapsed() < ttl).then(|| (Arc::clone(known), *since))
+    }
+
+    /// What the metadata at a prefix say, asked for unless it is known.
+    ///
+    /// # Errors
+    /// Why nothing is known. What is known in part holds why it is not more.
+    fn explore(&self, prefix: &Key, depth: Depth) -> Result<Arc<Known>, StoreError> {
+        let is_enough = |known: &Known| depth == Depth::Node || known.unasked().is_empty();
+        let before = self.fresh(prefix);
+        if let Some((known, _)) = before.as_ref().filter(|(known, _)| is_enough(known)) {
+            return Ok(Arc::clone(known));
+        }
+        let ask = || self.ask(prefix, depth, before);
+        if may_wait(prefix).is_err() {
+            return ask();
+        }
+        let on_panic = |(key, _): &(Key, Depth)| {
+            Err(StoreError::Unavailable {
+                key: key.clone(),
+                what: "the thread that asked for its metadata panicked".into(),
+            })
+        };
+        self.flights.ask(&(prefix.clone(), depth), on_panic, ask)
+    }
+
+    fn ask(
+        &self,
+        prefix: &Key,
+        depth: Depth,
+        before: Option<(Arc<Known>, Instant)>,
+    ) -> Result<Arc<Known>, StoreError> {
+        let (mut known, since) = match before {
+            Some(before) => before,
+            None => {
+                let since = Instant::now();
+                (Arc::new(self.ask_node(prefix)?), since)
+            }
+        };
+        let unasked = known.unasked();
+        if depth == Depth::Listing && !unasked.is_empty() {
+            let asked = ask(&*self.inner, prefix, unasked);
+            known = Arc::new(self.parse(prefix, &asked, |asked| known.deepened(asked))?);
+        }
+        match &known.failure {
+            None => {}
+            // The store refuses; that is not remembered, but what it gave is.
+            Some(StoreError::Denied { .. }) if known.is_node() || prefix.is_root() => {}
+            Some(error @ StoreError::WouldWait { .. }) => return Err(error.clone()),
+            // Enough to go on with, for now.
+            Some(_) if known.is_node() => return Ok(known),
+            Some(error) => return Err(error.clone()),
+        }
+        self.keep(prefix, &known, since);
+        Ok(known)
+    }
+
+    /// Asks for what a prefix is: the root for copies of all documents first.
+    fn ask_node(&self, prefix: &Key) -> Result<Known, StoreError> {
+        let v2: Documents = [Document::Zgroup, Document::Zarray].into();
+        let first = match prefix.is_root() {
+            true => [Document::ZarrJson, Document::Zmetadata].into(),
+            false => v2.with([Document::ZarrJson].into()),
+        };
+        let mut asked = ask(&*self.inner, prefix, first);
+        let known = self.parse(prefix, &asked, Known::of)?;
+        if !prefix.is_root() || known.is_settled() {
+            return Ok(known);
+        }
+        asked.extend(ask(&*self.inner, prefix, v2));
+        self.parse(prefix, &asked, Known::of)
+    }
+
+    /// Runs `parse` on documents; on long ones one at a time, since their parsed form is many times
+    /// as large.
+    fn parse(
+        &self,
+        prefix: &Key,
+        asked: &[(Document, Asked)],
+        parse: impl FnOnce(&[(Document, Asked)]) -> Known,
+    ) -> Result<Known, StoreError> {
+        let lengths = asked.iter().map(|(_, asked)| match asked {
+            Asked::Present {
+                text: Some(text), ..
+            } => text.len(),
+            _ => 0,
+        });
+        if lengths.fold(0, usize::saturating_add) <= LONG_BYTES {
+            return Ok(parse(asked));
+        }
+        may_wait(prefix)?;
+        let _one_at_a_time = self.parsing.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(parse(asked))
+    }
+
+    fn keep(&self, prefix: &Key, known: &Arc<Known>, since: Instant) {
+        let bytes = known.memory_bytes();
+        let mut kept = self.kept();
+        kept.bytes = kept.bytes.saturating_add(bytes);
+        let entry = (Arc::clone(known), since);
+        let mut out = kept.known.push(prefix.clone(), entry);
+        loop {
+            if let Some((_, (old, _))) = out {
+                kept.bytes = kept.bytes.saturating_sub(old.memory_bytes());
+            }
+            if kept.bytes <= MAX_KEPT_BYTES || kept.known.len() <= 1 {
+                break;
+            }
+            out = kept.known.pop_lru();
+        }
+    }
+
+    /// What is known of a key without asking for anything: what the root tells comes first, then what
+    /// the nearest prefix does.
+    fn recall(&self, key: &Key) -> Option<(Arc<Known>, Said)> {
+        std::iter::once(Key::root())
+            .chain(ancestors(key))
+            .find_map(|above| {
+                let (known, since) = self.fresh(&above)?;
+                let is_absence_fresh = since.elapsed() < self.absent_ttl;
+                let said = known.say(below(key, &above), is_absence_fresh);
+                (said != Said::Nothing).then_some((known, said))
+            })
+    }
+
+    /// What a key is. Names that its own documents would tell are known after this to `depth`.
+    fn resolve(&self, key: &Key, depth: Depth) -> Result<Answer, StoreError> {
+        let root = Key::root();
+        let known = self.explore(&root, if key.is_root() { depth } else { Depth::Node })?;
+        let said = known.say(key.as_bytes(), true);
+        if said != Said::Nothing {
+            return Ok(Answer::Known(known, said));
+        }
+        if let Some((known, said)) = self.recall(key) {
+            // Its own documents tell of a node; it may have more of them than are known.
+            let is_own = said == Said::Node(String::new());
+            let known = match is_own && depth == Depth::Listing {
+                true => self.explore(key, depth)?,
+                false => known,
+            };
+            return Ok(Answer::Known(known, said));
+        }
+        if Document::at(key).is_some() {
+            return self.inner.stat(key).map(Answer::Told);
+        }
+        let told = self.told(key);
+        let why = match told {
+            Some(Some(stat)) if depth == Depth::Node => return Ok(Answer::Told(stat)),
+            Some(None) => return Err(StoreError::NotFound { key: key.clone() }),
+            Some(Some(stat)) => return self.resolve_listed(key, stat),
+            None => match self.inner.stat(key) {
+                Ok(stat) if stat.kind == Kind::Object => return Ok(Answer::Told(stat)),
+                Ok(stat) => {
+                    self.tell(key, Some(stat));
+                    return match depth {
+                        Depth::Node => Ok(Answer::Told(stat)),
+                        Depth::Listing => self.resolve_listed(key, stat),
+                    };
+                }
+                Err(error @ (StoreError::NotFound { .. } | StoreError::Denied { .. })) => error,
+                Err(error) => return Err(error),
+            },
+        };
+        self.resolve_unlisted(key, depth, why)
+    }
+
+    /// A prefix that the inner store knows: its documents may tell more.
+    fn resolve_listed(&self, key: &Key, stat: Stat) -> Result<Answer, StoreError> {
+        let known = match self.explore(key, Depth::Listing) {
+            Ok(known) if known.is_node() => known,
+            // It is what it was, whatever may stand in documents that are refused.
+            Ok(_) | Err(StoreError::Denied { .. }) => return Ok(Answer::Told(stat)),
+            Err(error) => return Err(error),
+        };
+        let said = known.say(b"", true);
+        Ok(Answer::Known(known, said))
+    }
+
+    /// A key that the inner store says nothing of: it may be a directory of chunks, or a node.
+    fn resolve_unlisted(
+        &self,
+        key: &Key,
+        depth: Depth,
+        why: StoreError,
+    ) -> Result<Answer, StoreError> {
+        let mut above: Vec<Key> = ancestors(key).collect();
+        above.push(Key::root());
+        for above in above.into_iter().rev() {
+            let own = if above == *key { depth } else { Depth::Node };
+            let known = self.explore(&above, own)?;
+            match known.say(below(key, &above), true) {
+                Said::Nothing => {}
+                Said::Value | Said::NoDocument => return Err(why),
+                said => return Ok(Answer::Known(known, said)),
+            }
+            if let Some(error) = known.failure.as_ref().filter(|_| !known.is_certain()) {
+                // What could tell of the key is not known.
+                return Err(error.clone());
+            }
+        }
+        if matches!(why, StoreError::NotFound { .. }) {
+            self.tell(key, None);
+        }
+        Err(why)
+    }
+
+    /// What the inner store said of a prefix, if that may still be used.
+    fn told(&self, key: &Key) -> Option<Option<Stat>> {
+        let mut kept = self.kept();
+        let (stat, since) = kept.told.get(key)?;
+        let ttl = match stat {
+            Some(_) => self.ttl,
+            None => self.absent_ttl,
+        };
+        (since.elapsed() < ttl).then_some(*stat)
+    }
+
+    fn tell(&self, key: &Key, stat: Option<Stat>) {
+        let entry = (stat, Instant::now());
+        self.kept().told.put(key.clone(), entry);
+    }
+
+    /// Says what can be said of a value without the inner store.
+    ///
+    /// # Errors
+    /// It is known not to be one.
+    fn check_value(&self, key: &Key) -> Result<(), StoreError> {
+        if Document::at(key).is_some() {
+            // Documents are asked for by those who look for what there is not.
+            self.explore(&Key::root(), Depth::Node)?;
+        }
+        let found = self.recall(key);
+        match found {
+            Some((_, Said::NoDocument)) => Err(StoreError::NotFound { key: key.clone() }),
+            Some((_, Said::Node(_) | Said::Chunks(..))) => {
+                Err(StoreError::NotAPrefix { key: key.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All names of a node.
+    fn names(&self, prefix: &Key, known: &Known, path: &str) -> Result<Names, StoreError> {
+        let mut names = Names::new(prefix.clone());
+        for document in known.documents(path).iter() {
+            names.push(document.name().as_bytes(), Kind::Object, None);
+        }
+        for child in known.children(path) {
+            names.push(child.as_bytes(), Kind::Prefix, None);
+        }
+        let is_listed = match known.what(path) {
+            What::Array(Some(chunks)) => {
+                names.push_chunks(chunks, Default::default());
+                true
+            }
+            What::Array(None) => false,
+            What::Group => known.is_consolidated(),
+        };
+        match &known.failure {
+            None | Some(StoreError::Denied { .. }) => {}
+            Some(_) if known.is_consolidated() => {}
+            Some(error) => return Err(error.clone()),
+        }
+        if !is_listed {
+            self.push_inner(&mut names, prefix)?;
+        }
+        Ok(names)
+    }
+
+    /// Adds what the inner store lists, if it does.
+    ///
+    /// # Errors
+    /// It lists, but failed to.
+    fn push_inner(&self, names: &mut Names, prefix: &Key) -> Result<(), StoreError> {
+        let listing = self.inner.list(prefix);
+        let listed = listing.and_then(|listing| names.push_listing(listing));
+        match listed {
+            // It is a prefix all the same: there is something below it.
+            Err(
+                StoreError::Unsupported { .. }
+                | StoreError::Denied { .. }
+                | StoreError::NotFound { .. },
+            ) => Ok(()),
+            listed => listed,
+        }
+    }
+}
+
+impl Store for ExploredStore {
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            listings: Listings::Partial,
+            ..self.inner.promises()
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.inner.extent()
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        match self.resolve(key, Depth::Node)? {
+            Answer::Told(stat) => Ok(stat),
+            Answer::Known(_, Said::NoDocument) => Err(StoreError::NotFound { key: key.clone() }),
+            Answer::Known(_, Said::Value | Said::Nothing) => self.inner.stat(key),
+            Answer::Known(known, said) => Ok(known.stat(&said)),
+        }
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        self.check_value(key)?;
+        self.inner.open(key)
+    }
+
+    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+        self.check_value(key)?;
+        self.inner.open_for(key, reading)
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let not_a_prefix = || StoreError::NotAPrefix {
+            key: prefix.clone(),
+        };
+        let names = match self.resolve(prefix, Depth::Listing)? {
+            Answer::Known(known, Said::Node(path)) => self.names(prefix, &known, &path)?,
+            Answer::Known(_, Said::Chunks(chunks, cell)) => {
+                let mut names = Names::new(prefix.clone());
+                names.push_chunks(chunks, cell);
+                names
+            }
+            Answer::Known(_, Said::NoDocument) => {
+                return Err(StoreError::NotFound {
+                    key: prefix.clone(),
+                });
+            }
+            Answer::Known(_, Said::Value | Said::Nothing) => {
+                if self.inner.stat(prefix)?.kind != Kind::Prefix {
+                    return Err(not_a_prefix());
+                }
+                let mut names = Names::new(prefix.clone());
+                self.push_inner(&mut names, prefix)?;
+                names
+            }
+            Answer::Told(stat) if stat.kind == Kind::Prefix => {
+                let mut names = Names::new(prefix.clone());
+                self.push_inner(&mut names, prefix)?;
+                names
+            }
+            Answer::Told(_) => return Err(not_a_prefix()),
+        };
+        Ok(Box::new(names))
+    }
+}
+
+/// A key and the prefixes above it without the root, the nearest first.
+fn ancestors(key: &Key) -> impl Iterator<Item = Key> {
+    let first = (!key.is_root()).then(|| key.clone());
+    std::iter::successors(first, |key| {
+        let parent = key.parent();
+        (!parent.is_root()).then_some(parent)
+    })
+}
+
+/// The part of a key below a prefix of it.
+fn below<'a>(key: &'a Key, prefix: &Key) -> &'a [u8] {
+    let rest = key.as_bytes().get(prefix.as_bytes().len()..);
+    let rest = rest.unwrap_or_default();
+    rest.strip_prefix(b"/").unwrap_or(rest)
+}
