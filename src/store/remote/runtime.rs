@@ -17,8 +17,6 @@ pub(super) struct Network(Option<Runtime>);
 impl Network {
     /// Starts the threads.
     pub(super) fn start() -> io::Result<Self> {
-        // Both are of one kind in this build; who has set it first is right.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Builder::new_multi_thread()
             .worker_threads(NETWORK_THREADS)
             .max_blocking_threads(AHEAD_THREADS)

@@ -44,6 +44,8 @@ pub(super) struct Web {
 
 /// The library's client as every kind of source uses it.
 pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+    // There is one kind in this build; who has set it first is right.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
