@@ -169,7 +169,11 @@ fn show(
         cache_bytes: cache_bytes(options, memory),
         // A zip keeps up to an eighth for its decoded entries.
         memory_limit_bytes: memory_limit_bytes(options, memory) / 8 * 7,
-        threads: cores(),
+        threads: match store.promises().is_far {
+            // Most of them wait for the network.
+            true => FAR_DECODERS.max(cores()),
+            false => cores(),
+        },
         timeout: options.remote.timeout,
     })?;
     let ttl = ttl(options, store.promises());
@@ -250,6 +254,8 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
 /// A day: what the kernel may keep of a source that can not change.
 const PINNED_TTL: Duration = Duration::from_secs(86_400);
 
+/// Chunks that are fetched and decoded at the same time.
+const FAR_DECODERS: usize = 32;
 /// Requests to a network that are waited for at the same time.
 const FAR_WORKERS: usize = 64;
 

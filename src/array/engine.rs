@@ -34,6 +34,7 @@ pub struct Engine {
     pub(super) buffers: Arc<Buffers>,
     memory: Arc<Memory>,
     timeout: Duration,
+    threads: usize,
     arrays: AtomicU64,
     decoded: AtomicU64,
     indexes: Mutex<Indexes>,
@@ -65,6 +66,7 @@ impl Engine {
             buffers: Arc::default(),
             memory: Arc::new(Memory::new(options.memory_limit_bytes)),
             timeout: options.timeout,
+            threads: options.threads.max(1),
             arrays: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
             indexes: Mutex::new(Indexes {
@@ -72,6 +74,11 @@ impl Engine {
                 bytes: 0,
             }),
         })
+    }
+
+    /// Threads that fetch and decode.
+    pub(super) fn threads(&self) -> u64 {
+        self.threads as u64
     }
 
     /// A number for an array that is opened.

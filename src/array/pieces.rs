@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::geometry::Geometry;
 use super::raw::{check_version, codec_error, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
-use crate::store::{Key, Object, Patience, Store, StoreError, Version, read_into};
+use crate::store::{Key, Object, Patience, Reading, Store, StoreError, Version, read_into};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
@@ -45,6 +45,13 @@ struct InnerGrid {
 
 /// An encoded chunk is refused if it is longer than twice what it decodes to and this.
 const ENCODED_SLACK_BYTES: u64 = 8 << 20;
+
+fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
+    decoded_bytes
+        .saturating_mul(2)
+        .saturating_add(ENCODED_SLACK_BYTES)
+}
+
 impl Pieces {
     pub(super) fn new(
         store: Arc<dyn Store>,
@@ -177,6 +184,37 @@ impl Pieces {
         }
     }
 
+    /// Whether the store is far away, so that chunks are fetched whole and many at a time.
+    pub(super) fn is_far(&self) -> bool {
+        self.store.promises().is_far
+    }
+
+    /// Whether pieces are parts of a chunk, which can be fetched together.
+    pub(super) fn has_inner(&self) -> bool {
+        self.inner.is_some()
+    }
+
+    /// Has the bytes of pieces, all of one chunk, fetched together from a store that is far away.
+    /// What can not be had is said when each of them is decoded.
+    pub(super) fn prepare(&self, pieces: &[PieceKey], engine: &Engine) {
+        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
+            return;
+        };
+        let key = self.chunk_key(first.chunk);
+        let Ok(Some(object)) = self.open(&key, self.reading()) else {
+            return;
+        };
+        let Ok(index) = self.shard_index(&*object, &key, first, sharding, engine) else {
+            return;
+        };
+        let inner = pieces.iter().filter_map(|piece| piece.inner);
+        let ranges = inner.filter_map(|inner| {
+            let inner = usize::try_from(inner).ok()?;
+            index.entry(inner).ok().flatten()
+        });
+        object.prepare(&ranges.collect::<Vec<_>>());
+    }
+
     /// Whether the store can not change.
     pub(super) fn is_constant(&self) -> bool {
         self.ttl.is_none()
@@ -202,8 +240,8 @@ impl Pieces {
     }
 
     /// Opens a chunk; nothing if it is proven that there is none.
-    fn open(&self, key: &Key) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        match self.store.open(key) {
+    fn open(&self, key: &Key, reading: Reading) -> Result<Option<Arc<dyn Object>>, StoreError> {
+        match self.store.open_for(key, reading) {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
@@ -239,6 +277,19 @@ impl Pieces {
         decoded
     }
 
+    /// What will be read of a chunk to have a piece of it.
+    fn reading(&self) -> Reading {
+        match self.pipeline.sharding() {
+            None => Reading::Whole(most_encoded_bytes(
+                self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
+            )),
+            Some(sharding) => match sharding.index_location() {
+                IndexLocation::End => Reading::Tail(sharding.index_size_bytes()),
+                IndexLocation::Start => Reading::Parts,
+            },
+        }
+    }
+
     fn decode_any(
         &self,
         piece: &PieceKey,
@@ -246,7 +297,7 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let key = self.chunk_key(piece.chunk);
-        let Some(object) = self.open(&key)? else {
+        let Some(object) = self.open(&key, self.reading())? else {
             return Ok(Arc::new(Piece::absent(None)));
         };
         if let Some(before) = before
@@ -339,9 +390,7 @@ impl Pieces {
                 "{encoded_bytes} bytes, expected {expected}"
             )));
         }
-        let most = decoded_bytes
-            .saturating_mul(2)
-            .saturating_add(ENCODED_SLACK_BYTES);
+        let most = most_encoded_bytes(decoded_bytes);
         if encoded_bytes > most {
             return Err(corrupt(format!(
                 "{encoded_bytes} bytes to decode to {decoded_bytes}"
@@ -395,7 +444,11 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<(), StoreError> {
         let key = self.chunk_key(piece.chunk);
-        let Some(object) = self.open(&key)? else {
+        let reading = match self.pipeline.sharding() {
+            Some(_) => self.reading(),
+            None => Reading::Parts,
+        };
+        let Some(object) = self.open(&key, reading)? else {
             self.fill(offset, target);
             return Ok(());
         };

@@ -52,6 +52,17 @@ pub(super) fn with_bytes<T>(
     use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    if object.is_shared() {
+        let data = object.read(range.start, length, &mut [], Patience::Wait)?;
+        let bytes = data.bytes(&[]);
+        return match bytes.len() == length {
+            true => use_bytes(bytes),
+            false => Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("{} bytes, expected {length}", bytes.len()),
+            }),
+        };
+    }
     SCRATCH.with_borrow_mut(|scratch| {
         let needed = length.saturating_add(BUFFER_HEADROOM_BYTES);
         if scratch.len() < needed {

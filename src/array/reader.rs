@@ -44,6 +44,10 @@ const MAX_HELD: usize = 4096;
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Runs at least as long as this are read from the store as they are, where nothing is encoded.
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
+/// Pieces of a store that is far away are fetched whole up to this size, encoded or not.
+const MAX_FETCHED_BYTES: u64 = 16 << 20;
+/// Pieces of one chunk of such a store that are fetched together.
+const FETCHED_GROUP_BYTES: u64 = 4 << 20;
 /// At least so much is begun ahead of a reader that goes on and on.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
 /// Runs that are looked at to find what to begin ahead: it is done by a thread that must not wait.
@@ -72,12 +76,13 @@ impl ArrayReader {
         let geometry = pieces.over_the_array()?;
         let chunk_geometry = pieces.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();
-        let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+        let threads = engine.threads();
         let window_bytes = geometry
             .piece_bytes()
             .saturating_mul(threads.saturating_mul(2))
             .max(item_rows.min(engine.cache.budget_bytes() / 4))
-            .max(MIN_WINDOW_BYTES);
+            .max(MIN_WINDOW_BYTES)
+            .min((engine.cache.budget_bytes() / 4).max(MIN_WINDOW_BYTES));
         let shares = threads.saturating_mul(4).max(64);
         let held_bytes = (engine.memory_limit_bytes() / shares).min(MAX_HELD_BYTES);
         Ok(Self {
@@ -199,7 +204,13 @@ impl ArrayReader {
 
     /// Whether pieces are read from the store as they are, run by run.
     fn is_direct(&self) -> bool {
-        self.pieces.is_identity() && self.geometry.run_bytes() >= DIRECT_RUN_BYTES
+        self.reads_directly(&self.geometry)
+    }
+
+    fn reads_directly(&self, geometry: &Geometry) -> bool {
+        // What is far away is worth a request of its own, or is fetched as a whole.
+        let is_worth_it = !self.pieces.is_far() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
+        self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
     }
 
     /// Fills the buffer with a range that is not empty, some pieces at a time.
@@ -213,7 +224,7 @@ impl ArrayReader {
     ) -> Result<Data, StoreError> {
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let target = buffer.get_mut(..length).unwrap_or_default();
-        if self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES {
+        if self.reads_directly(geometry) {
             return self.copy_direct(geometry, key, range, target, patience);
         }
         let mut at = range.start;
@@ -346,7 +357,7 @@ impl ArrayReader {
             claims.push(claim);
         }
         let group = self.group_pieces();
-        if leads.len() <= group && group > 1 {
+        if leads.len() <= group && group > 1 && !self.pieces.is_far() {
             self.decode_all(leads);
         } else {
             self.submit(leads, group, Lane::Wanted);
@@ -411,7 +422,13 @@ impl ArrayReader {
 
     /// How many pieces are decoded by one task.
     fn group_pieces(&self) -> usize {
-        let pieces = GROUP_BYTES / self.geometry.piece_bytes().max(1);
+        let group_bytes = match (self.pieces.is_far(), self.pieces.has_inner()) {
+            (true, true) => FETCHED_GROUP_BYTES,
+            // One request for each, all at the same time.
+            (true, false) => 0,
+            (false, _) => GROUP_BYTES,
+        };
+        let pieces = group_bytes / self.geometry.piece_bytes().max(1);
         usize::try_from(pieces)
             .unwrap_or(usize::MAX)
             .clamp(1, MAX_GROUP)
@@ -423,8 +440,14 @@ impl ArrayReader {
         group: usize,
         lane: Lane,
     ) {
-        while !leads.is_empty() {
-            let rest = leads.split_off(group.min(leads.len()));
+        while let Some((first, _)) = leads.first() {
+            let chunk = first.chunk;
+            let of_chunk = leads.iter().take_while(|(key, _)| key.chunk == chunk);
+            let most = match self.pieces.is_far() {
+                true => group.min(of_chunk.count()),
+                false => group,
+            };
+            let rest = leads.split_off(most.min(leads.len()));
             let reader = Arc::clone(self);
             self.engine
                 .pool
@@ -434,6 +457,10 @@ impl ArrayReader {
     }
 
     fn decode_all(&self, leads: Vec<(PieceKey, super::cache::Lead)>) {
+        if self.pieces.is_far() && leads.len() > 1 {
+            let keys: Vec<PieceKey> = leads.iter().map(|(key, _)| *key).collect();
+            self.pieces.prepare(&keys, &self.engine);
+        }
         let mut is_too_late = None;
         for (key, lead) in leads {
             // Who has waited for the memory of one piece does not wait for that of the next.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{Key, Kind, Store, StoreError, read_whole};
+use crate::store::{Key, Kind, Reading, Store, StoreError, read_whole};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 use crate::zarr::node::Documents;
 use crate::zarr::{Array, Consolidated, MetadataError, Node};
@@ -166,7 +166,8 @@ fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>,
     let key = key
         .join(name.as_bytes())
         .map_err(|e| unread(e.to_string(), false))?;
-    let object = match store.open(&key) {
+    let reading = Reading::Whole(MAX_DOCUMENT_BYTES as u64);
+    let object = match store.open_for(&key, reading) {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
         Err(error) => return Err(unread(cause(&key, &error), true)),

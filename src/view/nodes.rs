@@ -14,7 +14,7 @@ use super::node::{Elements, ViewNode, pretty};
 use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
-use crate::store::{Key, Patience, Store, StoreError, Version, read_whole};
+use crate::store::{Key, Patience, Reading, Store, StoreError, Version, read_whole};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
@@ -196,7 +196,8 @@ impl Nodes {
             let Ok(key) = key.join(name.as_bytes()) else {
                 continue;
             };
-            let object = match self.store.open(&key) {
+            let reading = Reading::Whole(MAX_DOCUMENT_BYTES);
+            let object = match self.store.open_for(&key, reading) {
                 Ok(object) => object,
                 Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => continue,
                 Err(error) => return Err(error),
