@@ -9,6 +9,7 @@
 //! kind is never turned into it.
 
 mod dir;
+mod disk;
 mod error;
 mod fault;
 mod key;
@@ -20,6 +21,7 @@ mod whole;
 mod zip;
 
 pub use dir::{DirOptions, DirStore};
+pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::FaultStore;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
