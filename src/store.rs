@@ -24,7 +24,7 @@ mod zip;
 
 pub use ahead::Ahead;
 pub use dir::{DirOptions, DirStore};
-pub use disk::{DiskCache, DiskCacheError};
+pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::{FarStore, FaultStore};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};

@@ -1,0 +1,210 @@
+//! The file of one block: what is written, and what must be so before a byte of it is believed.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | `zarrfsDB` |
+//! | 4 | version of the format |
+//! | 4 | length of the name |
+//! | n | name |
+//! | 8 | length of the data |
+//! | 4 | CRC-32C of all of the above and the data |
+//! | m | data, to the end of the file |
+//!
+//! Numbers are little-endian.
+
+use std::io::{self, Read};
+
+use siphasher::sip128::SipHasher24;
+
+const MAGIC: [u8; 8] = *b"zarrfsDB";
+
+/// A change of the layout, of the checksum or of the place of a block needs another number here
+/// and in [`super::place::VERSION_NAME`].
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// More than any caller's: a key has a few KiB.
+const MAX_NAME_BYTES: usize = 64 * 1024;
+
+/// Below the directory of the version: the directory and the file of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BlockPath {
+    pub(super) fan: String,
+    pub(super) file: String,
+}
+
+impl BlockPath {
+    /// Two names can have one path, so the name in the file decides.
+    pub(super) fn of(name: &[u8]) -> Self {
+        let file = format!("{:032x}", SipHasher24::new().hash(name).as_u128());
+        Self {
+            fan: file.chars().take(2).collect(),
+            file,
+        }
+    }
+}
+
+/// Why a block is not given out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unproven {
+    /// The file is not the whole block of that name.
+    #[error("{0}")]
+    Wrong(&'static str),
+    /// The file can not be read.
+    #[error("{0}")]
+    Unreadable(#[from] io::Error),
+    /// There is no memory for it; the file may be right.
+    #[error("no memory for it")]
+    NoMemory,
+}
+
+/// What is written before the data; none for a name that is too long.
+pub(super) fn head(name: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let mut head = start(name)?;
+    head.extend_from_slice(&u64::try_from(data.len()).ok()?.to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&head), data);
+    head.extend_from_slice(&checksum.to_le_bytes());
+    Some(head)
+}
+
+/// The part of the head that the name alone decides.
+fn start(name: &[u8]) -> Option<Vec<u8>> {
+    if name.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let mut start = MAGIC.to_vec();
+    start.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    start.extend_from_slice(&u32::try_from(name.len()).ok()?.to_le_bytes());
+    start.extend_from_slice(name);
+    Some(start)
+}
+
+/// Reads the block of that name from a file of that length.
+pub(super) fn read(
+    mut file: impl Read,
+    file_bytes: u64,
+    name: &[u8],
+    max_bytes: u64,
+) -> Result<Vec<u8>, Unproven> {
+    const WRONG_LENGTH: Unproven = Unproven::Wrong("its length is not that of the block");
+    let start = start(name).ok_or(Unproven::Wrong("its name is too long"))?;
+    let mut head = vec![0; start.len()];
+    let mut data_bytes = [0; 8];
+    let mut checksum = [0; 4];
+    let head_bytes = start.len() + data_bytes.len() + checksum.len();
+    let expected_bytes = u64::try_from(head_bytes)
+        .ok()
+        .and_then(|head_bytes| file_bytes.checked_sub(head_bytes))
+        .ok_or(WRONG_LENGTH)?;
+    if expected_bytes > max_bytes {
+        return Err(Unproven::Wrong("it is longer than the block can be"));
+    }
+    file.read_exact(&mut head)?;
+    if head != start {
+        return Err(Unproven::Wrong("it is not a block of this name and format"));
+    }
+    file.read_exact(&mut data_bytes)?;
+    file.read_exact(&mut checksum)?;
+    if u64::from_le_bytes(data_bytes) != expected_bytes {
+        return Err(WRONG_LENGTH);
+    }
+    let size = usize::try_from(expected_bytes).map_err(|_| Unproven::NoMemory)?;
+    let mut data = Vec::new();
+    data.try_reserve_exact(size)
+        .map_err(|_| Unproven::NoMemory)?;
+    file.take(expected_bytes).read_to_end(&mut data)?;
+    if data.len() != size {
+        return Err(WRONG_LENGTH);
+    }
+    head.extend_from_slice(&data_bytes);
+    let found = crc32c::crc32c_append(crc32c::crc32c(&head), &data);
+    if found != u32::from_le_bytes(checksum) {
+        return Err(Unproven::Wrong("its checksum is wrong"));
+    }
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &[u8], data: &[u8]) -> Vec<u8> {
+        [&head(name, data).unwrap(), data].concat()
+    }
+
+    fn read_all(file: &[u8], name: &[u8], max_bytes: u64) -> Result<Vec<u8>, Unproven> {
+        read(file, file.len() as u64, name, max_bytes)
+    }
+
+    /// If this fails, the files of the released version are no longer understood: the format
+    /// needs a new version number.
+    #[test]
+    fn the_bytes_and_the_place_of_a_block_are_pinned() {
+        let expected = [
+            b"zarrfsDB".as_slice(),
+            &[1, 0, 0, 0],
+            &[4, 0, 0, 0],
+            b"name",
+            &[9, 0, 0, 0, 0, 0, 0, 0],
+            &[115, 239, 145, 8],
+            b"some data",
+        ]
+        .concat();
+        assert_eq!(file(b"name", b"some data"), expected);
+        assert_eq!(
+            BlockPath::of(b"name"),
+            BlockPath {
+                fan: "52".into(),
+                file: "52c708f93671958038e00e11c64d5df4".into()
+            }
+        );
+        assert_eq!(FORMAT_VERSION, 1);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let long = vec![7; 100_000];
+        for (name, data) in [
+            (b"".as_slice(), b"".as_slice()),
+            (b"a/b\0\xff", b"x"),
+            (b"n", &long),
+        ] {
+            let read = read_all(&file(name, data), name, data.len() as u64);
+            assert_eq!(read.unwrap(), data);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_found() {
+        let whole = file(b"the name", b"the data of it");
+        for byte in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bad = whole.clone();
+                bad[byte] ^= 1 << bit;
+                assert!(read_all(&bad, b"the name", 1000).is_err(), "{byte}.{bit}");
+            }
+            assert!(read_all(&whole[..byte], b"the name", 1000).is_err());
+            let short = read(&whole[..byte], whole.len() as u64, b"the name", 1000);
+            assert!(short.is_err(), "{byte} bytes of a file that was longer");
+        }
+        let longer = [whole.as_slice(), b"\0"].concat();
+        assert!(read_all(&longer, b"the name", 1000).is_err());
+    }
+
+    #[test]
+    fn another_name_or_more_than_is_allowed_is_not_given_out() {
+        let whole = file(b"one", b"12345");
+        assert!(read_all(&whole, b"two", 1000).is_err());
+        assert!(read_all(&whole, b"one", 4).is_err());
+        assert_eq!(read_all(&whole, b"one", 5).unwrap(), b"12345");
+        assert!(head(&vec![0; MAX_NAME_BYTES + 1], b"").is_none());
+    }
+
+    #[test]
+    fn a_length_that_lies_reserves_nothing() {
+        let mut head = start(b"n").unwrap();
+        head.extend_from_slice(&(u64::MAX - 29).to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        let huge = read(head.as_slice(), u64::MAX, b"n", u64::MAX);
+        assert!(matches!(huge, Err(Unproven::NoMemory)), "{huge:?}");
+    }
+}

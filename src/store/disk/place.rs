@@ -1,0 +1,370 @@
+//! The directory of the cache: who may have it, and the files in it.
+//!
+//! Every path is followed from a directory that is held open, one component at a time, and
+//! never through a link.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawDir, Stat as FileStat, flock, fstat,
+    mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::DiskCacheError;
+use super::block::BlockPath;
+
+/// The directory of the blocks of this format. Other versions keep away from it.
+pub(super) const VERSION_NAME: &str = "zarrfs-v1";
+const VERSION_PREFIX: &[u8] = b"zarrfs-v";
+/// Marks a directory of a version that is being removed.
+const REMOVED: &str = ".removed-";
+
+/// What the name of a file that is being written begins with.
+const TEMPORARY: &str = "tmp-";
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Not blocking: what is there instead of a file may be a FIFO, or leased.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+const CREATE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// How often a directory is opened that another version is removing.
+const OPEN_ATTEMPTS: usize = 32;
+
+/// The open directories.
+#[derive(Debug)]
+pub(super) struct Place {
+    root: OwnedFd,
+    /// Locked as long as it is open, which tells other versions that it is in use.
+    version: OwnedFd,
+}
+
+/// What there is instead of a block.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// A regular file.
+    File(File, FileStat),
+    /// Nothing, or nothing that can be looked at now.
+    Nothing,
+    /// Something that no block is.
+    Other,
+}
+
+impl Place {
+    /// Opens the directory, and makes what is missing of it.
+    pub(super) fn open(directory: &Path) -> Result<Self, DiskCacheError> {
+        let failed = |e: io::Error| DiskCacheError::Io {
+            path: directory.to_path_buf(),
+            source: e,
+        };
+        let mut opened = openat(CWD, directory, DIRECTORY, Mode::empty());
+        if matches!(opened, Err(Errno::NOENT)) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(failed)?;
+            opened = openat(CWD, directory, DIRECTORY, Mode::empty());
+        }
+        let root = checked(opened, directory)?;
+        let version_path = directory.join(VERSION_NAME);
+        for _ in 0..OPEN_ATTEMPTS {
+            let made = mkdirat(&root, VERSION_NAME, Mode::RWXU);
+            let opened = openat(&root, VERSION_NAME, DIRECTORY, Mode::empty());
+            if let (Err(e), Err(Errno::NOENT)) = (made, &opened) {
+                return Err(failed(e.into()));
+            }
+            let version = checked(opened, &version_path)?;
+            // A file system without locks has none for those who remove, either.
+            let locked = flock(&version, FlockOperation::NonBlockingLockShared);
+            if locked != Err(Errno::WOULDBLOCK) && is_named(&root, VERSION_NAME, &version) {
+                return Ok(Self { root, version });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(failed(io::Error::other(
+            "another version of zarrfs keeps removing its content",
+        )))
+    }
+
+    pub(super) fn file(&self, path: &BlockPath) -> Opened {
+        let opened = self
+            .fan(&path.fan)
+            .and_then(|fan| openat(fan, path.file.as_str(), READ, Mode::empty()));
+        match opened {
+            Ok(file) => match fstat(&file) {
+                Ok(stat) if is_regular(&stat) => Opened::File(File::from(file), stat),
+                Ok(_) => Opened::Other,
+                Err(_) => Opened::Nothing,
+            },
+            // A link, a socket.
+            Err(Errno::LOOP | Errno::NXIO) => Opened::Other,
+            Err(_) => Opened::Nothing,
+        }
+    }
+
+    /// Puts a file in its place: whole, for whoever opens it from then on.
+    pub(super) fn write(
+        &self,
+        path: &BlockPath,
+        unique: &str,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let fan = match self.fan(&path.fan) {
+            Err(Errno::NOENT) => {
+                match mkdirat(&self.version, path.fan.as_str(), Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(e) => return Err(e.into()),
+                }
+                self.fan(&path.fan)
+            }
+            opened => opened,
+        }?;
+        let temporary = format!("{TEMPORARY}{unique}");
+        let mode = Mode::RUSR | Mode::WUSR;
+        let mut file = File::from(openat(&fan, &temporary, CREATE, mode)?);
+        let written = write(&mut file).and_then(|()| {
+            renameat(&fan, &temporary, &fan, path.file.as_str()).map_err(io::Error::from)
+        });
+        if written.is_err() {
+            // If it stays, it is removed when it is old.
+            let _ = unlinkat(&fan, &temporary, AtFlags::empty());
+        }
+        written
+    }
+
+    pub(super) fn remove(&self, path: &BlockPath) {
+        if let Ok(fan) = self.fan(&path.fan) {
+            remove_any(&fan, OsStr::new(&path.file));
+        }
+    }
+
+    fn fan(&self, name: &str) -> Result<OwnedFd, Errno> {
+        openat(&self.version, name, DIRECTORY, Mode::empty())
+    }
+
+    /// Visits all files that can be looked at, until told to stop.
+    pub(super) fn visit(&self, visit: &mut Visit<'_>) {
+        for number in 0..=u8::MAX {
+            let Ok(fan) = self.fan(&format!("{number:02x}")) else {
+                continue;
+            };
+            if matches!(visit_fan(&fan, visit), Ok(false)) {
+                return;
+            }
+        }
+    }
+
+    /// Removes the directories of versions that nobody uses.
+    pub(super) fn remove_other_versions(&self, unique: &str, go_on: &dyn Fn() -> bool) {
+        let Ok(listed) = openat(&self.root, ".", DIRECTORY, Mode::empty()) else {
+            return;
+        };
+        // What can not be removed now can be another time.
+        let _ = each_name(&listed, &mut |name| {
+            if is_version(name.to_bytes()) && name.to_bytes() != VERSION_NAME.as_bytes() {
+                self.remove_version(OsStr::from_bytes(name.to_bytes()), unique, go_on);
+            }
+            go_on()
+        });
+    }
+
+    fn remove_version(&self, name: &OsStr, unique: &str, go_on: &dyn Fn() -> bool) {
+        let Ok(other) = openat(&self.root, name, DIRECTORY, Mode::empty()) else {
+            return;
+        };
+        if flock(&other, FlockOperation::NonBlockingLockExclusive).is_err()
+            || !is_named(&self.root, name, &other)
+        {
+            return;
+        }
+        let mut removed = name.to_os_string();
+        // Another name, so that its version can start anew without waiting for the removal.
+        if !name.to_string_lossy().contains(REMOVED) {
+            removed.push(format!("{REMOVED}{unique}"));
+            if renameat(&self.root, name, &self.root, &removed).is_err() {
+                return;
+            }
+        }
+        if let Ok(device) = fstat(&other).map(|stat| stat.st_dev) {
+            remove_content(&other, device, TREE_DEPTH, go_on);
+            let _ = unlinkat(&self.root, &removed, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// What is done with a file: its directory, its name, what it is and how it is; false to stop.
+pub(super) type Visit<'a> = dyn FnMut(BorrowedFd<'_>, &CStr, FileKind, &FileStat) -> bool + 'a;
+
+/// What a file in the cache is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// A block.
+    Block,
+    /// A block that is being written, or was when its writer died.
+    Temporary,
+}
+
+impl FileKind {
+    fn of(name: &[u8]) -> Option<Self> {
+        if name.starts_with(TEMPORARY.as_bytes()) {
+            Some(Self::Temporary)
+        } else if name.len() == 32 && name.iter().all(u8::is_ascii_hexdigit) {
+            Some(Self::Block)
+        } else {
+            None
+        }
+    }
+}
+
+fn visit_fan(fan: &OwnedFd, visit: &mut Visit<'_>) -> Result<bool, Errno> {
+    each_name(fan, &mut |name| {
+        let Some(kind) = FileKind::of(name.to_bytes()) else {
+            return true;
+        };
+        match statat(fan, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if is_regular(&stat) => visit(fan.as_fd(), name, kind, &stat),
+            Ok(_) => {
+                remove_any(fan, OsStr::from_bytes(name.to_bytes()));
+                true
+            }
+            Err(_) => true,
+        }
+    })
+}
+
+/// Visits the names in a directory that has not been read yet; false if it was told to stop.
+fn each_name(directory: &OwnedFd, visit: &mut dyn FnMut(&CStr) -> bool) -> Result<bool, Errno> {
+    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+    let mut names = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = names.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") && !visit(name) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `zarrfs-v` and a number, also while it is being removed; nothing else is ours to remove.
+fn is_version(name: &[u8]) -> bool {
+    name.strip_prefix(VERSION_PREFIX).is_some_and(|rest| {
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let tail = rest.get(digits..).unwrap_or_default();
+        digits > 0 && (tail.is_empty() || tail.starts_with(REMOVED.as_bytes()))
+    })
+}
+
+/// Of versions to come, too.
+const TREE_DEPTH: usize = 4;
+
+/// Removes what is below a directory, on its own file system only.
+fn remove_content(directory: &OwnedFd, device: u64, depth: usize, go_on: &dyn Fn() -> bool) {
+    // What is left stays for another time.
+    let _ = each_name(directory, &mut |name| {
+        match unlinkat(directory, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {
+                if let Ok(below) = openat(directory, name, DIRECTORY, Mode::empty())
+                    && fstat(&below).is_ok_and(|stat| stat.st_dev == device)
+                {
+                    remove_content(&below, device, depth - 1, go_on);
+                    let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);
+                }
+            }
+            _ => {}
+        }
+        go_on()
+    });
+}
+
+/// Removes a file, or a directory if it is empty.
+fn remove_any(directory: &OwnedFd, name: &OsStr) {
+    if let Err(Errno::ISDIR | Errno::PERM) = unlinkat(directory, name, AtFlags::empty()) {
+        let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);
+    }
+}
+
+fn is_regular(stat: &FileStat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+fn is_named<P: rustix::path::Arg>(root: &OwnedFd, name: P, directory: &OwnedFd) -> bool {
+    let there = statat(root, name, AtFlags::SYMLINK_NOFOLLOW);
+    matches!(
+        (there, fstat(directory)),
+        (Ok(there), Ok(here)) if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    )
+}
+
+/// A directory of our own that nobody else can write to.
+fn checked(opened: Result<OwnedFd, Errno>, path: &Path) -> Result<OwnedFd, DiskCacheError> {
+    let path = path.to_path_buf();
+    let directory = match opened {
+        Ok(directory) => directory,
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(DiskCacheError::NotADirectory { path }),
+        Err(e) => {
+            let source = e.into();
+            return Err(DiskCacheError::Io { path, source });
+        }
+    };
+    let stat = match fstat(&directory) {
+        Ok(stat) => stat,
+        Err(e) => {
+            let source = e.into();
+            return Err(DiskCacheError::Io { path, source });
+        }
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if stat.st_uid != user {
+        return Err(DiskCacheError::Foreign {
+            path,
+            owner: stat.st_uid,
+            user,
+        });
+    }
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if mode.intersects(Mode::WGRP | Mode::WOTH) {
+        let mode = mode.as_raw_mode();
+        return Err(DiskCacheError::Writable { path, mode });
+    }
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_versions_are_versions() {
+        for name in ["zarrfs-v0", "zarrfs-v12", "zarrfs-v2.removed-00ff"] {
+            assert!(is_version(name.as_bytes()), "{name}");
+        }
+        for name in ["zarrfs-v", "zarrfs-view", "zarrfs-v2.bak", "zarrfs", "v1"] {
+            assert!(!is_version(name.as_bytes()), "{name}");
+        }
+        let version = super::super::block::FORMAT_VERSION;
+        assert_eq!(VERSION_NAME, format!("zarrfs-v{version}"));
+    }
+}

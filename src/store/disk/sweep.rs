@@ -1,0 +1,185 @@
+//! Counting what is there and removing what was not used for longest.
+//!
+//! Nothing is kept in memory per file: the first walk adds up the bytes by age, the second
+//! removes what is older than the age at which enough is gone. A file is looked at again right
+//! before it is removed, so one that was used in between stays.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Stat as FileStat, unlinkat};
+use rustix::io::Errno;
+
+use super::place::{FileKind, Place};
+use crate::store::pinned::time;
+
+/// Longer than any block takes to be written.
+const TEMPORARY_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// What file systems round up to. An underestimate would let many small blocks fill the disk.
+const UNIT_BYTES: u64 = 4096;
+
+/// What a file of that length takes of the budget.
+pub(super) fn cost(file_bytes: u64) -> u64 {
+    file_bytes
+        .checked_next_multiple_of(UNIT_BYTES)
+        .unwrap_or(u64::MAX)
+}
+
+/// What a sweep has found and done.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// What is there now, of what could be looked at.
+    pub(super) total_bytes: u64,
+    /// Blocks that were removed.
+    pub(super) evicted: u64,
+    /// How long the youngest of them had not been used.
+    pub(super) lifetime: Option<Duration>,
+    /// Why one could not be removed.
+    pub(super) refused: Option<Errno>,
+}
+
+/// Counts, and removes what there is more than `keep_bytes`.
+pub(super) fn sweep(place: &Place, keep_bytes: u64, go_on: &dyn Fn() -> bool) -> Swept {
+    let now = SystemTime::now();
+    let mut swept = Swept::default();
+    let mut ages = Ages::new();
+    place.visit(&mut |fan, name, kind, stat| {
+        let (cost, age) = (file_cost(stat), age(stat, now));
+        let is_left = kind == FileKind::Temporary && age > TEMPORARY_LIFE;
+        if !is_left || remove(fan, name).is_err() {
+            swept.total_bytes = swept.total_bytes.saturating_add(cost);
+            if kind == FileKind::Block {
+                ages.add(age, cost);
+            }
+        }
+        go_on()
+    });
+    if swept.total_bytes <= keep_bytes || !go_on() {
+        return swept;
+    }
+    let (oldest, mut allowance) = ages.cut(swept.total_bytes.saturating_sub(keep_bytes));
+    place.visit(&mut |fan, name, kind, stat| {
+        let (cost, age) = (file_cost(stat), age(stat, now));
+        let bucket = bucket(age);
+        if kind == FileKind::Block && bucket >= oldest && (bucket > oldest || allowance > 0) {
+            match remove(fan, name) {
+                Ok(is_ours) => {
+                    swept.total_bytes = swept.total_bytes.saturating_sub(cost);
+                    swept.evicted += u64::from(is_ours);
+                    swept.lifetime = Some(swept.lifetime.map_or(age, |other| other.min(age)));
+                    if bucket == oldest {
+                        allowance = allowance.saturating_sub(cost);
+                    }
+                }
+                Err(e) => swept.refused = Some(e),
+            }
+        }
+        go_on()
+    });
+    swept
+}
+
+/// Whether it was this process that removed the file: another may have been quicker.
+fn remove(fan: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    match unlinkat(fan, name, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn file_cost(stat: &FileStat) -> u64 {
+    cost(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// How long a file has not been used; none at all if its time lies ahead.
+pub(super) fn age(stat: &FileStat, now: SystemTime) -> Duration {
+    now.duration_since(modified(stat)).unwrap_or_default()
+}
+
+pub(super) fn modified(stat: &FileStat) -> SystemTime {
+    time(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+/// Bytes by age, in buckets that are 1/64 of the age wide.
+struct Ages {
+    bytes: Vec<u64>,
+}
+
+const BUCKETS: usize = 58 * 64 + 64;
+
+fn bucket(age: Duration) -> usize {
+    let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+    let shift = age.checked_ilog2().unwrap_or(0).saturating_sub(6);
+    let bucket = u64::from(shift) * 64 + (age >> shift);
+    usize::try_from(bucket).unwrap_or(BUCKETS)
+}
+
+impl Ages {
+    fn new() -> Self {
+        Self {
+            bytes: vec![0; BUCKETS],
+        }
+    }
+
+    fn add(&mut self, age: Duration, cost: u64) {
+        if let Some(bytes) = self.bytes.get_mut(bucket(age)) {
+            *bytes = bytes.saturating_add(cost);
+        }
+    }
+
+    /// The bucket down to which blocks must go, and how many bytes of that one.
+    fn cut(&self, mut need: u64) -> (usize, u64) {
+        for (bucket, bytes) in self.bytes.iter().enumerate().rev() {
+            if *bytes >= need {
+                return (bucket, need);
+            }
+            need -= bytes;
+        }
+        (0, u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_is_never_in_a_lower_bucket_and_all_buckets_exist() {
+        let mut last = 0;
+        for exponent in 0..64 {
+            for step in 0..256_u64 {
+                let part = (u128::from(step) << exponent) >> 8;
+                let micros = (1_u64 << exponent) + u64::try_from(part).unwrap();
+                let bucket = bucket(Duration::from_micros(micros));
+                assert!(bucket >= last && bucket < BUCKETS, "{micros}: {bucket}");
+                last = bucket;
+            }
+        }
+        assert_eq!(bucket(Duration::ZERO), 0);
+        assert!(bucket(Duration::MAX) < BUCKETS);
+        let hour = Duration::from_secs(3600);
+        assert!(bucket(hour) < bucket(hour + hour / 32));
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_no_more_than_needed_of_one_age() {
+        let mut ages = Ages::new();
+        let second = Duration::from_secs(1);
+        ages.add(second, 100);
+        ages.add(second * 10, 100);
+        ages.add(second * 100, 100);
+        assert_eq!(ages.cut(50), (bucket(second * 100), 50));
+        assert_eq!(ages.cut(150), (bucket(second * 10), 50));
+        assert_eq!(ages.cut(300), (bucket(second), 100));
+        assert_eq!(ages.cut(301), (0, u64::MAX), "more than there is");
+    }
+
+    #[test]
+    fn small_files_are_counted_as_what_they_take() {
+        assert_eq!([0, 1, 4096, 4097].map(cost), [0, 4096, 4096, 8192]);
+        assert_eq!(cost(u64::MAX), u64::MAX);
+    }
+}
