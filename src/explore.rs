@@ -225,7 +225,9 @@ impl ExploredStore {
     fn resolve(&self, key: &Key, depth: Depth) -> Result<Answer, StoreError> {
         let root = Key::root();
         let known = self.explore(&root, if key.is_root() { depth } else { Depth::Node })?;
-        let said = known.say(key.as_bytes(), true);
+        let since = self.kept.known(&root).map(|(_, since)| since);
+        let is_absence_fresh = since.is_none_or(|since| self.kept.is_absence_fresh(since));
+        let said = known.say(key.as_bytes(), is_absence_fresh);
         if said != Said::Nothing {
             return Ok(Answer::Known(known, said));
         }

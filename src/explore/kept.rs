@@ -66,7 +66,7 @@ impl Kept {
             true => self.ttl,
             false => self.absent_ttl,
         };
-        let ttl = match known.is_certain() {
+        let ttl = match known.is_certain() || known.is_consolidated() {
             true => ttl,
             false => ttl.min(REFUSED_TTL),
         };

@@ -703,6 +703,14 @@ fn a_server_that_refuses_some_names_is_still_walked() {
     assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
     assert_eq!(server.asked(), (0, 0, 0));
 
+    // Copies are enough, whatever is refused beside them.
+    let (server, store) = explored(v2_server());
+    server.fault("zarr.json", Fault::Denied);
+    assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
+    assert_eq!(server.asked(), (2, 0, 0));
+
     // A bucket that may not be listed refuses what it does not have.
     let mut values = Server::new(&[
         ("raw/a/.zgroup", zgroup()),
@@ -805,6 +813,26 @@ fn what_was_learnt_is_used_until_it_is_old() {
     thread::sleep(ttl);
     assert!(is_absent(&store, "a"));
     assert_eq!(kind(&store, "later"), Kind::Prefix);
+}
+
+#[test]
+fn documents_that_were_not_there_may_come_while_the_rest_is_still_known() {
+    let server = Arc::new(Server::new(&[
+        (".zgroup", zgroup()),
+        ("a/.zgroup", zgroup()),
+    ]));
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let absent_ttl = Duration::from_millis(100);
+    let store = ExploredStore::new(inner, LONG, absent_ttl);
+    assert!(is_absent(&store, "zarr.json"));
+    assert_eq!(kind(&store, "a"), Kind::Prefix);
+    assert!(is_absent(&store, "a/zarr.json"));
+    server.put(&[("zarr.json", group()), ("a/zarr.json", group())]);
+    thread::sleep(absent_ttl);
+    for name in ["zarr.json", "a/zarr.json"] {
+        assert_eq!(kind(&store, name), Kind::Object);
+        assert!(store.open(&key(name)).is_ok());
+    }
 }
 
 #[test]
