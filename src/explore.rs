@@ -14,19 +14,18 @@
 
 mod documents;
 mod flight;
+mod kept;
 mod known;
 mod listing;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use lru::LruCache;
 
 use self::documents::{Asked, Document, Documents, ask};
 use self::flight::Flights;
+use self::kept::{Kept, Told};
 use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
@@ -34,10 +33,6 @@ use crate::store::{
     may_wait,
 };
 
-/// Prefixes and keys of which something is kept.
-const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
-/// What is kept may take about so much; the last that was learnt is kept in any case.
-const MAX_KEPT_BYTES: usize = 64 << 20;
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
 const LONG_BYTES: usize = 64 << 10;
 
@@ -45,21 +40,9 @@ const LONG_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct ExploredStore {
     inner: Arc<dyn Store>,
-    ttl: Duration,
-    absent_ttl: Duration,
-    kept: Mutex<Kept>,
+    kept: Kept,
     flights: Flights<(Key, Depth), Result<Arc<Known>, StoreError>>,
     parsing: Mutex<()>,
-}
-
-/// What is kept, least recently used first out.
-#[derive(Debug)]
-struct Kept {
-    known: LruCache<Key, (Arc<Known>, Instant)>,
-    bytes: usize,
-    /// What the inner store said of prefixes; nothing where it proved that there is no such key and
-    /// no document below it.
-    told: LruCache<Key, (Option<Stat>, Instant)>,
 }
 
 /// How much has to be known of a prefix.
@@ -89,13 +72,7 @@ impl ExploredStore {
         };
         Self {
             inner,
-            ttl,
-            absent_ttl,
-            kept: Mutex::new(Kept {
-                known: LruCache::new(MAX_KEPT),
-                bytes: 0,
-                told: LruCache::new(MAX_KEPT),
-            }),
+            kept: Kept::new(ttl, absent_ttl),
             flights: Flights::new(),
             parsing: Mutex::default(),
         }
@@ -139,28 +116,13 @@ impl ExploredStore {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was learnt at a prefix and may still be used, and since when it is known.
-    fn fresh(&self, prefix: &Key) -> Option<(Arc<Known>, Instant)> {
-        let mut kept = self.kept();
-        let (known, since) = kept.known.get(prefix)?;
-        let ttl = match known.is_node() {
-            true => self.ttl,
-            false => self.absent_ttl,
-        };
-        (since.elapsed() < ttl).then(|| (Arc::clone(known), *since))
-    }
-
     /// What the metadata at a prefix say, asked for unless it is known.
     ///
     /// # Errors
     /// Why nothing is known. What is known in part holds why it is not more.
     fn explore(&self, prefix: &Key, depth: Depth) -> Result<Arc<Known>, StoreError> {
         let is_enough = |known: &Known| depth == Depth::Node || known.unasked().is_empty();
-        let before = self.fresh(prefix);
+        let before = self.kept.known(prefix);
         if let Some((known, _)) = before.as_ref().filter(|(known, _)| is_enough(known)) {
             return Ok(Arc::clone(known));
         }
@@ -204,7 +166,7 @@ impl ExploredStore {
             Some(_) if known.is_node() => return Ok(known),
             Some(error) => return Err(error.clone()),
         }
-        self.keep(prefix, &known, since);
+        self.kept.keep(prefix, &known, since);
         Ok(known)
     }
 
@@ -246,31 +208,14 @@ impl ExploredStore {
         Ok(parse(asked))
     }
 
-    fn keep(&self, prefix: &Key, known: &Arc<Known>, since: Instant) {
-        let bytes = known.memory_bytes();
-        let mut kept = self.kept();
-        kept.bytes = kept.bytes.saturating_add(bytes);
-        let entry = (Arc::clone(known), since);
-        let mut out = kept.known.push(prefix.clone(), entry);
-        loop {
-            if let Some((_, (old, _))) = out {
-                kept.bytes = kept.bytes.saturating_sub(old.memory_bytes());
-            }
-            if kept.bytes <= MAX_KEPT_BYTES || kept.known.len() <= 1 {
-                break;
-            }
-            out = kept.known.pop_lru();
-        }
-    }
-
     /// What is known of a key without asking for anything: what the root tells comes first, then what
     /// the nearest prefix does.
     fn recall(&self, key: &Key) -> Option<(Arc<Known>, Said)> {
         std::iter::once(Key::root())
             .chain(ancestors(key))
             .find_map(|above| {
-                let (known, since) = self.fresh(&above)?;
-                let is_absence_fresh = since.elapsed() < self.absent_ttl;
+                let (known, since) = self.kept.known(&above)?;
+                let is_absence_fresh = self.kept.is_absence_fresh(since);
                 let said = known.say(below(key, &above), is_absence_fresh);
                 (said != Said::Nothing).then_some((known, said))
             })
@@ -280,7 +225,9 @@ impl ExploredStore {
     fn resolve(&self, key: &Key, depth: Depth) -> Result<Answer, StoreError> {
         let root = Key::root();
         let known = self.explore(&root, if key.is_root() { depth } else { Depth::Node })?;
-        let said = known.say(key.as_bytes(), true);
+        let since = self.kept.known(&root).map(|(_, since)| since);
+        let is_absence_fresh = since.is_none_or(|since| self.kept.is_absence_fresh(since));
+        let said = known.say(key.as_bytes(), is_absence_fresh);
         if said != Said::Nothing {
             return Ok(Answer::Known(known, said));
         }
@@ -296,25 +243,25 @@ impl ExploredStore {
         if Document::at(key).is_some() {
             return self.inner.stat(key).map(Answer::Told);
         }
-        let told = self.told(key);
-        let why = match told {
-            Some(Some(stat)) if depth == Depth::Node => return Ok(Answer::Told(stat)),
-            Some(None) => return Err(StoreError::NotFound { key: key.clone() }),
-            Some(Some(stat)) => return self.resolve_listed(key, stat),
+        let stat = match self.kept.told(key) {
+            Some(Told::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
+            Some(Told::Prefix(stat)) => stat,
             None => match self.inner.stat(key) {
                 Ok(stat) if stat.kind == Kind::Object => return Ok(Answer::Told(stat)),
                 Ok(stat) => {
-                    self.tell(key, Some(stat));
-                    return match depth {
-                        Depth::Node => Ok(Answer::Told(stat)),
-                        Depth::Listing => self.resolve_listed(key, stat),
-                    };
+                    self.kept.tell(key, Told::Prefix(stat));
+                    stat
                 }
-                Err(error @ (StoreError::NotFound { .. } | StoreError::Denied { .. })) => error,
+                Err(why @ (StoreError::NotFound { .. } | StoreError::Denied { .. })) => {
+                    return self.resolve_unlisted(key, depth, why);
+                }
                 Err(error) => return Err(error),
             },
         };
-        self.resolve_unlisted(key, depth, why)
+        match depth {
+            Depth::Node => Ok(Answer::Told(stat)),
+            Depth::Listing => self.resolve_listed(key, stat),
+        }
     }
 
     /// A prefix that the inner store knows: its documents may tell more.
@@ -352,25 +299,9 @@ impl ExploredStore {
             }
         }
         if matches!(why, StoreError::NotFound { .. }) {
-            self.tell(key, None);
+            self.kept.tell(key, Told::Absent);
         }
         Err(why)
-    }
-
-    /// What the inner store said of a prefix, if that may still be used.
-    fn told(&self, key: &Key) -> Option<Option<Stat>> {
-        let mut kept = self.kept();
-        let (stat, since) = kept.told.get(key)?;
-        let ttl = match stat {
-            Some(_) => self.ttl,
-            None => self.absent_ttl,
-        };
-        (since.elapsed() < ttl).then_some(*stat)
-    }
-
-    fn tell(&self, key: &Key, stat: Option<Stat>) {
-        let entry = (stat, Instant::now());
-        self.kept().told.put(key.clone(), entry);
     }
 
     /// Says what can be said of a value without the inner store.
