@@ -64,6 +64,15 @@ impl Mount {
 
     /// Mounts `source`, or says how the command failed.
     pub fn attempt(source: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, Refusal> {
+        Self::attempt_in(source, args, |_| ())
+    }
+
+    /// The same with a change of the command, as of its environment.
+    pub fn attempt_in(
+        source: impl AsRef<OsStr>,
+        args: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Result<Self, Refusal> {
         let dir = scratch();
         let path = dir.path().join("mnt");
         fs::create_dir(&path).unwrap();
@@ -75,6 +84,7 @@ impl Mount {
             .arg("--log-file")
             .arg(&log)
             .args(args);
+        change(&mut command);
         MOUNTED.lock().unwrap().insert(path.clone());
         let output = run_for(&mut command, Duration::from_secs(60));
         if !output.status.success() {

@@ -1,0 +1,109 @@
+//! Stores behind a web server, which lists them or not.
+
+use crate::compare::*;
+use crate::servers::Nginx;
+use crate::support::*;
+
+/// Every tree, by name, through one location.
+fn trees_by_name(location: &str) {
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    for name in TREES {
+        let remote = nginx.remote(location);
+        tree_is_the_local_one(served.path(), &remote, name, Listing::ByName);
+    }
+}
+
+#[test]
+fn a_web_server_without_listings_has_every_key_by_its_name() {
+    let _dog = watchdog(
+        "a_web_server_without_listings_has_every_key_by_its_name",
+        300,
+    );
+    trees_by_name("");
+}
+
+#[test]
+fn a_web_server_that_lists_in_html_has_every_key_even_those_that_it_does_not_list() {
+    let name = "a_web_server_that_lists_in_html_has_every_key_even_those_that_it_does_not_list";
+    let _dog = watchdog(name, 300);
+    trees_by_name("index");
+}
+
+#[test]
+fn a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_list() {
+    let name = "a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_list";
+    let _dog = watchdog(name, 300);
+    trees_by_name("json");
+}
+
+#[test]
+fn a_listing_of_a_web_server_that_hides_nothing_is_the_local_one() {
+    let name = "a_listing_of_a_web_server_that_hides_nothing_is_the_local_one";
+    let _dog = watchdog(name, 300);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    for location in ["index", "json"] {
+        for name in TREES_WITHOUT_DOTS {
+            let remote = nginx.remote(location);
+            tree_is_the_local_one(served.path(), &remote, name, Listing::Complete);
+        }
+    }
+}
+
+#[test]
+fn a_zip_behind_a_web_server_is_the_local_one() {
+    let _dog = watchdog("a_zip_behind_a_web_server_is_the_local_one", 300);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    for name in ZIPS {
+        zip_is_the_local_one(served.path(), &nginx.remote(""), name);
+    }
+}
+
+#[test]
+fn a_stored_zip_is_read_in_parts_and_not_as_a_whole() {
+    let _dog = watchdog("a_stored_zip_is_read_in_parts_and_not_as_a_whole", 120);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let remote = nginx.remote("");
+    let mounted = remote.mount("v2-zipstore.zip");
+    assert!(!read(mounted.join(".zgroup")).unwrap().is_empty());
+    let whole = served.path().join("v2-zipstore.zip");
+    let whole = whole.metadata().unwrap().len();
+    let read: u64 = nginx.requests().iter().map(|r| r.bytes).sum();
+    assert!(read < whole / 2, "{read} of {whole}");
+    mounted.unmount();
+}
+
+#[test]
+fn a_web_server_that_ignores_ranges_has_every_key() {
+    let _dog = watchdog("a_web_server_that_ignores_ranges_has_every_key", 300);
+    trees_by_name("norange");
+}
+
+#[test]
+fn a_web_server_that_redirects_has_every_key() {
+    let _dog = watchdog("a_web_server_that_redirects_has_every_key", 300);
+    trees_by_name("redirect");
+}
+
+#[test]
+fn a_web_server_without_entity_tags_has_every_key() {
+    let _dog = watchdog("a_web_server_without_entity_tags_has_every_key", 300);
+    trees_by_name("noetag");
+}
+
+#[test]
+fn a_web_server_that_wants_a_password_has_every_key_for_who_sends_it() {
+    let name = "a_web_server_that_wants_a_password_has_every_key_for_who_sends_it";
+    let _dog = watchdog(name, 300);
+    trees_by_name("auth");
+}
+
+#[test]
+fn a_web_server_that_forbids_what_it_does_not_have_has_every_key() {
+    let name = "a_web_server_that_forbids_what_it_does_not_have_has_every_key";
+    let _dog = watchdog(name, 300);
+    trees_by_name("closed");
+}

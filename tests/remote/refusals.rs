@@ -1,0 +1,164 @@
+//! Who may not read a store is told so, and not what the secret was.
+
+use std::fs;
+use std::path::Path;
+
+use crate::compare::served;
+use crate::servers::{Azurite, Keys, Moto, Nginx, Remote, Seaweed, basic};
+use crate::support::*;
+
+/// A small hierarchy alone.
+fn small() -> tempfile::TempDir {
+    let (served, small) = (served(), scratch());
+    let (from, to) = (served.path().join("v3-sharded"), small.path().join("store"));
+    run(std::process::Command::new("cp").arg("-r").arg(from).arg(to));
+    small
+}
+
+/// The store is mounted with the right credentials, and refused with these: exit code 32 and words
+/// that say who refused what, none of them one of `secrets`.
+fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
+    right.mount("store").unmount();
+    let source = wrong.source("store");
+    let Err(refusal) = wrong.attempt(&source) else {
+        panic!("{source} was mounted with wrong credentials");
+    };
+    let said = refusal.stderr.to_lowercase();
+    assert_eq!(refusal.code, Some(32), "{source}: {said}");
+    let reasons = [
+        "denied",
+        "credentials",
+        "forbidden",
+        "unauthorized",
+        "not authorized",
+        "password",
+        "signature",
+        "401",
+        "403",
+    ];
+    assert!(
+        reasons.iter().any(|reason| said.contains(reason)),
+        "{source}: no reason: {said}"
+    );
+    assert!(
+        refusal.stderr.contains(&source) || refusal.stderr.contains(host),
+        "{source}: not named: {said}"
+    );
+    assert!(refusal.stderr.lines().count() <= 5, "{source}: {said}");
+    for secret in secrets {
+        assert!(
+            !refusal.stderr.contains(secret),
+            "{source}: {secret} in {said}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_secret_of_s3_is_refused_and_not_repeated() {
+    let _dog = watchdog("a_wrong_secret_of_s3_is_refused_and_not_repeated", 120);
+    let small = small();
+    let seaweed = Seaweed::signed();
+    seaweed.put("private", small.path());
+    let keys = seaweed.keys().unwrap();
+    let right = seaweed.remote("private", Some(keys));
+    let host = seaweed.endpoint();
+    let wrong = keys.with_wrong_secret();
+    let secrets = [keys.secret.as_str(), &wrong.secret];
+    is_refused(
+        &right,
+        &seaweed.remote("private", Some(&wrong)),
+        &host,
+        &secrets,
+    );
+    let unknown = Keys::new("UNKNOWNKEY", &keys.secret);
+    let secrets = [keys.secret.as_str()];
+    is_refused(
+        &right,
+        &seaweed.remote("private", Some(&unknown)),
+        &host,
+        &secrets,
+    );
+    is_refused(&right, &seaweed.remote("private", None), &host, &secrets);
+}
+
+#[test]
+fn a_user_of_s3_is_refused_who_may_read_another_bucket_only() {
+    let name = "a_user_of_s3_is_refused_who_may_read_another_bucket_only";
+    let _dog = watchdog(name, 120);
+    let small = small();
+    let moto = Moto::start();
+    moto.put("own", small.path());
+    moto.put("other", small.path());
+    let keys = moto.enforce("own");
+    let right = moto.remote("own", &keys);
+    let host = moto.endpoint();
+    is_refused(&right, &moto.remote("other", &keys), &host, &[&keys.secret]);
+    let wrong = keys.with_wrong_secret();
+    let secrets = [keys.secret.as_str(), &wrong.secret];
+    is_refused(&right, &moto.remote("own", &wrong), &host, &secrets);
+}
+
+#[test]
+fn a_wrong_key_of_azure_is_refused_and_not_repeated() {
+    let _dog = watchdog("a_wrong_key_of_azure_is_refused_and_not_repeated", 120);
+    let small = small();
+    let azurite = Azurite::start();
+    azurite.put("private", small.path(), false);
+    let right = azurite.remote("private", Some(azurite.keys()));
+    let wrong = Keys::new(&azurite.keys().name, "d3Jvbmcga2V5IG9mIHRoZSB0ZXN0cw==");
+    let host = azurite.endpoint();
+    let secrets = [azurite.keys().secret.as_str(), &wrong.secret];
+    is_refused(
+        &right,
+        &azurite.remote("private", Some(&wrong)),
+        &host,
+        &secrets,
+    );
+    is_refused(&right, &azurite.remote("private", None), &host, &secrets);
+}
+
+#[test]
+fn a_wrong_password_of_a_web_server_is_refused_and_not_repeated() {
+    let name = "a_wrong_password_of_a_web_server_is_refused_and_not_repeated";
+    let _dog = watchdog(name, 120);
+    let small = small();
+    let nginx = Nginx::start(small.path());
+    let right = nginx.remote("auth");
+    let host = nginx.url("");
+    let plain = Remote::new(&nginx.url("auth"));
+    is_refused(&right, &plain, &host, &[Nginx::PASSWORD]);
+    let credentials = basic(Nginx::USER, "a-wrong-password");
+    let wrong = plain
+        .arg("--header")
+        .arg(&format!("Authorization: {credentials}"));
+    let secrets = ["a-wrong-password", credentials.trim_start_matches("Basic ")];
+    is_refused(&right, &wrong, &host, &secrets);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let _dog = watchdog("a_server_that_is_not_there_is_named", 120);
+    let port = crate::servers::Port::free();
+    let remote = Remote::new(&format!("http://127.0.0.1:{}", port.number))
+        .arg("--retries")
+        .arg("1");
+    let refusal = remote.attempt(&remote.source("store")).unwrap_err();
+    assert_eq!(refusal.code, Some(32), "{refusal:?}");
+    let host = format!("127.0.0.1:{}", port.number);
+    assert!(refusal.stderr.contains(&host), "{refusal:?}");
+}
+
+#[test]
+fn a_store_that_is_not_in_the_server_is_refused() {
+    let _dog = watchdog("a_store_that_is_not_in_the_server_is_refused", 120);
+    let small = small();
+    fs::create_dir(small.path().join("empty")).unwrap();
+    let nginx = Nginx::start(small.path());
+    for path in ["nowhere", "nowhere.zip", "empty"] {
+        let source = nginx.remote("").source(path);
+        let refusal = nginx.remote("").attempt(&source).unwrap_err();
+        assert_eq!(refusal.code, Some(32), "{source}: {refusal:?}");
+        let name = Path::new(path).file_stem().unwrap().to_str().unwrap();
+        assert!(refusal.stderr.contains(name), "{source}: {refusal:?}");
+    }
+}
