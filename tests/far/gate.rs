@@ -14,6 +14,12 @@ use crate::support::*;
 /// Bytes of every file.
 pub const FILE_BYTES: usize = 300_000;
 
+/// A second is what is promised; a machine that does much else may take another.
+pub const SOON: Duration = Duration::from_secs(2);
+/// No call takes longer with `--timeout 3s`: a second and a half is promised, the rest is as above.
+/// Two deadlines one after the other would take longer.
+pub const AT_LAST: Duration = Duration::from_millis(5500);
+
 /// What is in a file.
 pub fn content(name: &str) -> Vec<u8> {
     let seed = name
@@ -116,11 +122,15 @@ pub fn start(program: &str, args: &[&Path]) -> Killed {
     Killed(quiet(&mut command))
 }
 
-/// A Python client that is started and should hang.
+/// A Python client that is started and should hang behind its call of `ready()`.
 pub fn start_python(script: &str, path: &Path) -> Killed {
+    let script = format!("def ready():\n print(flush=True)\n{script}");
     let mut python = Command::new("python3");
-    python.args(["-c", script]).arg(path);
-    Killed(quiet(&mut python))
+    python.args(["-c", &script]).arg(path);
+    let mut python = Killed(quiet(&mut python));
+    let stdout = python.0.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    python
 }
 
 fn quiet(command: &mut Command) -> Child {
@@ -133,8 +143,7 @@ fn quiet(command: &mut Command) -> Child {
 
 /// Makes sure that a program hangs in the kernel.
 pub fn hangs(child: &mut Killed, what: &str) {
-    // Long enough for a Python to start.
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(500));
     if let Some(status) = child.0.try_wait().unwrap() {
         panic!("{what} does not hang: {status} {}", printed(child));
     }
