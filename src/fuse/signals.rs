@@ -6,7 +6,8 @@
 
 use std::fs;
 
-use rustix::process::Signal;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, test_kill_process};
 
 /// After these a program ends, or comes back to the person in front of it.
 const ENDING: [Signal; 5] = [
@@ -19,11 +20,16 @@ const ENDING: [Signal; 5] = [
 
 /// Whether a thread that waits in a system call has a signal to end before it, or any thread
 /// SIGKILL. An interrupted page fault would end a program that only wanted to hear of a signal.
+///
+/// A thread that is no more has left read-ahead behind, for whose pages others may wait without
+/// a request of their own that could be interrupted: they ask again when it is given up.
 pub(super) fn is_told_to_end(tid: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else {
-        // Gone, or hidden from us.
-        return false;
+        return is_gone(tid);
     };
+    if status.contains("\nState:\tZ") || status.contains("\nState:\tX") {
+        return true;
+    }
     let pending = pending(&status);
     if pending & bit(Signal::KILL) != 0 {
         return true;
@@ -32,6 +38,12 @@ pub(super) fn is_told_to_end(tid: u32) -> bool {
         .into_iter()
         .fold(0, |bits, signal| bits | bit(signal));
     pending & ending != 0 && !is_in_page_fault(tid)
+}
+
+/// Whether there is no such thread, and not only none that may be seen.
+fn is_gone(tid: u32) -> bool {
+    let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+    tid.is_some_and(|tid| test_kill_process(tid) == Err(Errno::SRCH))
 }
 
 fn bit(signal: Signal) -> u64 {
@@ -69,8 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_pending_or_does_not_exist_is_not_told_to_end() {
+    fn who_is_gone_needs_no_answer() {
         assert!(!is_told_to_end(std::process::id()));
-        assert!(!is_told_to_end(u32::MAX));
+        assert!(!is_told_to_end(u32::MAX), "there is no such number");
+        let tid = std::thread::spawn(rustix::thread::gettid).join().unwrap();
+        let tid = tid.as_raw_nonzero().get().unsigned_abs();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !is_told_to_end(tid) {
+            assert!(std::time::Instant::now() < end);
+        }
     }
 }

@@ -83,7 +83,7 @@ impl Object for PanickingObject {
 }
 
 /// Any store as if it were far away: what has been asked once is at hand, all else hangs for as
-/// long as there is a gate file.
+/// long as there is a gate file. If that is not empty, nothing is at hand.
 #[derive(Debug)]
 pub struct FarStore {
     inner: Box<dyn Store>,
@@ -104,7 +104,7 @@ enum Question {
     Open(Key),
     List(Key),
     Visit(Key, u64),
-    Read(Key, u64),
+    Read(Key),
 }
 
 impl FarStore {
@@ -129,8 +129,9 @@ impl Network {
         ask: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_forgetful = || self.gate.metadata().is_ok_and(|gate| gate.len() > 0);
         let is_known = known().contains(&question);
-        if is_known {
+        if is_known && !is_forgetful() {
             return ask();
         }
         may_wait(key)?;
@@ -226,7 +227,7 @@ impl Object for FarObject {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
-        let question = Question::Read(self.key.clone(), offset);
+        let question = Question::Read(self.key.clone());
         self.network.ask(&self.key, question, patience, || {
             self.inner.read(offset, size_bytes, buffer, Patience::Wait)
         })

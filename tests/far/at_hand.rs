@@ -1,0 +1,131 @@
+//! F7: what is at hand is answered while the store hangs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::gate::*;
+use crate::support::*;
+
+/// `ls`, `stat` and `cat` of what is at hand, each soon.
+fn is_at_hand(far: &Far, directory: &str, file: &str) {
+    let path = far.join(file);
+    let ask = |program: &str, path: &Path| {
+        let output = run_for(Command::new(program).arg(path), SOON);
+        assert!(output.status.success(), "{program} {path:?}: {output:?}");
+        output.stdout
+    };
+    let listed = ask("ls", &far.join(directory));
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(String::from_utf8(listed).unwrap().contains(name));
+    ask("stat", &path);
+    assert!(ask("cat", &path) == content(file), "{file}");
+}
+
+#[test]
+fn f07_what_is_at_hand_is_answered_while_the_store_hangs() {
+    let _dog = watchdog("f07_what_is_at_hand_is_answered_while_the_store_hangs", 60);
+    let files = ["a/0", "a/1", "b/0", "b/1"];
+    for threads in ["1", "4"] {
+        let args = ["--timeout", "20s", "--ttl", "1h", "--threads", threads];
+        let far = Far::new(&files, &args);
+        is_at_hand(&far, "a", "a/0");
+        let direct = read_direct(&far.join("a/1"), 100_000).unwrap();
+        drop(open(&far.join("b/0")));
+
+        far.close();
+        let mut hanging = [
+            start("cat", &[&far.join("b/0")]),
+            start("cat", &[&far.join("b/1")]),
+            start("stat", &[&far.join("a/none")]),
+            start("ls", &[&far.join("b")]),
+        ];
+        for child in &mut hanging {
+            hangs(child, "a program");
+        }
+        is_at_hand(&far, "a", "a/0");
+        // What the kernel does not have, but the daemon.
+        let begun = Instant::now();
+        assert!(read_direct(&far.join("a/1"), 100_000).unwrap() == direct);
+        assert!(begun.elapsed() < SOON);
+        assert_eq!(direct, content("a/1")[..direct.len()]);
+
+        far.open();
+        for (child, ends_well) in hanging.iter_mut().zip([true, true, false, true]) {
+            // The pipe may be too small for all of it.
+            let text = child.0.stdout.take().map(|mut stdout| {
+                let mut bytes = Vec::new();
+                std::io::Read::read_to_end(&mut stdout, &mut bytes).unwrap();
+                bytes
+            });
+            let status = wait_for(&mut child.0, Duration::from_secs(5)).unwrap();
+            assert_eq!(status.success(), ends_well, "{text:?}");
+        }
+        drop(hanging);
+        far.recovers(&files);
+    }
+}
+
+#[test]
+fn f07_a_hundred_hanging_readers_stop_nobody_else() {
+    let _dog = watchdog("f07_a_hundred_hanging_readers_stop_nobody_else", 90);
+    let names: Vec<String> = (0..100).map(|i| format!("many/{i}")).collect();
+    let mut files = vec!["a/0"];
+    files.extend(names.iter().map(String::as_str));
+    let far = Far::new(&files, &["--timeout", "3s", "--ttl", "1h"]);
+    is_at_hand(&far, "a", "a/0");
+    let direct = read_direct(&far.join("a/0"), 100_000).unwrap();
+    for name in &names {
+        drop(open(&far.join(name)));
+    }
+
+    far.close();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| {
+                let path = far.join(name);
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    // Behind the worker's hundred there is read-ahead in the kernel's own queue.
+                    let error = match i % 2 {
+                        0 => fs::read(path).unwrap_err(),
+                        _ => read_direct(&path, 100_000).unwrap_err(),
+                    };
+                    (begun.elapsed(), error)
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            while !is_over.load(Ordering::Relaxed) {
+                is_at_hand(&far, "a", "a/0");
+                let begun = Instant::now();
+                assert!(read_direct(&far.join("a/0"), 100_000).unwrap() == direct);
+                assert!(begun.elapsed() < SOON);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        for reader in readers {
+            let (waited, error) = reader.join().unwrap();
+            assert_eq!(
+                error.raw_os_error(),
+                Some(Errno::TIMEDOUT.raw_os_error()),
+                "{error}"
+            );
+            assert!(waited > Duration::from_secs(2), "{waited:?}");
+            assert!(waited < AT_LAST, "{waited:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+
+    far.open();
+    std::thread::sleep(Duration::from_millis(600));
+    far.recovers(&files);
+}

@@ -1,0 +1,162 @@
+//! No call waits past the deadline, whatever the store does.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::gate::*;
+use crate::support::*;
+
+type Ask = fn(&Path) -> io::Result<()>;
+
+fn stat(path: &Path) -> io::Result<()> {
+    fs::metadata(path).map(drop)
+}
+
+fn open_file(path: &Path) -> io::Result<()> {
+    fs::File::open(path).map(drop)
+}
+
+fn read_file(path: &Path) -> io::Result<()> {
+    fs::read(path).map(drop)
+}
+
+fn read_past_the_cache(path: &Path) -> io::Result<()> {
+    read_direct(path, 4096).map(drop)
+}
+
+fn list(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        entry?;
+    }
+    Ok(())
+}
+
+fn attribute(path: &Path) -> io::Result<()> {
+    let mut value = [0; 1024];
+    Ok(rustix::fs::getxattr(path, "user.zarr.shape", &mut value).map(drop)?)
+}
+
+fn attributes(path: &Path) -> io::Result<()> {
+    let mut names = [0; 1024];
+    Ok(rustix::fs::listxattr(path, &mut names).map(drop)?)
+}
+
+/// Asks everything at once, and checks that each is told ETIMEDOUT in time.
+fn time_out(far: &Far, questions: &[(&str, Ask)]) {
+    std::thread::scope(|scope| {
+        for (name, ask) in questions {
+            scope.spawn(move || {
+                let path = far.join(name);
+                let begun = Instant::now();
+                let result = ask(&path);
+                let waited = begun.elapsed();
+                let error = result.expect_err(name);
+                let expected = Errno::TIMEDOUT.raw_os_error();
+                assert_eq!(error.raw_os_error(), Some(expected), "{name}: {error}");
+                assert!(waited > Duration::from_secs(2), "{name}: {waited:?}");
+                assert!(waited < AT_LAST, "{name}: {waited:?}");
+            });
+        }
+    });
+}
+
+const FILES: [&str; 12] = [
+    "known/looked-up",
+    "known/opened",
+    "known/direct",
+    "known/second",
+    "listed/0",
+    "open/0",
+    "group/0",
+    "names/0",
+    "stat/0",
+    "stat/1",
+    "deep/er/0",
+    "other/0",
+];
+
+#[test]
+fn every_call_ends_at_the_deadline() {
+    let _dog = watchdog("every_call_ends_at_the_deadline", 90);
+    let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "1h"]);
+    for name in FILES {
+        stat(&far.join(name)).unwrap();
+    }
+    for name in ["known/opened", "known/direct"] {
+        drop(open(&far.join(name)));
+    }
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = rustix::fs::open(far.join("open"), directory, Mode::empty()).unwrap();
+
+    far.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            let mut buffer = Vec::with_capacity(4096);
+            let mut names = rustix::fs::RawDir::new(&opened, buffer.spare_capacity_mut());
+            let error = names.next().unwrap().err();
+            assert_eq!(error, Some(Errno::TIMEDOUT));
+            assert!(begun.elapsed() < AT_LAST);
+        });
+        scope.spawn(|| {
+            time_out(
+                &far,
+                &[
+                    ("known/none", stat),
+                    ("known/looked-up", open_file),
+                    ("known/opened", read_file),
+                    ("known/direct", read_past_the_cache),
+                    // Others wait for the first one's pages and name.
+                    ("known/opened", read_file),
+                    ("known/none", stat),
+                    ("listed", list),
+                    ("group", attribute),
+                    ("names", attributes),
+                ],
+            );
+        });
+    });
+    drop(opened);
+    far.open();
+    std::thread::sleep(Duration::from_millis(600));
+    far.recovers(&FILES);
+}
+
+#[test]
+fn what_the_kernel_asks_twice_takes_one_deadline() {
+    let _dog = watchdog("what_the_kernel_asks_twice_takes_one_deadline", 90);
+    let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "200ms"]);
+    for name in FILES {
+        stat(&far.join(name)).unwrap();
+    }
+    let kept = open(&far.join("other/0"));
+    std::thread::sleep(Duration::from_millis(400));
+
+    far.close_for_all();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            let error = kept.metadata().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::TIMEDOUT.raw_os_error()));
+            assert!(begun.elapsed() < AT_LAST);
+        });
+        time_out(
+            &far,
+            &[
+                ("stat/0", stat),
+                ("deep/er/0", stat),
+                ("known/second", open_file),
+                ("listed", list),
+            ],
+        );
+    });
+    drop(kept);
+    far.open();
+    std::thread::sleep(Duration::from_millis(600));
+    far.recovers(&FILES);
+}

@@ -1,0 +1,172 @@
+//! A mount of a directory behind a gate.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::clients::*;
+use crate::support::*;
+
+/// Bytes of every file.
+pub const FILE_BYTES: usize = 300_000;
+
+/// A second is what is promised; a machine that does much else may take another.
+pub const SOON: Duration = Duration::from_secs(2);
+/// No call takes longer with `--timeout 3s`: a second and a half is promised, the rest is as above.
+/// Two deadlines one after the other would take longer.
+pub const AT_LAST: Duration = Duration::from_millis(5500);
+
+/// What is in a file.
+pub fn content(name: &str) -> Vec<u8> {
+    let seed = name
+        .bytes()
+        .fold(7_u32, |seed, byte| seed.wrapping_mul(31) + u32::from(byte));
+    (0..FILE_BYTES as u32)
+        .map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+pub struct Far {
+    pub mount: Foreground,
+    gate: PathBuf,
+    inodes: u64,
+    threads: usize,
+    _source: tempfile::TempDir,
+}
+
+impl Far {
+    /// Mounts directories with files of known content; the gate is open.
+    pub fn new(files: &[&str], args: &[&str]) -> Self {
+        let source = scratch();
+        for name in files {
+            let path = source.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content(name)).unwrap();
+        }
+        let gate = source.path().with_extension("gate");
+        let env = [("ZARRFS_TEST_FAR", gate.to_str().unwrap())];
+        let mount = Foreground::new(&[], &env, source.path(), args);
+        let mut far = Self {
+            mount,
+            gate,
+            inodes: 0,
+            threads: 0,
+            _source: source,
+        };
+        far.inodes = gauge(&far.mount.path, "inodes");
+        far.threads = far.count_threads();
+        far
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.mount.join(name)
+    }
+
+    /// What was asked before is answered, all else hangs.
+    pub fn close(&self) {
+        fs::write(&self.gate, "").unwrap();
+    }
+
+    /// Everything that the daemon is asked hangs.
+    pub fn close_for_all(&self) {
+        fs::write(&self.gate, "all").unwrap();
+    }
+
+    pub fn open(&self) {
+        fs::remove_file(&self.gate).unwrap();
+    }
+
+    fn count_threads(&self) -> usize {
+        let tasks = format!("/proc/{}/task", self.mount.daemon.id());
+        fs::read_dir(tasks).unwrap().count()
+    }
+
+    /// With an open gate, everything is there and nothing is left of what was given up.
+    pub fn recovers(self, files: &[&str]) {
+        for name in files {
+            assert!(read(self.join(name)).unwrap() == content(name), "{name}");
+        }
+        let path = &self.mount.path;
+        let idle = || {
+            if is_root() {
+                drop_caches();
+            }
+            let is_gone = |name| gauge(path, name) == 0;
+            is_gone("handles")
+                && is_gone("directory_handles")
+                && (!is_root() || gauge(path, "inodes") == self.inodes)
+        };
+        let is_idle = wait_until(Duration::from_secs(10), idle);
+        assert!(is_idle, "{:?}", xattr(path, "user.zarrfs.stats"));
+        assert_eq!(self.count_threads(), self.threads);
+        assert_eq!(gauge(path, "panics"), 0);
+        let output = run_for(zarrfs().arg("umount").arg(path), Duration::from_secs(10));
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.gate);
+    }
+}
+
+/// A program that is started and should hang.
+pub fn start(program: &str, args: &[&Path]) -> Killed {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null());
+    Killed(quiet(&mut command))
+}
+
+/// A Python client that is started and should hang behind its call of `ready()`.
+pub fn start_python(script: &str, path: &Path) -> Killed {
+    let script = format!("def ready():\n print(flush=True)\n{script}");
+    let mut python = Command::new("python3");
+    python.args(["-c", &script]).arg(path);
+    let mut python = Killed(quiet(&mut python));
+    let stdout = python.0.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    python
+}
+
+fn quiet(command: &mut Command) -> Child {
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Makes sure that a program hangs in the kernel.
+pub fn hangs(child: &mut Killed, what: &str) {
+    std::thread::sleep(Duration::from_millis(500));
+    if let Some(status) = child.0.try_wait().unwrap() {
+        panic!("{what} does not hang: {status} {}", printed(child));
+    }
+}
+
+/// What a program that has ended printed.
+pub fn printed(child: &mut Killed) -> String {
+    let mut text = String::new();
+    let _ = child.0.stdout.take().unwrap().read_to_string(&mut text);
+    let _ = child.0.stderr.take().unwrap().read_to_string(&mut text);
+    text
+}
+
+/// Reads the beginning of a file past the page cache.
+pub fn read_direct(path: &Path, length: usize) -> io::Result<Vec<u8>> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty())?;
+    let mut bytes = vec![0; length];
+    let count = rustix::io::read(&file, &mut bytes[..])?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Opens a file, so that opening it is at hand.
+pub fn open(path: &Path) -> File {
+    File::open(path).unwrap()
+}
