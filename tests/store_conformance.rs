@@ -12,10 +12,11 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use zarrfs::store::{
     BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, MemoryStore, Object,
-    Patience, Position, Store, StoreError, ZipOptions, ZipStore,
+    Patience, PinnedBytes, PinnedError, Position, Store, StoreError, ZipOptions, ZipStore,
 };
 
 type Values = BTreeMap<&'static str, Vec<u8>>;
@@ -320,6 +321,62 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
         ..ZipOptions::default()
     };
     conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
+}
+
+/// Bytes that are far away: never at hand.
+#[derive(Debug)]
+struct Far(Vec<u8>);
+
+impl PinnedBytes for Far {
+    fn size_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn modified(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        if patience == Patience::Now {
+            return Err(PinnedError::WouldWait);
+        }
+        let start = usize::try_from(offset).unwrap();
+        buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), PinnedError> {
+        Ok(())
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn zips_that_are_far_away_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    for method in ["ZIP_STORED", "ZIP_DEFLATED"] {
+        zip(dir.path(), &values, method);
+        let bytes = fs::read(dir.path().join(format!("{method}.zip"))).unwrap();
+        for (tail, verify) in [(1 << 16, false), (100, false), (100, true)] {
+            let tail = bytes[bytes.len() - tail..].to_vec();
+            let options = ZipOptions {
+                verify,
+                ..ZipOptions::default()
+            };
+            let far = Arc::new(Far(bytes.clone()));
+            let store = ZipStore::open_far(far, tail, method, options).unwrap();
+            assert!(store.promises().is_far);
+            conforms(&store, &values);
+        }
+    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub enum ZipError {
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The source of an archive that is far away failed.
+    /// The source failed, or the archive changed while it was opened.
     #[error(transparent)]
     Source(StoreError),
 }
@@ -198,10 +198,8 @@ impl ZipStore {
             data_end: directory.data_end,
             options,
         };
-        archive
-            .bytes
-            .check()
-            .map_err(|e| ZipError::BadDirectory(format!("changed while being read: {e}")))?;
+        let unchanged = archive.bytes.check();
+        unchanged.map_err(|error| ZipError::Source(archive_error(error, Key::root())))?;
         Ok(Self {
             archive: Arc::new(archive),
             label: label.to_owned(),

@@ -15,24 +15,42 @@ use zarrfs::store::{
 
 use crate::allocations;
 use crate::cases::{Case, Expect, Outcome, random};
+use crate::far;
 
 /// A reader that gets more than this for a file that must fail has been lied to.
 const ENDLESS_BYTES: usize = 256 << 20;
 /// Of bigger archives not every file is read.
 const MANY_FILES: usize = 1000;
 
-/// Runs a case and says everything that is wrong.
+/// Opens an archive, wherever it is.
+type Open<'a> = &'a dyn Fn(ZipOptions) -> Result<ZipStore, ZipError>;
+
+/// Runs a case, with the archive in a file and far away, and says everything that is wrong.
 pub fn check(case: &Case) -> Vec<String> {
-    let mut problems = Vec::new();
-    let options = ZipOptions {
+    let file = memory_file(&case.archive);
+    let mut problems = check_where(case, &|options| open_file(&file, options));
+    let far = check_where(case, &|options| {
+        far::open(&case.archive, far::TAILS[0], options)
+    });
+    problems.extend(far.into_iter().map(|what| format!("far away: {what}")));
+    problems.extend(far::differences(&case.archive, options(case)));
+    problems
+}
+
+fn options(case: &Case) -> ZipOptions {
+    ZipOptions {
         memory_limit_bytes: case
             .memory_limit_bytes
             .unwrap_or(ZipOptions::default().memory_limit_bytes),
         ..ZipOptions::default()
-    };
-    let file = memory_file(&case.archive);
+    }
+}
+
+fn check_where(case: &Case, open: Open<'_>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let options = options(case);
     let ((opened, listed), biggest) = allocations::biggest_during(|| {
-        let opened = open_file(&file, options);
+        let opened = open(options);
         let listed = opened.as_ref().ok().map(listing);
         (opened, listed)
     });
@@ -61,18 +79,15 @@ pub fn check(case: &Case) -> Vec<String> {
                 &listed.iter().map(|(k, v)| (k.clone(), v.0)).collect(),
             ));
             problems.extend(check_files(case, &store, &listed));
-            let verifying = open_file(
-                &file,
-                ZipOptions {
-                    verify: true,
-                    ..options
-                },
-            );
+            let verifying = open(ZipOptions {
+                verify: true,
+                ..options
+            });
             match verifying {
                 Ok(store) => problems.extend(check_verified(case, &store)),
                 Err(error) => problems.push(format!("refused only by --verify: {error}")),
             }
-            problems.extend(check_strict(case, &file, options));
+            problems.extend(check_strict(case, open, options));
         }
     }
     problems
@@ -333,12 +348,12 @@ fn check_verified(case: &Case, store: &ZipStore) -> Vec<String> {
 }
 
 /// With `--strict` the archive is refused exactly if there is something to say about it.
-fn check_strict(case: &Case, file: &File, options: ZipOptions) -> Option<String> {
+fn check_strict(case: &Case, open: Open<'_>, options: ZipOptions) -> Option<String> {
     let strict = ZipOptions {
         strict: true,
         ..options
     };
-    match (case.note, open_file(file, strict)) {
+    match (case.note, open(strict)) {
         (None, Ok(_)) => None,
         (None, Err(error)) => match case.expect {
             Expect::Served => Some(format!("refused by --strict: {error}")),

@@ -12,6 +12,7 @@ use zarrfs::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreEr
 
 use crate::allocations;
 use crate::cases::{noise, random, text};
+use crate::far;
 use crate::in_process::{listing, memory_file, open_file};
 use crate::records::extra_field;
 use crate::support::{Mount, scratch, watchdog};
@@ -258,6 +259,12 @@ fn run(name: &'static str, number: usize) {
         let _ = random(&mut state);
         let mutant = mutate(&mut state, original, donor);
         let judged = catch_unwind(AssertUnwindSafe(|| {
+            let options = ZipOptions {
+                memory_limit_bytes: 16 << 20,
+                ..ZipOptions::default()
+            };
+            let differences = far::differences(&mutant, options);
+            assert!(differences.is_empty(), "{}", differences.join("\n"));
             judge(&mutant, contents, round % 2 == 0, &mut buffer, &mut tally);
         }));
         assert!(

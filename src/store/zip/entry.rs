@@ -14,7 +14,7 @@ use super::index::{Coding, Node};
 use super::{Archive, archive_error};
 use crate::store::waiting::may_wait;
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Object, Patience, Position, Stat, StoreError, Version,
+    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Position, Stat, StoreError, Version,
 };
 
 /// What is read with the header in the hope that it holds all of the extra field.
@@ -92,7 +92,7 @@ impl ZipObject {
         self.archive.index.node(self.position)
     }
 
-    fn key(&self) -> crate::store::Key {
+    fn key(&self) -> Key {
         self.archive.index.key(self.position)
     }
 
@@ -123,8 +123,6 @@ impl ZipObject {
         let bytes = &self.archive.bytes;
         let result = if buffer.is_empty() {
             bytes.check()
-        } else if self.archive.is_far && may_wait(&crate::store::Key::root()).is_err() {
-            bytes.read_exact_at(buffer, offset, Patience::Now)
         } else {
             bytes.read_exact_at(buffer, offset, patience)
         };
@@ -342,6 +340,10 @@ impl Object for ZipObject {
         patience: Patience,
     ) -> Result<Data, StoreError> {
         let node = self.node();
+        let patience = match self.archive.is_far && may_wait(&Key::root()).is_err() {
+            true => Patience::Now,
+            false => patience,
+        };
         if node.crc_verdict() == Some(false) {
             return Err(self.bad_crc(None));
         }

@@ -218,15 +218,15 @@ impl HeldParts {
 
 impl ReaderAt for &HeldParts {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset.saturating_add(buffer.len() as u64);
         // As pread(2) says it.
-        if i64::try_from(offset).is_err() {
+        if i64::try_from(end).is_err() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if offset >= self.size_bytes || buffer.is_empty() {
             return Ok(0);
         }
         let Some(part) = self.part_at(offset) else {
-            let end = offset.saturating_add(buffer.len() as u64);
             let gap = offset..end.min(self.size_bytes);
             self.gaps.borrow_mut().push(gap);
             return Err(io::Error::other("this part of the archive is not at hand"));

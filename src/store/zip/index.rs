@@ -3,6 +3,7 @@
 //! same archive always has the same places.
 
 mod build;
+mod record;
 
 pub(super) use build::{Built, build};
 

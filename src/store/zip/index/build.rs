@@ -6,16 +6,15 @@ use std::sync::atomic::AtomicU32;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
 
+use super::record::{data_end, is_valid_key, unix_seconds};
 use super::{Coding, Node, ZipIndex};
+use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
-use crate::store::{Position, check_component};
 
 /// What is reserved for an entry before the directory is read: node, order, hash table, name.
 const BYTES_PER_ENTRY: u64 = 80;
 /// The smallest record of a central directory.
 const RECORD_BYTES: u64 = 46;
-/// Longest key: what a path can hold (`PATH_MAX`).
-const MAX_KEY_BYTES: usize = 4095;
 /// Deflate makes at most 1,032 bytes of one (258 bytes of two bits).
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
@@ -469,40 +468,5 @@ impl Node {
             compressed_bytes: 0,
             size_bytes: 0,
         }
-    }
-}
-
-/// Where an entry's bytes end at the earliest: fixed local header, name, data.
-fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
-    header_offset
-        .checked_add(30)?
-        .checked_add(name_bytes)?
-        .checked_add(compressed_bytes)
-}
-
-/// Whether a name can be shown. A backslash is a separator to some writers, so it is not.
-fn is_valid_key(path: &[u8]) -> bool {
-    path.len() <= MAX_KEY_BYTES
-        && !path.contains(&b'\\')
-        && path
-            .split(|b| *b == b'/')
-            .all(|name| check_component(name).is_ok())
-}
-
-/// The time of change. Times without a zone are taken as UTC.
-fn unix_seconds(record: &ZipFileHeaderRecord<'_>) -> i64 {
-    let time = record.last_modified();
-    match time {
-        rawzip::time::ZipDateTimeKind::Utc(time) => time.to_unix(),
-        rawzip::time::ZipDateTimeKind::Local(time) => rawzip::time::UtcDateTime::from_components(
-            time.year(),
-            time.month(),
-            time.day(),
-            time.hour(),
-            time.minute(),
-            time.second(),
-            0,
-        )
-        .map_or(0, |time| time.to_unix()),
     }
 }

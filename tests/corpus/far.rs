@@ -1,0 +1,141 @@
+//! The same archives far away: what is told of them must be what is told of a local file.
+
+use std::mem::discriminant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zarrfs::store::{
+    Key, Patience, PinnedBytes, PinnedError, Store, StoreError, ZipError, ZipOptions, ZipStore,
+};
+
+use crate::in_process::{listing, memory_file, open_file, read_whole};
+
+/// What is had of the end of an archive in the usual case, and so little that the rest has to be
+/// fetched.
+pub const TAILS: [usize; 2] = [64 << 10, 300];
+/// Of bigger archives not every file is read.
+const MANY_FILES: usize = 1000;
+
+/// Bytes that are far away.
+#[derive(Debug)]
+pub struct Far {
+    content: Vec<u8>,
+    requests: AtomicUsize,
+}
+
+impl PinnedBytes for Far {
+    fn size_bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    fn modified(&self) -> SystemTime {
+        // As that of `memory_file`.
+        UNIX_EPOCH + Duration::from_secs(1_600_000_000)
+    }
+
+    fn read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        patience: Patience,
+    ) -> Result<(), PinnedError> {
+        assert!(!buffer.is_empty(), "a request for nothing");
+        if patience == Patience::Now {
+            return Err(PinnedError::WouldWait);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let there = self.content.get(offset as usize..);
+        match there.and_then(|there| there.get(..buffer.len())) {
+            Some(there) => buffer.copy_from_slice(there),
+            None => panic!("a request for {} bytes at {offset}", buffer.len()),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), PinnedError> {
+        Ok(())
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}
+
+/// Opens an archive as if it were far away.
+pub fn open(archive: &[u8], tail: usize, options: ZipOptions) -> Result<ZipStore, ZipError> {
+    let far = Arc::new(Far {
+        content: archive.to_vec(),
+        requests: AtomicUsize::new(0),
+    });
+    let tail = archive[archive.len().saturating_sub(tail)..].to_vec();
+    let store = ZipStore::open_far(Arc::clone(&far) as _, tail, "corpus", options);
+    let requests = far.requests.load(Ordering::Relaxed);
+    assert!(requests <= 2, "{requests} requests");
+    store
+}
+
+fn read(store: &ZipStore, path: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let object = store.open(&Key::new(path).unwrap())?;
+    read_whole(object.as_ref(), 1 << 20)
+}
+
+/// Whether two reads have the same bytes, or failed in the same way: short entries are decoded by
+/// other means, which have other words for it.
+fn is_same(one: &Result<Vec<u8>, StoreError>, other: &Result<Vec<u8>, StoreError>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(one), Err(other)) => discriminant(one) == discriminant(other),
+        _ => false,
+    }
+}
+
+/// Says where an archive that is far away differs from the same in a local file.
+pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
+    let mut problems = Vec::new();
+    let file = memory_file(archive);
+    for tail in TAILS {
+        let local = open_file(&file, options);
+        let (local, far) = match (local, open(archive, tail, options)) {
+            (Ok(local), Ok(far)) => (local, far),
+            (Err(local), Err(far)) if local.to_string() == far.to_string() => continue,
+            // What is fetched is counted too.
+            (Err(ZipError::TooLarge { .. }), Err(ZipError::TooLarge { .. })) => continue,
+            // Nor is more asked for than is worth it for an archive that can not be right.
+            (Err(_), Err(far)) if tail < TAILS[0] && far.to_string().contains("strewn") => continue,
+            (local, far) => {
+                let local = local.map(|_| ()).map_err(|e| e.to_string());
+                let far = far.map(|_| ()).map_err(|e| e.to_string());
+                problems.push(format!("tail of {tail}: {local:?}, but far away {far:?}"));
+                continue;
+            }
+        };
+        let (listed, listed_far) = (listing(&local), listing(&far));
+        if listed != listed_far {
+            problems.push(format!("tail of {tail}: other files are listed"));
+        }
+        let promised = [local.promises().all_open, far.promises().all_open];
+        if promised[0] != promised[1] || !far.promises().is_far || local.promises().is_far {
+            problems.push(format!("tail of {tail}: other promises"));
+        }
+        if tail == TAILS[0] && archive.len() > tail {
+            // The same files as with the shorter one, and the table reads them too.
+            continue;
+        }
+        let step = if listed.len() > MANY_FILES { 997 } else { 1 };
+        let files = listed.iter().filter(|(_, (is_directory, _))| !is_directory);
+        for (path, _) in files.step_by(step) {
+            let (bytes, bytes_far) = (read(&local, path), read(&far, path));
+            if !is_same(&bytes, &bytes_far) {
+                let shown = path.escape_ascii();
+                let say = |read: Result<Vec<u8>, StoreError>| read.map(|bytes| bytes.len());
+                problems.push(format!(
+                    "tail of {tail}, {shown}: {:?}, but far away {:?}",
+                    say(bytes),
+                    say(bytes_far)
+                ));
+            }
+        }
+    }
+    problems
+}
