@@ -329,7 +329,7 @@ fn answers_stall_drip_and_come_late() {
     server.set_latency(short);
     assert_eq!(get(&server, "/v").text(), "0123456789");
     assert!(started.elapsed() >= 2 * short);
-    assert_eq!(server.requests().iter().filter(|r| r.is_whole).count(), 2);
+    assert_eq!(server.requests().last().unwrap().sent, 10);
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn a_proxy_and_curl_are_served() {
     let url = server.url_of("v");
     assert_eq!(
         sh(&format!("curl -sf -r 2-4 {url} {url} -o - -o -")),
-        "2340123456789"
+        "234234"
     );
     server.add(on("v"), Fault::CloseAfter(4));
     assert_eq!(sh(&format!("curl -s {url} >/dev/null || echo $?")), "18\n");

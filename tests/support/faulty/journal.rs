@@ -1,5 +1,6 @@
 //! What was asked, and what was said.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -27,11 +28,9 @@ pub struct Logged {
     pub began: Instant,
     /// `None` as long as it waits, and if the client has gone before.
     pub status: Option<u16>,
-    /// Bytes of the body that were sent.
+    /// Bytes of the body that were sent, or are just being sent.
     pub sent: u64,
     pub is_under_way: bool,
-    /// The client has got all of a right answer.
-    pub is_whole: bool,
     id: u64,
 }
 
@@ -81,10 +80,13 @@ impl Journal {
             status: None,
             sent: 0,
             is_under_way: true,
-            is_whole: false,
             id,
         });
-        Entry { journal: self, id }
+        Entry {
+            journal: self,
+            id,
+            is_over: Cell::new(false),
+        }
     }
 
     pub fn requests(&self) -> Vec<Logged> {
@@ -113,11 +115,12 @@ impl Journal {
     }
 }
 
-/// A request that is under way; it is over when this is dropped.
+/// A request that is under way; it is over when this is dropped, or before.
 #[derive(Debug)]
 pub struct Entry<'a> {
     journal: &'a Journal,
     id: u64,
+    is_over: Cell<bool>,
 }
 
 impl Entry<'_> {
@@ -125,15 +128,21 @@ impl Entry<'_> {
         self.journal.change(self.id, |r| r.status = Some(status));
     }
 
-    pub fn sent(&self, bytes: u64, is_whole: bool) {
-        let record = |r: &mut Logged| (r.sent, r.is_whole) = (bytes, is_whole);
-        self.journal.change(self.id, record);
+    pub fn sends(&self, bytes: u64) {
+        self.journal.change(self.id, |r| r.sent += bytes);
+    }
+
+    /// Nothing more is done for it.
+    pub fn ends(&self) {
+        if !self.is_over.replace(true) {
+            self.journal.change(self.id, |r| r.is_under_way = false);
+            lock(&self.journal.0).under_way -= 1;
+        }
     }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.journal.change(self.id, |r| r.is_under_way = false);
-        lock(&self.journal.0).under_way -= 1;
+        self.ends();
     }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::answer::{Plan, Question};
+use super::journal::Entry;
 use super::message::{Request, read_request};
 use super::rules::{Fault, Rule};
-use super::wire::{self, Sent};
+use super::wire::{self, Progress, Sent};
 use super::{Shared, TICK, lock};
 
 impl Shared {
@@ -61,11 +62,12 @@ impl Shared {
         };
         entry.answered(response.status);
         let has_body = request.method != "HEAD";
-        let mut bytes = 0;
-        let wait = |time| self.wait(stream, time);
-        let sent = wire::send(stream, &response, &plan, has_body, &mut bytes, &wait).ok();
-        entry.sent(bytes, sent == Some(Sent::Whole));
-        sent
+        let course = Course {
+            shared: self,
+            stream,
+            entry: &entry,
+        };
+        wire::send(stream, &response, &plan, has_body, &course).ok()
     }
 
     fn faults(&self, question: &Question<'_>) -> Vec<Fault> {
@@ -105,5 +107,25 @@ impl Shared {
             Ok(n) => n > 0,
             Err(e) => e.kind() == io::ErrorKind::WouldBlock,
         }
+    }
+}
+
+/// An answer that is being sent.
+struct Course<'a> {
+    shared: &'a Shared,
+    stream: &'a TcpStream,
+    entry: &'a Entry<'a>,
+}
+
+impl Progress for Course<'_> {
+    fn sends(&self, bytes: u64, is_end: bool) {
+        self.entry.sends(bytes);
+        if is_end {
+            self.entry.ends();
+        }
+    }
+
+    fn wait(&self, time: Option<Duration>) -> bool {
+        self.shared.wait(self.stream, time)
     }
 }

@@ -11,7 +11,7 @@ use super::message::Response;
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// More than anybody should take of a body that does not end.
-const ENDLESS_BYTES: u64 = 8 << 30;
+const ENDLESS_BYTES: usize = 8 << 30;
 
 /// What became of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,16 @@ pub enum Sent {
     Over,
 }
 
-/// Writes an answer. `sent` counts bytes of the body; `wait` waits as long as it is told, or for
-/// ever, and says whether the client is still there.
+/// Who is told how far an answer is, always before the client can know it.
+pub trait Progress {
+    /// So many bytes of the body are about to be sent, and nothing is behind them if it is the end.
+    fn sends(&self, bytes: u64, is_end: bool);
+
+    /// Waits as long as it is told, or for ever; `false` if the client has gone.
+    fn wait(&self, time: Option<Duration>) -> bool;
+}
+
+/// Writes an answer.
 ///
 /// # Errors
 /// If the client has gone.
@@ -32,16 +40,16 @@ pub fn send(
     response: &Response,
     plan: &Plan,
     has_body: bool,
-    sent: &mut u64,
-    wait: &dyn Fn(Option<Duration>) -> bool,
+    progress: &dyn Progress,
 ) -> io::Result<Sent> {
     let mut out = stream;
     if plan.is_garbage {
+        progress.sends(0, true);
         out.write_all(b"220 this is no web server\r\n\r\n")?;
         return Ok(Sent::Over);
     }
     if plan.end != End::Right && plan.after.is_none() {
-        return end(stream, plan.end, wait);
+        return end(stream, plan.end, progress);
     }
     let body = if has_body { response.body() } else { &[] };
     let frame = match response.status {
@@ -54,35 +62,44 @@ pub fn send(
         Frame::Chunks => "Transfer-Encoding: chunked\r\n\r\n".to_owned(),
         Frame::Connection => "Connection: close\r\n\r\n".to_owned(),
     };
+    let is_cut = plan.end != End::Right && !body.is_empty();
+    let ends_with_body = frame == Frame::Length && !is_cut;
+    progress.sends(0, body.is_empty() && (ends_with_body || !has_body));
     out.write_all(head.as_bytes())?;
 
-    let is_cut = plan.end != End::Right && !body.is_empty();
     let until = match plan.after {
         Some(after) if is_cut => after.min(body.len() - 1),
         _ => body.len(),
     };
     let step = if plan.drip.is_some() { 1 } else { PIECE_BYTES };
+    let mut sent = 0;
     for piece in body[..until].chunks(step) {
         if let Some(each) = plan.drip
-            && !wait(Some(each))
+            && !progress.wait(Some(each))
         {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        sent += piece.len();
+        progress.sends(piece.len() as u64, ends_with_body && sent == until);
         write_piece(out, piece, frame)?;
-        *sent += piece.len() as u64;
     }
-    while plan.is_endless && has_body && *sent < ENDLESS_BYTES {
-        write_piece(out, &[0x55; PIECE_BYTES], frame)?;
-        *sent += PIECE_BYTES as u64;
+    if plan.is_endless && has_body {
+        for _ in 0..ENDLESS_BYTES / PIECE_BYTES {
+            progress.sends(PIECE_BYTES as u64, false);
+            write_piece(out, &[0x55; PIECE_BYTES], frame)?;
+        }
     }
     if is_cut {
-        return end(stream, plan.end, wait);
+        return end(stream, plan.end, progress);
     }
     match frame {
-        Frame::Length => Ok(Sent::Whole),
-        Frame::Chunks if !has_body => Ok(Sent::Whole),
+        Frame::Length => return Ok(Sent::Whole),
+        Frame::Chunks if !has_body => return Ok(Sent::Whole),
+        Frame::Chunks | Frame::Connection => progress.sends(0, true),
+    }
+    match frame {
         Frame::Chunks => out.write_all(b"0\r\n\r\n").map(|()| Sent::Whole),
-        Frame::Connection => Ok(Sent::Over),
+        _ => Ok(Sent::Over),
     }
 }
 
@@ -97,11 +114,14 @@ fn write_piece(mut out: &TcpStream, piece: &[u8], frame: Frame) -> io::Result<()
 }
 
 /// Ends a connection as the plan says.
-fn end(stream: &TcpStream, end: End, wait: &dyn Fn(Option<Duration>) -> bool) -> io::Result<Sent> {
-    match end {
-        End::Right | End::Close => {}
-        End::Reset => reset_on_close(stream)?,
-        End::Stall => _ = wait(None),
+fn end(stream: &TcpStream, end: End, progress: &dyn Progress) -> io::Result<Sent> {
+    if end == End::Stall {
+        progress.wait(None);
+        return Ok(Sent::Over);
+    }
+    progress.sends(0, true);
+    if end == End::Reset {
+        reset_on_close(stream)?;
     }
     Ok(Sent::Over)
 }
