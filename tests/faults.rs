@@ -29,7 +29,23 @@ mod clients;
 #[path = "faults/remote.rs"]
 mod remote;
 
+#[path = "faults/absence.rs"]
+mod absence;
+#[path = "faults/access.rs"]
+mod access;
+#[path = "faults/bodies.rs"]
+mod bodies;
+#[path = "faults/changes.rs"]
+mod changes;
+#[path = "faults/failures.rs"]
+mod failures;
+#[path = "faults/listings.rs"]
+mod listings;
+#[path = "faults/redirects.rs"]
+mod redirects;
 #[path = "faults/server.rs"]
 mod server;
 #[path = "faults/server_s3.rs"]
 mod server_s3;
+#[path = "faults/stalls.rs"]
+mod stalls;

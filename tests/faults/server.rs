@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::*;
 use crate::faulty::*;
+use crate::remote::*;
 use crate::server_s3::inside;
 use crate::support::*;
 
@@ -443,4 +444,30 @@ fn a_proxy_and_curl_are_served() {
     assert_eq!(sh(&format!("curl -s {url} >/dev/null || echo $?")), "18\n");
     server.add(on("v"), Fault::redirect(url.clone()));
     assert_eq!(sh(&format!("curl -sL {url} >/dev/null || echo $?")), "47\n");
+}
+
+#[test]
+fn the_stores_of_these_tests_are_right_when_they_are_near() {
+    let _dog = watchdog("the_stores_of_these_tests_are_right_when_they_are_near", 60);
+    for format in [Format::V2, Format::V3] {
+        let directory = scratch();
+        let server = Server::over(directory.path());
+        let remote = Remote::on(server, Far::Http, format);
+        let mount = Mount::new(directory.path().join("store"));
+        for array in ["a", "good", "z"] {
+            remote.reads(&mount, array);
+        }
+        remote.siblings_work(&mount);
+        assert!(read(whole_of(&mount, "big")).unwrap() == big());
+        assert!(read(mount.join(remote.key("big", 0))).unwrap() == big());
+        let hole = read(whole_of(&mount, "hole")).unwrap();
+        assert!(hole[CHUNK * 4..CHUNK * 8] == FILL.to_le_bytes().repeat(CHUNK));
+        assert_eq!(errno(read(mount.join(remote.key("hole", 1)))), ENOENT);
+        assert!(
+            !whole()
+                .chunks(4)
+                .any(|element| element == FILL.to_le_bytes())
+        );
+        assert!(!big().chunks(4).any(|element| element == FILL.to_le_bytes()));
+    }
 }
