@@ -45,13 +45,13 @@ fn d02_a_source_that_is_not_there_is_not_mounted() {
     let _dog = watchdog("d02_a_source_that_is_not_there_is_not_mounted", 60);
     let remote = Remote::new(Far::Http);
     remote.server.add(on("*"), Fault::status(404));
-    remote.is_refused(&["404|not found|no such"]);
+    remote.is_refused(&["404|not found|no such|neither"]);
 
     let mut remote = Remote::new(Far::S3);
     remote.server.add(on("*"), Fault::s3(404, "NoSuchBucket"));
     remote.is_refused(&["NoSuchBucket|bucket", "bucket"]);
     remote.server = Server::s3("bucket");
-    remote.is_refused(&["not found|no such|nothing|empty"]);
+    remote.is_refused(&["not found|no such|nothing|empty|neither"]);
 }
 
 #[test]
