@@ -287,7 +287,7 @@ fn d15_a_page_of_html_that_says_200_is_no_chunk() {
             remote
                 .server
                 .add(on(&remote.at("a", 1)).get(), Fault::html());
-            remote.views_fail(&mount, "a", 1, &[EIO]);
+            remote.views_fail(&mount, "a", 1, &[EIO, ESTALE]);
             remote.heals(&mount, "a");
         }
     }
