@@ -1,0 +1,51 @@
+//! Level: a real mount of a source that is far away, over a server of this process that does
+//! everything wrong that rows D of the fault table name (and I4, I5, F1, F7 and G2 for such a
+//! source). Each test carries its row in its name.
+//!
+//! No element of any array here equals the fill value: one fill byte is a failure. What fails must
+//! fail within the deadline, its siblings go on, and when the server is well again the next read
+//! succeeds within two seconds.
+//!
+//! Not here: a redirect from https to http (row D12) and a certificate that is wrong (D6), which
+//! take a server with TLS; packets that are lost without a word (D16) are requests that are held.
+
+#![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation
+)]
+
+mod support;
+
+#[path = "support/faulty.rs"]
+mod faulty;
+
+#[path = "faults/client.rs"]
+mod client;
+#[allow(dead_code)]
+#[path = "kernel/clients.rs"]
+mod clients;
+#[path = "faults/remote.rs"]
+mod remote;
+
+#[path = "faults/absence.rs"]
+mod absence;
+#[path = "faults/access.rs"]
+mod access;
+#[path = "faults/bodies.rs"]
+mod bodies;
+#[path = "faults/changes.rs"]
+mod changes;
+#[path = "faults/failures.rs"]
+mod failures;
+#[path = "faults/listings.rs"]
+mod listings;
+#[path = "faults/redirects.rs"]
+mod redirects;
+#[path = "faults/server.rs"]
+mod server;
+#[path = "faults/server_s3.rs"]
+mod server_s3;
+#[path = "faults/stalls.rs"]
+mod stalls;

@@ -1,0 +1,91 @@
+//! D1, D2: what is proven to be absent, and what only seems to be.
+
+use std::fs;
+
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d01_a_chunk_that_is_not_there_is_fill_values() {
+    let _dog = watchdog("d01_a_chunk_that_is_not_there_is_fill_values", 60);
+    let fill: Vec<u8> = FILL.to_le_bytes().repeat(CHUNK);
+    for far in BOTH {
+        for format in [Format::V2, Format::V3] {
+            let remote = Remote::of(far, format);
+            let mount = remote.mount(&[]);
+            let mut expected = whole();
+            expected[CHUNK * 4..CHUNK * 8].copy_from_slice(&fill);
+            assert!(read(whole_of(&mount, "hole")).unwrap() == expected);
+            assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
+            let native = mount.join(remote.key("hole", 1));
+            assert_eq!(errno(fs::metadata(&native)), ENOENT);
+            assert_eq!(errno(read(&native)), ENOENT);
+            remote.reads(&mount, "z");
+            remote.siblings_work(&mount);
+            // What is written later is seen, at the latest when the mount's trust is over.
+            drop(mount);
+            let mount = remote.mount(&["--ttl", "100ms"]);
+            assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
+            remote.put(&remote.key("hole", 1), chunk(1));
+            let is_seen = || read(native_of(&remote, &mount)).is_ok_and(|b| b == chunk(1));
+            assert!(wait_until(SOON, is_seen));
+            let is_seen = || read(remote.view(&mount, "hole", 1)).unwrap() == chunk(1);
+            assert!(wait_until(SOON, is_seen));
+        }
+    }
+}
+
+fn native_of(remote: &Remote, mount: &Mount) -> std::path::PathBuf {
+    mount.join(remote.key("hole", 1))
+}
+
+#[test]
+fn d02_a_source_that_is_not_there_is_not_mounted() {
+    let _dog = watchdog("d02_a_source_that_is_not_there_is_not_mounted", 60);
+    let remote = Remote::new(Far::Http);
+    remote.server.add(on("*"), Fault::status(404));
+    remote.is_refused(&["404|not found|no such|neither"]);
+
+    let mut remote = Remote::new(Far::S3);
+    remote.server.add(on("*"), Fault::s3(404, "NoSuchBucket"));
+    remote.is_refused(&["NoSuchBucket|bucket", "bucket"]);
+    remote.server = Server::s3("bucket");
+    remote.is_refused(&["not found|no such|nothing|empty|neither"]);
+}
+
+#[test]
+fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
+    let _dog = watchdog(
+        "d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values",
+        60,
+    );
+    let remote = Remote::new(Far::S3);
+    let mount = remote.mount(&["--ttl", "100ms"]);
+    remote.reads(&mount, "good");
+    remote.server.add(on("*"), Fault::s3(404, "NoSuchBucket"));
+    for array in ["a", "hole"] {
+        let view = read(remote.view(&mount, array, 1));
+        is_one_of(view, &[EIO], "a chunk without its bucket");
+        is_one_of(read(whole_of(&mount, array)), &[EIO], array);
+    }
+    logged(&mount, &["NoSuchBucket|bucket", "EIO"]);
+    remote.heals(&mount, "a");
+}
+
+#[test]
+fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
+    let _dog = watchdog(
+        "d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values",
+        60,
+    );
+    let remote = Remote::new(Far::Http);
+    let mount = remote.mount(&["--ttl", "100ms"]);
+    remote.reads(&mount, "good");
+    // Whoever serves the host now knows nothing of this store.
+    remote.server.add(on("*"), Fault::status(404));
+    let view = read(remote.view(&mount, "a", 1));
+    is_one_of(view, &[EIO, ENOENT], "a chunk of a store that has gone");
+    is_one_of(read(whole_of(&mount, "a")), &[EIO, ENOENT], "the array");
+    remote.heals(&mount, "a");
+}

@@ -1,0 +1,159 @@
+//! D3, D4: sources that refuse, and credentials that do not last.
+
+use std::path::Path;
+
+use crate::clients::Foreground;
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
+    let _dog = watchdog("d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        let forbidden = match far {
+            Far::Http => Fault::status(403),
+            Far::S3 => Fault::s3(403, "AccessDenied"),
+        };
+        let rule = remote.server.add(on(&remote.at("a", 1)), forbidden);
+        remote.chunk_fails(&mount, "a", 1, &[EACCES]);
+        assert!(
+            rule.hits() <= 6,
+            "what is forbidden is not asked for again and again"
+        );
+        logged(&mount, &["a/c/1", "EACCES"]);
+        if far == Far::S3 {
+            logged(&mount, &["ListBucket"]);
+        }
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
+    let _dog = watchdog("d03_forbidden_chunks_are_absent_if_that_is_wanted", 60);
+    let fill = FILL.to_le_bytes().repeat(CHUNK);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--missing-status", "403"]);
+        logged(&mount, &["403", "missing|absent"]);
+        let rule = on(&remote.at("hole", 1));
+        remote.server.add(rule, Fault::status(403));
+        assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
+        assert_eq!(errno(read(mount.join(remote.key("hole", 1)))), ENOENT);
+        // Not any other status.
+        remote.server.heal();
+        remote
+            .server
+            .add(on(&remote.at("a", 1)), Fault::status(401));
+        remote.chunk_fails(&mount, "a", 1, &[EACCES]);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d03_a_source_that_is_forbidden_is_not_mounted() {
+    let _dog = watchdog("d03_a_source_that_is_forbidden_is_not_mounted", 60);
+    for far in BOTH {
+        for status in [401, 403] {
+            let remote = Remote::new(far);
+            remote.server.add(on("*"), Fault::status(status));
+            remote.is_refused(&["denied|forbidden|unauthorized|credentials|permission|401|403"]);
+        }
+    }
+}
+
+#[test]
+fn d04_a_401_is_eacces_and_no_secret_is_said() {
+    let _dog = watchdog("d04_a_401_is_eacces_and_no_secret_is_said", 60);
+    let remote = Remote::new(Far::Http);
+    let mount = remote.mount(&[
+        "--header",
+        "Authorization: Bearer CANARY",
+        "--log-level",
+        "trace",
+    ]);
+    remote.reads(&mount, "good");
+    for request in remote.server.requests() {
+        assert_eq!(request.header("authorization"), Some("Bearer CANARY"));
+    }
+    let rule = remote
+        .server
+        .add(on(&remote.at("a", 1)), Fault::status(401));
+    remote.chunk_fails(&mount, "a", 1, &[EACCES]);
+    assert!(rule.hits() <= 6, "{} times", rule.hits());
+    remote.heals(&mount, "a");
+    assert!(!mount.log().contains("CANARY"), "{}", mount.log());
+    assert!(
+        !std::fs::read_to_string("/proc/mounts")
+            .unwrap()
+            .contains("CANARY")
+    );
+}
+
+/// What a place that gives out credentials says.
+fn credentials(key: &str, expires: &str) -> String {
+    format!(
+        r#"{{"AccessKeyId":"{key}","SecretAccessKey":"SECRET{key}","Token":"TOKEN{key}","Expiration":"{expires}"}}"#
+    )
+}
+
+#[test]
+fn d04_expired_credentials_are_fetched_again_once() {
+    let _dog = watchdog("d04_expired_credentials_are_fetched_again_once", 90);
+    let remote = Remote::new(Far::S3);
+    let giver = Server::files();
+    let far_off = "2099-01-01T00:00:00Z";
+    giver.put("credentials", credentials("KEYONE", far_off));
+    let url = giver.url_of("credentials");
+    let env = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null"),
+        ("AWS_CONFIG_FILE", "/dev/null"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let mut options = remote.options();
+    options.extend(["--log-level".into(), "trace".into()]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mount = Foreground::new(&[], &env, Path::new(&remote.source()), &options);
+    let native = |i| mount.join(remote.key("a", i));
+    assert!(read(native(0)).unwrap() == chunk(0));
+    let signed = |key: &str| {
+        let requests = remote.server.requests();
+        let last = requests
+            .iter()
+            .rev()
+            .find(|r| r.header("authorization").is_some());
+        last.is_some_and(|r| r.header("authorization").unwrap().contains(key))
+    };
+    assert!(signed("KEYONE"));
+
+    // The old key does not work any more, a new one is to be had.
+    let old = on("*").header("authorization", "*KEYONE*");
+    remote.server.add(old, Fault::s3(400, "ExpiredToken"));
+    giver.put("credentials", credentials("KEYTWO", far_off));
+    giver.forget_requests();
+    assert!(read(native(1)).unwrap() == chunk(1));
+    assert!(signed("KEYTWO"));
+    assert_eq!(giver.requests().len(), 1, "one refresh");
+
+    // Now there is none that works.
+    remote.server.add(on("*"), Fault::s3(400, "ExpiredToken"));
+    giver.forget_requests();
+    remote.server.forget_requests();
+    is_one_of(
+        in_time(LIMIT, "the key", || read(native(2))),
+        &[EACCES],
+        "the key",
+    );
+    assert!(giver.requests().len() <= 2, "{:?}", giver.requests());
+    assert!(remote.server.requests().len() <= 4);
+    remote.server.heal();
+    assert!(in_time(SOON, "the next read", || read(native(2))).unwrap() == chunk(2));
+    for secret in ["SECRETKEY", "TOKENKEY"] {
+        assert!(!mount.log().contains(secret), "{}", mount.log());
+    }
+}

@@ -1,0 +1,309 @@
+//! D8, D9, D10, D11, D15 and C3 from afar: answers that are not what was asked for.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d08_a_body_that_breaks_off_is_resumed() {
+    let _dog = watchdog("d08_a_body_that_breaks_off_is_resumed", 120);
+    for far in BOTH {
+        for fault in [
+            Fault::Reset,
+            Fault::Close,
+            Fault::ResetAfter(1000),
+            Fault::CloseAfter(0),
+            Fault::CloseAfter(1000),
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            let keys = [("a", 0), ("z", 1), ("big", 0)].map(|(name, i)| remote.at(name, i));
+            let rules = keys.map(|key| remote.server.add(on(&key).get().first(1), fault.clone()));
+            let read = |path| in_time(LIMIT, "the read", || read(path)).unwrap();
+            assert!(
+                read(mount.join(remote.key("a", 0))) == chunk(0),
+                "{fault:?}"
+            );
+            assert!(read(remote.view(&mount, "z", 1)) == chunk(1), "{fault:?}");
+            assert!(read(mount.join(remote.key("big", 0))) == big(), "{fault:?}");
+            assert!(rules.iter().all(|rule| rule.hits() == 1));
+        }
+    }
+}
+
+#[test]
+fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
+    let _dog = watchdog(
+        "d08_a_body_that_always_breaks_off_is_eio_and_never_short",
+        180,
+    );
+    for far in BOTH {
+        for fault in [Fault::Reset, Fault::CloseAfter(0), Fault::ResetAfter(0)] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--retries", "2"]);
+            remote.server.add(on(&remote.at("a", 1)).get(), fault);
+            remote.chunk_fails(&mount, "a", 1, &[EIO]);
+            remote.heals(&mount, "a");
+        }
+        // What comes may be put together, or given up.
+        for fault in [Fault::CloseAfter(1000), Fault::ResetAfter(1000)] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--retries", "2"]);
+            remote.server.add(on(&remote.at("a", 1)).get(), fault);
+            let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+            is_right_or(native, &chunk(1), &[EIO], "the key");
+            let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "a", 1)));
+            is_right_or(view, &chunk(1), &[EIO], "the chunk");
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d08_what_is_resumed_is_the_same_content() {
+    let _dog = watchdog("d08_what_is_resumed_is_the_same_content", 120);
+    let new: Vec<u8> = big().iter().map(|byte| byte ^ 0x40).collect();
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "0s"]);
+        let at = remote.at("big", 0);
+        remote
+            .server
+            .add(on(&at).get().first(1), Fault::CloseAfter(50_000));
+        remote
+            .server
+            .add(on(&at).get().from(2), Fault::Replace(new.clone()));
+        let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("big", 0))));
+        match native {
+            Ok(bytes) => assert!(bytes == new || bytes == big(), "a mix of two contents"),
+            failure => is_one_of(failure, &[EIO, ESTALE], "the key"),
+        }
+        remote.server.heal();
+        let opened = || read(mount.join(remote.key("big", 0))).is_ok_and(|bytes| bytes == new);
+        assert!(wait_until(SOON, opened), "a new open sees the new content");
+    }
+}
+
+#[test]
+fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
+    let _dog = watchdog("d09_the_whole_in_place_of_a_part_is_used_or_refused", 60);
+    for far in BOTH {
+        for is_framed in [true, false] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            remote.server.add(on("store/*/c/*"), Fault::IgnoreRange);
+            if !is_framed {
+                remote.server.add(on("store/*/c/*").get(), Fault::Chunked);
+            }
+            let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+            let mut part = vec![0; 5000];
+            let read_part = file.read_exact_at(&mut part, 700_000).map(|()| part);
+            is_right_or(read_part, &big()[700_000..705_000], &[EIO], "a part");
+            let native = read(mount.join(remote.key("a", 1)));
+            is_right_or(native, &chunk(1), &[EIO], "the key");
+            let view = read(remote.view(&mount, "z", 1));
+            is_right_or(view, &chunk(1), &[EIO], "the chunk");
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d09_a_body_that_does_not_end_is_not_taken() {
+    let _dog = watchdog("d09_a_body_that_does_not_end_is_not_taken", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        remote
+            .server
+            .add(on(&remote.at("a", 1)).get(), Fault::Endless);
+        remote
+            .server
+            .add(on(&remote.at("a", 1)), Fault::IgnoreRange);
+        let before = mount.memory("VmHWM");
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        assert!(mount.memory("VmHWM") < before + (96 << 20), "it is held");
+        assert!(
+            wait_until(SOON, || remote.server.under_way() == 0),
+            "it is still taken"
+        );
+        for request in remote.server.requests_for(&remote.at("a", 1)) {
+            assert!(request.sent < 64 << 20, "{} bytes were taken", request.sent);
+        }
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d10_a_part_that_is_another_is_eio() {
+    let _dog = watchdog("d10_a_part_that_is_another_is_eio", 120);
+    for far in BOTH {
+        for fault in [
+            Fault::WrongContentRange,
+            Fault::ContentRange("bytes 0-3/4".into()),
+            Fault::ContentRange("bytes */1048576".into()),
+            Fault::ContentRange("lines 0-1/2".into()),
+            Fault::ContentRange(String::new()),
+            Fault::Multipart,
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            let what = format!("{fault:?}");
+            let key = mount.join(remote.key("big", 0));
+            let file = File::open(&key).unwrap();
+            remote.server.forget_requests();
+            remote.server.add(on(&remote.at("big", 0)).get(), fault);
+            let mut part = vec![0; 5000];
+            let read_part = file.read_exact_at(&mut part, 700_000).map(|()| part);
+            // Who has asked for all of it has not asked for a part.
+            let requests = remote.server.requests_for(&remote.at("big", 0));
+            match requests.iter().any(|r| r.status == Some(206)) {
+                true => is_one_of(read_part, &[EIO, ESTALE], &what),
+                false => is_right_or(read_part, &big()[700_000..705_000], &[EIO, ESTALE], &what),
+            }
+            remote.siblings_work(&mount);
+            remote.server.heal();
+            in_time(SOON, "the next read", || {
+                assert!(read(key).unwrap() == big())
+            });
+        }
+    }
+}
+
+#[test]
+fn d10_a_body_that_was_transformed_is_eio() {
+    let _dog = watchdog("d10_a_body_that_was_transformed_is_eio", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        remote.server.add(on(&remote.at("a", 1)).get(), Fault::Gzip);
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        logged(&mount, &["a/c/1", "gzip|encoding", "EIO"]);
+        remote.heals(&mount, "a");
+        for request in remote.server.requests() {
+            let accepted = request.header("accept-encoding").unwrap_or("identity");
+            assert_eq!(accepted, "identity", "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn d11_head_is_not_needed() {
+    let _dog = watchdog("d11_head_is_not_needed", 60);
+    for far in BOTH {
+        for status in [405, 501] {
+            let remote = Remote::new(far);
+            remote.put("empty", *b"");
+            remote.server.add(on("*").head(), Fault::status(status));
+            let mount = remote.mount(&[]);
+            remote.reads(&mount, "a");
+            assert_eq!(read(mount.join("empty")).unwrap(), b"");
+            let found = std::fs::metadata(mount.join(remote.key("big", 0)));
+            assert_eq!(found.unwrap().len(), 4 * BIG as u64);
+        }
+    }
+}
+
+#[test]
+fn d11_a_value_of_no_bytes_is_read() {
+    let _dog = watchdog("d11_a_value_of_no_bytes_is_read", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        remote.put("empty", *b"");
+        let mount = remote.mount(&[]);
+        let empty = mount.join("empty");
+        assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
+        assert_eq!(read(&empty).unwrap(), b"");
+    }
+}
+
+#[test]
+fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
+    let _dog = watchdog(
+        "d11_a_size_comes_from_a_part_or_the_file_does_not_open",
+        120,
+    );
+    // S3 always says a length.
+    for far in [Far::Http] {
+        for frame in [Fault::Chunked, Fault::Unframed] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            remote.server.add(on("store/*/c/*"), frame.clone());
+            remote.reads(&mount, "a");
+            // Neither lengths nor parts.
+            remote.server.add(on(&remote.at("z", 1)), frame);
+            remote
+                .server
+                .add(on(&remote.at("z", 1)), Fault::IgnoreRange);
+            let stored = remote.server.get(&remote.at("z", 1)).unwrap();
+            let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("z", 1))));
+            is_right_or(native, &stored, &[EOPNOTSUPP], "the key");
+            let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "z", 1)));
+            is_right_or(view, &chunk(1), &[EIO, EOPNOTSUPP], "the chunk");
+            remote.heals(&mount, "z");
+        }
+    }
+}
+
+#[test]
+fn d15_an_error_of_s3_that_says_200_is_eio() {
+    let _dog = watchdog("d15_an_error_of_s3_that_says_200_is_eio", 60);
+
+    for code in ["InternalError", "SlowDown", "NoSuchKey"] {
+        let remote = Remote::new(Far::S3);
+        let mount = remote.mount(&["--ttl", "0s"]);
+        remote
+            .server
+            .add(on(&remote.at("a", 1)).get(), Fault::s3(200, code));
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        remote.server.heal();
+        remote.server.add(on("*").lists(), Fault::s3(200, code));
+        let listed = in_time(LIMIT, "a listing", || names(mount.join("a")));
+        assert_eq!(errno(listed), EIO, "{code}");
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d15_a_page_of_html_that_says_200_is_no_chunk() {
+    let _dog = watchdog("d15_a_page_of_html_that_says_200_is_no_chunk", 60);
+    // Its size is believed as long as names are trusted.
+    for far in BOTH {
+        for format in [Format::V2, Format::V3] {
+            let remote = Remote::of(far, format);
+            let mount = remote.mount(&["--ttl", "100ms"]);
+            for array in ["a", "z"] {
+                remote.server.add(on(&remote.at(array, 1)), Fault::html());
+                remote.views_fail(&mount, array, 1, &[EIO]);
+                remote.heals(&mount, array);
+            }
+            // A head that was right, and a body that is not.
+            let remote = Remote::of(far, format);
+            let mount = remote.mount(&["--ttl", "100ms"]);
+            remote
+                .server
+                .add(on(&remote.at("a", 1)).get(), Fault::html());
+            remote.views_fail(&mount, "a", 1, &[EIO, ESTALE]);
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d15_a_page_of_html_is_no_store() {
+    let _dog = watchdog("d15_a_page_of_html_is_no_store", 60);
+    let server = Server::files();
+    server.add(on("*"), Fault::html());
+    let mount = in_time(Duration::from_secs(10), "mount", || {
+        Mount::attempt(server.url_of("store"), &["--timeout", "2s"])
+    });
+    // It may be mounted for its keys; it has no views, and nothing breaks.
+    match mount {
+        Err(refused) => says(&refused, &["zarr|json|html|store"]),
+        Ok(mount) => assert_eq!(crate::clients::gauge(mount.path(), "panics"), 0),
+    }
+}

@@ -1,0 +1,193 @@
+//! I4, I5: objects that change at the source.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+/// The same length, and no byte the same.
+fn changed(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| byte ^ 0x55).collect()
+}
+
+/// Reads a part that the kernel does not have.
+fn part(file: &File, at: usize) -> std::io::Result<Vec<u8>> {
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+    let _ = fadvise(file, 0, None, Advice::Random);
+    let mut bytes = vec![0; 4096];
+    file.read_exact_at(&mut bytes, at as u64).map(|()| bytes)
+}
+
+#[test]
+fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
+    let _dog = watchdog("i04_an_open_file_whose_object_changes_is_estale", 120);
+    for far in BOTH {
+        for new in [
+            changed(&big()),
+            changed(&big()[..BIG]),
+            changed(&big().repeat(2)),
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--ttl", "100ms"]);
+            let path = mount.join(remote.key("big", 0));
+            let file = File::open(&path).unwrap();
+            assert!(part(&file, 0).unwrap() == big()[..4096]);
+            remote.server.forget_requests();
+            remote.put(&remote.key("big", 0), new.clone());
+            // Parts that are at hand may still be the old ones.
+            for at in [900_000, 500_000, 4096] {
+                is_right_or(part(&file, at), &big()[at..at + 4096], &[ESTALE], "a part");
+            }
+            let requests = remote.server.requests_for(&remote.at("big", 0));
+            let asked = requests.iter().any(|r| r.method == "GET");
+            assert!(asked, "the test reads what is at hand");
+            is_one_of(part(&file, 700_000), &[ESTALE], "the old handle");
+            // Whoever opens it now has the new one, all of it.
+            let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
+            assert!(wait_until(SOON, is_new), "a new open sees the new content");
+            is_one_of(part(&file, 600_000), &[ESTALE], "the old handle");
+            remote.siblings_work(&mount);
+        }
+    }
+}
+
+#[test]
+fn i04_every_part_is_asked_for_under_its_version() {
+    let _dog = watchdog("i04_every_part_is_asked_for_under_its_version", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+        part(&file, 0).unwrap();
+        remote.server.forget_requests();
+        part(&file, 900_000).unwrap();
+        for request in remote.server.requests_for(&remote.at("big", 0)) {
+            let is_bound = request.header("if-match").or(request.header("if-range"));
+            assert!(is_bound.is_some(), "{request:?}");
+        }
+        // A server that does not know conditions, and says another ETag.
+        let at = remote.at("big", 0);
+        remote.server.add(on(&at), Fault::NoEtag);
+        remote.server.put(&at, changed(&big()));
+        is_one_of(part(&file, 400_000), &[ESTALE, EIO], "without an ETag");
+    }
+}
+
+#[test]
+fn i04_an_etag_that_changes_with_every_request_is_estale() {
+    let _dog = watchdog("i04_an_etag_that_changes_with_every_request_is_estale", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        let at = remote.at("big", 0);
+        let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+        part(&file, 0).unwrap();
+        remote
+            .server
+            .add(on(&at), Fault::Etag("\"another\"".into()));
+        is_one_of(part(&file, 900_000), &[ESTALE], "another ETag");
+        remote.siblings_work(&mount);
+    }
+}
+
+#[test]
+fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
+    let _dog = watchdog("i04_a_chunk_that_changes_is_wholly_old_or_wholly_new", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        let view = remote.view(&mount, "a", 1);
+        assert!(read(&view).unwrap() == chunk(1));
+        let new = changed(&chunk(1));
+        remote.put(&remote.key("a", 1), new.clone());
+        let is_new = || {
+            let bytes = crate::clients::read_uncached(&view).unwrap();
+            assert!(bytes == chunk(1) || bytes == new, "a mix");
+            bytes == new
+        };
+        assert!(wait_until(SOON, is_new));
+        let native = || read(mount.join(remote.key("a", 1))).is_ok_and(|b| b == new);
+        assert!(wait_until(SOON, native));
+    }
+}
+
+#[test]
+fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
+    let _dog = watchdog("i04_an_object_that_goes_under_an_open_file_is_an_error", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        let path = mount.join(remote.key("big", 0));
+        let file = File::open(&path).unwrap();
+        part(&file, 0).unwrap();
+        remote.server.remove(&remote.at("big", 0));
+        is_one_of(part(&file, 900_000), &[ESTALE, EIO], "what is gone");
+        let is_gone = || read(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
+        assert!(wait_until(SOON, is_gone));
+    }
+}
+
+#[test]
+fn i05_without_any_validator_the_size_is_what_is_checked() {
+    let _dog = watchdog("i05_without_any_validator_the_size_is_what_is_checked", 60);
+    let remote = Remote::new(Far::Http);
+    remote.server.add(on("*"), Fault::NoEtag);
+    remote.server.add(on("*"), Fault::NoLastModified);
+    let mount = remote.mount(&["--ttl", "100ms"]);
+    remote.reads(&mount, "a");
+    remote.reads(&mount, "z");
+    let path = mount.join(remote.key("big", 0));
+    assert!(read(&path).unwrap() == big());
+    let file = File::open(&path).unwrap();
+    part(&file, 0).unwrap();
+    let new = changed(&big().repeat(2));
+    remote.put(&remote.key("big", 0), new.clone());
+    // What is at hand may still be the old one.
+    let old = &big()[900_000..904_096];
+    is_right_or(part(&file, 900_000), old, &[ESTALE], "another size");
+    let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
+    assert!(wait_until(SOON, is_new));
+}
+
+#[test]
+fn i05_a_date_is_a_validator_too() {
+    let _dog = watchdog("i05_a_date_is_a_validator_too", 60);
+    let directory = scratch();
+    let path = directory.path().join("store/value");
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    std::fs::write(
+        path.with_file_name("zarr.json"),
+        r#"{"zarr_format":3,"node_type":"group"}"#,
+    )
+    .unwrap();
+    std::fs::write(&path, big()).unwrap();
+    let dated = |seconds: u64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    };
+    dated(1_600_000_000);
+    let server = Server::over(directory.path());
+    server.add(on("*"), Fault::NoEtag);
+    let mount = Mount::with(
+        server.url_of("store"),
+        &["--ttl", "100ms", "--timeout", "2s"],
+    );
+    let file = File::open(mount.join("value")).unwrap();
+    assert!(part(&file, 0).unwrap() == big()[..4096]);
+    std::fs::write(&path, changed(&big())).unwrap();
+    dated(1_700_000_000);
+    is_one_of(part(&file, 900_000), &[ESTALE], "another date");
+    let modified = std::fs::metadata(mount.join("zarr.json"))
+        .unwrap()
+        .modified();
+    assert!(modified.is_ok());
+}

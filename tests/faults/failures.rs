@@ -1,0 +1,224 @@
+//! D5, D6, D16: servers that fail, that do not answer, that go and come back.
+
+use std::time::{Duration, Instant};
+
+use crate::clients::read_uncached;
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d05_a_failure_that_passes_is_not_seen() {
+    let _dog = watchdog("d05_a_failure_that_passes_is_not_seen", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        for (i, fault) in [
+            Fault::status(500),
+            Fault::status(503),
+            Fault::status(429).retry_after(0),
+            Fault::s3(503, "SlowDown"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let key = remote.at("a", i);
+            let rule = remote.server.add(on(&key).first(1), fault);
+            let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", i))));
+            assert!(native.unwrap() == chunk(i));
+            assert_eq!(rule.hits(), 1);
+            let rule = remote
+                .server
+                .add(on(&remote.at("z", i)).first(1), Fault::status(502));
+            let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "z", i)));
+            assert!(view.unwrap() == chunk(i));
+            assert_eq!(rule.hits(), 1);
+        }
+    }
+}
+
+#[test]
+fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
+    let _dog = watchdog("d05_a_failure_that_stays_is_eio_within_the_deadline", 180);
+    for far in BOTH {
+        for fault in [
+            Fault::status(500),
+            Fault::status(429),
+            Fault::status(503).retry_after(3600),
+            Fault::s3(503, "SlowDown"),
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--retries", "2"]);
+            let rule = remote.server.add(on(&remote.at("a", 1)), fault);
+            remote.chunk_fails(&mount, "a", 1, &[EIO]);
+            // Three reads of at most three requests; the kernel may ask once more for each.
+            assert!(rule.hits() <= 18, "{} requests", rule.hits());
+            logged(&mount, &["a/c/1", "EIO", "attempt|tries|tried", "50|429"]);
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d05_a_server_that_says_when_is_believed() {
+    let _dog = watchdog("d05_a_server_that_says_when_is_believed", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        let busy = Fault::status(429).retry_after(1);
+        remote.server.add(on(&remote.at("a", 1)).first(1), busy);
+        let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+        assert!(native.unwrap() == chunk(1));
+        let requests = remote.server.requests_for(&remote.at("a", 1));
+        let told = requests.iter().position(|r| r.status == Some(429)).unwrap();
+        let pause = requests[told + 1].began - requests[told].began;
+        assert!(pause >= Duration::from_millis(900), "{pause:?}");
+    }
+}
+
+#[test]
+fn d05_random_failures_never_become_wrong_bytes() {
+    let _dog = watchdog("d05_random_failures_never_become_wrong_bytes", 240);
+    for far in BOTH {
+        for (seed, fault) in [
+            Fault::status(503),
+            Fault::Reset,
+            Fault::ResetAfter(1000),
+            Fault::CloseAfter(1000),
+            Fault::IgnoreRange,
+            Fault::WrongContentRange,
+            Fault::Gzip,
+            Fault::s3(200, "InternalError"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--retries", "1"]);
+            remote
+                .server
+                .add(on("store/*/c/*").get().percent(40, seed as u64), fault);
+            for i in 0..4 {
+                let view = in_time(LIMIT, "a chunk", || {
+                    read_uncached(&remote.view(&mount, "z", i))
+                });
+                is_right_or(view, &chunk(i), &[EIO, ETIMEDOUT, ESTALE], "a chunk");
+                let part = read_uncached(&whole_of(&mount, "a"));
+                is_right_or(part, &whole(), &[EIO, ETIMEDOUT, ESTALE], "an array");
+            }
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
+    let _dog = watchdog("d06_a_server_that_refuses_is_eio_within_the_deadline", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        remote.reads(&mount, "good");
+        remote.server.refuse();
+        let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+        is_one_of(native, &[EIO], "the key");
+        let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "a", 2)));
+        is_one_of(view, &[EIO], "the chunk");
+        logged(&mount, &["refused|connect", "EIO"]);
+        // What is at hand needs no server.
+        in_time(AT_ONCE, "the sibling", || {
+            assert!(read(whole_of(&mount, "good")).unwrap() == whole());
+        });
+        remote.server.accept();
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d06_connections_that_break_while_they_wait_are_made_again() {
+    let _dog = watchdog("d06_connections_that_break_while_they_wait", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        remote.reads(&mount, "good");
+        remote.server.cut();
+        remote.reads(&mount, "a");
+    }
+}
+
+#[test]
+fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
+    let _dog = watchdog("d06_a_server_that_can_not_be_reached_is_not_mounted", 120);
+    let refused = |source: &str| {
+        let mount = in_time(LIMIT, "mount", || {
+            Mount::attempt(source, &["--timeout", "2s"])
+        });
+        mount.expect_err("the mount must fail")
+    };
+    let host = "http://no-such-host.invalid/store";
+    says(
+        &refused(host),
+        &["no-such-host.invalid", "dns|resolve|lookup|name"],
+    );
+    let server = Server::files();
+    server.refuse();
+    says(&refused(&server.url_of("store")), &["refused|connect"]);
+}
+
+#[test]
+fn d06_a_server_that_does_not_speak_tls_is_asked_once() {
+    let _dog = watchdog("d06_a_server_that_does_not_speak_tls_is_asked_once", 60);
+    let server = Server::files();
+    let source = server.url_of("store").replace("http://", "https://");
+    let refused = in_time(AT_ONCE * 2, "mount", || {
+        Mount::attempt(&source, &["--timeout", "2s"])
+    });
+    says(
+        &refused.expect_err("the mount must fail"),
+        &["tls|ssl|certificate|handshake"],
+    );
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn d06_a_server_that_speaks_something_else_is_eio() {
+    let _dog = watchdog("d06_a_server_that_speaks_something_else_is_eio", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        remote.server.add(on(&remote.at("a", 1)), Fault::Garbage);
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d16_a_mount_recovers_when_the_network_is_back() {
+    let _dog = watchdog("d16_a_mount_recovers_when_the_network_is_back", 240);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        remote.reads(&mount, "good");
+        for (is_silent, array) in [(false, "a"), (true, "z")] {
+            // Nobody answers, or packets are lost without a word.
+            let gate = is_silent.then(|| remote.server.hold("*"));
+            if !is_silent {
+                remote.server.refuse();
+            }
+            let failing = Instant::now();
+            while failing.elapsed() < 2 * TIMEOUT {
+                let native = in_time(LIMIT, "the key", || read(mount.join(remote.key(array, 1))));
+                is_one_of(native, &[EIO, ETIMEDOUT], "the key");
+                let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, array, 1)));
+                is_one_of(view, &[EIO, ETIMEDOUT], "the chunk");
+            }
+            drop(gate);
+            if !is_silent {
+                remote.server.accept();
+            }
+            remote.heals(&mount, array);
+            remote.heals(&mount, "good");
+        }
+        let lines = mount.log().lines().count();
+        assert!(lines < 500, "{lines} lines about one thing");
+    }
+}

@@ -1,0 +1,194 @@
+//! D13, D14: servers that can not list, and listings that go wrong.
+
+use std::fs;
+
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d13_what_a_web_server_has_is_known_from_metadata() {
+    let _dog = watchdog("d13_what_a_web_server_has_is_known_from_metadata", 60);
+    for format in [Format::V2, Format::V3] {
+        let remote = Remote::of(Far::Http, format);
+        remote.put("unknown/key.txt", *b"text");
+        let mount = remote.mount(&[]);
+        let listed = names(mount.path().to_owned()).unwrap();
+        for name in ["a", "big", "good", "hole", "z"] {
+            assert!(listed.contains(&name.to_owned()), "{listed:?}");
+        }
+        remote.reads(&mount, "a");
+        // A name that is not listed can be asked for.
+        assert_eq!(read(mount.join("unknown/key.txt")).unwrap(), b"text");
+        assert_eq!(errno(read(mount.join("unknown/other.txt"))), ENOENT);
+        // No request a name.
+        remote.server.forget_requests();
+        for array in ["good", "z", "hole"] {
+            assert!(!names(mount.join(array)).unwrap().is_empty());
+        }
+        let asked = remote.server.requests().len();
+        assert!(asked <= 6, "{asked} requests for three listings");
+    }
+}
+
+#[test]
+fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
+    let _dog = watchdog(
+        "d13_a_store_without_consolidated_metadata_is_mounted_too",
+        60,
+    );
+    for far in BOTH {
+        for format in [Format::V2, Format::V3] {
+            let remote = Remote::of(far, format);
+            match format {
+                Format::V2 => remote.server.remove("store/.zmetadata"),
+                Format::V3 => {
+                    remote.put("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#)
+                }
+            }
+            let mount = remote.mount(&[]);
+            remote.reads(&mount, "a");
+            remote.reads(&mount, "z");
+        }
+    }
+}
+
+#[test]
+fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
+    let _dog = watchdog(
+        "d13_a_server_that_lists_is_believed_no_more_than_it_shows",
+        60,
+    );
+    // Pages of nginx have no names that begin with a dot: a v2 array's own document among them.
+    let remote = Remote::on(Server::listing_files(), Far::Http, Format::V2);
+    remote.server.remove("store/.zmetadata");
+    let mount = remote.mount(&[]);
+    remote.reads(&mount, "a");
+    assert!(fs::metadata(mount.join("a/.zarray")).unwrap().is_file());
+}
+
+#[test]
+fn d14_pages_follow_each_other_also_when_one_is_empty() {
+    let _dog = watchdog("d14_pages_follow_each_other_also_when_one_is_empty", 60);
+    let remote = Remote::new(Far::S3);
+    remote.server.count("store/many/c/", 2_500);
+    let mount = remote.mount(&["--ttl", "0s"]);
+    remote
+        .server
+        .add(on("store/many/c/*").lists().every(2), Fault::EmptyPage);
+    let listed = names(mount.join("many/c")).unwrap();
+    assert_eq!(listed.len(), 2_500);
+    assert_eq!(listed[2_499], "0002499");
+    assert_eq!(
+        read(mount.join("many/c/0000007")).unwrap(),
+        7_u32.to_le_bytes()
+    );
+    assert_eq!(errno(fs::metadata(mount.join("many/c/0002500"))), ENOENT);
+}
+
+#[test]
+fn d14_a_token_that_leads_to_itself_is_eio() {
+    let _dog = watchdog("d14_a_token_that_leads_to_itself_is_eio", 60);
+    let remote = Remote::new(Far::S3);
+    remote.server.count("store/many/c/", 2_500);
+    let mount = remote.mount(&["--ttl", "0s"]);
+    for first_wrong in [1, 2] {
+        remote.server.forget_requests();
+        let rule = on("store/many/c/*").lists().from(first_wrong);
+        remote.server.add(rule, Fault::RepeatedToken);
+        let listed = in_time(LIMIT, "the listing", || names(mount.join("many/c")));
+        assert_eq!(errno(listed), EIO);
+        let asked = remote.server.requests_for("store/many/c/*").len();
+        assert!(asked <= 8, "{asked} pages");
+        logged(&mount, &["token|page", "EIO"]);
+        remote.siblings_work(&mount);
+        remote.server.heal();
+        let listed = in_time(SOON, "the next listing", || names(mount.join("many/c")));
+        assert_eq!(listed.unwrap().len(), 2_500);
+    }
+}
+
+#[test]
+fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
+    let _dog = watchdog("d14_a_page_that_is_cut_off_or_no_page_is_eio", 60);
+    let remote = Remote::new(Far::S3);
+    remote.server.count("store/many/c/", 1_500);
+    let mount = remote.mount(&["--ttl", "0s", "--retries", "1"]);
+    for fault in [
+        Fault::TruncatedPage,
+        Fault::html(),
+        Fault::s3(200, "InternalError"),
+        Fault::status(500),
+        Fault::CloseAfter(100),
+        Fault::Endless,
+    ] {
+        let what = format!("{fault:?}");
+        for from in [1, 2] {
+            let rule = on("store/many/c/*").lists().from(from);
+            remote.server.add(rule, fault.clone());
+            let listed = in_time(LIMIT, &what, || names(mount.join("many/c")));
+            let found = errno(listed);
+            assert!([EIO, ETIMEDOUT].contains(&found), "{what}: {found}");
+            remote.siblings_work(&mount);
+            remote.server.heal();
+            let listed = in_time(SOON, "the next listing", || names(mount.join("many/c")));
+            assert_eq!(listed.unwrap().len(), 1_500, "{what}");
+        }
+    }
+    remote
+        .server
+        .add(on("*").lists(), Fault::s3(403, "AccessDenied"));
+    assert_eq!(errno(names(mount.join("many/c"))), EACCES);
+    remote.server.heal();
+    remote.server.add(on("*").lists(), Fault::Stall);
+    let listed = in_time(LIMIT, "a listing", || names(mount.join("many/c")));
+    assert_eq!(errno(listed), ETIMEDOUT);
+}
+
+#[test]
+fn d14_keys_that_are_no_names_hide_nothing_else() {
+    let _dog = watchdog("d14_keys_that_are_no_names_hide_nothing_else", 60);
+    let remote = Remote::new(Far::S3);
+    let long = "x".repeat(300);
+    for key in [
+        "odd//double",
+        "odd/../up",
+        "odd/./here",
+        "odd/",
+        &format!("odd/{long}"),
+    ] {
+        remote.put(key, *b"odd");
+    }
+    remote.put("odd/even & <odd>", *b"even");
+    let mount = remote.mount(&[]);
+    assert_eq!(names(mount.join("odd")).unwrap(), ["even & <odd>"]);
+    assert_eq!(read(mount.join("odd/even & <odd>")).unwrap(), b"even");
+    assert_eq!(errno(fs::metadata(mount.join(format!("odd/{long}")))), 36);
+    remote.siblings_work(&mount);
+}
+
+#[test]
+fn d14_a_million_keys_are_streamed() {
+    let _dog = watchdog("d14_a_million_keys_are_streamed", 300);
+    let remote = Remote::new(Far::S3);
+    remote.server.count("store/many/c/", 1_000_000);
+    let mount = remote.mount(&["--timeout", "30s"]);
+    let before = mount.memory("VmRSS");
+    remote.server.forget_requests();
+    let mut entries = fs::read_dir(mount.join("many/c")).unwrap();
+    entries.next().unwrap().unwrap();
+    let pages = remote.server.requests_for("store/many/c/*").len();
+    assert!(pages < 100, "{pages} pages for the first name");
+    let mut count = 1;
+    let mut last = std::ffi::OsString::new();
+    for entry in entries {
+        let name = entry.unwrap().file_name();
+        assert!(name > last, "{name:?} follows {last:?}");
+        last = name;
+        count += 1;
+    }
+    assert_eq!(count, 1_000_000);
+    let grown = mount.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 256 << 20, "{} MiB", grown >> 20);
+    remote.siblings_work(&mount);
+}

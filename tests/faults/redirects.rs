@@ -1,0 +1,212 @@
+//! D12, D17: being sent elsewhere, proxies, addresses and clocks.
+
+use std::path::Path;
+
+use crate::clients::Foreground;
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d12_redirects_on_the_same_host_are_followed() {
+    let _dog = watchdog("d12_redirects_on_the_same_host_are_followed", 60);
+    let remote = Remote::new(Far::Http);
+    let mount = remote.mount(&[]);
+    for (i, location) in ["/elsewhere/0".into(), remote.server.url_of("elsewhere/1")]
+        .into_iter()
+        .enumerate()
+    {
+        let elsewhere = format!("elsewhere/{i}");
+        remote.server.put(&elsewhere, chunk(i));
+        remote
+            .server
+            .add(on(&remote.at("a", i)), Fault::redirect(location));
+        assert!(read(mount.join(remote.key("a", i))).unwrap() == chunk(i));
+        assert!(!remote.server.requests_for(&elsewhere).is_empty());
+    }
+}
+
+#[test]
+fn d12_a_redirect_loop_ends() {
+    let _dog = watchdog("d12_a_redirect_loop_ends", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--retries", "0"]);
+        let at = remote.at("a", 1);
+        let itself = Fault::redirect(remote.server.url_of(&at));
+        remote.server.add(on(&at), itself);
+        let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+        is_one_of(native, &[EIO], "the key");
+        let asked = remote.server.requests_for(&at).len();
+        // A lookup and an open, of five redirects at most.
+        assert!(asked <= 12, "{asked} requests");
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        logged(&mount, &["redirect|302", "EIO"]);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d12_no_credentials_cross_hosts() {
+    let _dog = watchdog("d12_no_credentials_cross_hosts", 60);
+    let remote = Remote::new(Far::Http);
+    let other = Server::files();
+    other.put("0", chunk(1));
+    let headers = [
+        "Authorization: Bearer CANARY",
+        "X-Api-Key: CANARY",
+        "Cookie: id=CANARY",
+    ];
+    let args: Vec<&str> = headers.iter().flat_map(|h| ["--header", *h]).collect();
+    let mount = remote.mount(&args);
+    remote
+        .server
+        .add(on(&remote.at("a", 1)), Fault::redirect(other.url_of("0")));
+    let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+    is_right_or(native, &chunk(1), &[EIO, EACCES], "the key");
+    let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "a", 1)));
+    is_right_or(view, &chunk(1), &[EIO, EACCES], "the chunk");
+    for request in other.requests() {
+        for (name, value) in &request.headers {
+            assert!(!value.contains("CANARY"), "{name} crossed");
+            assert!(
+                !value.contains(&remote.server.port().to_string()),
+                "{name}: {value}"
+            );
+        }
+    }
+    let own = remote.server.requests();
+    assert!(own.iter().all(|r| r.header("x-api-key") == Some("CANARY")));
+    remote.heals(&mount, "a");
+}
+
+#[test]
+fn d12_no_signature_crosses_hosts() {
+    let _dog = watchdog("d12_no_signature_crosses_hosts", 60);
+    let remote = Remote::new(Far::S3);
+    let other = Server::s3("bucket");
+    other.put(&remote.at("a", 1), chunk(1));
+    let options = remote.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let env = [
+        ("AWS_ACCESS_KEY_ID", "CANARYKEY"),
+        ("AWS_SECRET_ACCESS_KEY", "CANARYSECRET"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let mount = Foreground::new(&[], &env, Path::new(&remote.source()), &options);
+    assert!(read(mount.join(remote.key("a", 0))).unwrap() == chunk(0));
+    let elsewhere = other.url_of(&remote.at("a", 1));
+    remote
+        .server
+        .add(on(&remote.at("a", 1)), Fault::redirect(elsewhere));
+    let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
+    is_right_or(native, &chunk(1), &[EIO, EACCES], "the key");
+    for request in other.requests() {
+        assert_eq!(request.header("authorization"), None);
+        assert_eq!(request.header("x-amz-security-token"), None);
+    }
+    assert!(!mount.log().contains("CANARYSECRET"));
+}
+
+#[test]
+fn d12_redirects_to_where_nobody_should_go_are_refused() {
+    let _dog = watchdog("d12_redirects_to_where_nobody_should_go_are_refused", 120);
+    for far in BOTH {
+        for location in [
+            "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
+            "http://[::ffff:169.254.169.254]/latest/meta-data/",
+            "http://2852039166/latest/meta-data/",
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/0",
+            "gopher://127.0.0.1:1/_",
+            "",
+            "http://",
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&["--retries", "0"]);
+            remote
+                .server
+                .add(on(&remote.at("a", 1)), Fault::redirect(location));
+            // Nobody waits for an address that does not answer.
+            let native = in_time(AT_ONCE, location, || read(mount.join(remote.key("a", 1))));
+            is_one_of(native, &[EIO, EACCES], location);
+            let view = in_time(AT_ONCE, location, || read(remote.view(&mount, "a", 1)));
+            is_one_of(view, &[EIO, EACCES], location);
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
+#[test]
+fn d17_a_proxy_of_the_environment_is_used() {
+    let _dog = watchdog("d17_a_proxy_of_the_environment_is_used", 60);
+    let remote = Remote::new(Far::Http);
+    let proxy = remote.server.url();
+    // (In capitals it may be a header of a CGI's client, and some do not believe it.)
+    for name in ["http_proxy", "all_proxy"] {
+        remote.server.forget_requests();
+        let env = [(name, proxy.as_str())];
+        let source = Path::new("http://store.invalid/store");
+        let mount = Foreground::new(&[], &env, source, &["--timeout", "2s"]);
+        assert!(read(mount.join(remote.key("a", 0))).unwrap() == chunk(0));
+        let requests = remote.server.requests();
+        let is_for_it = |r: &Logged| r.is_proxied && r.host == "store.invalid";
+        assert!(requests.iter().all(is_for_it));
+    }
+    // Not for hosts that are excepted.
+    let other = Server::files();
+    let env = [
+        ("http_proxy", other.url()),
+        ("no_proxy", "127.0.0.1".into()),
+    ];
+    let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let source = remote.source();
+    let mount = Foreground::new(&[], &env, Path::new(&source), &["--timeout", "2s"]);
+    assert!(read(mount.join(remote.key("a", 0))).unwrap() == chunk(0));
+    assert!(other.requests().is_empty());
+}
+
+#[test]
+fn d17_a_proxy_that_is_not_there_is_named() {
+    let _dog = watchdog("d17_a_proxy_that_is_not_there_is_named", 60);
+    let proxy = Server::files();
+    proxy.refuse();
+    let dir = scratch();
+    let mut command = zarrfs();
+    command.arg("http://store.invalid/store").arg(dir.path());
+    command
+        .args(["--timeout", "2s"])
+        .env("http_proxy", proxy.url());
+    let output = run_for(&mut command, std::time::Duration::from_secs(10));
+    clean_up(dir.path());
+    assert_eq!(output.status.code(), Some(32));
+    let said = String::from_utf8_lossy(&output.stderr);
+    has_words(&said, &["proxy|connect|refused", "store.invalid"]);
+}
+
+#[test]
+fn d17_a_server_that_only_ipv6_leads_to_is_mounted() {
+    let _dog = watchdog("d17_a_server_that_only_ipv6_leads_to_is_mounted", 60);
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: there is no IPv6");
+        return;
+    }
+    let remote = Remote::on(Server::files_on_v6(), Far::Http, Format::V3);
+    let mount = remote.mount(&[]);
+    remote.reads(&mount, "a");
+}
+
+#[test]
+fn d17_a_clock_that_is_wrong_is_said_to_be() {
+    let _dog = watchdog("d17_a_clock_that_is_wrong_is_said_to_be", 60);
+    let remote = Remote::new(Far::S3);
+    let skewed = || Fault::s3(403, "RequestTimeTooSkewed");
+    let mount = remote.mount(&[]);
+    remote.server.add(on(&remote.at("a", 1)), skewed());
+    remote.chunk_fails(&mount, "a", 1, &[EACCES, EIO]);
+    logged(&mount, &["RequestTimeTooSkewed|clock"]);
+    remote.heals(&mount, "a");
+    drop(mount);
+    remote.server.add(on("*"), skewed());
+    remote.is_refused(&["RequestTimeTooSkewed|clock"]);
+}

@@ -1,0 +1,345 @@
+//! D7, F1, F7, G2: servers that hang, who waits for them, and who must not.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clients::Killed;
+use crate::faulty::*;
+use crate::remote::*;
+use crate::support::*;
+
+#[test]
+fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
+    let _dog = watchdog("d07_a_server_that_stalls_is_etimedout_at_the_deadline", 240);
+    for far in BOTH {
+        for fault in [
+            Fault::Stall,
+            Fault::StallAfter(0),
+            Fault::StallAfter(1000),
+            Fault::Drip(Duration::from_secs(1)),
+            Fault::Late(Duration::from_secs(3600)),
+        ] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            remote.server.add(on(&remote.at("a", 1)).get(), fault);
+            remote.chunk_fails(&mount, "a", 1, &[ETIMEDOUT]);
+            remote.heals(&mount, "a");
+            // Requests that nobody waits for are given up.
+            let given_up = || remote.server.under_way() == 0;
+            assert!(wait_until(LIMIT, given_up));
+            logged(&mount, &["a/c/1", "ETIMEDOUT"]);
+        }
+    }
+}
+
+#[test]
+fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
+    let _dog = watchdog("d07_a_stat_that_stalls_is_etimedout_at_the_deadline", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        let gate = remote.server.hold(&format!("{}*", remote.at("a", 1)));
+        let found = in_time(LIMIT, "stat", || {
+            fs::metadata(mount.join(remote.key("a", 1)))
+        });
+        if let Err(e) = found {
+            assert_eq!(e.raw_os_error(), Some(ETIMEDOUT));
+        }
+        gate.open();
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn d07_a_store_that_hangs_is_not_mounted() {
+    let _dog = watchdog("d07_a_store_that_hangs_is_not_mounted", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let _gate = remote.server.hold("*");
+        remote.is_refused(&["time|deadline"]);
+    }
+}
+
+#[test]
+fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
+    let _dog = watchdog("f01_sixty_four_readers_of_a_chunk_fetch_it_once", 120);
+    for far in BOTH {
+        for is_view in [true, false] {
+            let remote = Remote::new(far);
+            let mount = remote.mount(&[]);
+            let path = match is_view {
+                true => remote.view(&mount, "z", 1),
+                false => mount.join(remote.key("z", 1)),
+            };
+            let expected = match is_view {
+                true => chunk(1),
+                false => remote.server.get(&remote.at("z", 1)).unwrap(),
+            };
+            let file = File::open(&path).unwrap();
+            remote.server.forget_requests();
+            let gate = remote.server.hold(&remote.at("z", 1));
+            let read_all = || {
+                let mut buffer = vec![0; expected.len()];
+                file.read_exact_at(&mut buffer, 0).map(|()| buffer)
+            };
+            std::thread::scope(|scope| {
+                let readers = [(); 64].map(|()| scope.spawn(read_all));
+                // Some value may be at hand since it was opened: then nobody asks.
+                let asked = gate.came(1, AT_ONCE);
+                let second = gate.came(2, Duration::from_millis(200));
+                assert!(
+                    !(asked && second),
+                    "the chunk was asked for twice at a time"
+                );
+                gate.open();
+                for reader in readers {
+                    assert!(reader.join().unwrap().unwrap() == expected);
+                }
+            });
+            let asked = remote.server.requests_for(&remote.at("z", 1));
+            let fetched = asked.iter().filter(|r| r.method == "GET").count();
+            assert!(fetched <= 1 && asked.len() <= 2, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn f01_a_failure_is_that_of_those_who_waited_for_it() {
+    let _dog = watchdog("f01_a_failure_is_that_of_those_who_waited_for_it", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--retries", "0"]);
+        let gate = remote.server.hold(&remote.at("z", 1));
+        let rule = on(&remote.at("z", 1)).get();
+        remote.server.add(rule, Fault::status(500));
+        let path = remote.view(&mount, "z", 1);
+        std::thread::scope(|scope| {
+            let readers = [(); 16].map(|()| scope.spawn(|| read(&path)));
+            gate.wait_for(1);
+            gate.open();
+            for reader in readers {
+                is_one_of(reader.join().unwrap(), &[EIO], "a reader");
+            }
+        });
+        remote.heals(&mount, "z");
+    }
+}
+
+#[test]
+fn f07_a_dead_path_is_in_nobodys_way() {
+    let _dog = watchdog("f07_a_dead_path_is_in_nobodys_way", 180);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        for i in 0..64 {
+            remote.put(&format!("dead/c/{i}"), chunk(0));
+        }
+        let mount = remote.mount(&["--timeout", "5s"]);
+        remote.reads(&mount, "good");
+        let listed = names(mount.path().to_owned()).unwrap();
+        fs::metadata(remote.view(&mount, "a", 0)).unwrap();
+        let gate = remote.server.hold("store/*/c/*");
+        std::thread::scope(|scope| {
+            let end = Instant::now() + Duration::from_secs(7);
+            for i in 0..64 {
+                let path = mount.join(format!("dead/c/{i}"));
+                let view = remote.view(&mount, "z", i % 4);
+                scope.spawn(move || {
+                    let right = [read(path), read(view)].map(|read| read.ok());
+                    assert!(Instant::now() < end + Duration::from_secs(6));
+                    let [key, view] = right;
+                    assert!(key.is_none_or(|key| key == chunk(0)));
+                    assert!(view.is_none_or(|view| view == chunk(i % 4)));
+                });
+            }
+            gate.wait_for(2);
+            let is_at_once = |what: &str, act: &dyn Fn()| in_time(AT_ONCE, what, act);
+            is_at_once("ls", &|| {
+                assert_eq!(names(mount.path().to_owned()).unwrap(), listed);
+            });
+            is_at_once("stat", &|| {
+                assert!(fs::metadata(mount.join("good")).unwrap().is_dir());
+                fs::metadata(whole_of(&mount, "good")).unwrap();
+            });
+            is_at_once("the gauges", &|| {
+                crate::clients::gauge(mount.path(), "panics");
+            });
+            is_at_once("metadata", &|| {
+                let json: serde_json::Value =
+                    serde_json::from_slice(&read(mount.join("zarr.json")).unwrap()).unwrap();
+                assert_eq!(json["zarr_format"], 3);
+            });
+            is_at_once("a cached read", &|| {
+                assert!(read(whole_of(&mount, "good")).unwrap() == whole());
+            });
+            is_at_once("a cached read that is the daemon's", &|| {
+                let view = crate::clients::read_uncached(&whole_of(&mount, "good"));
+                assert!(view.unwrap() == whole());
+            });
+            is_at_once("names of views", &|| {
+                assert!(!names(mount.join("a/.zarrfs")).unwrap().is_empty());
+            });
+            gate.open();
+        });
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn f07_a_mount_of_a_dead_server_ends_at_once() {
+    let _dog = watchdog("f07_a_mount_of_a_dead_server_ends_at_once", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--timeout", "30s"]);
+        let gate = remote.server.hold("*");
+        let path = mount.join(remote.key("a", 1));
+        let mut cat = Cat::new(&["cat"], &path);
+        gate.wait_for(1);
+        cat.dies(Signal::KILL);
+        let pid = mount.pid();
+        in_time(Duration::from_secs(6), "the end", || {
+            drop(mount);
+            let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+            assert!(wait_until(Duration::from_secs(6), gone));
+        });
+    }
+}
+
+/// A program that reads or asks something that never comes.
+struct Cat(Killed);
+
+impl Cat {
+    fn new(program: &[&str], path: &Path) -> Self {
+        let mut words: Vec<&std::ffi::OsStr> = program.iter().map(AsRef::as_ref).collect();
+        words.push(path.as_os_str());
+        Self(client(&words))
+    }
+
+    /// It is there until it is killed, and then it is gone.
+    #[track_caller]
+    fn dies(&mut self, signal: Signal) {
+        assert!(self.0.0.try_wait().unwrap().is_none(), "it did not wait");
+        let pid = i32::try_from(self.0.0.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        assert!(!ended(&mut self.0.0, AT_ONCE), "it was killed");
+    }
+}
+
+const KILLING: [Signal; 2] = [Signal::INT, Signal::KILL];
+
+#[test]
+fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
+    let _dog = watchdog(
+        "g02_a_reader_that_is_killed_is_gone_while_the_server_hangs",
+        120,
+    );
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--timeout", "30s"]);
+        for (i, signal) in KILLING.into_iter().enumerate() {
+            for path in [
+                mount.join(remote.key("a", 2 * i)),
+                remote.view(&mount, "a", 2 * i + 1),
+            ] {
+                // The head is known: what hangs is the read.
+                fs::metadata(&path).unwrap();
+                let gate = remote.server.hold("store/a/c/*");
+                let mut cat = Cat::new(&["cat"], &path);
+                gate.wait_for(1);
+                cat.dies(signal);
+                gate.open();
+            }
+        }
+        remote.siblings_work(&mount);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
+    let _dog = watchdog(
+        "g02_a_stat_that_is_killed_is_gone_while_the_server_hangs",
+        120,
+    );
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
+        for signal in KILLING {
+            let gate = remote.server.hold("*");
+            let mut stat = Cat::new(&["stat"], &mount.join(format!("other{signal:?}")));
+            gate.wait_for(1);
+            stat.dies(signal);
+            gate.open();
+        }
+        remote.siblings_work(&mount);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
+    let _dog = watchdog(
+        "g02_an_open_that_is_killed_is_gone_while_the_server_hangs",
+        120,
+    );
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--timeout", "30s"]);
+        for signal in KILLING {
+            // Of this key nothing is known: the way to its bytes waits where it is first asked for.
+            let i = usize::from(signal == Signal::KILL);
+            let gate = remote.server.hold("*");
+            let mut cat = Cat::new(&["cat"], &mount.join(remote.key("a", i)));
+            gate.wait_for(1);
+            cat.dies(signal);
+            gate.open();
+        }
+        remote.siblings_work(&mount);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
+    let _dog = watchdog(
+        "g02_a_listing_that_is_killed_is_gone_while_the_server_hangs",
+        60,
+    );
+    let remote = Remote::new(Far::S3);
+    let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
+    for signal in KILLING {
+        let gate = remote.server.hold("store/a/*");
+        let mut ls = Cat::new(&["ls", "-f"], &mount.join("a"));
+        gate.wait_for(1);
+        ls.dies(signal);
+        gate.open();
+    }
+    remote.heals(&mount, "a");
+}
+
+#[test]
+fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
+    let _dog = watchdog(
+        "g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline",
+        120,
+    );
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&[]);
+        let path = mount.join(remote.key("big", 0));
+        fs::metadata(&path).unwrap();
+        let gate = remote.server.hold(&remote.at("big", 0));
+        let input = format!("if={}", path.display());
+        let words = ["dd", "iflag=direct", "bs=64k", "of=/dev/null", &input];
+        let words: Vec<&std::ffi::OsStr> = words.iter().map(AsRef::as_ref).collect();
+        let mut dd = client(&words);
+        gate.wait_for(1);
+        dd.0.kill().unwrap();
+        assert!(!ended(&mut dd.0, LIMIT));
+        gate.open();
+        assert!(read(path).unwrap() == big());
+    }
+}

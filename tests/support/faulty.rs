@@ -1,0 +1,316 @@
+//! A web server, and one that looks like S3, that does all right until it is told what to do
+//! wrong. It runs in the test's own process, on a port of its own; what it has can be changed while
+//! it runs, and every request is written down.
+//!
+//! ```ignore
+//! let server = Server::files();                   // or Server::s3("bucket"), Server::over(path)
+//! server.put("store/a/c/0", bytes);
+//! server.add(on("store/a/c/0").get().first(2), Fault::status(503).retry_after(1));
+//! let gate = server.hold("store/a/c/1");          // requests wait until it is dropped
+//! gate.wait_for(1);
+//! server.heal();                                  // no rule holds any more
+//! assert_eq!(server.requests_for("store/a/c/0").len(), 3);
+//! ```
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations
+)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "faulty/answer.rs"]
+mod answer;
+#[path = "faulty/content.rs"]
+mod content;
+#[path = "faulty/gate.rs"]
+mod gate;
+#[path = "faulty/journal.rs"]
+mod journal;
+#[path = "faulty/listing.rs"]
+mod listing;
+#[path = "faulty/message.rs"]
+mod message;
+#[path = "faulty/rules.rs"]
+mod rules;
+#[path = "faulty/serving.rs"]
+mod serving;
+#[path = "faulty/wire.rs"]
+mod wire;
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use content::{Content, Counted};
+use gate::Gates;
+use journal::Journal;
+
+pub use gate::Gate;
+pub use journal::Logged;
+pub use rules::{Asks, Fault, Rule, is_like, on};
+
+/// What the server looks like.
+#[derive(Debug, Clone)]
+pub enum Flavour {
+    /// A web server; with or without pages of its directories.
+    Files { lists: bool },
+    /// S3 with one bucket, in path style.
+    S3 { bucket: String },
+}
+
+/// What a waiting thread looks after.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A running server; it ends when it is dropped, with all its connections.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    acceptor: Mutex<Option<Acceptor>>,
+}
+
+#[derive(Debug)]
+struct Acceptor {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    flavour: Flavour,
+    content: Mutex<Content>,
+    rules: Mutex<Vec<(Rule, Fault)>>,
+    gates: Gates,
+    journal: Journal,
+    latency: Mutex<Duration>,
+    connections: Mutex<HashMap<u64, TcpStream>>,
+    accepted: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Server {
+    /// A web server that has nothing yet, and lists nothing.
+    pub fn files() -> Self {
+        let flavour = Flavour::Files { lists: false };
+        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// The same with pages of its directories, as of nginx.
+    pub fn listing_files() -> Self {
+        let flavour = Flavour::Files { lists: true };
+        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// A web server over a directory.
+    pub fn over(directory: &Path) -> Self {
+        let flavour = Flavour::Files { lists: false };
+        let content = Content::directory(directory);
+        Self::new(flavour, content, Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// A web server that only IPv6 leads to.
+    pub fn files_on_v6() -> Self {
+        let flavour = Flavour::Files { lists: false };
+        Self::new(flavour, Content::memory(), Ipv6Addr::LOCALHOST.into())
+    }
+
+    /// S3 with one bucket that has nothing yet.
+    pub fn s3(bucket: &str) -> Self {
+        let bucket = bucket.to_owned();
+        let flavour = Flavour::S3 { bucket };
+        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn new(flavour: Flavour, content: Content, ip: std::net::IpAddr) -> Self {
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let server = Self {
+            shared: Arc::new(Shared {
+                flavour,
+                content: Mutex::new(content),
+                rules: Mutex::default(),
+                gates: Gates::default(),
+                journal: Journal::default(),
+                latency: Mutex::default(),
+                connections: Mutex::default(),
+                accepted: AtomicU64::new(0),
+                is_over: AtomicBool::new(false),
+            }),
+            address: listener.local_addr().unwrap(),
+            acceptor: Mutex::default(),
+        };
+        server.listen(listener);
+        server
+    }
+
+    /// `http://host:port`, without a slash.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The URL of a key.
+    pub fn url_of(&self, key: &str) -> String {
+        match &self.shared.flavour {
+            Flavour::Files { .. } => format!("{}/{key}", self.url()),
+            Flavour::S3 { bucket } => format!("{}/{bucket}/{key}", self.url()),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    // What it has.
+
+    /// Sets a value.
+    pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) {
+        lock(&self.shared.content).put(key, bytes.into());
+    }
+
+    /// Takes a value away.
+    pub fn remove(&self, key: &str) {
+        lock(&self.shared.content).remove(key);
+    }
+
+    /// A value, if it is there.
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let entity = lock(&self.shared.content).get(key)?;
+        Some(entity.bytes.to_vec())
+    }
+
+    /// Adds keys that are `prefix` and seven digits, counted from 0; they cost nothing.
+    pub fn count(&self, prefix: &str, count: u32) {
+        let prefix = prefix.to_owned();
+        lock(&self.shared.content).count(Counted { prefix, count });
+    }
+
+    // What it does wrong.
+
+    /// Does something wrong from now on. Rules that fit one request all hold, later ones win.
+    pub fn add(&self, rule: Rule, fault: Fault) -> Rule {
+        lock(&self.shared.rules).push((rule.clone(), fault));
+        rule
+    }
+
+    /// Does everything right again. What stalls already goes on stalling.
+    pub fn heal(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// Has requests for keys of this pattern wait, listings too, until the gate is opened or
+    /// dropped.
+    pub fn hold(&self, pattern: &str) -> Gate {
+        self.shared.gates.add(pattern)
+    }
+
+    /// Has every request wait so long.
+    pub fn set_latency(&self, latency: Duration) {
+        *lock(&self.shared.latency) = latency;
+    }
+
+    /// Resets all connections and refuses new ones.
+    pub fn refuse(&self) {
+        if let Some(acceptor) = lock(&self.acceptor).take() {
+            acceptor.ends.store(true, Ordering::SeqCst);
+            // It waits for a connection; this is one.
+            let _ = TcpStream::connect(self.address);
+            acceptor.thread.join().unwrap();
+        }
+        self.cut();
+    }
+
+    /// Resets all connections.
+    pub fn cut(&self) {
+        for (_, stream) in lock(&self.shared.connections).drain() {
+            let _ = wire::reset_on_close(&stream);
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Takes connections again, on the same port.
+    pub fn accept(&self) {
+        let end = Instant::now() + Duration::from_secs(5);
+        let listener = loop {
+            match TcpListener::bind(self.address) {
+                Ok(listener) => break listener,
+                Err(e) if Instant::now() > end => panic!("{}: {e}", self.address),
+                Err(_) => std::thread::sleep(TICK),
+            }
+        };
+        self.listen(listener);
+    }
+
+    fn listen(&self, listener: TcpListener) {
+        let ends = Arc::new(AtomicBool::new(false));
+        let shared = Arc::clone(&self.shared);
+        let over = Arc::clone(&ends);
+        let thread = std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let id = shared.accepted.fetch_add(1, Ordering::SeqCst);
+                let Ok(own) = stream.try_clone() else {
+                    continue;
+                };
+                lock(&shared.connections).insert(id, own);
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || shared.serve(&stream, id));
+            }
+        });
+        *lock(&self.acceptor) = Some(Acceptor { ends, thread });
+    }
+
+    // What it was asked.
+
+    /// Every request so far, in the order in which they came.
+    pub fn requests(&self) -> Vec<Logged> {
+        self.shared.journal.requests()
+    }
+
+    /// Those for keys of this pattern.
+    pub fn requests_for(&self, pattern: &str) -> Vec<Logged> {
+        let mut requests = self.requests();
+        requests.retain(|r| is_like(pattern, &r.key));
+        requests
+    }
+
+    /// Forgets all requests that were answered, and the most at a time.
+    pub fn forget_requests(&self) {
+        self.shared.journal.forget();
+    }
+
+    /// The most requests that were under way at the same time.
+    pub fn most_at_a_time(&self) -> usize {
+        self.shared.journal.most()
+    }
+
+    /// How many requests are under way.
+    pub fn under_way(&self) -> usize {
+        self.shared.journal.under_way()
+    }
+
+    /// How many connections were taken so far.
+    pub fn connections(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.refuse();
+    }
+}
+
+/// A lock that a failed test has not made useless.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

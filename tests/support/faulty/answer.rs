@@ -1,0 +1,332 @@
+//! The right answer to a request, and what the faults make of it.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use super::Flavour;
+use super::content::{Content, Entity};
+use super::listing::{self, Page};
+use super::message::{Part, Request, Response, part};
+use super::rules::{Asks, Fault, s3_error};
+
+/// How the bytes of an answer end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Right,
+    Reset,
+    Close,
+    Stall,
+}
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    Length,
+    Chunks,
+    Connection,
+}
+
+/// What the faults of one request come to.
+#[derive(Debug)]
+pub struct Plan {
+    pub end: End,
+    /// Where it ends, in bytes of the body; `None` is before the head.
+    pub after: Option<usize>,
+    pub frame: Frame,
+    pub is_endless: bool,
+    pub is_garbage: bool,
+    pub drip: Option<Duration>,
+    pub late: Duration,
+    pub replace: Option<Vec<u8>>,
+    answer: Option<Response>,
+    etag: Option<String>,
+    has_etag: bool,
+    has_modified: bool,
+    takes_ranges: bool,
+    shift: bool,
+    content_range: Option<String>,
+    multipart: bool,
+    gzip: bool,
+    page: Page,
+}
+
+impl Plan {
+    /// Puts faults together; later ones win over earlier ones.
+    pub fn new(faults: Vec<Fault>) -> Self {
+        let mut plan = Self {
+            end: End::Right,
+            after: None,
+            frame: Frame::Length,
+            is_endless: false,
+            is_garbage: false,
+            drip: None,
+            late: Duration::ZERO,
+            replace: None,
+            answer: None,
+            etag: None,
+            has_etag: true,
+            has_modified: true,
+            takes_ranges: true,
+            shift: false,
+            content_range: None,
+            multipart: false,
+            gzip: false,
+            page: Page::Right,
+        };
+        for fault in faults {
+            plan.add(fault);
+        }
+        plan
+    }
+
+    fn add(&mut self, fault: Fault) {
+        match fault {
+            Fault::Answer(response) => self.answer = Some(response),
+            Fault::Reset => self.ends(End::Reset, None),
+            Fault::ResetAfter(bytes) => self.ends(End::Reset, Some(bytes)),
+            Fault::Close => self.ends(End::Close, None),
+            Fault::CloseAfter(bytes) => self.ends(End::Close, Some(bytes)),
+            Fault::Stall => self.ends(End::Stall, None),
+            Fault::StallAfter(bytes) => self.ends(End::Stall, Some(bytes)),
+            Fault::Drip(each) => self.drip = Some(each),
+            Fault::Late(by) => self.late = by,
+            Fault::Garbage => self.is_garbage = true,
+            Fault::WrongContentRange => self.shift = true,
+            Fault::ContentRange(text) => self.content_range = Some(text),
+            Fault::IgnoreRange => self.takes_ranges = false,
+            Fault::Multipart => self.multipart = true,
+            Fault::Gzip => self.gzip = true,
+            Fault::Chunked => self.frame = Frame::Chunks,
+            Fault::Unframed => self.frame = Frame::Connection,
+            Fault::Endless => (self.is_endless, self.frame) = (true, Frame::Chunks),
+            Fault::NoEtag => self.has_etag = false,
+            Fault::NoLastModified => self.has_modified = false,
+            Fault::Etag(etag) => self.etag = Some(etag),
+            Fault::Replace(bytes) => self.replace = Some(bytes),
+            Fault::RepeatedToken => self.page = Page::RepeatedToken,
+            Fault::EmptyPage => self.page = Page::Empty,
+            Fault::TruncatedPage => self.page = Page::Truncated,
+        }
+    }
+
+    fn ends(&mut self, end: End, after: Option<usize>) {
+        (self.end, self.after) = (end, after);
+    }
+}
+
+/// What a request is about.
+#[derive(Debug)]
+pub struct Question<'a> {
+    pub request: &'a Request,
+    pub key: String,
+    pub asks: Asks,
+    /// The key is in the bucket that there is.
+    pub is_inside: bool,
+}
+
+impl<'a> Question<'a> {
+    pub fn new(request: &'a Request, flavour: &Flavour) -> Self {
+        let (key, asks, is_inside) = match flavour {
+            Flavour::Files { .. } => (request.path.as_str(), Asks::Value, true),
+            Flavour::S3 { bucket } => {
+                let (named, key) = request.path.split_once('/').unwrap_or((&request.path, ""));
+                let is_listing = key.is_empty() && request.method == "GET";
+                match is_listing {
+                    true => {
+                        let prefix = request.query("prefix").unwrap_or_default();
+                        (prefix, Asks::Listing, named == bucket)
+                    }
+                    false => (key, Asks::Value, named == bucket),
+                }
+            }
+        };
+        Self {
+            request,
+            key: key.to_owned(),
+            asks,
+            is_inside,
+        }
+    }
+
+    /// Answers it.
+    pub fn answer(&self, content: &Content, flavour: &Flavour, plan: &Plan) -> Response {
+        let mut response = match &plan.answer {
+            Some(response) => response.clone(),
+            None => self.right(content, flavour, plan),
+        };
+        if plan.multipart && response.status == 206 {
+            wrap_in_multipart(&mut response);
+        }
+        if let Some(text) = &plan.content_range
+            && response.status == 206
+        {
+            match text.is_empty() {
+                true => response.unset("Content-Range"),
+                false => response.set("Content-Range", text.as_str()),
+            }
+        }
+        if plan.gzip && matches!(response.status, 200 | 206) {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(1));
+            encoder.write_all(response.body()).unwrap();
+            response.set_body(encoder.finish().unwrap());
+            response.set("Content-Encoding", "gzip");
+        }
+        response
+    }
+
+    fn right(&self, content: &Content, flavour: &Flavour, plan: &Plan) -> Response {
+        if !matches!(self.request.method.as_str(), "GET" | "HEAD") {
+            return Response::empty(405).header("Allow", "GET, HEAD");
+        }
+        match flavour {
+            Flavour::Files { lists } => match content.get(&self.key) {
+                Some(entity) => self.value(&entity, plan),
+                None => self.directory(content, *lists),
+            },
+            Flavour::S3 { .. } if !self.is_inside => {
+                s3_error(404, "NoSuchBucket", "The specified bucket does not exist")
+            }
+            Flavour::S3 { bucket } if self.asks == Asks::Listing => {
+                listing::list(content, bucket, self.request, plan.page)
+            }
+            // HEAD of the bucket.
+            Flavour::S3 { .. } if self.key.is_empty() => Response::empty(200),
+            Flavour::S3 { .. } => match content.get(&self.key) {
+                Some(entity) => self.value(&entity, plan),
+                None => s3_error(404, "NoSuchKey", "The specified key does not exist."),
+            },
+        }
+    }
+
+    /// What a web server says of a path that is no file.
+    fn directory(&self, content: &Content, lists: bool) -> Response {
+        let path = &self.key;
+        let bare = path.strip_suffix('/').unwrap_or(path);
+        if !content.is_prefix(bare) {
+            return Fault::status(404).into_response();
+        }
+        if bare == path && !path.is_empty() {
+            let (target, query) = self
+                .request
+                .target
+                .split_once('?')
+                .unwrap_or((&self.request.target, ""));
+            let mark = if query.is_empty() { "" } else { "?" };
+            return Response::empty(301).header("Location", format!("{target}/{mark}{query}"));
+        }
+        match lists {
+            true => listing::autoindex(content, bare),
+            false => Fault::status(403).into_response(),
+        }
+    }
+
+    fn value(&self, entity: &Entity, plan: &Plan) -> Response {
+        let etag = plan.etag.clone().unwrap_or_else(|| entity.etag.clone());
+        let etag = plan.has_etag.then_some(etag);
+        let modified = plan.has_modified.then_some(entity.modified);
+        let size = entity.bytes.len();
+        let mut response = match self.condition(etag.as_deref(), modified) {
+            Some(status) => Response::empty(status),
+            None => match self.range(size, etag.as_deref(), plan) {
+                None => Response::part(200, entity.bytes.clone(), 0..size),
+                Some(Part::Unsatisfiable) => {
+                    return Fault::status(416)
+                        .into_response()
+                        .header("Content-Range", format!("bytes */{size}"));
+                }
+                Some(Part::Of(mut range)) => {
+                    if plan.shift {
+                        range = match range.end < size {
+                            true => range.start + 1..range.end + 1,
+                            false => range.start.saturating_sub(1)..range.end - 1,
+                        };
+                    }
+                    let last = range.end.saturating_sub(1);
+                    let said = format!("bytes {}-{last}/{size}", range.start);
+                    Response::part(206, entity.bytes.clone(), range).header("Content-Range", said)
+                }
+            },
+        };
+        if let Some(etag) = etag {
+            response.set("ETag", etag);
+        }
+        if let Some(modified) = modified {
+            response.set("Last-Modified", httpdate::fmt_http_date(modified));
+        }
+        if plan.takes_ranges {
+            response.set("Accept-Ranges", "bytes");
+        }
+        if matches!(response.status, 200 | 206) {
+            response.set("Content-Type", "application/octet-stream");
+        }
+        response
+    }
+
+    /// The part that was asked for, if parts are given and it is of this content.
+    fn range(&self, size: usize, etag: Option<&str>, plan: &Plan) -> Option<Part> {
+        let header = self.request.header("range").filter(|_| plan.takes_ranges)?;
+        let same = self
+            .request
+            .header("if-range")
+            .is_none_or(|wanted| etag == Some(wanted));
+        same.then(|| part(header, size)).flatten()
+    }
+
+    /// The status of a condition that does not hold, in the order of RFC 9110, 13.2.2.
+    fn condition(&self, etag: Option<&str>, modified: Option<SystemTime>) -> Option<u16> {
+        let header = |name| self.request.header(name);
+        // Dates have no fractions of a second.
+        let seconds = |time: SystemTime| {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH);
+            since.map_or(0, |since| since.as_secs())
+        };
+        let is_after = |date: &str| {
+            let date = httpdate::parse_http_date(date).ok().map(seconds);
+            modified.map(seconds).zip(date).map(|(m, d)| m > d)
+        };
+        // Who has no ETag does not look at these conditions, as servers without any do.
+        let has = |wanted: &str| {
+            etag.map(|etag| {
+                wanted
+                    .split(',')
+                    .any(|w| matches!(w.trim(), "*") || w.trim() == etag)
+            })
+        };
+        match header("if-match") {
+            Some(wanted) if has(wanted) == Some(false) => return Some(412),
+            Some(_) => {}
+            None => {
+                if header("if-unmodified-since").and_then(is_after) == Some(true) {
+                    return Some(412);
+                }
+            }
+        }
+        match header("if-none-match") {
+            Some(wanted) => (has(wanted) == Some(true)).then_some(304),
+            None => (header("if-modified-since").and_then(is_after) == Some(false)).then_some(304),
+        }
+    }
+}
+
+impl Fault {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Answer(response) => response,
+            other => panic!("{other:?} is no answer"),
+        }
+    }
+}
+
+fn wrap_in_multipart(response: &mut Response) {
+    let range = super::message::value(&response.headers, "Content-Range").unwrap_or_default();
+    let mut body = format!(
+        "--FAULTY\r\nContent-Type: application/octet-stream\r\nContent-Range: {range}\r\n\r\n"
+    )
+    .into_bytes();
+    body.extend_from_slice(response.body());
+    body.extend_from_slice(b"\r\n--FAULTY--\r\n");
+    response.unset("Content-Range");
+    response.set("Content-Type", "multipart/byteranges; boundary=FAULTY");
+    response.set_body(body);
+}

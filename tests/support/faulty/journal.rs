@@ -1,0 +1,148 @@
+//! What was asked, and what was said.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use super::answer::Question;
+use super::lock;
+use super::message::{Request, value};
+use super::rules::Asks;
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Logged {
+    pub method: String,
+    /// As it was sent.
+    pub target: String,
+    /// The key of the content; the prefix of a listing.
+    pub key: String,
+    pub asks: Asks,
+    pub query: Vec<(String, String)>,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub host: String,
+    pub is_proxied: bool,
+    /// Which connection it came by.
+    pub connection: u64,
+    pub began: Instant,
+    /// `None` as long as it waits, and if the client has gone before.
+    pub status: Option<u16>,
+    /// Bytes of the body that were sent, or are just being sent.
+    pub sent: u64,
+    pub is_under_way: bool,
+    id: u64,
+}
+
+impl Logged {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        value(&self.headers, name)
+    }
+
+    pub fn query(&self, name: &str) -> Option<&str> {
+        value(&self.query, name)
+    }
+
+    pub fn range(&self) -> Option<&str> {
+        self.header("range")
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Vec<Logged>,
+    next: u64,
+    under_way: usize,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Journal(Mutex<State>);
+
+impl Journal {
+    pub fn begin(&self, request: &Request, question: &Question<'_>, connection: u64) -> Entry<'_> {
+        let mut state = lock(&self.0);
+        let id = state.next;
+        state.next += 1;
+        state.under_way += 1;
+        state.most = state.most.max(state.under_way);
+        state.requests.push(Logged {
+            method: request.method.clone(),
+            target: request.target.clone(),
+            key: question.key.clone(),
+            asks: question.asks,
+            query: request.query.clone(),
+            headers: request.headers.clone(),
+            host: request.host.clone(),
+            is_proxied: request.is_proxied,
+            connection,
+            began: Instant::now(),
+            status: None,
+            sent: 0,
+            is_under_way: true,
+            id,
+        });
+        Entry {
+            journal: self,
+            id,
+            is_over: Cell::new(false),
+        }
+    }
+
+    pub fn requests(&self) -> Vec<Logged> {
+        lock(&self.0).requests.clone()
+    }
+
+    pub fn forget(&self) {
+        let mut state = lock(&self.0);
+        state.requests.retain(|r| r.is_under_way);
+        state.most = state.under_way;
+    }
+
+    pub fn most(&self) -> usize {
+        lock(&self.0).most
+    }
+
+    pub fn under_way(&self) -> usize {
+        lock(&self.0).under_way
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut Logged)) {
+        let mut state = lock(&self.0);
+        if let Some(logged) = state.requests.iter_mut().rev().find(|r| r.id == id) {
+            change(logged);
+        }
+    }
+}
+
+/// A request that is under way; it is over when this is dropped, or before.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    journal: &'a Journal,
+    id: u64,
+    is_over: Cell<bool>,
+}
+
+impl Entry<'_> {
+    pub fn answered(&self, status: u16) {
+        self.journal.change(self.id, |r| r.status = Some(status));
+    }
+
+    pub fn sends(&self, bytes: u64) {
+        self.journal.change(self.id, |r| r.sent += bytes);
+    }
+
+    /// Nothing more is done for it.
+    pub fn ends(&self) {
+        if !self.is_over.replace(true) {
+            self.journal.change(self.id, |r| r.is_under_way = false);
+            lock(&self.journal.0).under_way -= 1;
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
