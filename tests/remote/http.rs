@@ -46,7 +46,7 @@ fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
     for location in ["index", "json"] {
         for name in TREES_WITHOUT_DOTS {
             let remote = nginx.remote(location);
-            tree_is_the_local_one(served.path(), &remote, name, Listing::OfKeys);
+            tree_is_the_local_one(served.path(), &remote, name, Listing::Complete);
         }
     }
 }
