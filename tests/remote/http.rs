@@ -38,8 +38,8 @@ fn a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_lis
 }
 
 #[test]
-fn a_listing_of_a_web_server_that_hides_nothing_is_the_local_one() {
-    let name = "a_listing_of_a_web_server_that_hides_nothing_is_the_local_one";
+fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
+    let name = "a_web_server_that_lists_every_key_is_listed_with_every_key";
     let _dog = watchdog(name, 300);
     let served = served();
     let nginx = Nginx::start(served.path());

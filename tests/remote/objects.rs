@@ -26,8 +26,8 @@ fn a_public_bucket_of_s3_is_the_local_store_to_anybody() {
 }
 
 #[test]
-fn a_bucket_below_a_prefix_of_another_s3_server_is_the_local_store_to_its_user() {
-    let name = "a_bucket_below_a_prefix_of_another_s3_server_is_the_local_store_to_its_user";
+fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
+    let name = "a_bucket_of_another_s3_server_is_the_local_store_to_its_user";
     let _dog = watchdog(name, 400);
     let served = served();
     let moto = Moto::start();

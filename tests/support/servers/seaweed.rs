@@ -15,6 +15,8 @@ use super::{Keys, Port, Process, Remote, answered, client, http, installed, line
 #[derive(Debug)]
 pub struct Seaweed {
     _process: Process,
+    /// Go after the process, which would make them again.
+    _sockets: Sockets,
     ports: [Port; 8],
     keys: Option<Keys>,
     _dir: tempfile::TempDir,
@@ -79,6 +81,7 @@ impl Seaweed {
         let process = Process::start("seaweedfs", &command, &log);
         let mut seaweed = Self {
             _process: process,
+            _sockets: Sockets::of(&ports),
             ports,
             keys,
             _dir: dir,
@@ -129,13 +132,24 @@ impl Seaweed {
     }
 }
 
-impl Drop for Seaweed {
+/// Files that it can not be told to have in another place.
+#[derive(Debug)]
+struct Sockets(Vec<String>);
+
+impl Sockets {
+    fn of(ports: &[Port]) -> Self {
+        let names = PORTS.iter().zip(ports).filter_map(|(option, port)| {
+            let part = option.strip_suffix(".port.grpc")?;
+            Some(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port.number))
+        });
+        Self(names.collect())
+    }
+}
+
+impl Drop for Sockets {
     fn drop(&mut self) {
-        // It can not be told to have these somewhere else.
-        for (option, port) in PORTS.iter().zip(&self.ports) {
-            if let Some(part) = option.strip_suffix(".port.grpc") {
-                let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port.number));
-            }
+        for path in &self.0 {
+            let _ = fs::remove_file(path);
         }
     }
 }
