@@ -20,6 +20,7 @@ mod listing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ pub struct ExploredStore {
     kept: Kept,
     flights: Flights<(Key, Depth), Result<Arc<Known>, StoreError>>,
     parsing: Mutex<()>,
+    /// The inner store has said that there is no way to list it.
+    lists_nothing: AtomicBool,
 }
 
 /// How much has to be known of a prefix.
@@ -75,6 +78,7 @@ impl ExploredStore {
             kept: Kept::new(ttl, absent_ttl),
             flights: Flights::new(),
             parsing: Mutex::default(),
+            lists_nothing: AtomicBool::new(false),
         }
     }
 
@@ -334,7 +338,9 @@ impl ExploredStore {
         }
         let is_listed = match known.what(path) {
             What::Array(Some(chunks)) => {
-                names.push_chunks(chunks, Default::default());
+                if known.is_consolidated() || !self.push_inner(&mut names, prefix)? {
+                    names.push_chunks(chunks, Default::default());
+                }
                 true
             }
             What::Array(None) => false,
@@ -351,21 +357,24 @@ impl ExploredStore {
         Ok(names)
     }
 
-    /// Adds what the inner store lists, if it does.
+    /// Adds what the inner store lists; says whether it does.
     ///
     /// # Errors
     /// It lists, but failed to.
-    fn push_inner(&self, names: &mut Names, prefix: &Key) -> Result<(), StoreError> {
+    fn push_inner(&self, names: &mut Names, prefix: &Key) -> Result<bool, StoreError> {
+        if self.lists_nothing.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let listing = self.inner.list(prefix);
         let listed = listing.and_then(|listing| names.push_listing(listing));
         match listed {
             // It is a prefix all the same: there is something below it.
-            Err(
-                StoreError::Unsupported { .. }
-                | StoreError::Denied { .. }
-                | StoreError::NotFound { .. },
-            ) => Ok(()),
-            listed => listed,
+            Err(StoreError::Unsupported { .. }) => {
+                self.lists_nothing.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            Err(StoreError::Denied { .. } | StoreError::NotFound { .. }) => Ok(false),
+            listed => listed.map(|()| true),
         }
     }
 }
@@ -411,9 +420,11 @@ impl Store for ExploredStore {
         };
         let names = match self.resolve(prefix, Depth::Listing)? {
             Answer::Known(known, Said::Node(path)) => self.names(prefix, &known, &path)?,
-            Answer::Known(_, Said::Chunks(chunks, cell)) => {
+            Answer::Known(known, Said::Chunks(chunks, cell)) => {
                 let mut names = Names::new(prefix.clone());
-                names.push_chunks(chunks, cell);
+                if known.is_consolidated() || !self.push_inner(&mut names, prefix)? {
+                    names.push_chunks(chunks, cell);
+                }
                 names
             }
             Answer::Known(_, Said::NoDocument) => {

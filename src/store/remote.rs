@@ -53,16 +53,24 @@ struct Meta {
 }
 
 impl Meta {
-    /// The tag without what says that it is weak: a proxy that packs bytes weakens it.
-    fn opaque_tag(&self) -> Option<&str> {
-        let tag = self.etag.as_deref()?;
-        Some(tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"'))
+    /// Whether the tag says of itself that it is weak. (Some listings leave the quotes out, and
+    /// then it may begin with any letters.)
+    fn is_weak(&self) -> bool {
+        let tag = self.etag.as_deref();
+        tag.is_some_and(|tag| tag.starts_with("W/\""))
     }
 
-    /// A tag that may stand in `If-Match`. Some listings leave the quotes out.
+    /// The tag without quotes and without what says that it is weak: a proxy that packs bytes
+    /// weakens it.
+    fn opaque_tag(&self) -> Option<&str> {
+        let tag = self.etag.as_deref()?;
+        let tag = if self.is_weak() { tag.get(2..)? } else { tag };
+        Some(tag.trim_matches('"'))
+    }
+
+    /// A tag that may stand in `If-Match`.
     fn strong_tag(&self) -> Option<String> {
-        let is_weak = self.etag.as_ref()?.starts_with("W/");
-        let tag = self.opaque_tag().filter(|_| !is_weak)?;
+        let tag = self.opaque_tag().filter(|_| !self.is_weak())?;
         Some(format!("\"{tag}\""))
     }
 
@@ -71,10 +79,13 @@ impl Meta {
         self.size_bytes == other.size_bytes
             && match (self.opaque_tag(), other.opaque_tag()) {
                 (Some(one), Some(two)) => one == two,
-                _ => match (self.modified_seconds(), other.modified_seconds()) {
+                (None, None) => match (self.modified_seconds(), other.modified_seconds()) {
                     (Some(one), Some(two)) => one == two,
+                    // The weaker promise of a source that tells neither: the size.
                     _ => true,
                 },
+                // A tag that is not there any more proves nothing.
+                _ => false,
             }
     }
 
@@ -209,6 +220,8 @@ enum RequestError {
     Changed(String),
     /// The source refuses.
     Denied(String),
+    /// The source refuses credentials that were good once.
+    Expired(String),
     /// There is no way to list.
     NoListing(String),
     /// Nobody answered in time.
@@ -253,7 +266,7 @@ impl RequestError {
         match self {
             Self::NotFound => StoreError::NotFound { key },
             Self::Changed(what) => StoreError::Stale { key, what },
-            Self::Denied(what) => StoreError::Denied { key, what },
+            Self::Denied(what) | Self::Expired(what) => StoreError::Denied { key, what },
             Self::NoListing(what) => StoreError::Unsupported { key, what },
             Self::TimedOut(what) => StoreError::TimedOut { key, what },
             Self::Failed(failed) => StoreError::Unavailable {

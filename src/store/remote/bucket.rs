@@ -7,6 +7,7 @@ mod build;
 mod service;
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,9 +18,10 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
+use aws::Chain;
 pub(super) use build::{Bucket, BucketOptions, open};
 use build::Provider;
-use service::{Seen, watched};
+use service::{Asks, Seen, watched};
 
 use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::{Key, check_component};
@@ -35,17 +37,39 @@ pub(super) struct Objects {
     /// In front of every key; without slashes at its ends.
     prefix: String,
     provider: Provider,
+    /// Where credentials come from, if they can be had anew.
+    credentials: Option<Arc<Chain>>,
 }
 
 /// The most that an empty part of a body is made room for before any of it has come.
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
 impl Objects {
-    pub(super) fn new(client: Arc<dyn Client>, prefix: &str, provider: Provider) -> Self {
+    fn new(
+        client: Arc<dyn Client>,
+        prefix: &str,
+        provider: Provider,
+        credentials: Option<Arc<Chain>>,
+    ) -> Self {
         Self {
             client,
             prefix: prefix.trim_matches('/').to_owned(),
             provider,
+            credentials,
+        }
+    }
+
+    /// Asks once more with new credentials, where those that were used have ended.
+    async fn renewed<T, F: Future<Output = Result<T, RequestError>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, RequestError> {
+        match (ask().await, &self.credentials) {
+            (Err(RequestError::Expired(_)), Some(credentials)) => {
+                credentials.forget().await;
+                ask().await
+            }
+            (answer, _) => answer,
         }
     }
 
@@ -95,7 +119,7 @@ impl Objects {
             if_none_match: tag(&get.known),
             ..GetOptions::default()
         };
-        let (answer, seen) = watched(self.client.get_opts(&path, options)).await;
+        let (answer, seen) = watched(Asks::Object, self.client.get_opts(&path, options)).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(_) if seen.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
@@ -180,7 +204,7 @@ impl Objects {
             ..GetOptions::default()
         };
         let path = self.path(key)?;
-        match watched(self.client.get_opts(&path, options)).await {
+        match watched(Asks::Object, self.client.get_opts(&path, options)).await {
             (Ok(answer), _) => Ok(of_object(&answer.meta)),
             (Err(error), seen) => Err(refusal(&error, &seen)),
         }
@@ -204,9 +228,14 @@ impl Objects {
             ..PaginatedListOptions::default()
         };
         let asked = (!prefix.is_empty()).then_some(prefix.as_str());
-        let (answer, seen) = watched(self.client.list_paginated(asked, options)).await;
+        let listed = self.client.list_paginated(asked, options);
+        let (answer, seen) = watched(Asks::Listing, listed).await;
         let answer = match answer {
-            Ok(answer) => answer,
+            Ok(answer) if seen.is_listing => answer,
+            Ok(_) => {
+                let code = seen.code.unwrap_or_else(|| "no whole listing".into());
+                return Err(RequestError::transient(format!("200 with {code}")));
+            }
             Err(error) => {
                 return Err(match refusal(&error, &seen) {
                     // Without any key below it the prefix would be an empty list.
@@ -256,7 +285,14 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         },
         (Error::NotModified { .. }, _) | (_, Some(304)) => RequestError::NotModified,
         (Error::Precondition { .. }, _) | (_, Some(412)) => RequestError::Changed(what),
-        (_, Some(401 | 403 | 407)) => RequestError::Denied(what),
+        (_, Some(401)) => RequestError::Expired(what),
+        (_, Some(407)) => RequestError::Denied(what),
+        (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(what),
+        (_, Some(403)) => RequestError::Denied(format!(
+            "{what}; so it answers also for what is not there, to who may not list (on S3 the \
+             permission s3:ListBucket; see --missing-status)"
+        )),
+        
         (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(what),
         (Error::NotFound { .. }, _) | (_, Some(404)) => RequestError::NotFound,
         (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {
@@ -273,14 +309,14 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
 
 impl Remote for Objects {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        self.get_part(get).boxed()
+        self.renewed(|| self.get_part(get)).boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.head_of(key).boxed()
+        self.renewed(|| self.head_of(key)).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.page(list).boxed()
+        self.renewed(|| self.page(list)).boxed()
     }
 }

@@ -206,7 +206,7 @@ enum Next {
 }
 
 /// A server that sends more pages without a name is in a loop.
-const MAX_EMPTY_PAGES: u32 = 64;
+pub(super) const MAX_EMPTY_PAGES: u32 = 64;
 
 /// What every listing begins with.
 const DOTS: [&[u8]; 2] = [b".", b".."];
@@ -253,7 +253,7 @@ impl RemoteListing {
                 is_complete: far.can_list(),
             }),
         };
-        if listing.names.0.is_empty() {
+        while listing.is_empty() && listing.open.is_some() {
             listing.go_on()?;
         }
         Ok(listing)
@@ -302,7 +302,8 @@ impl RemoteListing {
         }
         if is_last {
             self.open = None;
-            if is_complete {
+            // What is not kept is not copied.
+            if is_complete && self.names.bytes() <= self.far.listings().budget_bytes {
                 let names = Arc::new(Names::new(self.names.0.clone()));
                 self.far.listings().put(self.prefix.clone(), names, since);
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::facts::{Fact, Facts};
 use super::flight::Flights;
-use super::listing::{Listings, RemoteListing};
+use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
 use super::runtime::Network;
 use super::segments::{Segment, Segments};
 use super::traffic::{Counters, Traffic};
@@ -148,7 +148,7 @@ impl Far {
             true => {
                 let both = async {
                     let head = self.remote.head(key);
-                    futures_util::future::join(head, self.remote.list(&below)).await
+                    futures_util::future::join(head, self.first_page(below)).await
                 };
                 let (head, page) = self.network.wait(both);
                 (head, Some(page))
@@ -156,7 +156,7 @@ impl Far {
             false => (self.network.wait(self.remote.head(key)), None),
         };
         let is_prefix = match page {
-            Some(Ok(page)) => !page.objects.is_empty() || !page.prefixes.is_empty(),
+            Some(Ok(has_names)) => has_names,
             // Who may not list may still read.
             Some(Err(RequestError::Denied(_))) | None => false,
             Some(Err(error)) => return Err(error.of(key)),
@@ -173,6 +173,22 @@ impl Far {
         };
         self.facts.put(key, fact.clone(), asked);
         Ok(fact)
+    }
+
+    /// Whether a listing has any name: its first pages can be empty.
+    async fn first_page(&self, mut list: List) -> Result<bool, RequestError> {
+        for _ in 0..MAX_EMPTY_PAGES {
+            let page = self.remote.list(&list).await?;
+            if !page.objects.is_empty() || !page.prefixes.is_empty() {
+                return Ok(true);
+            }
+            match page.next {
+                None => return Ok(false),
+                next => list.page = next,
+            }
+        }
+        let what = "the listing has page after page without a name";
+        Err(RequestError::lasting(what))
     }
 
     /// Fails if the source itself is gone, so that its keys are not taken for absent.

@@ -61,6 +61,7 @@ pub(super) fn client(timeout: Duration) -> Result<Client, String> {
 pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let own = error.downcast_ref::<reqwest::Error>().map(|error| {
         let kind = match () {
+            () if is_tls(error) => "TLS",
             () if error.is_connect() => "connecting",
             () if error.is_timeout() => "timed out",
             () if error.is_body() || error.is_decode() => "reading the body",
@@ -196,17 +197,13 @@ fn sending(error: &reqwest::Error) -> RequestError {
     }
 }
 
+/// Whether what failed is the agreement on keys and certificates.
 pub(super) fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let io = error.downcast_ref::<std::io::Error>();
-        let inner = io.and_then(|io| io.get_ref());
-        if error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    let io = error.downcast_ref::<std::io::Error>();
+    let inner = io.and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || inner.is_some_and(|inner| is_tls(inner))
+        || error.source().is_some_and(is_tls)
 }
 
 impl Remote for Web {

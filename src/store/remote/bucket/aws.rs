@@ -77,6 +77,13 @@ impl Chain {
     }
 }
 
+impl Chain {
+    /// Credentials are looked for again when they are needed next.
+    pub(super) async fn forget(&self) {
+        *self.kept.lock().await = None;
+    }
+}
+
 #[async_trait]
 impl CredentialProvider for Chain {
     type Credential = AwsCredential;

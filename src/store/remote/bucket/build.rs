@@ -123,12 +123,16 @@ pub(in crate::store::remote) fn open(
         }
     }
     let client = web::client(options.timeout)?;
+    let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
+    let chain = wants_chain
+        .then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
     let client: Arc<dyn Client> = match bucket.provider {
-        Provider::S3 => s3(bucket, options, client)?,
+        Provider::S3 => s3(bucket, options, client, chain.clone())?,
         Provider::Google => google(bucket, options, client)?,
         Provider::Azure => azure(bucket, options, client)?,
     };
-    Ok(Arc::new(Objects::new(client, &bucket.prefix, bucket.provider)))
+    let objects = Objects::new(client, &bucket.prefix, bucket.provider, chain);
+    Ok(Arc::new(objects))
 }
 
 /// Retries are ours, with a deadline of ours.
@@ -152,6 +156,7 @@ fn s3(
     bucket: &Bucket,
     options: &BucketOptions,
     client: reqwest::Client,
+    chain: Option<Arc<Chain>>,
 ) -> Result<Arc<dyn Client>, String> {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let profile = Profile::read(options.profile.as_deref());
@@ -170,16 +175,15 @@ fn s3(
         .with_region(region.unwrap_or_else(|| "us-east-1".into()))
         .with_retry(no_retry())
         .with_client_options(client_options())
-        .with_http_connector(connector(client.clone(), options))
+        .with_http_connector(connector(client, options))
         .with_allow_http(true)
         .with_skip_signature(options.anonymous)
         .with_request_payer(env("AWS_REQUEST_PAYER").as_deref() == Some("requester"));
     if let Some(endpoint) = endpoint {
         builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
     }
-    if !options.anonymous {
-        let chain = Chain::new(options.profile.as_deref(), client);
-        builder = builder.with_credentials(Arc::new(chain));
+    if let Some(chain) = chain {
+        builder = builder.with_credentials(chain);
     }
     let built = builder.build().map_err(|error| error.to_string())?;
     Ok(Arc::new(built))

@@ -33,6 +33,8 @@ pub(super) struct Seen {
     failure: Option<String>,
     /// Whether that will not be better another time.
     pub(super) is_lasting: bool,
+    /// Whether the body of a success is a listing, from its beginning to its end.
+    pub(super) is_listing: bool,
 }
 
 impl Seen {
@@ -41,6 +43,14 @@ impl Seen {
         matches!(
             self.code.as_deref(),
             Some("NoSuchBucket" | "ContainerNotFound" | "AccountNotFound" | "ResourceNotFound")
+        )
+    }
+
+    /// Whether the credentials were good once.
+    pub(super) fn has_expired(&self) -> bool {
+        matches!(
+            self.code.as_deref(),
+            Some("ExpiredToken" | "TokenRefreshRequired" | "InvalidToken" | "RequestExpired")
         )
     }
 
@@ -56,22 +66,35 @@ impl Seen {
     }
 }
 
+/// What is asked of the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// A value, or what is known of one.
+    Object,
+    /// Names.
+    Listing,
+}
+
 tokio::task_local! {
-    static SEEN: RefCell<Seen>;
+    static SEEN: (Asks, RefCell<Seen>);
 }
 
 /// Runs one request of the library; returns also what was seen of the last answer to it.
-pub(super) async fn watched<T>(request: impl Future<Output = T>) -> (T, Seen) {
-    SEEN.scope(RefCell::default(), async {
+pub(super) async fn watched<T>(asks: Asks, request: impl Future<Output = T>) -> (T, Seen) {
+    SEEN.scope((asks, RefCell::default()), async {
         let answer = request.await;
-        (answer, SEEN.with(|seen| seen.borrow().clone()))
+        (answer, SEEN.with(|(_, seen)| seen.borrow().clone()))
     })
     .await
 }
 
 fn note(seen: Seen) {
     // Outside of `watched` nobody wants to know.
-    let _ = SEEN.try_with(|place| *place.borrow_mut() = seen);
+    let _ = SEEN.try_with(|(_, place)| *place.borrow_mut() = seen);
+}
+
+fn asks_for_names() -> bool {
+    SEEN.try_with(|(asks, _)| *asks) == Ok(Asks::Listing)
 }
 
 /// Gives the library our client.
@@ -130,7 +153,8 @@ impl HttpService for Service {
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let is_xml = text(CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));
         // A listing, or an error that is sent as a success.
-        let is_text = is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
+        let is_text = asks_for_names()
+            || is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
         if parts.status.is_success() && !is_text {
             note(seen);
             let body = body.map_err(|error| {
@@ -146,10 +170,21 @@ impl HttpService for Service {
             }
         };
         seen.code = code_of(&bytes);
+        seen.is_listing = is_listing(&bytes);
         note(seen);
         let body = Full::new(bytes).map_err(|never| match never {});
         Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
     }
+}
+
+/// Whether this is a whole listing of S3 and Google, or of Azure: half a one can be XML, too.
+fn is_listing(body: &[u8]) -> bool {
+    ["ListBucketResult", "EnumerationResults"].iter().any(|name| {
+        let (begin, end) = (format!("<{name}"), format!("</{name}>"));
+        let head = body.get(..body.len().min(1024)).unwrap_or_default();
+        let has_begin = head.windows(begin.len()).any(|bytes| bytes == begin.as_bytes());
+        has_begin && body.trim_ascii_end().ends_with(end.as_bytes())
+    })
 }
 
 /// What stands in `<Code>`, where the body is an error.

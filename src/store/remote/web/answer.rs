@@ -13,8 +13,10 @@ use reqwest::Response;
 use super::causes;
 use crate::store::remote::{Failed, Get, Got, Meta, Part, RequestError};
 
-/// A server that sends all of a value for a part of it is read up to here.
-const MAX_SKIPPED_BYTES: u64 = 64 << 20;
+/// A server that sends all of a value for a part of it is read up to here, if it says how much it
+/// is, and else up to there.
+const MAX_SKIPPED_BYTES: u64 = 256 << 20;
+const MAX_UNSIZED_BYTES: u64 = 16 << 20;
 /// Room that is made for a body before any of it has come.
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
@@ -159,27 +161,45 @@ fn shown(meta: &Meta) -> String {
 /// 200: the whole value, whatever was asked for.
 async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
     let length = content_length(response.headers());
-    let most = match (&get.part, length) {
-        (Part::All(most), Some(length)) if length > *most => {
-            return Err(RequestError::TooLong(meta(response.headers(), length)));
-        }
-        (Part::All(most), _) => *most,
-        (Part::Range(_) | Part::Tail(_), Some(length)) if length > MAX_SKIPPED_BYTES => {
-            return Err(RequestError::lasting(format!(
-                "the server sends all {length} bytes where a part was asked for"
-            )));
-        }
-        (Part::Range(_) | Part::Tail(_), _) => MAX_SKIPPED_BYTES,
-    };
     if let Some(length) = length {
         check_expected(get, &meta(response.headers(), length))?;
     }
-    let is_all = matches!(get.part, Part::All(_));
+    if let Part::All(most) = get.part {
+        return all(get, response, length, most).await;
+    }
+    let Some(length) = length else {
+        let got = all(get, response, None, MAX_UNSIZED_BYTES).await?;
+        return Ok(part_of(got, &get.part));
+    };
+    if length > MAX_SKIPPED_BYTES {
+        return Err(RequestError::lasting(format!(
+            "the server sends all {length} bytes where a part was asked for"
+        )));
+    }
+    let meta = meta(response.headers(), length);
+    let range = wanted(&get.part, length);
+    let start = range.start;
+    match window(response, Some(length), length, range).await {
+        Ok(bytes) => Ok(Got { meta, start, bytes }),
+        Err((error, _)) => Err(error),
+    }
+}
+
+/// All of a value of at most `most` bytes.
+async fn all(
+    get: &Get,
+    response: Response,
+    length: Option<u64>,
+    most: u64,
+) -> Result<Got, RequestError> {
+    if let Some(length) = length.filter(|length| *length > most) {
+        return Err(RequestError::TooLong(meta(response.headers(), length)));
+    }
     let headers = response.headers().clone();
-    let mut bytes = match body(response, length, most).await {
+    let bytes = match body(response, length, most).await {
         Ok(bytes) => bytes,
         Err((error, bytes)) => {
-            let part = length.filter(|_| is_all).map(|length| Got {
+            let part = length.map(|length| Got {
                 meta: meta(&headers, length),
                 start: 0,
                 bytes,
@@ -189,15 +209,20 @@ async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
     };
     let meta = meta(&headers, bytes.len() as u64);
     check_expected(get, &meta)?;
-    let range = wanted(&get.part, meta.size_bytes);
+    let start = 0;
+    Ok(Got { meta, start, bytes })
+}
+
+/// The part of a whole value that was asked for.
+fn part_of(got: Got, part: &Part) -> Got {
+    let range = wanted(part, got.meta.size_bytes);
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    bytes.truncate(index(range.end));
-    bytes.drain(..index(range.start).min(bytes.len()));
-    Ok(Got {
-        meta,
+    let bytes = got.bytes.get(index(range.start)..index(range.end));
+    Got {
         start: range.start,
-        bytes,
-    })
+        bytes: bytes.unwrap_or_default().to_vec(),
+        meta: got.meta,
+    }
 }
 
 /// 206: the part that was asked for, or the answer is wrong.
@@ -257,38 +282,57 @@ fn broken(error: RequestError, part: Option<Got>) -> RequestError {
 /// Reads a body of at most `most` bytes; fails, with what has come, if it is longer, or not of the
 /// length that was announced.
 pub(super) async fn body(
-    mut response: Response,
+    response: Response,
     length: Option<u64>,
     most: u64,
 ) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
+    window(response, length, most, 0..u64::MAX).await
+}
+
+/// As [`body`], but keeps only a part of it.
+async fn window(
+    mut response: Response,
+    length: Option<u64>,
+    most: u64,
+    kept: Range<u64>,
+) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
     let mut bytes = Vec::new();
-    let room = length.unwrap_or(0).min(most).min(FIRST_ROOM_BYTES);
+    let whole = kept.end.min(length.unwrap_or(0)).saturating_sub(kept.start);
+    let room = whole.min(most).min(FIRST_ROOM_BYTES);
     if bytes.try_reserve_exact(usize::try_from(room).unwrap_or(0)).is_err() {
         return Err((RequestError::lasting("there is no memory for it"), bytes));
     }
+    let mut came: u64 = 0;
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let so_far = (bytes.len() as u64).saturating_add(chunk.len() as u64);
-                if so_far > most {
+                let start = came;
+                came = came.saturating_add(chunk.len() as u64);
+                if came > most {
                     let what = format!("the server sends more than {most} bytes");
                     return Err((RequestError::lasting(what), Vec::new()));
                 }
-                if bytes.try_reserve(chunk.len()).is_err() {
+                let index = |at: u64| {
+                    let within = at.clamp(start, came).saturating_sub(start);
+                    usize::try_from(within).unwrap_or(usize::MAX)
+                };
+                let own = chunk.get(index(kept.start)..index(kept.end));
+                let own = own.unwrap_or_default();
+                if bytes.try_reserve(own.len()).is_err() {
                     return Err((RequestError::lasting("there is no memory for it"), bytes));
                 }
-                bytes.extend_from_slice(&chunk);
+                bytes.extend_from_slice(own);
             }
             Ok(None) => break,
             Err(error) => {
-                let what = format!("{} behind {} bytes", causes(&error), bytes.len());
+                let what = format!("{} behind {came} bytes", causes(&error));
                 return Err((RequestError::transient(what), bytes));
             }
         }
     }
     match length {
-        Some(length) if bytes.len() as u64 != length => {
-            let what = format!("{} of {length} bytes came", bytes.len());
+        Some(length) if came != length => {
+            let what = format!("{came} of {length} bytes came");
             Err((RequestError::transient(what), bytes))
         }
         _ => Ok(bytes),
