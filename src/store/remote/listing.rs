@@ -280,10 +280,11 @@ impl RemoteListing {
         open.pages = open.pages.saturating_add(1);
         open.is_complete &= page.is_complete;
         let next = page.next.clone().map(|token| Next::Page(Some(token)));
-        if next.as_ref() == Some(&open.next) {
+        let more = names_of(page);
+        // A page without a name may well say to ask again.
+        if next.as_ref() == Some(&open.next) && !more.is_empty() {
             return Err(fails("the listing comes to the same page again"));
         }
-        let more = names_of(page);
         open.empty = if more.is_empty() { open.empty + 1 } else { 0 };
         if open.empty > MAX_EMPTY_PAGES {
             return Err(fails("the listing has page after page without a name"));

@@ -155,21 +155,25 @@ impl Far {
             }
             false => (self.network.wait(self.remote.head(key)), None),
         };
-        let is_prefix = match page {
-            Some(Ok(has_names)) => has_names,
+        let (is_prefix, refusal) = match page {
+            Some(Ok(has_names)) => (has_names, None),
             // Who may not list may still read.
-            Some(Err(RequestError::Denied(_))) | None => false,
+            Some(Err(error @ (RequestError::Denied(_) | RequestError::Expired(_)))) => {
+                (false, Some(error))
+            }
+            None => (false, None),
             Some(Err(error)) => return Err(error.of(key)),
         };
-        let fact = match head {
+        let fact = match (head, refusal) {
             _ if is_prefix => Fact::Prefix,
-            Ok(meta) => Fact::Object(meta),
-            Err(RequestError::IsPrefix) => Fact::Prefix,
-            Err(RequestError::NotFound) => {
+            (Ok(meta), _) => Fact::Object(meta),
+            (Err(RequestError::IsPrefix), _) => Fact::Prefix,
+            (Err(RequestError::NotFound), Some(refusal)) => return Err(refusal.of(key)),
+            (Err(RequestError::NotFound), None) => {
                 self.check_anchor(key)?;
                 Fact::Absent
             }
-            Err(error) => return Err(error.of(key)),
+            (Err(error), _) => return Err(error.of(key)),
         };
         self.facts.put(key, fact.clone(), asked);
         Ok(fact)
