@@ -414,6 +414,10 @@ impl Store for ExploredStore {
         self.inner.open_for(key, reading)
     }
 
+    fn doubt(&self, key: &Key) {
+        self.inner.doubt(key);
+    }
+
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         let not_a_prefix = || StoreError::NotAPrefix {
             key: prefix.clone(),

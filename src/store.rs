@@ -300,6 +300,10 @@ pub trait Store: Debug + Send + Sync {
     /// As [`Store::stat`].
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
+    /// What was read of a value turned out to be wrong: it is not to be answered from what was
+    /// kept of it, but asked for again.
+    fn doubt(&self, _key: &Key) {}
+
     /// What went over the network for it, in all and below each prefix; none if there is none.
     fn traffic(&self) -> Option<(Traffic, Vec<(String, Traffic)>)> {
         None

@@ -272,6 +272,9 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let decoded = self.decode_any(piece, before, engine);
+        if let Err(StoreError::Corrupt { .. }) = &decoded {
+            self.store.doubt(&self.chunk_key(piece.chunk));
+        }
         // Also what fails may only be of other metadata.
         self.check_document()?;
         decoded

@@ -405,6 +405,11 @@ impl Store for RemoteStore {
         Ok(Box::new(RemoteListing::open(&self.far, prefix)?))
     }
 
+    fn doubt(&self, key: &Key) {
+        self.far.facts.forget(key);
+        self.far.listings.forget(&key.parent());
+    }
+
     fn traffic(&self) -> Option<(Traffic, Vec<(String, Traffic)>)> {
         let counters = &self.far.counters;
         Some((counters.total(), counters.by_prefix()))
