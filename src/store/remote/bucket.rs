@@ -4,6 +4,7 @@
 
 mod aws;
 mod build;
+mod names;
 mod service;
 
 use std::borrow::Cow;

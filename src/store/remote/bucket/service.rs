@@ -6,6 +6,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http_body_util::{BodyExt, Full, Limited};
@@ -15,6 +16,7 @@ use object_store::client::{
     HttpResponseBody, HttpService,
 };
 
+use super::names::without_odd_keys;
 use crate::store::remote::web::causes;
 
 /// Errors and listings are not read further than this.
@@ -171,6 +173,13 @@ impl HttpService for Service {
         };
         seen.code = code_of(&bytes);
         seen.is_listing = is_listing(&bytes);
+        let bytes = match seen.is_listing.then(|| without_odd_keys(&bytes)).flatten() {
+            Some((left, odd)) if odd > 0 => {
+                log::debug!("{odd} keys of a listing can not be shown as files");
+                Bytes::from(left)
+            }
+            _ => bytes,
+        };
         note(seen);
         let body = Full::new(bytes).map_err(|never| match never {});
         Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))

@@ -1,0 +1,132 @@
+//! Takes keys out of a listing that `object_store` has no names for (`a//b`, `a/../b`): with one of
+//! them it refuses the whole page, and the keys beside it would not be seen.
+
+use object_store::path::Path;
+use quick_xml::escape::unescape;
+use quick_xml::events::Event;
+use quick_xml::{Reader, Writer};
+
+/// The elements that stand for one key or one prefix, and what holds its name in them.
+const ENTRIES: [(&str, &str); 4] = [
+    ("Contents", "Key"),
+    ("CommonPrefixes", "Prefix"),
+    ("Blob", "Name"),
+    ("BlobPrefix", "Name"),
+];
+
+/// The listing without them, and how many they were; none if the listing can not be read.
+pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut reader = Reader::from_reader(listing);
+    let mut writer = Writer::new(Vec::with_capacity(listing.len()));
+    let mut entry: Option<Entry<'_>> = None;
+    let mut odd = 0;
+    loop {
+        let event = reader.read_event().ok()?;
+        if matches!(event, Event::Eof) {
+            break;
+        }
+        match &mut entry {
+            None => {
+                if let Event::Start(start) = &event
+                    && let Some((outer, inner)) = named(start.name().as_ref())
+                {
+                    entry = Some(Entry {
+                        outer,
+                        inner,
+                        is_inside: false,
+                        name: String::new(),
+                        events: vec![event],
+                    });
+                    continue;
+                }
+                writer.write_event(event).ok()?;
+            }
+            Some(open) => {
+                let is_end = open.take(event)?;
+                if let (true, Some(whole)) = (is_end, entry.take_if(|_| is_end)) {
+                    if whole.is_odd() {
+                        odd += 1;
+                        continue;
+                    }
+                    for event in whole.events {
+                        writer.write_event(event).ok()?;
+                    }
+                }
+            }
+        }
+    }
+    Some((writer.into_inner(), odd))
+}
+
+fn named(element: &str) -> Option<(&'static str, &'static str)> {
+    ENTRIES.into_iter().find(|(outer, _)| *outer == element)
+}
+
+/// An element for one key, as it is read.
+struct Entry<'a> {
+    outer: &'static str,
+    inner: &'static str,
+    is_inside: bool,
+    name: String,
+    events: Vec<Event<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    /// Takes an event; says whether it is the last one.
+    fn take(&mut self, event: Event<'a>) -> Option<bool> {
+        let mut is_end = false;
+        match &event {
+            Event::Start(start) if start.name().as_ref() == self.inner => self.is_inside = true,
+            Event::End(end) if end.name().as_ref() == self.inner => self.is_inside = false,
+            Event::End(end) => is_end = end.name().as_ref() == self.outer,
+            Event::Text(text) if self.is_inside => {
+                self.name.push_str(&unescape(text).ok()?);
+            }
+            Event::GeneralRef(reference) if self.is_inside => {
+                let name: &str = reference;
+                self.name.push_str(&unescape(&format!("&{name};")).ok()?);
+            }
+            _ => {}
+        }
+        self.events.push(event);
+        Some(is_end)
+    }
+
+    /// The library takes some names for others: only what it keeps as it is can be told apart.
+    fn is_odd(&self) -> bool {
+        let name = self.name.strip_suffix('/').unwrap_or(&self.name);
+        !Path::parse(name).is_ok_and(|path| path.as_ref() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_odd_keys_are_taken_out() {
+        let entry = |key: &str| format!("<Contents><Key>{key}</Key><Size>3</Size></Contents>");
+        let keys = ["a/b", "a//b", "a/../b", "x &amp; y", "dir/", "/first", "&#252;"];
+        let listing = format!(
+            "<?xml version=\"1.0\"?><ListBucketResult><Prefix>a</Prefix>{}<CommonPrefixes>\
+             <Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>",
+            keys.map(entry).concat()
+        );
+        let (left, odd) = without_odd_keys(listing.as_bytes()).unwrap();
+        let left = String::from_utf8(left).unwrap();
+        assert_eq!(odd, 4, "{left}");
+        let expected = ["a/b", "x &amp; y", "dir/", "&#252;"].map(entry).concat();
+        assert_eq!(
+            left,
+            format!(
+                "<?xml version=\"1.0\"?><ListBucketResult><Prefix>a</Prefix>{expected}\
+                 </ListBucketResult>"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_no_xml_is_left_to_others() {
+        assert!(without_odd_keys(b"<a><b></a>").is_none());
+    }
+}
