@@ -26,7 +26,7 @@ use crate::fuse::{Mounted, Transport};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DirOptions, DiskCache, FarStore, FaultStore, Key, Listings, OpenOptions, Promises,
-    RemoteOptions, SourceName,    Store, ZipOptions, open_demo,
+    RemoteOptions, SourceName, Store, ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -246,7 +246,11 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
     if cfg!(debug_assertions)
         && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
     {
-        return Ok(Box::new(FarStore::new(store, gate.into(), options.remote.timeout)));
+        return Ok(Box::new(FarStore::new(
+            store,
+            gate.into(),
+            options.remote.timeout,
+        )));
     }
     Ok(store)
 }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::SourceArgs;
-use crate::machine::memory_bytes;
 use crate::explore::ExploredStore;
+use crate::machine::memory_bytes;
 use crate::store::{
     DirOptions, Key, Kind, Listings, OpenOptions, SourceName, Store, ZipOptions, open_demo,
 };
@@ -69,9 +69,7 @@ impl Opened {
         };
         let store = match store.promises().listings {
             Listings::Complete => store,
-            Listings::Partial => {
-                Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER))
-            }
+            Listings::Partial => Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER)),
         };
         let root = match &args.path {
             Some(path) => {

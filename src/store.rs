@@ -30,7 +30,7 @@ pub use fault::{FarStore, FaultStore};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
-pub use remote::{RemoteOptions, Traffic};
+pub use remote::{RemoteOpenError, RemoteOptions, Traffic};
 pub use source::{OpenError, OpenOptions, SourceName, open_demo};
 pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};

@@ -4,7 +4,6 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use super::cache::{Claim, Outcome, Piece, PieceKey};
 use super::engine::{Engine, timed_out};
 use super::geometry::{Geometry, Run};

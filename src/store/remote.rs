@@ -30,7 +30,8 @@ mod traffic;
 mod value;
 mod web;
 
-pub use open::{Found, RemoteError as RemoteOpenError, RemoteOptions, open};
+pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
+pub(super) use open::{Found, open};
 pub use traffic::Traffic;
 
 use std::fmt::Debug;

@@ -41,8 +41,8 @@ use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
 use super::pinned::{PinnedBytes, PinnedError, PinnedFile};
 use super::{
-    Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Stat, Store,
-    StoreError, Version, Visit, VisitChild,
+    Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Reading, Stat,
+    Store, StoreError, Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -261,6 +261,14 @@ impl Store for ZipStore {
 
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
         Index::open(self, self.archive.find(key)?)
+    }
+
+    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+        let object = ZipObject::open(&self.archive, self.archive.find(key)?)?;
+        Ok(match reading {
+            Reading::Parts => Arc::new(object),
+            Reading::Whole(_) | Reading::Tail(_) => Arc::new(object.exact()),
+        })
     }
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {

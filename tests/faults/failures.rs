@@ -166,7 +166,10 @@ fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
 
 #[test]
 fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
-    let _dog = watchdog("d06_a_server_that_does_not_speak_tls_is_not_asked_again", 60);
+    let _dog = watchdog(
+        "d06_a_server_that_does_not_speak_tls_is_not_asked_again",
+        60,
+    );
     let server = Server::files();
     let source = server.url_of("store").replace("http://", "https://");
     let refused = in_time(AT_ONCE * 2, "mount", || {

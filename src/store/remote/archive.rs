@@ -20,9 +20,11 @@ const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
 /// An archive at a source that is asked for ranges of it.
 #[derive(Debug)]
-pub struct RemoteArchive {
+pub(in crate::store) struct RemoteArchive {
     far: Arc<Far>,
     meta: Meta,
+    /// Its last bytes, which were fetched to find out what it is.
+    tail: Arc<Vec<u8>>,
     /// It was seen to be another one: it is not asked again.
     is_changed: AtomicBool,
     /// Entries that are read like files.
@@ -30,22 +32,23 @@ pub struct RemoteArchive {
 }
 
 impl RemoteArchive {
-    pub(super) fn new(far: &Arc<Far>, meta: Meta) -> Self {
+    pub(super) fn new(far: &Arc<Far>, meta: Meta, tail: Arc<Vec<u8>>) -> Self {
         Self {
             far: Arc::clone(far),
             meta,
+            tail,
             is_changed: AtomicBool::new(false),
             spans: Mutex::new(LruCache::new(MAX_SPANS)),
         }
     }
 
     /// The source as a person would write it, without secrets.
-    pub fn label(&self) -> &str {
+    pub(in crate::store) fn label(&self) -> &str {
         &self.far.label
     }
 
     /// What went over the network for it.
-    pub fn traffic(&self) -> Traffic {
+    pub(in crate::store) fn traffic(&self) -> Traffic {
         self.far.counters.total()
     }
 
@@ -67,14 +70,32 @@ impl RemoteArchive {
             false => Err(PinnedError::Short {
                 offset: range.start,
                 wanted: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
-                got: usize::try_from(self.meta.size_bytes.saturating_sub(range.start))
-                    .unwrap_or(0),
+                got: usize::try_from(self.meta.size_bytes.saturating_sub(range.start)).unwrap_or(0),
             }),
         }
     }
 
-    fn exact(&self, range: Range<u64>, buffer: &mut [u8], patience: Patience) -> Result<(), StoreError> {
+    /// The bytes of a range that lies in the tail.
+    fn in_tail(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = self.meta.size_bytes.checked_sub(self.tail.len() as u64)?;
+        let index = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
+        self.tail.get(index(range.start)?..index(range.end)?)
+    }
+
+    fn exact(
+        &self,
+        range: Range<u64>,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<(), StoreError> {
         let root = Key::root();
+        if let Some(bytes) = self
+            .in_tail(&range)
+            .filter(|bytes| bytes.len() == buffer.len())
+        {
+            buffer.copy_from_slice(bytes);
+            return Ok(());
+        }
         let bytes = match self.far.at_hand(&root, &self.meta, range.clone()) {
             Some(bytes) => {
                 self.far.counters.hit(&root);
@@ -144,7 +165,8 @@ impl PinnedBytes for RemoteArchive {
             return Ok(());
         }
         self.prepare(&range)?;
-        if range.start < span.start || range.end > span.end || span.end > self.meta.size_bytes {
+        let is_inside = span.start <= range.start && range.end <= span.end;
+        if self.in_tail(&range).is_some() || !is_inside || span.end > self.meta.size_bytes {
             return self.judge(self.exact(range, buffer, patience));
         }
         let blocks = self.blocks(span);

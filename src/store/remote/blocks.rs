@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::Meta;
 use super::flight::{Claim, Lead};
 use super::segments::Segment;
 use super::store::Far;
 use super::value::{fetch, wrong_length};
-use super::Meta;
 use crate::store::waiting::may_wait;
 use crate::store::{Ahead, Data, Key, Patience, StoreError};
 

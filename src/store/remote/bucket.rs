@@ -20,8 +20,8 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use aws::Chain;
-pub(super) use build::{Bucket, BucketOptions, open};
 use build::Provider;
+pub(super) use build::{Bucket, BucketOptions, open};
 use service::{Asks, Seen, watched};
 
 use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
@@ -134,7 +134,9 @@ impl Objects {
             )));
         }
         if let Some(code) = &seen.code {
-            return Err(RequestError::transient(format!("200 with the error {code}")));
+            return Err(RequestError::transient(format!(
+                "200 with the error {code}"
+            )));
         }
         let (meta, range) = (of_object(&answer.meta), answer.range.clone());
         if let Some(expected) = &get.expected
@@ -195,7 +197,9 @@ impl Objects {
                 let (start, bytes) = (0, Vec::new());
                 Ok(Got { meta, start, bytes })
             }
-            _ => Err(RequestError::lasting("416: the server does not send this range")),
+            _ => Err(RequestError::lasting(
+                "416: the server does not send this range",
+            )),
         }
     }
 
@@ -240,16 +244,19 @@ impl Objects {
             Err(error) => {
                 return Err(match refusal(&error, &seen) {
                     // Without any key below it the prefix would be an empty list.
-                    RequestError::NotFound => {
-                        RequestError::lasting(format!("the {} does not exist", self.provider.unit()))
-                    }
+                    RequestError::NotFound => RequestError::lasting(format!(
+                        "the {} does not exist",
+                        self.provider.unit()
+                    )),
                     error => error,
                 });
             }
         };
         let below = |path: &Path| {
             let name = path.as_ref().as_bytes().strip_prefix(prefix.as_bytes())?;
-            let is_key = name.split(|byte| *byte == b'/').all(|part| check_component(part).is_ok());
+            let is_key = name
+                .split(|byte| *byte == b'/')
+                .all(|part| check_component(part).is_ok());
             (is_key && !name.is_empty()).then(|| name.to_vec())
         };
         let objects = answer.result.objects.iter();
@@ -293,7 +300,7 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
             "{what}; so it answers also for what is not there, to who may not list (on S3 the \
              permission s3:ListBucket; see --missing-status)"
         )),
-        
+
         (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(what),
         (Error::NotFound { .. }, _) | (_, Some(404)) => RequestError::NotFound,
         (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {

@@ -67,9 +67,7 @@ impl Facts {
     pub(super) fn is_fresh(&self, key: &Key, ttl: Duration) -> bool {
         let mut known = self.lock();
         let found = known.get(key);
-        found.is_some_and(|(fact, since)| {
-            matches!(fact, Fact::Object(_)) && since.elapsed() < ttl
-        })
+        found.is_some_and(|(fact, since)| matches!(fact, Fact::Object(_)) && since.elapsed() < ttl)
     }
 
     /// It was so at `since`.

@@ -121,7 +121,11 @@ impl<K: Clone + Eq + Hash + Debug, T: Clone + Debug> Drop for Lead<'_, K, T> {
     fn drop(&mut self) {
         self.flights.lock().remove(&self.question);
         let answer = self.answer.take();
-        *self.flight.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self
+            .flight
+            .answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
         self.flight.landed.notify_all();
     }
 }

@@ -24,7 +24,12 @@ fn segment(key: &Key, meta: &Meta, range: &Range<u64>) -> Segment {
 
 impl Far {
     /// A part of a version of an object, if it is in memory or on the disk.
-    pub(super) fn at_hand(&self, key: &Key, meta: &Meta, range: Range<u64>) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn at_hand(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        range: Range<u64>,
+    ) -> Option<Arc<Vec<u8>>> {
         let segment = segment(key, meta, &range);
         if let Some(bytes) = self.segments.get(&segment) {
             return Some(bytes);

@@ -275,7 +275,9 @@ impl RemoteListing {
             return Ok(());
         };
         may_wait(&self.prefix)?;
-        let page = self.far.list(&question(&self.prefix, Depth::One, &open.next))?;
+        let page = self
+            .far
+            .list(&question(&self.prefix, Depth::One, &open.next))?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
         open.pages = open.pages.saturating_add(1);
         open.is_complete &= page.is_complete;

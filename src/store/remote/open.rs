@@ -113,7 +113,7 @@ pub enum RemoteError {
 
 /// What is at a URL.
 #[derive(Debug)]
-pub enum Found {
+pub(in crate::store) enum Found {
     /// A tree of keys.
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
@@ -129,14 +129,16 @@ const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`RemoteError`], which names the source and no secret of it.
-pub fn open(url: &str, is_zip: bool, options: &RemoteOptions) -> Result<Found, RemoteError> {
+pub(in crate::store) fn open(url: &str, is_zip: bool, options: &RemoteOptions) -> Result<Found, RemoteError> {
     let (label, identity, name, remote) = client(url, options)?;
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),
         error,
     };
     let far = far(label.clone(), identity, remote.0, options)?;
-    let looks_zipped = [".zip", ".ozx"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
+    let looks_zipped = [".zip", ".ozx"]
+        .iter()
+        .any(|end| name.to_ascii_lowercase().ends_with(end));
     if is_zip || looks_zipped {
         match archive(&far).map_err(failed)? {
             Some((archive, tail)) => return Ok(Found::Archive(archive, tail)),
@@ -162,7 +164,10 @@ pub fn open(url: &str, is_zip: bool, options: &RemoteOptions) -> Result<Found, R
     }
     let what = match remote.1 {
         Kind::Bucket => "no key begins with it".into(),
-        Kind::Web => format!("none of {} is there, and it is not listed", ANCHORS.join(", ")),
+        Kind::Web => format!(
+            "none of {} is there, and it is not listed",
+            ANCHORS.join(", ")
+        ),
     };
     Err(RemoteError::NothingThere { label, what })
 }
@@ -337,7 +342,7 @@ fn archive(far: &Arc<Far>) -> Result<Option<(Arc<RemoteArchive>, Vec<u8>)>, Stor
     let get = Get::new(&Key::root(), Part::Tail(TAIL_BYTES));
     match far.get(&get) {
         Ok(got) => {
-            let archive = RemoteArchive::new(far, got.meta);
+            let archive = RemoteArchive::new(far, got.meta, Arc::new(got.bytes.clone()));
             Ok(Some((Arc::new(archive), got.bytes)))
         }
         Err(RequestError::NotFound | RequestError::IsPrefix) => Ok(None),

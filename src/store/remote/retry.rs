@@ -79,7 +79,11 @@ impl Retry {
         if next >= deadline {
             return give_up(failed);
         }
-        log::debug!("{key}: {}; again in {:.1?}", failed.what, next - Instant::now());
+        log::debug!(
+            "{key}: {}; again in {:.1?}",
+            failed.what,
+            next - Instant::now()
+        );
         sleep_until(next).await;
         self.counters.retried(key);
         Ok(())
@@ -113,7 +117,9 @@ impl Retry {
 /// A number from 0.5 to 1, so that clients do not come back all at once.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, Hasher};
-    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let random = std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish();
     0.5 + f64::from(u16::try_from(random % 1024).unwrap_or(0)) / 2048.0
 }
 
@@ -254,7 +260,11 @@ mod tests {
 
     #[test]
     fn what_broke_off_goes_on_where_it_ended() {
-        let script = vec![Err(broken(0, b"ab")), Err(broken(2, b"cd")), Ok(got(4, b"ef"))];
+        let script = vec![
+            Err(broken(0, b"ab")),
+            Err(broken(2, b"cd")),
+            Ok(got(4, b"ef")),
+        ];
         let (answer, asked, counters) = ask(script, 5);
         let answer = answer.unwrap();
         assert_eq!((answer.start, &answer.bytes[..]), (0, &b"abcdef"[..]));
@@ -275,12 +285,18 @@ mod tests {
 
     #[test]
     fn attempts_are_counted_and_end() {
-        let script = (0..3).map(|_| Err(RequestError::transient("503"))).collect();
+        let script = (0..3)
+            .map(|_| Err(RequestError::transient("503")))
+            .collect();
         let (answer, asked, _) = ask(script, 2);
         let Err(RequestError::Failed(failed)) = answer else {
             panic!("{answer:?}");
         };
-        assert!(failed.what.starts_with("503 (3 attempts"), "{}", failed.what);
+        assert!(
+            failed.what.starts_with("503 (3 attempts"),
+            "{}",
+            failed.what
+        );
         assert_eq!(asked.len(), 3);
     }
 

@@ -76,7 +76,11 @@ impl Far {
             kind: Kind::Prefix,
             size_bytes: 0,
             blocks: 0,
-            modified: self.modified.get().copied().unwrap_or(SystemTime::UNIX_EPOCH),
+            modified: self
+                .modified
+                .get()
+                .copied()
+                .unwrap_or(SystemTime::UNIX_EPOCH),
             version: Version(0),
             links: 2,
         }

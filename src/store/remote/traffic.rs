@@ -105,7 +105,9 @@ impl Counters {
     /// Below each prefix.
     pub(super) fn by_prefix(&self) -> Vec<(String, Traffic)> {
         let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-        let each = prefixes.iter().map(|(name, traffic)| (name.clone(), *traffic));
+        let each = prefixes
+            .iter()
+            .map(|(name, traffic)| (name.clone(), *traffic));
         each.collect()
     }
 }
@@ -117,7 +119,10 @@ fn array_of(key: &Key) -> String {
     let is_chunk = |name: &[u8]| {
         let digits = name.strip_prefix(b"c.").unwrap_or(name);
         name == b"c"
-            || (!digits.is_empty() && digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.'))
+            || (!digits.is_empty()
+                && digits
+                    .iter()
+                    .all(|byte| byte.is_ascii_digit() || *byte == b'.'))
     };
     let is_document = |name: &[u8]| name.starts_with(b".z") || name == b"zarr.json";
     if names.last().is_some_and(|name| is_document(name)) {

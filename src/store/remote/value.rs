@@ -84,7 +84,6 @@ impl RemoteObject {
             end: range.end,
         }
     }
-
 }
 
 pub(super) fn wrong_length(key: &Key, got: u64, wanted: u64) -> StoreError {
@@ -92,7 +91,12 @@ pub(super) fn wrong_length(key: &Key, got: u64, wanted: u64) -> StoreError {
 }
 
 /// Bytes of one version of an object, all that were asked for.
-pub(super) fn fetch(far: &Far, key: &Key, meta: &Meta, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+pub(super) fn fetch(
+    far: &Far,
+    key: &Key,
+    meta: &Meta,
+    range: Range<u64>,
+) -> Result<Vec<u8>, StoreError> {
     let length = range.end.saturating_sub(range.start);
     let mut get = Get::new(key, Part::Range(range));
     get.expected = Some(meta.clone());
@@ -131,7 +135,9 @@ impl Object for RemoteObject {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
-        let end = offset.saturating_add(size_bytes as u64).min(self.size_bytes());
+        let end = offset
+            .saturating_add(size_bytes as u64)
+            .min(self.size_bytes());
         if offset >= end {
             return Ok(Data::Filled(0..0));
         }
@@ -192,7 +198,9 @@ impl Object for RemoteObject {
                 ..Get::new(&self.key, Part::Range(range.clone()))
             })
             .collect();
-        let answers = far.network.wait(join_all(gets.iter().map(|get| far.remote.get(get))));
+        let answers = far
+            .network
+            .wait(join_all(gets.iter().map(|get| far.remote.get(get))));
         for ((range, group), answer) in joined.into_iter().zip(answers) {
             let answer = answer.map_err(|error| gone(error, &self.key));
             for lead in group {

@@ -87,7 +87,9 @@ pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 /// # Errors
 /// What is wrong with it, without its value.
 pub(super) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) = text.split_once(':').ok_or("not of the form `Name: value`")?;
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("not of the form `Name: value`")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "not a name of a header")?;
     let mut value: HeaderValue = value
         .trim()
@@ -134,7 +136,9 @@ impl Web {
             let next = location.and_then(|location| url.join(location).ok());
             let Some(next) = next else {
                 let status = response.status();
-                return Err(RequestError::lasting(format!("{status} without a place to go to")));
+                return Err(RequestError::lasting(format!(
+                    "{status} without a place to go to"
+                )));
             };
             if address::is_directory_of(&url, &next) {
                 return Err(RequestError::IsPrefix);

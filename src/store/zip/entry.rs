@@ -33,6 +33,8 @@ const NEAR_HEADER_BYTES: u64 = 64 << 10;
 pub(super) struct ZipObject {
     archive: Arc<Archive>,
     position: Position,
+    /// Parts are asked for as they are needed, and not as a file is read.
+    is_exact: bool,
 }
 
 impl ZipObject {
@@ -41,6 +43,7 @@ impl ZipObject {
         let object = Self {
             archive: Arc::clone(archive),
             position,
+            is_exact: false,
         };
         let node = object.node();
         let unsupported = |what| {
@@ -86,6 +89,12 @@ impl ZipObject {
             object.read(0, 0, &mut [0; BUFFER_HEADROOM_BYTES], Patience::Wait)?;
         }
         Ok(object)
+    }
+
+    /// The same, to be read in exactly the parts that are asked for.
+    pub(super) fn exact(self) -> Self {
+        let is_exact = true;
+        Self { is_exact, ..self }
     }
 
     fn node(&self) -> &Node {
@@ -245,8 +254,17 @@ impl ZipObject {
         let start = match start {
             Some(start) => start,
             None => {
-                let at = self.data_start(patience)?.saturating_add(offset);
-                self.pread(buffer.get_mut(..size).unwrap_or_default(), at, patience)?;
+                let data = self.data_start(patience)?;
+                let at = data.saturating_add(offset);
+                let target = buffer.get_mut(..size).unwrap_or_default();
+                match self.archive.is_far && !self.is_exact && !target.is_empty() {
+                    true => {
+                        let span = data..data.saturating_add(node.size_bytes());
+                        let read = self.archive.bytes.read_within(target, at, span, patience);
+                        read.map_err(|error| archive_error(error, self.key()))?;
+                    }
+                    false => self.pread(target, at, patience)?,
+                }
                 0
             }
         };

@@ -36,13 +36,20 @@ impl Profile {
         let name = name.as_deref().unwrap_or("default");
         let file = std::env::var_os("AWS_CONFIG_FILE").map(PathBuf::from);
         let home = || std::env::home_dir().map(|home| home.join(".aws/config"));
-        let Some(config) = file.or_else(home).and_then(|file| Ini::load_from_file(file).ok()) else {
+        let Some(config) = file
+            .or_else(home)
+            .and_then(|file| Ini::load_from_file(file).ok())
+        else {
             return Self::default();
         };
         let section = config
             .section(Some(format!("profile {name}")))
             .or_else(|| config.section(Some(name)));
-        let get = |key| section.and_then(|section| section.get(key)).map(str::to_owned);
+        let get = |key| {
+            section
+                .and_then(|section| section.get(key))
+                .map(str::to_owned)
+        };
         Self {
             region: get("region"),
             endpoint_url: get("endpoint_url"),

@@ -79,7 +79,10 @@ impl Bucket {
             _ => (host, None),
         };
         if name.is_empty() || name.contains(['@', ':']) {
-            return Some(Err(format!("no name of a {} behind {scheme}://", provider.unit())));
+            return Some(Err(format!(
+                "no name of a {} behind {scheme}://",
+                provider.unit()
+            )));
         }
         Some(Ok(Self {
             provider,
@@ -124,8 +127,8 @@ pub(in crate::store::remote) fn open(
     }
     let client = web::client(options.timeout)?;
     let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
-    let chain = wants_chain
-        .then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
+    let chain =
+        wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
     let client: Arc<dyn Client> = match bucket.provider {
         Provider::S3 => s3(bucket, options, client, chain.clone())?,
         Provider::Google => google(bucket, options, client)?,
@@ -246,9 +249,14 @@ mod tests {
 
     #[test]
     fn buckets_are_told_from_other_urls() {
-        let parse = |url| Bucket::parse(url).map(|bucket| bucket.map(|b| (b.name, b.prefix, b.account)));
+        let parse =
+            |url| Bucket::parse(url).map(|bucket| bucket.map(|b| (b.name, b.prefix, b.account)));
         let of = |name: &str, prefix: &str, account: Option<&str>| {
-            Some(Ok((name.to_owned(), prefix.to_owned(), account.map(str::to_owned))))
+            Some(Ok((
+                name.to_owned(),
+                prefix.to_owned(),
+                account.map(str::to_owned),
+            )))
         };
         assert_eq!(parse("s3://b"), of("b", "", None));
         assert_eq!(parse("s3://b/a/c.zarr/"), of("b", "a/c.zarr", None));

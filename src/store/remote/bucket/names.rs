@@ -106,7 +106,15 @@ mod tests {
     #[test]
     fn only_odd_keys_are_taken_out() {
         let entry = |key: &str| format!("<Contents><Key>{key}</Key><Size>3</Size></Contents>");
-        let keys = ["a/b", "a//b", "a/../b", "x &amp; y", "dir/", "/first", "&#252;"];
+        let keys = [
+            "a/b",
+            "a//b",
+            "a/../b",
+            "x &amp; y",
+            "dir/",
+            "/first",
+            "&#252;",
+        ];
         let listing = format!(
             "<?xml version=\"1.0\"?><ListBucketResult><Prefix>a</Prefix>{}<CommonPrefixes>\
              <Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>",

@@ -141,7 +141,12 @@ impl HttpService for Service {
         })?;
         let response: http::Response<reqwest::Body> = response.into();
         let (parts, body) = response.into_parts();
-        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let text = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
         let mut seen = Seen {
             status: Some(parts.status),
             retry_after: text(RETRY_AFTER)
@@ -159,10 +164,12 @@ impl HttpService for Service {
             || is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
         if parts.status.is_success() && !is_text {
             note(seen);
-            let body = body.map_err(|error| {
-                HttpError::new(HttpErrorKind::Interrupted, error.without_url())
-            });
-            return Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)));
+            let body = body
+                .map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error.without_url()));
+            return Ok(http::Response::from_parts(
+                parts,
+                HttpResponseBody::new(body),
+            ));
         }
         let bytes = match Limited::new(body, MAX_TEXT_BYTES).collect().await {
             Ok(bytes) => bytes.to_bytes(),
@@ -182,18 +189,25 @@ impl HttpService for Service {
         };
         note(seen);
         let body = Full::new(bytes).map_err(|never| match never {});
-        Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
+        Ok(http::Response::from_parts(
+            parts,
+            HttpResponseBody::new(body),
+        ))
     }
 }
 
 /// Whether this is a whole listing of S3 and Google, or of Azure: half a one can be XML, too.
 fn is_listing(body: &[u8]) -> bool {
-    ["ListBucketResult", "EnumerationResults"].iter().any(|name| {
-        let (begin, end) = (format!("<{name}"), format!("</{name}>"));
-        let head = body.get(..body.len().min(1024)).unwrap_or_default();
-        let has_begin = head.windows(begin.len()).any(|bytes| bytes == begin.as_bytes());
-        has_begin && body.trim_ascii_end().ends_with(end.as_bytes())
-    })
+    ["ListBucketResult", "EnumerationResults"]
+        .iter()
+        .any(|name| {
+            let (begin, end) = (format!("<{name}"), format!("</{name}>"));
+            let head = body.get(..body.len().min(1024)).unwrap_or_default();
+            let has_begin = head
+                .windows(begin.len())
+                .any(|bytes| bytes == begin.as_bytes());
+            has_begin && body.trim_ascii_end().ends_with(end.as_bytes())
+        })
 }
 
 /// What stands in `<Code>`, where the body is an error.

@@ -154,7 +154,9 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
         _ => Reach::Public,
     };
     match (reach(first), reach(to)) {
-        (_, Reach::Link) => Err(format!("it leads to {host}, where machines keep credentials")),
+        (_, Reach::Link) => Err(format!(
+            "it leads to {host}, where machines keep credentials"
+        )),
         (Reach::Public, Reach::Private) => Err(format!("it leads to the private address {host}")),
         _ => Ok(()),
     }
@@ -218,7 +220,10 @@ mod tests {
     fn a_directory_is_the_same_url_with_a_slash() {
         assert!(is_directory_of(&url("http://h:1/a"), &url("http://h/a/")));
         assert!(!is_directory_of(&url("http://h/a"), &url("http://h/b/")));
-        assert!(!is_directory_of(&url("http://h/a"), &url("http://other/a/")));
+        assert!(!is_directory_of(
+            &url("http://h/a"),
+            &url("http://other/a/")
+        ));
         assert!(!is_directory_of(&url("http://h/a/"), &url("http://h/a/")));
     }
 

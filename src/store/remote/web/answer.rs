@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
     LAST_MODIFIED, RETRY_AFTER,
 };
-use http::StatusCode;
 use reqwest::Response;
 
 use super::causes;
@@ -30,7 +30,9 @@ fn meta(headers: &HeaderMap, size_bytes: u64) -> Meta {
     let modified = text(headers, LAST_MODIFIED);
     Meta {
         size_bytes,
-        etag: text(headers, ETAG).filter(|tag| !tag.is_empty()).map(str::to_owned),
+        etag: text(headers, ETAG)
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned),
         modified: modified.and_then(|date| httpdate::parse_http_date(date).ok()),
     }
 }
@@ -136,7 +138,9 @@ pub(super) async fn of_get(get: &Get, response: Response) -> Result<Got, Request
             Some((_, size)) if get.expected.is_some() => {
                 Err(RequestError::Changed(format!("it has {size} bytes by now")))
             }
-            _ => Err(RequestError::lasting("416: the server does not send this range")),
+            _ => Err(RequestError::lasting(
+                "416: the server does not send this range",
+            )),
         },
         _ => Err(refusal(response.status(), headers)),
     }
@@ -230,7 +234,9 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     let headers = response.headers();
     let kind = text(headers, CONTENT_TYPE).unwrap_or_default();
     if kind.to_ascii_lowercase().starts_with("multipart/") {
-        return Err(RequestError::lasting(format!("206 with a body of the kind {kind}")));
+        return Err(RequestError::lasting(format!(
+            "206 with a body of the kind {kind}"
+        )));
     }
     let (range, size) = match content_range(headers) {
         Some((Some(range), size)) => (range, size),
@@ -299,7 +305,10 @@ async fn window(
     let mut bytes = Vec::new();
     let whole = kept.end.min(length.unwrap_or(0)).saturating_sub(kept.start);
     let room = whole.min(most).min(FIRST_ROOM_BYTES);
-    if bytes.try_reserve_exact(usize::try_from(room).unwrap_or(0)).is_err() {
+    if bytes
+        .try_reserve_exact(usize::try_from(room).unwrap_or(0))
+        .is_err()
+    {
         return Err((RequestError::lasting("there is no memory for it"), bytes));
     }
     let mut came: u64 = 0;

@@ -71,7 +71,11 @@ fn of_json(body: &[u8]) -> Option<Names> {
         let is_prefix = name.ends_with('/')
             || entry.get("is_dir").and_then(Value::as_bool) == Some(true)
             || entry.get("type").and_then(Value::as_str) == Some("directory");
-        let kind = if is_prefix { Kind::Prefix } else { Kind::Object };
+        let kind = if is_prefix {
+            Kind::Prefix
+        } else {
+            Kind::Object
+        };
         Some((name.trim_end_matches('/').as_bytes().to_vec(), kind))
     };
     Some(entries.iter().filter_map(name).collect())
