@@ -25,8 +25,8 @@ use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DirOptions, DiskCache, FarStore, FaultStore, Key, Listings, OpenOptions, Promises,
-    RemoteOptions, SourceName, Store, ZipOptions, open_demo,
+    DirOptions, DiskCache, DiskCacheError, FarStore, FaultStore, Key, Listings, OpenOptions,
+    Promises, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -211,9 +211,12 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
     let remote_bytes = (memory_limit_bytes(options, memory) / 8).min(MAX_REMOTE_BYTES);
     let mut remote = options.remote.options(options.ttl, remote_bytes);
     if let Some(directory) = &options.disk_cache {
-        let cache = DiskCache::open(directory, options.disk_cache_size);
-        let cache = cache.map_err(|e| format!("--disk-cache: {e}"))?;
-        remote.disk = Some(Arc::new(cache));
+        match DiskCache::open(directory, options.disk_cache_size) {
+            Ok(cache) => remote.disk = Some(Arc::new(cache)),
+            // A disk that is full or read-only is no reason not to mount.
+            Err(e @ DiskCacheError::Io { .. }) => log::warn!("--disk-cache: {e}; it is not used"),
+            Err(e) => return Err(format!("--disk-cache: {e}").into()),
+        }
     }
     let (ttl, absent_ttl) = (remote.ttl, remote.absent_ttl);
     let open = OpenOptions {

@@ -9,6 +9,7 @@
 //! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
 
 mod handles;
+mod late;
 mod offload;
 mod read;
 mod stats;
@@ -28,6 +29,7 @@ use crate::store::{Key, Listings, MAX_COMPONENT_BYTES, Object, Stat, Version, ne
 use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
+use late::Late;
 use offload::Offload;
 
 /// The longest read that the kernel asks for.
@@ -145,6 +147,7 @@ pub struct Fs {
     files: Handles<Arc<dyn Object>>,
     directories: Handles<Arc<Mutex<Directory>>>,
     offload: Offload,
+    late: Late,
     stats: Stats,
 }
 
@@ -160,6 +163,7 @@ impl Fs {
             policy,
             files: Handles::default(),
             directories: Handles::default(),
+            late: Late::default(),
             offload: Offload::new(policy.workers)?,
             stats: Stats::default(),
         })

@@ -20,5 +20,7 @@ mod http;
 mod objects;
 #[path = "remote/refusals.rs"]
 mod refusals;
+#[path = "remote/requests.rs"]
+mod requests;
 #[path = "remote/themselves.rs"]
 mod themselves;

@@ -439,6 +439,10 @@ impl ArrayReader {
         group: usize,
         lane: Lane,
     ) {
+        if self.pieces.is_far() {
+            // Those of one chunk are fetched together.
+            leads.sort_by_key(|(key, _)| key.chunk);
+        }
         while let Some((first, _)) = leads.first() {
             let chunk = first.chunk;
             let of_chunk = leads.iter().take_while(|(key, _)| key.chunk == chunk);

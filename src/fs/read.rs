@@ -1,6 +1,7 @@
 //! Reading files: here, if the bytes are at hand, or by a worker.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Fs, FsError, Handle, MAX_READ_BYTES};
@@ -55,7 +56,7 @@ impl Fs {
                 let fs = Arc::clone(self);
                 self.stats.offloaded();
                 return self.offload.submit_alone(move || match fs.tree.open(ino) {
-                    Ok(object) => read_waiting(&*object, offset, size, fs.is_far, reply),
+                    Ok(object) => fs.read_waiting(ino, &*object, offset, size, reply),
                     Err(error) => reply.answer(Err(error.into())),
                 });
             }
@@ -78,14 +79,45 @@ impl Fs {
         let Some(reply) = left.and_then(ReadReply::later) else {
             return;
         };
+        if self.is_far
+            && let Some(error) = self.late.find(ino, &range(offset, size))
+        {
+            return reply.answer(Err(error.into()));
+        }
         self.stats.offloaded();
-        let is_far = self.is_far;
+        let fs = Arc::clone(self);
         // Reads of one file keep their order, unless the file does not mind.
-        let is_alone = is_far || object.is_parallel();
-        let job = move || read_waiting(&*object, offset, size, is_far, reply);
+        let is_alone = self.is_far || object.is_parallel();
+        let job = move || fs.read_waiting(ino, &*object, offset, size, reply);
         match is_alone {
             true => self.offload.submit_alone(job),
             false => self.offload.submit(ino.0, job),
+        }
+    }
+
+    /// Reads on a worker.
+    fn read_waiting(
+        &self,
+        ino: Ino,
+        object: &dyn Object,
+        offset: u64,
+        size: usize,
+        reply: impl LaterReply,
+    ) {
+        if reply.is_answered() {
+            return;
+        }
+        let read = |buffer: &mut [u8]| {
+            let result = object.read(offset, size, buffer, Patience::Wait);
+            if self.is_far {
+                self.late.note(ino, &range(offset, size), &result);
+            }
+            reply.answer(bytes(&result, buffer));
+        };
+        match self.is_far {
+            // So many workers do not each keep one; what is not touched is not there.
+            true => read(&mut vec![0; size.saturating_add(BUFFER_HEADROOM_BYTES)]),
+            false => with_buffer(size, read),
         }
     }
 }
@@ -98,26 +130,9 @@ fn bytes<'a>(result: &'a Result<Data, StoreError>, buffer: &'a [u8]) -> Result<&
     }
 }
 
-/// Reads on a worker.
-fn read_waiting(
-    object: &dyn Object,
-    offset: u64,
-    size: usize,
-    is_far: bool,
-    reply: impl LaterReply,
-) {
-    if reply.is_answered() {
-        return;
-    }
-    let read = |buffer: &mut [u8]| {
-        let result = object.read(offset, size, buffer, Patience::Wait);
-        reply.answer(bytes(&result, buffer));
-    };
-    match is_far {
-        // So many workers do not each keep one; what is not touched is not there.
-        true => read(&mut vec![0; size.saturating_add(BUFFER_HEADROOM_BYTES)]),
-        false => with_buffer(size, read),
-    }
+/// The bytes that are asked for.
+fn range(offset: u64, size: usize) -> Range<u64> {
+    offset..offset.saturating_add(size as u64)
 }
 
 /// Lends this thread's buffer, with room for `size` bytes and the store's headroom.

@@ -30,8 +30,8 @@ mod traffic;
 mod value;
 mod web;
 
-pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
 pub(super) use open::{Found, open};
+pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
 pub use traffic::Traffic;
 
 use std::fmt::Debug;

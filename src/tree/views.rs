@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::place::{Known, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, Object, Stat, Store, StoreError};
+use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
 use crate::view::{Content, Format, NoContent, Nodes, ViewNode};
 
 /// What is at the root.
@@ -68,7 +68,9 @@ impl ViewTree {
         shown: Shown,
         is_listed: bool,
     ) -> Result<Self, StoreError> {
-        nodes.node(&root)?;
+        if shown != Shown::Native || !nodes.store().promises().is_far {
+            nodes.node(&root)?;
+        }
         Ok(Self {
             native,
             root,
@@ -96,6 +98,13 @@ impl ViewTree {
         let known = self.known();
         let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
         Ok(Spot::View(found.place.clone()))
+    }
+
+    /// The directory of computed files in a native directory.
+    fn hidden(&self, native: Ino, parent: Ino) -> Result<Node, StoreError> {
+        let node = self.nodes.node(&self.native.key(native)?)?;
+        let what = What::Hidden;
+        self.intern(Place { node, what }, parent)
     }
 
     /// A number of the native tree as it is shown.
@@ -207,15 +216,16 @@ impl Tree for ViewTree {
                     key: Key::new(name).unwrap_or_default(),
                 }),
             },
+            // What does not list can not prove that it has no such name for less than a request
+            // for each directory: there the computed files win.
+            Spot::Native(ino)
+                if name == HIDDEN
+                    && self.nodes.store().promises().listings == Listings::Partial =>
+            {
+                self.hidden(ino, parent)
+            }
             Spot::Native(ino) => match self.native.lookup(ino, name) {
-                Err(StoreError::NotFound { .. }) if name == HIDDEN => {
-                    let node = self.nodes.node(&self.native.key(ino)?)?;
-                    let place = Place {
-                        node,
-                        what: What::Hidden,
-                    };
-                    self.intern(place, parent)
-                }
+                Err(StoreError::NotFound { .. }) if name == HIDDEN => self.hidden(ino, parent),
                 found => found,
             },
         }

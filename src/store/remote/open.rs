@@ -129,7 +129,11 @@ const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`RemoteError`], which names the source and no secret of it.
-pub(in crate::store) fn open(url: &str, is_zip: bool, options: &RemoteOptions) -> Result<Found, RemoteError> {
+pub(in crate::store) fn open(
+    url: &str,
+    is_zip: bool,
+    options: &RemoteOptions,
+) -> Result<Found, RemoteError> {
     let (label, identity, name, remote) = client(url, options)?;
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),

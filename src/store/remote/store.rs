@@ -300,18 +300,30 @@ impl Far {
         let question = (key.clone(), Part::Tail(bytes));
         let ask = || {
             let asked = Instant::now();
-            match self.get(&Get::new(key, Part::Tail(bytes))) {
-                Ok(got) => {
+            let mut get = Get::new(key, Part::Tail(bytes));
+            let last = self.facts.last(key).or_else(|| self.last_on_disk(key));
+            get.known = last.filter(|meta| {
+                let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
+                meta.etag.is_some() && self.at_hand(key, meta, tail).is_some()
+            });
+            let known = get.known.clone();
+            match (self.get(&get), known) {
+                (Err(RequestError::NotModified), Some(meta)) => {
+                    self.facts.put(key, Fact::Object(meta.clone()), asked);
+                    self.counters.hit(key);
+                    Ok(Value { meta, bytes: None })
+                }
+                (Ok(got), _) => {
                     self.keep(key, &got.meta, got.start, &Arc::new(got.bytes));
                     let (meta, bytes) = (got.meta, None);
                     Ok(Value { meta, bytes })
                 }
-                Err(RequestError::NotFound) => {
+                (Err(RequestError::NotFound), _) => {
                     self.check_anchor(key)?;
                     self.facts.put(key, Fact::Absent, asked);
                     Err(StoreError::NotFound { key: key.clone() })
                 }
-                Err(error) => Err(error.of(key)),
+                (Err(error), _) => Err(error.of(key)),
             }
         };
         let answer = self.wholes.answer(question, self.deadline(), ask);

@@ -1,0 +1,140 @@
+//! How much is asked for: a request costs a round trip, so there are no more of them than needed.
+
+use std::fs;
+use std::path::Path;
+
+use crate::compare::*;
+use crate::servers::{Nginx, Request};
+use crate::support::*;
+
+/// Bytes of bodies that were sent for these requests.
+fn bytes(requests: &[Request]) -> u64 {
+    let is_value = |request: &&Request| request.method == "GET" && request.status < 300;
+    let sent = requests.iter().filter(is_value);
+    sent.map(|request| request.bytes).sum()
+}
+
+fn local(served: &Path, key: &str) -> Vec<u8> {
+    fs::read(served.join(key)).unwrap()
+}
+
+#[test]
+fn a_consolidated_hierarchy_is_mounted_and_listed_in_three_requests() {
+    let _dog = watchdog("a_consolidated_hierarchy_is_mounted_and_listed", 120);
+    let served = served();
+    for name in ["v2-consolidated", "v3-consolidated"] {
+        let nginx = Nginx::start(served.path());
+        let mounted = nginx.remote("").mount(name);
+        let found = sh(&format!("find {} | wc -l", mounted.path().display()));
+        assert!(found.trim().parse::<usize>().unwrap() > 300, "{found}");
+        let requests = nginx.requests();
+        assert!(requests.len() <= 3, "{name}: {requests:?}");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn an_array_is_read_with_a_request_for_each_chunk_and_two_more() {
+    let _dog = watchdog("an_array_is_read_with_a_request_for_each_chunk", 120);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("v2-consolidated");
+    let local = support_mount(served.path().join("v2-consolidated"));
+    let before = nginx.requests().len();
+    let view = "zlib/.zarrfs/zlib.npy";
+    let (there, here) = (read(mounted.join(view)), read(local.join(view)));
+    assert_eq!(there.unwrap(), here.unwrap());
+    let requests = nginx.requests().split_off(before);
+    let chunks = requests.iter().filter(|r| !r.path.contains("/."));
+    assert_eq!(chunks.count(), 16, "{requests:?}");
+    // The documents of the array.
+    assert!(requests.len() <= 16 + 2, "{requests:?}");
+    // And once more from memory.
+    read(mounted.join("zlib/.zarrfs/zlib.bin")).unwrap();
+    assert_eq!(nginx.requests().len(), before + requests.len());
+    mounted.unmount();
+}
+
+#[test]
+fn inner_chunks_of_a_shard_are_fetched_together() {
+    let _dog = watchdog("inner_chunks_of_a_shard_are_fetched_together", 120);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("v3-sharded");
+    let local = support_mount(served.path().join("v3-sharded"));
+    let view = "zstd/.zarrfs/zstd.npy";
+    let there = read(mounted.join(view)).unwrap();
+    assert_eq!(there, read(local.join(view)).unwrap());
+    let requests = nginx.requests();
+    let shards = fs_count(&served.path().join("v3-sharded/zstd/c"));
+    let of_shards = requests.iter().filter(|r| r.path.contains("zstd/c/"));
+    // The index, and once or twice what a read needs and what is fetched ahead of it.
+    assert!(of_shards.count() <= 3 * shards, "{requests:?}");
+    mounted.unmount();
+}
+
+#[test]
+fn a_zip_is_mounted_in_three_requests_and_nothing_of_it_is_read_twice() {
+    let _dog = watchdog("a_zip_is_mounted_in_three_requests", 120);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("v2-zipstore.zip");
+    let before = nginx.requests().len();
+    assert!(before <= 3, "{:?}", nginx.requests());
+    let large = read(mounted.join("large/.zarrfs/large.bin")).unwrap();
+    assert_eq!(large, local(served.path(), "v2-consolidated/large/0"));
+    let requests = nginx.requests().split_off(before);
+    let sent = bytes(&requests);
+    assert!(sent <= large.len() as u64 / 20 * 21, "{requests:?}");
+    mounted.unmount();
+}
+
+#[test]
+fn a_second_mount_with_a_warm_disk_cache_fetches_no_data() {
+    let _dog = watchdog("a_second_mount_with_a_warm_disk_cache", 120);
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let cache = scratch();
+    let cache = cache.path().join("cache");
+    for (source, views) in [
+        (
+            "v2-consolidated",
+            &["zlib/.zarrfs/zlib.npy", "large/.zarrfs/large.bin"][..],
+        ),
+        ("v3-sharded", &["zstd/.zarrfs/zstd.npy"]),
+        ("v2-zipstore.zip", &["large/.zarrfs/large.bin"]),
+    ] {
+        let mut first = Vec::new();
+        for round in 0..2 {
+            let remote = nginx
+                .remote("")
+                .arg("--disk-cache")
+                .arg(cache.to_str().unwrap());
+            let mounted = remote.mount(source);
+            let native = read(mounted.join("large/0")).unwrap_or_default();
+            let before = nginx.requests().len();
+            let values: Vec<_> = views
+                .iter()
+                .map(|view| read(mounted.join(view)).unwrap())
+                .collect();
+            let requests = nginx.requests().split_off(before);
+            if round == 0 {
+                first = values;
+            } else {
+                assert!(first == values, "{source}");
+                assert_eq!(bytes(&requests), 0, "{source}: {requests:?}");
+            }
+            assert!(native.is_empty() || native == local(served.path(), "v2-consolidated/large/0"));
+            mounted.unmount();
+        }
+    }
+}
+
+fn support_mount(source: std::path::PathBuf) -> Mount {
+    Mount::new(&source)
+}
+
+fn fs_count(directory: &Path) -> usize {
+    let found = sh(&format!("find '{}' -type f | wc -l", directory.display()));
+    found.trim().parse().unwrap()
+}
