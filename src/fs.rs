@@ -9,7 +9,6 @@
 //! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
 
 mod handles;
-mod late;
 mod offload;
 mod read;
 mod stats;
@@ -29,7 +28,6 @@ use crate::store::{Key, Listings, MAX_COMPONENT_BYTES, Object, Stat, Version, ne
 use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
-use late::Late;
 use offload::Offload;
 
 /// The longest read that the kernel asks for.
@@ -147,7 +145,6 @@ pub struct Fs {
     files: Handles<Arc<dyn Object>>,
     directories: Handles<Arc<Mutex<Directory>>>,
     offload: Offload,
-    late: Late,
     stats: Stats,
 }
 
@@ -163,7 +160,6 @@ impl Fs {
             policy,
             files: Handles::default(),
             directories: Handles::default(),
-            late: Late::default(),
             offload: Offload::new(policy.workers)?,
             stats: Stats::default(),
         })

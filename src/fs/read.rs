@@ -1,7 +1,6 @@
 //! Reading files: here, if the bytes are at hand, or by a worker.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Fs, FsError, Handle, MAX_READ_BYTES};
@@ -79,11 +78,6 @@ impl Fs {
         let Some(reply) = left.and_then(ReadReply::later) else {
             return;
         };
-        if self.is_far
-            && let Some(error) = self.late.find(ino, &range(offset, size))
-        {
-            return reply.answer(Err(error.into()));
-        }
         self.stats.offloaded();
         let fs = Arc::clone(self);
         // Reads of one file keep their order, unless the file does not mind.
@@ -109,9 +103,6 @@ impl Fs {
         }
         let read = |buffer: &mut [u8]| {
             let result = object.read(offset, size, buffer, Patience::Wait);
-            if self.is_far {
-                self.late.note(ino, &range(offset, size), &result);
-            }
             reply.answer(bytes(&result, buffer));
         };
         match self.is_far {
@@ -128,11 +119,6 @@ fn bytes<'a>(result: &'a Result<Data, StoreError>, buffer: &'a [u8]) -> Result<&
         Ok(data) => Ok(data.bytes(buffer)),
         Err(error) => Err(error.clone().into()),
     }
-}
-
-/// The bytes that are asked for.
-fn range(offset: u64, size: usize) -> Range<u64> {
-    offset..offset.saturating_add(size as u64)
 }
 
 /// Lends this thread's buffer, with room for `size` bytes and the store's headroom.
