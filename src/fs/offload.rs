@@ -4,11 +4,10 @@
 //! many readers of one entry have it decoded once and occupy one worker; jobs of different files,
 //! and those that ask for no order, are done by as many workers as there are.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -23,78 +22,88 @@ enum Turn {
 
 /// A pool of workers. They end when it is dropped.
 #[derive(Debug)]
-pub(super) struct Offload {
-    sender: Sender<Turn>,
-    queues: Arc<Queues>,
+pub(super) struct Offload(Arc<Pool>);
+
+struct Pool {
+    state: Mutex<State>,
+    /// One for each worker.
+    wake: Vec<Condvar>,
 }
 
-/// Jobs by file. A file is in the map exactly as long as a worker has it or will get it.
 #[derive(Default)]
-struct Queues(Mutex<HashMap<u64, VecDeque<Job>>>);
+struct State {
+    /// Jobs by file. A file is here exactly as long as a worker has it or will get it.
+    files: HashMap<u64, VecDeque<Job>>,
+    turns: VecDeque<Turn>,
+    /// Workers that sleep. The last one is woken first, so that few do what few can: each has a
+    /// stack and an arena of the allocator that stay as large as they once were.
+    idle: Vec<usize>,
+    has_ended: bool,
+}
 
-impl std::fmt::Debug for Queues {
+impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queues({} files)", self.lock().len())
+        write!(f, "Pool({} files)", self.lock().files.len())
     }
 }
 
-impl Queues {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, VecDeque<Job>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a worker begin with something.
+    fn begin(&self, mut state: MutexGuard<'_, State>, turn: Turn) {
+        state.turns.push_back(turn);
+        let worker = state.idle.pop();
+        drop(state);
+        if let Some(wake) = worker.and_then(|worker| self.wake.get(worker)) {
+            wake.notify_one();
+        }
+    }
+
+    /// What a worker does next, once there is something; none when it is to end.
+    fn next_turn(&self, worker: usize) -> Option<Turn> {
+        let mut state = self.lock();
+        loop {
+            if let Some(turn) = state.turns.pop_front() {
+                return Some(turn);
+            }
+            if state.has_ended {
+                return None;
+            }
+            state.idle.push(worker);
+            state = self
+                .wake
+                .get(worker)?
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            // Still there, if nobody has woken it.
+            state.idle.retain(|idle| *idle != worker);
+        }
     }
 
     /// The next job of a file; none ends the file's turn.
-    fn next(&self, file: u64) -> Option<Job> {
-        let mut queues = self.lock();
-        let job = queues.get_mut(&file).and_then(VecDeque::pop_front);
+    fn next_job(&self, file: u64) -> Option<Job> {
+        let mut state = self.lock();
+        let job = state.files.get_mut(&file).and_then(VecDeque::pop_front);
         if job.is_none() {
-            queues.remove(&file);
+            state.files.remove(&file);
         }
         job
     }
-}
 
-impl Offload {
-    /// Starts up to `workers` threads; fewer if the system gives no more.
-    pub(super) fn new(workers: usize) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let queues = Arc::new(Queues::default());
-        for number in 0..workers.max(1) {
-            let (receiver, queues) = (Arc::clone(&receiver), Arc::clone(&queues));
-            let started = thread::Builder::new()
-                .name(format!("zarrfs-work-{number}"))
-                .spawn(move || work(&receiver, &queues));
-            match started {
-                Ok(_) => {}
-                Err(e) if number == 0 => return Err(e),
-                Err(e) => {
-                    log::warn!("only {number} of {workers} workers could be started: {e}");
-                    break;
+    fn work(&self, worker: usize) {
+        while let Some(turn) = self.next_turn(worker) {
+            match turn {
+                Turn::File(file) => {
+                    while let Some(job) = self.next_job(file) {
+                        run(job);
+                    }
                 }
+                Turn::Alone(job) => run(job),
             }
         }
-        Ok(Self { sender, queues })
-    }
-
-    /// Has a job done, behind the other jobs of the same file.
-    ///
-    /// A job that panics is dropped; what it holds must answer its request when it is dropped.
-    pub(super) fn submit(&self, file: u64, job: impl FnOnce() + Send + 'static) {
-        let mut queues = self.queues.lock();
-        let queue = queues.entry(file);
-        let is_new = matches!(queue, std::collections::hash_map::Entry::Vacant(_));
-        queue.or_default().push_back(Box::new(job));
-        drop(queues);
-        if is_new {
-            // Only fails if all workers are gone, and then the dropped jobs answer.
-            let _ = self.sender.send(Turn::File(file));
-        }
-    }
-
-    /// Has a job done as soon as there is a worker; otherwise as [`Offload::submit`].
-    pub(super) fn submit_alone(&self, job: impl FnOnce() + Send + 'static) {
-        let _ = self.sender.send(Turn::Alone(Box::new(job)));
     }
 }
 
@@ -104,21 +113,56 @@ fn run(job: Job) {
     }
 }
 
-fn work(receiver: &Mutex<Receiver<Turn>>, queues: &Queues) {
-    loop {
-        let next = receiver
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .recv();
-        match next {
-            Ok(Turn::File(file)) => {
-                while let Some(job) = queues.next(file) {
-                    run(job);
+impl Offload {
+    /// Starts up to `workers` threads; fewer if the system gives no more.
+    pub(super) fn new(workers: usize) -> io::Result<Self> {
+        let workers = workers.max(1);
+        let pool = Arc::new(Pool {
+            state: Mutex::default(),
+            wake: (0..workers).map(|_| Condvar::new()).collect(),
+        });
+        let offload = Self(Arc::clone(&pool));
+        for number in 0..workers {
+            let pool = Arc::clone(&pool);
+            let started = thread::Builder::new()
+                .name(format!("zarrfs-work-{number}"))
+                .spawn(move || pool.work(number));
+            match started {
+                Ok(_) => {}
+                Err(e) if number == 0 => return Err(e),
+                Err(e) => {
+                    log::warn!("only {number} of {workers} workers could be started: {e}");
+                    break;
                 }
             }
-            Ok(Turn::Alone(job)) => run(job),
-            Err(_) => return,
         }
+        Ok(offload)
+    }
+
+    /// Has a job done, behind the other jobs of the same file.
+    ///
+    /// A job that panics is dropped; what it holds must answer its request when it is dropped.
+    pub(super) fn submit(&self, file: u64, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.lock();
+        match state.files.entry(file) {
+            hash_map::Entry::Occupied(mut queue) => queue.get_mut().push_back(Box::new(job)),
+            hash_map::Entry::Vacant(queue) => {
+                queue.insert(VecDeque::from([Box::new(job) as Job]));
+                self.0.begin(state, Turn::File(file));
+            }
+        }
+    }
+
+    /// Has a job done as soon as there is a worker; otherwise as [`Offload::submit`].
+    pub(super) fn submit_alone(&self, job: impl FnOnce() + Send + 'static) {
+        self.0.begin(self.0.lock(), Turn::Alone(Box::new(job)));
+    }
+}
+
+impl Drop for Offload {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.wake.iter().for_each(Condvar::notify_one);
     }
 }
 
@@ -126,6 +170,7 @@ fn work(receiver: &Mutex<Receiver<Turn>>, queues: &Queues) {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     #[test]
@@ -149,7 +194,29 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 299);
-        assert!(offload.queues.lock().is_empty());
+        assert!(offload.0.lock().files.is_empty());
+    }
+
+    #[test]
+    fn workers_end_with_the_pool_and_few_do_what_few_can() {
+        let offload = Offload::new(8).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let pool = Arc::clone(&offload.0);
+        let is_idle = || pool.lock().idle.len() == 8;
+        let mut used = std::collections::HashSet::new();
+        for _ in 0..100 {
+            while !is_idle() {
+                thread::yield_now();
+            }
+            let sender = sender.clone();
+            offload.submit_alone(move || sender.send(thread::current().id()).unwrap());
+            used.insert(receiver.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        assert_eq!(used.len(), 1);
+        drop(offload);
+        while Arc::strong_count(&pool) > 1 {
+            thread::yield_now();
+        }
     }
 
     #[test]

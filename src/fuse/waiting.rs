@@ -37,8 +37,8 @@ const SHARE: u32 = 10;
 const GRACE: Duration = Duration::from_secs(1);
 /// A failure that took so long to come is given again to who asks the same again in the next
 /// moment. The kernel does so by itself: behind a failed read-ahead comes a read of its first
-/// page, behind a failed revalidation a lookup, and who waited for another's read reads himself.
-/// Each would wait for another deadline.
+/// page, and who waited for another's lookup or read then asks himself. Each would wait for
+/// another deadline.
 const LONG: Duration = Duration::from_secs(1);
 /// That moment.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -339,5 +339,81 @@ impl State {
         let mut failures = self.failures.iter();
         let found = failures.find(|(_, earlier, _)| asked.is_of(earlier));
         found.map(|(.., error)| error.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Policy;
+    use crate::store::{Key, MemoryStore};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    impl Refuse for Sender<i32> {
+        fn refuse(self, errno: Errno) {
+            self.send(errno.code()).unwrap();
+        }
+    }
+
+    fn fs() -> Arc<Fs> {
+        let store = Arc::new(MemoryStore::new([(Key::new(b"a").unwrap(), vec![1])]));
+        let policy = Policy {
+            ttl: Duration::ZERO,
+            absent_ttl: Duration::ZERO,
+            uid: 0,
+            gid: 0,
+            umask: 0,
+            workers: 1,
+        };
+        let tree = crate::tree::native(store, &Key::root()).unwrap();
+        Arc::new(Fs::new(tree, policy).unwrap())
+    }
+
+    fn read(bytes: Range<u64>) -> Asked {
+        Asked {
+            operation: "read",
+            ino: INodeNo(7),
+            name: None,
+            bytes: Some(bytes),
+        }
+    }
+
+    fn said(receiver: &Receiver<i32>) -> Option<i32> {
+        receiver.recv_timeout(Duration::from_secs(10)).ok()
+    }
+
+    #[test]
+    fn who_waits_is_answered_once_and_late_failures_are_not_waited_for_again() {
+        let (watch, fs) = (Watch::start(Duration::from_millis(100)).unwrap(), fs());
+        let begin = |asked| {
+            let (sender, receiver) = channel();
+            (watch.begin(&fs, 0, asked, sender), receiver)
+        };
+        let (stuck, answer) = begin(read(0..100));
+        let (known, other) = begin(read(200..300));
+        let (known, stuck) = (known.unwrap(), stuck.unwrap());
+        known.take().unwrap().send(0).unwrap();
+        assert_eq!(said(&answer), Some(Errno::ETIMEDOUT.code()));
+        assert_eq!(said(&other), Some(0));
+        assert!(stuck.is_answered() && stuck.take().is_none() && known.take().is_none());
+
+        let (claim, again) = begin(read(99..101));
+        assert!(claim.is_none());
+        assert_eq!(said(&again), Some(Errno::ETIMEDOUT.code()));
+        let (claim, elsewhere) = begin(read(100..101));
+        claim.unwrap().refuse(&FsError::Interrupted);
+        assert_eq!(said(&elsewhere), Some(Errno::EINTR.code()));
+
+        let (lost, answer) = begin(read(400..401));
+        drop(lost);
+        assert_eq!(said(&answer), Some(Errno::EIO.code()));
+        drop((stuck, known));
+
+        watch.end();
+        let end = Instant::now() + Duration::from_secs(10);
+        while Arc::strong_count(&watch) > 1 {
+            assert!(Instant::now() < end, "the thread does not end");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
