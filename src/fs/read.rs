@@ -55,7 +55,7 @@ impl Fs {
                 let fs = Arc::clone(self);
                 self.stats.offloaded();
                 return self.offload.submit_alone(move || match fs.tree.open(ino) {
-                    Ok(object) => fs.read_waiting(ino, &*object, offset, size, reply),
+                    Ok(object) => fs.read_waiting(&*object, offset, size, reply),
                     Err(error) => reply.answer(Err(error.into())),
                 });
             }
@@ -82,7 +82,7 @@ impl Fs {
         let fs = Arc::clone(self);
         // Reads of one file keep their order, unless the file does not mind.
         let is_alone = self.is_far || object.is_parallel();
-        let job = move || fs.read_waiting(ino, &*object, offset, size, reply);
+        let job = move || fs.read_waiting(&*object, offset, size, reply);
         match is_alone {
             true => self.offload.submit_alone(job),
             false => self.offload.submit(ino.0, job),
@@ -90,14 +90,7 @@ impl Fs {
     }
 
     /// Reads on a worker.
-    fn read_waiting(
-        &self,
-        ino: Ino,
-        object: &dyn Object,
-        offset: u64,
-        size: usize,
-        reply: impl LaterReply,
-    ) {
+    fn read_waiting(&self, object: &dyn Object, offset: u64, size: usize, reply: impl LaterReply) {
         if reply.is_answered() {
             return;
         }
