@@ -30,7 +30,7 @@ use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
     Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
-    may_wait,
+    Usage, may_wait,
 };
 
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
@@ -437,6 +437,10 @@ impl Store for ExploredStore {
             Answer::Told(_) => return Err(not_a_prefix()),
         };
         Ok(Box::new(names))
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::waiting::may_wait;
 use super::{
     Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError,
-    Version, Visit,
+    Usage, Version, Visit,
 };
 
 /// Any store, with one key whose reads panic as a decoder with a bug would.
@@ -54,6 +54,10 @@ impl Store for FaultStore {
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         self.inner.list(prefix)
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 
     fn index(&self) -> Option<&dyn Index> {
@@ -197,6 +201,10 @@ impl Store for FarStore {
             key: prefix.clone(),
             network: Arc::clone(&self.network),
         }))
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 }
 

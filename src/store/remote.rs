@@ -31,7 +31,7 @@ mod value;
 mod web;
 
 pub use open::{Found, RemoteError as RemoteOpenError, RemoteOptions, open};
-pub use traffic::Traffic;
+pub use traffic::{Traffic, Usage};
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
