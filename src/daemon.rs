@@ -9,9 +9,11 @@ mod kernel;
 mod logging;
 mod mountpoint;
 mod signals;
+mod socket;
 mod stats;
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +118,20 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         None => root,
     };
     let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
-    let fs = Fs::new(tree, policy(options, promises))?;
+    let mut fs = Fs::new(tree, policy(options, promises))?;
+    let socket = open_socket();
+    if let Some(socket) = &socket {
+        fs.tell_socket(socket.path().as_os_str().as_bytes());
+    }
+    let fs = Arc::new(fs);
+    if let Some(socket) = &socket {
+        let fs = Arc::downgrade(&fs);
+        // Nothing is counted where nothing is mounted any more.
+        socket.serve(move || {
+            fs.upgrade()
+                .map_or_else(String::new, |fs| fs.document().to_string())
+        })?;
+    }
 
     let signals = signals::Signals::block()?;
     let device = kernel::mount(mountpoint.target(), &label, options.allow_other)?;
@@ -137,7 +152,9 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         }
     };
     let ours = mountpoint::entry(mountpoint.path())?;
-    signals.watch(mountpoint.path().to_owned(), ours)?;
+    let last = socket.clone();
+    let close = move || last.iter().for_each(|socket| socket.close());
+    signals.watch(mountpoint.path().to_owned(), ours, close)?;
     std::env::set_current_dir("/")?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     log::info!("{label} is mounted on {}", mountpoint.path().display());
@@ -146,12 +163,22 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         background::ready();
     }
     let shown = mountpoint.path().display();
-    match mounted.run() {
+    let ended = mounted.run();
+    socket.iter().for_each(|socket| socket.close());
+    match ended {
         Ok(()) => log::info!("{shown} is unmounted"),
         // Aborted from outside; there is nothing left to serve.
         Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
     }
     Ok(())
+}
+
+/// Where the daemon tells what it has counted; a mount works without.
+fn open_socket() -> Option<Arc<socket::Socket>> {
+    let opened = socket::Socket::open();
+    let opened =
+        opened.inspect_err(|e| log::warn!("`zarrfs stats` has totals only: no socket: {e}"));
+    opened.ok().map(Arc::new)
 }
 
 /// The tree that the options ask for.

@@ -31,7 +31,7 @@ use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
     Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
-    may_wait,
+    Usage, may_wait,
 };
 
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
@@ -452,6 +452,10 @@ impl Store for ExploredStore {
             Answer::Told(_) => return Err(not_a_prefix()),
         };
         Ok(Box::new(names))
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 }
 

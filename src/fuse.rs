@@ -63,9 +63,9 @@ impl Mounted {
     ///
     /// # Errors
     /// The system's, if the kernel does not answer or is too old.
-    pub fn start(device: OwnedFd, fs: Fs, transport: Transport) -> io::Result<Self> {
+    pub fn start(device: OwnedFd, fs: Arc<Fs>, transport: Transport) -> io::Result<Self> {
         let adapter = Adapter(Arc::new(Service {
-            fs: Arc::new(fs),
+            fs,
             passthrough: AtomicBool::new(transport.passthrough),
             open_never_asked: AtomicBool::new(false),
             backings: Mutex::default(),

@@ -7,6 +7,7 @@
 //! **Architecture Invariant:** nothing here knows the kernel, inodes or mounts.
 
 mod check;
+mod counters;
 mod hierarchy;
 mod info;
 mod keys;
@@ -29,6 +30,7 @@ use crate::store::{
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
+pub use counters::counters;
 pub use info::info;
 pub use output::print;
 pub use tree::tree;

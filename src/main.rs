@@ -81,11 +81,7 @@ fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
     let stats = daemon::stats(&arguments.mountpoint)?;
     let text = match arguments.json {
         true => format!("{:#}\n", Value::Object(stats)),
-        false => {
-            let width = stats.keys().map(String::len).max().unwrap_or(0);
-            let line = |(name, value): (&String, &Value)| format!("{name:<width$}  {value}\n");
-            stats.iter().map(line).collect()
-        }
+        false => inspect::counters(&stats),
     };
     Ok(inspect::print(text.as_bytes())?)
 }

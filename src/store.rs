@@ -30,7 +30,7 @@ pub use fault::{FarStore, FaultStore};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
-pub use remote::{RemoteOpenError, RemoteOptions, Traffic};
+pub use remote::{RemoteOpenError, RemoteOptions, Traffic, Usage};
 pub use source::{OpenError, OpenOptions, SourceName, open_demo};
 pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};
@@ -304,8 +304,8 @@ pub trait Store: Debug + Send + Sync {
     /// kept of it, but asked for again.
     fn doubt(&self, _key: &Key) {}
 
-    /// What went over the network for it, in all and below each prefix; none if there is none.
-    fn traffic(&self) -> Option<(Traffic, Vec<(String, Traffic)>)> {
+    /// What went over the network for it; none if there is none.
+    fn traffic(&self) -> Option<Usage> {
         None
     }
 

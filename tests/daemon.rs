@@ -18,6 +18,8 @@ mod ends;
 mod mountpoints;
 #[path = "daemon/names.rs"]
 mod names;
+#[path = "daemon/socket.rs"]
+mod socket;
 #[path = "daemon/starts.rs"]
 mod starts;
 #[path = "daemon/users.rs"]

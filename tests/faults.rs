@@ -37,6 +37,8 @@ mod access;
 mod bodies;
 #[path = "faults/changes.rs"]
 mod changes;
+#[path = "faults/counters.rs"]
+mod counters;
 #[path = "faults/failures.rs"]
 mod failures;
 #[path = "faults/listings.rs"]

@@ -37,6 +37,7 @@ pub struct Engine {
     threads: usize,
     arrays: AtomicU64,
     decoded: AtomicU64,
+    reused: AtomicU64,
     indexes: Mutex<Indexes>,
 }
 
@@ -69,6 +70,7 @@ impl Engine {
             threads: options.threads.max(1),
             arrays: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
+            reused: AtomicU64::new(0),
             indexes: Mutex::new(Indexes {
                 kept: LruCache::unbounded(),
                 bytes: 0,
@@ -95,18 +97,25 @@ impl Engine {
         self.memory.limit_bytes()
     }
 
-    /// Gauges for the statistics: bytes that are reserved now, pieces that were decoded so far.
-    pub fn gauges(&self) -> [(&'static str, u64); 2] {
-        let decoded = self.decoded.load(Ordering::Relaxed);
+    /// Gauges for the statistics: bytes that are reserved now, pieces that were decoded so far,
+    /// and pieces that readers found decoded.
+    pub fn gauges(&self) -> [(&'static str, u64); 3] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("decoded_bytes", self.memory.used_bytes()),
-            ("pieces_decoded", decoded),
+            ("pieces_decoded", read(&self.decoded)),
+            ("pieces_reused", read(&self.reused)),
         ]
     }
 
     /// A piece was decoded.
     pub(super) fn count_decoded(&self) {
         self.decoded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A reader found pieces decoded.
+    pub(super) fn count_reused(&self, pieces: usize) {
+        self.reused.fetch_add(pieces as u64, Ordering::Relaxed);
     }
 
     /// Reserves what decoding `key` takes, and waits for it until the deadline.

@@ -332,7 +332,9 @@ impl ArrayReader {
                 key: self.pieces.chunk_key(key.chunk),
             })
         };
-        keys.iter().map(held).collect()
+        let pieces: Vec<_> = keys.iter().map(held).collect::<Result<_, _>>()?;
+        self.engine.count_reused(pieces.len());
+        Ok(pieces)
     }
 
     /// The pieces, decoded in parallel where they have to be.
@@ -351,7 +353,10 @@ impl ArrayReader {
                     self.engine.pool.promote();
                     Claim::Follow(flight)
                 }
-                claim => claim,
+                Claim::Ready(piece) => {
+                    self.engine.count_reused(1);
+                    Claim::Ready(piece)
+                }
             };
             claims.push(claim);
         }

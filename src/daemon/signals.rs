@@ -26,7 +26,13 @@ impl Signals {
     }
 
     /// Unmounts `path` when a signal comes, if what is mounted there is still `ours`.
-    pub(super) fn watch(mut self, path: PathBuf, ours: Option<MountEntry>) -> io::Result<()> {
+    /// If the process has to be ended, `last` is done before.
+    pub(super) fn watch(
+        mut self,
+        path: PathBuf,
+        ours: Option<MountEntry>,
+        last: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new()
             .name("zarrfs-signals".into())
@@ -42,13 +48,15 @@ impl Signals {
                 if let Ok(signal) = receiver.recv() {
                     log::info!("signal {signal}: unmounting {}", path.display());
                     end(&path, ours.as_ref(), &receiver);
+                    last();
+                    std::process::exit(0);
                 }
             })?;
         Ok(())
     }
 }
 
-/// Unmounts, lazily if it stays busy, and ends the process if its last files stay open; at once if
+/// Unmounts, lazily if it stays busy, and gives the last files that stay open some time; none if
 /// another signal comes.
 fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
     let is_ours = || entry(path).is_ok_and(|now| now.as_ref() == ours);
@@ -67,5 +75,4 @@ fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
         // The session ends the process itself when the last file is closed.
         let _ = signals.recv_timeout(BUSY);
     }
-    std::process::exit(0);
 }

@@ -1,16 +1,26 @@
-//! The counters of a running mount.
+//! The counters of a running mount, as its daemon tells them.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use super::{Failure, kernel, mountpoint};
+use super::{Failure, kernel, mountpoint, socket};
 
-/// What the root of every mount tells of it.
-const ATTRIBUTE: &str = "user.zarrfs.stats";
+/// Where the root of a mount tells that its daemon listens.
+const SOCKET: &str = "user.zarrfs.socket";
+/// What it tells itself, if there is no socket: totals only.
+const TOTALS: &str = "user.zarrfs.stats";
 /// No extended attribute is longer (xattr(7)).
 const MAX_VALUE_BYTES: usize = 64 << 10;
+/// No document is longer: it has some thousand arrays, whose names are those of keys.
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+/// A daemon answers at once.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// The counters and gauges of the mount on `mountpoint`, as the daemon names them.
 ///
@@ -27,11 +37,50 @@ pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
         }
         Some(_) => {}
     }
+    let attribute = |name| match attribute(&path, name) {
+        Err(Errno::NOTCONN) => Err(format!("{shown}: the daemon of this mount is gone")),
+        Err(Errno::NODATA) => Ok(None),
+        Err(e) => Err(format!("{shown}: {e}")),
+        Ok(value) => Ok(Some(value)),
+    };
+    let document = match attribute(SOCKET)? {
+        Some(socket) => {
+            let socket = PathBuf::from(OsStr::from_bytes(&socket));
+            ask(&socket).map_err(|e| format!("{shown}: {}: {}", socket.display(), why(&e)))?
+        }
+        None => attribute(TOTALS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
+    };
+    serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}").into())
+}
+
+fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0; MAX_VALUE_BYTES];
-    let length = rustix::fs::getxattr(&path, ATTRIBUTE, &mut value).map_err(|e| match e {
-        Errno::NOTCONN => format!("{shown}: the daemon of this mount is gone"),
-        e => format!("{shown}: {e}"),
-    })?;
-    let text = value.get(..length).unwrap_or_default();
-    serde_json::from_slice(text).map_err(|e| format!("{shown}: {ATTRIBUTE}: {e}").into())
+    let length = rustix::fs::getxattr(path, name, &mut value)?;
+    value.truncate(length);
+    Ok(value)
+}
+
+fn ask(path: &Path) -> io::Result<Vec<u8>> {
+    let mut document = Vec::new();
+    let stream = socket::connect(path, LIMIT)?;
+    stream.take(MAX_DOCUMENT_BYTES).read_to_end(&mut document)?;
+    match document.is_empty() {
+        true => Err(io::ErrorKind::PermissionDenied.into()),
+        false => Ok(document),
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "only the user that the daemon runs as, and root, are told".into()
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("the daemon does not listen there ({error})")
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("the daemon has not answered in {LIMIT:?}")
+        }
+        _ => error.to_string(),
+    }
 }

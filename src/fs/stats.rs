@@ -1,10 +1,14 @@
-//! Counters of a mount, shown as the extended attribute `user.zarrfs.stats` of its root.
+//! Counters of a mount: the totals are the extended attribute `user.zarrfs.stats` of its root, and
+//! the daemon's socket tells all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::Fs;
+use crate::store::{DiskCounters, Traffic};
 
 /// Counts since the mount began.
 #[derive(Debug, Default)]
@@ -61,7 +65,7 @@ impl Stats {
     }
 
     /// All counters, and the given gauges, as a JSON object.
-    pub(super) fn json(&self, gauges: &[(&str, u64)]) -> String {
+    fn json(&self, gauges: &[(&str, u64)]) -> Map<String, Value> {
         let counters = [
             ("errors", &self.errors),
             ("panics", &self.panics),
@@ -72,6 +76,64 @@ impl Stats {
         let gauges = gauges
             .iter()
             .map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
-        Value::Object(Map::from_iter(counters.into_iter().chain(gauges))).to_string()
+        counters.into_iter().chain(gauges).collect()
     }
+}
+
+impl Fs {
+    /// What there is to count of the mount itself.
+    pub(super) fn totals(&self) -> Map<String, Value> {
+        let mut gauges = vec![
+            ("inodes", self.tree.known_inodes() as u64),
+            ("handles", self.files.len() as u64),
+            ("directory_handles", self.directories.len() as u64),
+        ];
+        gauges.extend(self.tree.gauges());
+        self.stats.json(&gauges)
+    }
+
+    /// All that is counted, with what went over a network for each array. Nothing is waited for.
+    pub fn document(&self) -> Value {
+        let mut document = self.totals();
+        let store = self.tree.store();
+        let Some(usage) = store.traffic() else {
+            return Value::Object(document);
+        };
+        document.insert("fetched_bytes".into(), usage.memory_bytes.into());
+        let mut total = Map::from_iter([("source".to_owned(), store.label().into())]);
+        total.extend(counters(&usage.total));
+        document.insert("store".into(), Value::Object(total));
+        let arrays = usage.arrays.into_iter();
+        let arrays = arrays.map(|(path, of)| (path, Value::Object(counters(&of))));
+        document.insert("arrays".into(), Value::Object(arrays.collect()));
+        if let Some(disk) = &usage.disk {
+            document.insert("disk_cache".into(), disk_counters(disk));
+        }
+        Value::Object(document)
+    }
+}
+
+fn counters(traffic: &Traffic) -> Map<String, Value> {
+    let counters = [
+        ("requests", traffic.requests),
+        ("bytes", traffic.bytes),
+        ("cache_hits", traffic.cache_hits),
+        ("retries", traffic.retries),
+        ("errors", traffic.errors),
+    ];
+    let counters = counters.map(|(name, count)| (name.to_owned(), count.into()));
+    Map::from_iter(counters)
+}
+
+fn disk_counters(disk: &DiskCounters) -> Value {
+    json!({
+        "hits": disk.hits,
+        "misses": disk.misses,
+        "dropped": disk.dropped,
+        "written_bytes": disk.written_bytes,
+        "skipped": disk.skipped,
+        "evicted": disk.evicted,
+        "total_bytes": disk.total_bytes,
+        "is_off": disk.is_off,
+    })
 }

@@ -1,5 +1,7 @@
 //! Extended attributes: what a file says of its source, and what the metadata say of a node.
 
+use serde_json::Value;
+
 use super::{Fs, FsError, Patience};
 use crate::tree::Ino;
 
@@ -11,12 +13,13 @@ fn is_attribute(name: &str, value: &[u8]) -> bool {
     name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
 }
 
-/// All attributes; other files have the first one.
-const ROOT_ATTRIBUTES: [&str; 4] = [
+/// All attributes, the last one only if there is a socket; other files have the first one.
+const ROOT_ATTRIBUTES: [&str; 5] = [
     "user.zarrfs.source",
     "user.zarrfs.version",
     "user.zarrfs.pid",
     "user.zarrfs.stats",
+    "user.zarrfs.socket",
 ];
 
 impl Fs {
@@ -38,10 +41,10 @@ impl Fs {
     }
 
     fn attribute_names(&self, ino: Ino) -> Result<Vec<String>, FsError> {
-        let count = if ino == Ino::ROOT {
-            ROOT_ATTRIBUTES.len()
-        } else {
-            1
+        let count = match (ino, &self.socket) {
+            (Ino::ROOT, Some(_)) => ROOT_ATTRIBUTES.len(),
+            (Ino::ROOT, None) => ROOT_ATTRIBUTES.len() - 1,
+            _ => 1,
         };
         let own = ROOT_ATTRIBUTES.iter().take(count);
         let mut names: Vec<String> = own.map(|name| (*name).to_owned()).collect();
@@ -77,14 +80,9 @@ impl Fs {
             b"zarrfs.version" if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
             b"zarrfs.pid" if ino == Ino::ROOT => Ok(std::process::id().to_string().into_bytes()),
             b"zarrfs.stats" if ino == Ino::ROOT => {
-                let mut gauges = vec![
-                    ("inodes", self.tree.known_inodes() as u64),
-                    ("handles", self.files.len() as u64),
-                    ("directory_handles", self.directories.len() as u64),
-                ];
-                gauges.extend(self.tree.gauges());
-                Ok(self.stats.json(&gauges).into_bytes())
+                Ok(Value::Object(self.totals()).to_string().into_bytes())
             }
+            b"zarrfs.socket" if ino == Ino::ROOT => self.socket.clone().ok_or(FsError::NoAttribute),
             _ => {
                 let Some(name) = name.strip_prefix(b"zarr.") else {
                     return Err(FsError::NoAttribute);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::waiting::may_wait;
 use super::{
-    Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError,
+    Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError, Usage,
     Version, Visit,
 };
 
@@ -54,6 +54,10 @@ impl Store for FaultStore {
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         self.inner.list(prefix)
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 
     fn index(&self) -> Option<&dyn Index> {
@@ -197,6 +201,10 @@ impl Store for FarStore {
             key: prefix.clone(),
             network: Arc::clone(&self.network),
         }))
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.inner.traffic()
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::Stat as FileStat;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Kind, Patience, Stat, StoreError, Version};
+use super::{Kind, Patience, Stat, StoreError, Usage, Version};
 
 /// The bytes of one version of something, wherever they are: of a local file, or of an object at
 /// a server, whose versions are told apart by its ETag.
@@ -60,6 +60,11 @@ pub trait PinnedBytes: Debug + Send + Sync {
 
     /// Whether reading takes a network, so that every read should be worth a request.
     fn is_far(&self) -> bool;
+
+    /// What went over the network for them; none if there is none.
+    fn traffic(&self) -> Option<Usage> {
+        None
+    }
 }
 
 /// What tells one content of a file from another: identity, size and the time that every write

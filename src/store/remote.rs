@@ -32,7 +32,7 @@ mod web;
 
 pub(super) use open::{Found, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
-pub use traffic::Traffic;
+pub use traffic::{Traffic, Usage};
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};

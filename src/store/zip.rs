@@ -42,7 +42,7 @@ use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
 use super::pinned::{PinnedBytes, PinnedError, PinnedFile};
 use super::{
     Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Reading, Stat,
-    Store, StoreError, Version, Visit, VisitChild,
+    Store, StoreError, Usage, Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -282,6 +282,10 @@ impl Store for ZipStore {
             archive: Arc::clone(&self.archive),
             position,
         }))
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.archive.bytes.traffic()
     }
 
     fn index(&self) -> Option<&dyn Index> {

@@ -11,7 +11,7 @@ use lru::LruCache;
 use super::blocks::Blocks;
 use super::store::Far;
 use super::value::fetch;
-use super::{Meta, RequestError, Traffic};
+use super::{Meta, RequestError, Usage};
 use crate::store::waiting::may_wait;
 use crate::store::{Key, Patience, PinnedBytes, PinnedError, StoreError};
 
@@ -45,11 +45,6 @@ impl RemoteArchive {
     /// The source as a person would write it, without secrets.
     pub(in crate::store) fn label(&self) -> &str {
         &self.far.label
-    }
-
-    /// What went over the network for it.
-    pub(in crate::store) fn traffic(&self) -> Traffic {
-        self.far.counters.total()
     }
 
     fn judge<T>(&self, answer: Result<T, StoreError>) -> Result<T, PinnedError> {
@@ -182,5 +177,13 @@ impl PinnedBytes for RemoteArchive {
 
     fn is_far(&self) -> bool {
         true
+    }
+
+    /// Which of the arrays inside it was for is not known here.
+    fn traffic(&self) -> Option<Usage> {
+        Some(Usage {
+            arrays: Vec::new(),
+            ..self.far.usage()
+        })
     }
 }

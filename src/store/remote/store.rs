@@ -9,7 +9,7 @@ use super::flight::Flights;
 use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
 use super::runtime::Network;
 use super::segments::{Segment, Segments};
-use super::traffic::{Counters, Traffic};
+use super::traffic::{Counters, Usage};
 use super::value::{RemoteObject, Value};
 use super::{Depth, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::waiting::may_wait;
@@ -55,6 +55,16 @@ impl Far {
 
     pub(super) fn listings(&self) -> &Listings {
         &self.listings
+    }
+
+    /// What was asked for and what is kept.
+    pub(super) fn usage(&self) -> Usage {
+        Usage {
+            total: self.counters.total(),
+            arrays: self.counters.by_prefix(),
+            disk: self.disk.as_ref().map(|disk| disk.counters()),
+            memory_bytes: self.segments.bytes(),
+        }
     }
 
     /// When who asks now wants to have an answer.
@@ -426,8 +436,7 @@ impl Store for RemoteStore {
         self.far.listings.forget(&key.parent());
     }
 
-    fn traffic(&self) -> Option<(Traffic, Vec<(String, Traffic)>)> {
-        let counters = &self.far.counters;
-        Some((counters.total(), counters.by_prefix()))
+    fn traffic(&self) -> Option<Usage> {
+        Some(self.far.usage())
     }
 }

@@ -1,6 +1,10 @@
 //! Counts what goes over the network, in all and below each prefix.
+//!
+//! The clients say of every request that they send that they do ([`sent`]); what came of it is
+//! counted around them ([`Counted`]).
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
-use crate::store::Key;
+use crate::store::{DiskCounters, Key};
 
 /// Counters of requests; all only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +27,19 @@ pub struct Traffic {
     pub errors: u64,
     /// Reads that were answered from memory or from the disk cache.
     pub cache_hits: u64,
+}
+
+/// What a source that is far away has cost so far.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// All of it together.
+    pub total: Traffic,
+    /// What was for each array or group, where that is known.
+    pub arrays: Vec<(String, Traffic)>,
+    /// What the disk cache has done, which may have more users, if there is one.
+    pub disk: Option<DiskCounters>,
+    /// Bytes of values that are kept in memory now.
+    pub memory_bytes: u64,
 }
 
 /// More prefixes than this are counted together.
@@ -64,13 +81,26 @@ impl Counters {
             ) => 0,
             Err(_) => 1,
         };
-        self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.errors.fetch_add(failed, Ordering::Relaxed);
         self.count(key, |traffic| {
-            traffic.requests = traffic.requests.saturating_add(1);
             traffic.bytes = traffic.bytes.saturating_add(bytes);
             traffic.errors = traffic.errors.saturating_add(failed);
+        });
+    }
+
+    fn sent(&self, key: &Key) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.requests = traffic.requests.saturating_add(1);
+        });
+    }
+
+    /// Nobody waited for the answer any more.
+    fn given_up(&self, key: &Key) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.errors = traffic.errors.saturating_add(1);
         });
     }
 
@@ -138,6 +168,32 @@ fn array_of(key: &Key) -> String {
     }
 }
 
+tokio::task_local! {
+    /// Whose requests are being sent, and for which key.
+    static SENDER: (Arc<Counters>, Key);
+}
+
+/// A request goes out: the first one, or another to where a redirect leads.
+pub(super) fn sent() {
+    // Outside of `Counted` nobody counts.
+    let _ = SENDER.try_with(|(counters, key)| counters.sent(key));
+}
+
+/// A question that was asked and is given up if this is dropped.
+struct Asked<'a> {
+    counters: &'a Counters,
+    key: &'a Key,
+    is_answered: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.counters.given_up(self.key);
+        }
+    }
+}
+
 /// A source whose requests are counted.
 #[derive(Debug)]
 pub(super) struct Counted {
@@ -149,41 +205,44 @@ impl Counted {
     pub(super) fn new(inner: Arc<dyn Remote>, counters: Arc<Counters>) -> Self {
         Self { inner, counters }
     }
+
+    async fn ask<T>(
+        &self,
+        key: &Key,
+        request: impl Future<Output = Result<T, RequestError>>,
+        bytes: impl FnOnce(&Result<T, RequestError>) -> usize,
+    ) -> Result<T, RequestError> {
+        let mut asked = Asked {
+            counters: &self.counters,
+            key,
+            is_answered: false,
+        };
+        let sender = (Arc::clone(&self.counters), key.clone());
+        let answer = SENDER.scope(sender, request).await;
+        asked.is_answered = true;
+        self.counters.answered(key, bytes(&answer) as u64, &answer);
+        answer
+    }
 }
 
 impl Remote for Counted {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        async move {
-            let answer = self.inner.get(get).await;
-            let bytes = match &answer {
-                Ok(got) => got.bytes.len(),
-                Err(RequestError::Failed(failed)) => {
-                    failed.partial.as_ref().map_or(0, |got| got.bytes.len())
-                }
-                Err(_) => 0,
-            };
-            self.counters.answered(&get.key, bytes as u64, &answer);
-            answer
-        }
-        .boxed()
+        let bytes = |answer: &Result<Got, RequestError>| match answer {
+            Ok(got) => got.bytes.len(),
+            Err(RequestError::Failed(failed)) => {
+                failed.partial.as_ref().map_or(0, |got| got.bytes.len())
+            }
+            Err(_) => 0,
+        };
+        self.ask(&get.key, self.inner.get(get), bytes).boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        async move {
-            let answer = self.inner.head(key).await;
-            self.counters.answered(key, 0, &answer);
-            answer
-        }
-        .boxed()
+        self.ask(key, self.inner.head(key), |_| 0).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        async move {
-            let answer = self.inner.list(list).await;
-            self.counters.answered(&list.prefix, 0, &answer);
-            answer
-        }
-        .boxed()
+        self.ask(&list.prefix, self.inner.list(list), |_| 0).boxed()
     }
 }
 

@@ -23,6 +23,7 @@ use reqwest::{Client, Response, Url, redirect};
 pub(super) use address::Address;
 use address::{is_allowed, is_same_host};
 
+use super::traffic::sent;
 use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
 
@@ -127,6 +128,7 @@ impl Web {
             if is_same_host(&first, &url) {
                 request = request.headers(self.headers.clone());
             }
+            sent();
             let response = request.send().await.map_err(|error| sending(&error))?;
             if !is_redirect(response.status()) {
                 return Ok(response);

@@ -17,6 +17,7 @@ use object_store::client::{
 };
 
 use super::names::without_odd_keys;
+use crate::store::remote::traffic::sent;
 use crate::store::remote::web::causes;
 
 /// Errors and listings are not read further than this.
@@ -127,6 +128,7 @@ impl HttpService for Service {
         if let Some(bytes) = body.as_bytes() {
             send = send.body(bytes.clone());
         }
+        sent();
         let response = send.send().await.map_err(|error| {
             note(Seen {
                 failure: Some(causes(&error)),

@@ -1,0 +1,232 @@
+//! H7: the socket that `zarrfs stats` asks: whose it is, and who is answered.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::place::*;
+use crate::support::*;
+
+/// Mounts `source` with a directory for sockets of its own, and more environment.
+#[track_caller]
+fn mount(place: &Place, source: &Path) -> PathBuf {
+    let mut command = place.command(source, &[]);
+    said(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
+    let socket = xattr(&place.path, "user.zarrfs.socket");
+    PathBuf::from(socket.expect("the root directory tells the socket"))
+}
+
+fn stats(place: &Place, args: &[&str]) -> Said {
+    said(zarrfs().arg("stats").arg(&place.path).args(args))
+}
+
+#[test]
+fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
+    let _dog = watchdog(
+        "h07_the_socket_is_the_users_alone_and_goes_with_the_mount",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    let me = rustix::process::geteuid().as_raw();
+    for source in [&store, &place.zip_of(&store)] {
+        let socket = mount(&place, source);
+        let directory = place.join("zarrfs");
+        let name = format!("{}.sock", daemon_of(&place.path));
+        assert_eq!(socket, directory.join(name));
+        let of = fs::symlink_metadata(&socket).unwrap();
+        assert!(of.file_type().is_socket());
+        assert_eq!((of.uid(), of.mode() & 0o7777), (me, 0o600));
+        let of = fs::symlink_metadata(&directory).unwrap();
+        assert_eq!((of.uid(), of.mode() & 0o7777), (me, 0o700));
+
+        let json: Value = serde_json::from_str(&stats(&place, &["--json"]).ok().out).unwrap();
+        for name in ["errors", "panics", "inodes", "handles", "pieces_decoded"] {
+            assert!(json[name].is_u64(), "{name}: {json}");
+        }
+        assert!(json.get("store").is_none() && json.get("arrays").is_none());
+        let table = stats(&place, &[]);
+        assert!(table.ok().out.contains("\ninodes"), "{table:?}");
+
+        place.unmount(&[]).ok();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal() {
+    let _dog = watchdog(
+        "h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal",
+        60,
+    );
+    let place = Place::new();
+    let socket = mount(&place, &place.store());
+    let pid = daemon_of(&place.path);
+    let busy = fs::File::open(place.path.join("a/c/0")).unwrap();
+    kill(pid, Signal::TERM);
+    kill(pid, Signal::INT);
+    kill(pid, Signal::INT);
+    assert!(wait_until(Duration::from_secs(20), || !runs(pid)));
+    assert!(!socket.exists());
+    drop(busy);
+}
+
+#[test]
+fn h07_what_a_killed_daemon_leaves_is_removed_by_the_next() {
+    let _dog = watchdog("h07_what_a_killed_daemon_leaves_is_removed_by_the_next", 60);
+    let place = Place::new();
+    let store = place.store();
+    let socket = mount(&place, &store);
+    kill_daemon(daemon_of(&place.path));
+    assert!(socket.exists());
+    stats(&place, &[]).failed(1, &["gone"]);
+    let next = mount(&place, &store);
+    assert!(!socket.exists() && next.exists());
+    stats(&place, &[]).ok();
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn h07_other_users_are_refused() {
+    let test = "h07_other_users_are_refused";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let runtime = place.make_dir("runtime");
+    let mut command = place.command(&store, &["--allow-other"]);
+    said(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
+    let socket = PathBuf::from(xattr(&place.path, "user.zarrfs.socket").unwrap());
+    assert!(socket.starts_with(&runtime), "{socket:?}");
+    let ask = || {
+        let mut ask = Command::new(&binary);
+        said(&mut as_nobody(ask.arg("stats").arg(&place.path)))
+    };
+    ask().failed(1, &["root, are told"]);
+    // Even if the modes are no help.
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(socket.parent().unwrap(), 0o755);
+    open(&socket, 0o666);
+    let refused = ask();
+    refused.failed(1, &["root, are told"]);
+    assert_eq!(refused.out, "");
+    stats(&place, &[]).ok();
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
+    let test = "h07_a_daemon_of_nobody_tells_nobody_and_root";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    // Root's directory is not nobody's.
+    let runtime = place.make_dir("runtime");
+    let mut command = Command::new(&binary);
+    let mut command = as_nobody(command.arg(&store).arg(&place.path));
+    said(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
+    let mut tell = Command::new("getfattr");
+    tell.args([
+        "--absolute-names",
+        "--only-values",
+        "-n",
+        "user.zarrfs.socket",
+    ]);
+    let told = said(&mut as_nobody(tell.arg(&place.path)));
+    let socket = PathBuf::from(&told.ok().out);
+    assert_eq!(socket.parent(), Some(Path::new("/tmp/zarrfs-65534")));
+    assert_eq!(fs::metadata(&socket).unwrap().uid(), 65534);
+    let mut ask = Command::new(&binary);
+    said(&mut as_nobody(ask.arg("stats").arg(&place.path))).ok();
+    let mut text = String::new();
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with('{'), "{text}");
+    place.unmount(&[]).ok();
+    assert!(wait_until(Duration::from_secs(5), || !socket.exists()));
+}
+
+#[test]
+fn h07_clients_that_hang_keep_nobody_waiting() {
+    let _dog = watchdog("h07_clients_that_hang_keep_nobody_waiting", 60);
+    let place = Place::new();
+    let socket = mount(&place, &place.store());
+    let hanging: Vec<_> = (0..50)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    for _ in 0..3 {
+        let ask = zarrfs().arg("stats").arg(&place.path).spawn();
+        let ended = wait_for(&mut ask.unwrap(), Duration::from_secs(2));
+        assert!(ended.is_some_and(|status| status.success()));
+    }
+    assert_serves(&place.path);
+    drop(hanging);
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
+    let test = "a_mount_without_a_place_for_a_socket_works_and_tells_totals";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    place.open_to_nobody();
+    // Each of the places is somebody else's, in a mount namespace of its own.
+    let script = r#"
+        mkdir "$2/foreign"; chown nobody "$2/foreign"
+        mkdir -pm 700 /run/zarrfs /tmp/zarrfs-0
+        mount --bind "$2/foreign" /run/zarrfs; mount --bind "$2/foreign" /tmp/zarrfs-0
+        unset XDG_RUNTIME_DIR
+        "$3" "$4" "$1" --log-file "$2/log"
+        trap 'umount "$1"' EXIT
+        cat "$1/zarr.json"
+        "$3" stats "$1"
+        getfattr --absolute-names -d "$1"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-euc", script, "bash"]);
+    command.arg(&place.path).arg(place.dir());
+    let said = said(command.arg(zarrfs().get_program()).arg(&store));
+    assert!(said.ok().out.starts_with(GROUP), "{said:?}");
+    assert!(said.out.contains("inodes") && !said.out.contains("zarrfs.socket"));
+    let log = fs::read_to_string(place.join("log")).unwrap();
+    let warnings = log.lines().filter(|line| line.contains("no socket"));
+    assert_eq!(warnings.count(), 1, "{log}");
+    assert!(log.contains("belongs to user 65534"), "{log}");
+}
+
+#[test]
+fn a_socket_that_is_somebody_elses_name_is_left_alone() {
+    let _dog = watchdog("a_socket_that_is_somebody_elses_name_is_left_alone", 60);
+    let place = Place::new();
+    let socket = mount(&place, &place.store());
+    let other = socket.with_file_name("1.sock");
+    let _listener = UnixListener::bind(&other).unwrap();
+    let second = Place::new();
+    let mut command = second.command(second.store(), &[]);
+    said(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
+    assert!(other.exists() && socket.exists());
+    stats(&place, &[]).ok();
+    stats(&second, &[]).ok();
+    second.unmount(&[]).ok();
+    place.unmount(&[]).ok();
+}
