@@ -1,0 +1,523 @@
+#!/usr/bin/env python3
+"""Speed and requests of sources that are far away, beside tensorstore and curl.
+
+    scripts/bench-remote [MEASURE ...] [--reps N] [--ms N ...] [--server nginx|s3 ...] [--big-mib N]
+                         [--json FILE] [--zarrfs FILE]
+
+Measures: find var zip disk big random; all by default.
+
+The servers are nginx and the S3 of SeaweedFS on this machine, each behind a program (delay.c) that
+counts requests and bodies and adds 0 or 20 ms to every request. What that program passes at most is
+measured in the same run. A mount is new for every figure, so nothing is cached but at the servers;
+`cat` is timed without the mount, tensorstore without its import. Figures are medians. Everything is
+compared with the true bytes once, before it is timed.
+"""
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zipfile
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "target/bench/remote"
+DATA = WORK / "data"
+MOUNT = WORK / "mnt"
+MEASURES = ("find", "var", "zip", "disk", "big", "random")
+SHAPE, CHUNK, CHUNKS = (240, 180, 360), (24, 90, 180), 40
+VARIABLE = "tas"
+BUCKET = "bench"
+
+TENSORSTORE = """
+import json, sys, time
+import tensorstore as ts
+start = time.perf_counter()
+array = ts.open(json.loads(sys.argv[1]), read=True, open=True).result()
+opened = time.perf_counter()
+bytes_ = array.read().result().nbytes
+print(opened - start, time.perf_counter() - opened, bytes_)
+"""
+
+NGINX = """
+%(user)s
+daemon off;
+worker_processes 2;
+pid %(dir)s/pid;
+error_log %(dir)s/errors warn;
+events { worker_connections 1024; }
+http {
+    access_log off;
+    client_body_temp_path %(dir)s/body;
+    proxy_temp_path %(dir)s/proxy;
+    fastcgi_temp_path %(dir)s/fastcgi;
+    uwsgi_temp_path %(dir)s/uwsgi;
+    scgi_temp_path %(dir)s/scgi;
+    default_type application/octet-stream;
+    keepalive_requests 1000000;
+    sendfile on;
+    server { listen 127.0.0.1:%(port)d; location / { root "%(root)s"; } }
+}
+"""
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+# Inputs
+
+
+def make_many(root):
+    """A hierarchy of 999 keys as climate models write them; one of its variables is real."""
+    import numcodecs
+    import numpy as np
+    import zarr
+
+    blosc = numcodecs.Blosc("zstd", 3, 1)
+    group = zarr.create_group(root, zarr_format=2, attributes={"title": "many keys"})
+
+    def add(name, values, dims, chunks):
+        array = group.create_array(
+            name, shape=values.shape, chunks=chunks, dtype=values.dtype, compressors=blosc,
+            attributes={"_ARRAY_DIMENSIONS": dims, "units": "1"})
+        array[...] = values
+
+    days, rows, columns = SHAPE
+    y = np.linspace(0, 3, rows, dtype="f4")[None, :, None]
+    x = np.linspace(0, 6.28, columns, dtype="f4")[None, None, :]
+    t = np.arange(days, dtype="f4")[:, None, None]
+    noise = np.random.default_rng(0).standard_normal(SHAPE, dtype="f4") * np.float32(0.1)
+    values = 20 * np.sin(y) * np.cos(x + t * np.float32(0.05)) + noise
+    # Rounded as instruments do.
+    bits = values.view("u4")
+    bits &= np.uint32(0xFFFFFFFF << 11 & 0xFFFFFFFF)
+    dims = ["time", "lat", "lon"]
+    add(VARIABLE, values, dims, CHUNK)
+    small = np.arange(1, 41, dtype="f4").reshape(10, 2, 2)
+    for number in range(22):
+        add(f"v{number:02}", small, dims, (1, 1, 1))
+    for number in range(10):
+        add(f"w{number}", np.arange(4, dtype="f8"), ["x"], (4,))
+    zarr.consolidate_metadata(root, zarr_format=2)
+    np.save(DATA / "tas.npy", values)
+
+
+def keys_below(root):
+    return sorted(str(file.relative_to(root)) for file in Path(root).rglob("*") if file.is_file())
+
+
+def make_inputs(big_mib):
+    served = DATA / "served"
+    if not (DATA / "done").exists():
+        say(f"writing {DATA}")
+        shutil.rmtree(DATA, ignore_errors=True)
+        served.mkdir(parents=True)
+        make_many(str(served / "many"))
+        with zipfile.ZipFile(served / "many.zip", "w") as archive:
+            for key in keys_below(served / "many"):
+                archive.write(served / "many" / key, key)
+        (DATA / "done").touch()
+    big = served / "large/big.bin"
+    if not big.exists() or big.stat().st_size != big_mib << 20:
+        say(f"writing {big_mib} MiB of random bytes")
+        big.parent.mkdir(exist_ok=True)
+        (big.parent / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+        with open(big, "wb") as file:
+            for _ in range(big_mib):
+                file.write(os.urandom(1 << 20))
+    return served
+
+
+# Servers
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError:
+        return "/dir/assign" not in url
+    except OSError:
+        return False
+
+
+@contextmanager
+def running(command, *urls, **options):
+    """A server, until the end of the block; it is there once all URLs answer."""
+    server = subprocess.Popen(command, **options)
+    try:
+        end = time.monotonic() + 60
+        while not all(answers(url) for url in urls):
+            if server.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"{command[0]} does not answer")
+            time.sleep(0.05)
+        yield server
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            # SeaweedFS takes its time; nothing of it is kept.
+            server.kill()
+            server.wait()
+
+
+@contextmanager
+def nginx(served):
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        user = "user root;" if os.geteuid() == 0 else ""
+        config = Path(folder) / "config"
+        config.write_text(NGINX % {"user": user, "dir": folder, "port": port, "root": served})
+        command = ["/usr/sbin/nginx", "-p", folder, "-e", "stderr", "-c", config]
+        with running(command, f"http://127.0.0.1:{port}/many/.zgroup", stderr=subprocess.DEVNULL):
+            yield port
+
+
+@contextmanager
+def seaweed(served):
+    names = ("master", "volume", "filer", "s3")
+    options = [f"{name}.port{kind}" for name in names for kind in ("", ".grpc")]
+    ports = {option: free_port() for option in options}
+    servers = ROOT / "tests/servers"
+    with tempfile.TemporaryDirectory(dir=WORK) as folder:
+        command = [
+            servers / ".venv/bin/weed", "-logtostderr=true", "server", "-master.telemetry=false",
+            "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.port.iceberg=0",
+            "-s3.port.lance=0", "-volume.max=8", "-master.volumeSizeLimitMB=1024", f"-dir={folder}",
+            f"-filer.localSocket={folder}/filer.sock", f"-s3.localSocket={folder}/s3.sock",
+            *(f"-{option}={port}" for option, port in ports.items()),
+        ]
+        endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+        assign = f"http://127.0.0.1:{ports['master.port']}/dir/assign"
+        with running(command, assign, endpoint, cwd=folder, stderr=subprocess.DEVNULL):
+            say("filling SeaweedFS")
+            client = [servers / ".venv/bin/python", servers / "client.py", "s3-put", endpoint, BUCKET, served]
+            subprocess.run(client, check=True, stdout=subprocess.DEVNULL, env=aws_environment())
+            try:
+                yield ports["s3.port"]
+            finally:
+                # It can not be told to have these somewhere else.
+                for name in names:
+                    port = ports[f"{name}.port.grpc"]
+                    Path(f"/tmp/seaweedfs-{name}-grpc-{port}.sock").unlink(missing_ok=True)
+
+
+def aws_environment():
+    """That of nobody who is known anywhere."""
+    rest = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return {**rest, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+class Served:
+    """One server behind a delay; `requests` are those since the last call."""
+
+    def __init__(self, kind, port, milliseconds, log, program):
+        self.kind, self.server_port, self.milliseconds, self.log = kind, port, milliseconds, log
+        command = [program, str(port), str(milliseconds), log]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        self.read = 0
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+    @property
+    def name(self):
+        return f"{self.kind} +{self.milliseconds} ms"
+
+    def url(self, key, port=None):
+        bucket = f"/{BUCKET}" if self.kind == "s3" else ""
+        return f"http://127.0.0.1:{port or self.port}{bucket}/{key}"
+
+    def source(self, key):
+        """What zarrfs is told."""
+        if self.kind == "s3":
+            return [f"s3://{BUCKET}/{key}", "--anonymous", "--endpoint-url", f"http://127.0.0.1:{self.port}"]
+        return [self.url(key)]
+
+    def store(self, key):
+        """What tensorstore is told."""
+        if self.kind == "s3":
+            return {"driver": "s3", "bucket": BUCKET, "path": key, "endpoint": f"http://127.0.0.1:{self.port}",
+                    "aws_region": "us-east-1", "aws_credentials": {"type": "anonymous"}}
+        return {"driver": "http", "base_url": f"http://127.0.0.1:{self.port}", "path": f"/{key}"}
+
+    def requests(self):
+        lines = self.log.read_text().splitlines()
+        new, self.read = lines[self.read:], len(lines)
+        return [line.split(" ") for line in new]
+
+
+def total(requests):
+    """Requests, and the bytes of values that came back."""
+    sizes = [int(size) for *_, status, size in requests if status.startswith("2")]
+    return {"requests": len(requests), "bytes": sum(max(size, 0) for size in sizes)}
+
+
+# What is measured
+
+
+class Bench:
+    def __init__(self, given, served_dir):
+        self.zarrfs, self.randread = given.zarrfs, given.programs / "randread"
+        self.served_dir = served_dir
+        chunks = [served_dir / "many" / key for key in keys_below(served_dir / "many")
+                  if key.startswith(f"{VARIABLE}/") and ".z" not in key]
+        assert len(chunks) == CHUNKS
+        self.chunk_bytes = sum(file.stat().st_size for file in chunks)
+        self.keys = len(keys_below(served_dir / "many"))
+        self.checked = set()
+
+    @contextmanager
+    def mounted(self, served, key, *options):
+        MOUNT.mkdir(parents=True, exist_ok=True)
+        command = [self.zarrfs, *served.source(key), MOUNT, *options]
+        subprocess.run(command, check=True, env=aws_environment())
+        try:
+            yield
+        finally:
+            subprocess.run([self.zarrfs, "umount", MOUNT], check=True)
+
+    def check(self, served, what, file, true_file):
+        """Compares a file with the true one, the first time that it is asked for."""
+        if (served.kind, what) in self.checked:
+            return
+        self.checked.add((served.kind, what))
+        # A header of .npy may be padded in another way.
+        tail = (DATA / "tas.npy").stat().st_size - 256 if file.suffix == ".npy" else None
+
+        def digest(path):
+            content = hashlib.sha256()
+            with open(path, "rb") as opened:
+                if tail:
+                    opened.seek(-tail, os.SEEK_END)
+                while part := opened.read(1 << 20):
+                    content.update(part)
+            return content.digest()
+
+        if digest(file) != digest(true_file):
+            raise SystemExit(f"WRONG DATA: {file} from {served.name}")
+
+    def cat(self, served, file):
+        served.requests()
+        start = time.perf_counter()
+        subprocess.run(["cat", file], stdout=subprocess.DEVNULL, check=True)
+        return {"s": time.perf_counter() - start, **total(served.requests())}
+
+    def find(self, served):
+        served.requests()
+        start = time.perf_counter()
+        with self.mounted(served, "many/"):
+            mount = time.perf_counter() - start
+            found = subprocess.run(["find", MOUNT, "-type", "f"], stdout=subprocess.PIPE, check=True)
+            seconds = time.perf_counter() - start
+        keys = found.stdout.count(b"\n")
+        if keys != self.keys:
+            raise SystemExit(f"{keys} of {self.keys} keys found on {served.name}")
+        return {"s": seconds, "mount_s": mount, **total(served.requests())}
+
+    def tensorstore(self, served, spec):
+        served.requests()
+        command = [sys.executable, "-c", TENSORSTORE, json.dumps(spec)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=aws_environment())
+        opened, read, _ = map(float, done.stdout.split())
+        return {"open_s": opened, "read_s": read, "all_s": opened + read, **total(served.requests())}
+
+    def one(self, served, key, what, spec, *options):
+        file = MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy"
+        if (served.kind, what) not in self.checked:
+            with self.mounted(served, key, *options):
+                self.check(served, what, file, DATA / "tas.npy")
+        served.requests()
+        with self.mounted(served, key, *options):
+            mount = total(served.requests())
+            result = self.cat(served, file)
+        result["mount_requests"], result["mount_bytes"] = mount["requests"], mount["bytes"]
+        if spec:
+            result["tensorstore"] = self.tensorstore(served, spec)
+        return result
+
+    def var(self, served):
+        spec = {"driver": "zarr", "kvstore": served.store(f"many/{VARIABLE}/")}
+        return self.one(served, "many/", "var", spec)
+
+    def zip(self, served):
+        inside = {"driver": "zip", "base": served.store("many.zip"), "path": f"{VARIABLE}/"}
+        return self.one(served, "many.zip", "zip", {"driver": "zarr", "kvstore": inside})
+
+    def disk(self, served):
+        cache = WORK / "disk-cache"
+        shutil.rmtree(cache, ignore_errors=True)
+        options = ("--disk-cache", cache)
+        first = self.one(served, "many/", "disk", None, *options)
+        with self.mounted(served, "many/", *options):
+            second = self.cat(served, MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy")
+        return {**second, "first_s": first["s"]}
+
+    def big(self, served):
+        true_file = self.served_dir / "large/big.bin"
+        if (served.kind, "big") not in self.checked:
+            with self.mounted(served, "large/"):
+                self.check(served, "big", MOUNT / "big.bin", true_file)
+        served.requests()
+        with self.mounted(served, "large/"):
+            served.requests()
+            start = time.perf_counter()
+            dd = ["dd", f"if={MOUNT}/big.bin", "of=/dev/null", "bs=1M", "status=none"]
+            subprocess.run(dd, check=True)
+            seconds = time.perf_counter() - start
+        result = {"s": seconds, **total(served.requests())}
+        result["size"] = true_file.stat().st_size
+        result["curl_s"] = curl(served.url("large/big.bin"))
+        result["straight_s"] = curl(served.url("large/big.bin", served.server_port))
+        return result
+
+    def random(self, served):
+        result = {}
+        for size in (4 << 10, 64 << 10):
+            for readers in (1, 8):
+                with self.mounted(served, "large/"):
+                    served.requests()
+                    command = [self.randread, "blocks", str(readers), "1.5", str(size), MOUNT / "big.bin"]
+                    done = subprocess.run(command, check=True, capture_output=True, text=True)
+                    sent = total(served.requests())
+                reads, bytes_, seconds = map(float, done.stdout.split())
+                name = f"{size >> 10}k/{readers}"
+                result[f"{name} per_s"] = reads / seconds
+                result[f"{name} wire"] = sent["bytes"] / bytes_
+        return result
+
+
+def curl(url):
+    start = time.perf_counter()
+    subprocess.run(["curl", "--silent", "--fail", "--noproxy", "*", "-o", "/dev/null", url], check=True)
+    return time.perf_counter() - start
+
+
+# The report
+
+
+def median(results, *path):
+    def value(result):
+        for name in path:
+            result = result[name]
+        return result
+
+    return statistics.median(map(value, results))
+
+
+def row(where, what, figure, beside="", ratio=None, target="", is_met=None):
+    verdict = {None: "", True: "met", False: "MISSED"}[is_met]
+    ratio = "" if ratio is None else f"{ratio:.2f}"
+    return where, what, figure, beside, ratio, target, verdict
+
+
+def rows(measure, where, results, bench, is_delayed):
+    def of(*path):
+        return median(results, *path)
+
+    wire = f"{of('bytes') / 1e6:.1f} MB" if measure != "random" else ""
+    if measure == "find":
+        figure = f"{of('s'):.3f} s (mount {of('mount_s'):.3f}), {of('requests'):.0f} requests"
+        yield row(where, f"mount + find, {bench.keys} keys", figure, target="<= 3 requests", is_met=of("requests") <= 3)
+    elif measure in ("var", "zip"):
+        figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
+        peer = f"tensorstore {of('tensorstore', 'read_s'):.3f} s (+ open {of('tensorstore', 'open_s'):.3f}), {of('tensorstore', 'requests'):.0f} requests"
+        ratio = of("s") / of("tensorstore", "all_s")
+        name = {"var": "cat of .npy", "zip": "cat of .npy in a zip"}[measure]
+        yield row(where, name, figure, peer, ratio, "<= 1.1 at 20 ms", ratio <= 1.1 if is_delayed else None)
+        if measure == "var":
+            yield row(where, "  its requests", f"{of('requests'):.0f} for {CHUNKS} chunks", target=f"<= {CHUNKS + 2}", is_met=of("requests") <= CHUNKS + 2)
+        else:
+            yield row(where, "  requests of the mount", f"{of('mount_requests'):.0f}, {of('mount_bytes') / 1e3:.0f} kB", target="<= 3", is_met=of("mount_requests") <= 3)
+            ratio = of("bytes") / bench.chunk_bytes
+            yield row(where, "  bytes on the wire", wire, f"entries {bench.chunk_bytes / 1e6:.1f} MB", ratio, "<= 1.05", ratio <= 1.05)
+    elif measure == "disk":
+        figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
+        yield row(where, "cat of .npy, warm disk cache", figure, f"cold {of('first_s'):.3f} s", of("s") / of("first_s"), "0 bytes", of("bytes") == 0)
+    elif measure == "big":
+        speed = [of("size") / of(name) / 1e6 for name in ("s", "curl_s", "straight_s")]
+        figure = f"{speed[0]:.0f} MB/s, {of('requests'):.0f} requests"
+        beside = f"curl {speed[1]:.0f} MB/s (without the delay {speed[2]:.0f})"
+        yield row(where, f"dd of {of('size') / 1e6:.0f} MB", figure, beside, speed[0] / speed[1], ">= 0.8", speed[0] >= 0.8 * speed[1])
+    else:
+        for name in results[0]:
+            if name.endswith("per_s"):
+                size = name.split()[0]
+                yield row(where, f"random {size} reader(s)", f"{of(name):.0f} per s", f"wire / read {of(f'{size} wire'):.1f}")
+
+
+def show(table):
+    head = ("where", "what", "zarrfs", "beside it", "ratio", "target", "")
+    widths = [max(len(line[at]) for line in [head, *table]) for at in range(len(head))]
+    for line in [head, *table]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip(), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], metavar="MEASURE")
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--ms", type=int, nargs="+", default=[0, 20])
+    parser.add_argument("--server", nargs="+", choices=("nginx", "s3"), default=["nginx", "s3"])
+    parser.add_argument("--big-mib", type=int, default=1024)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    measures = given.measures or MEASURES
+    WORK.mkdir(parents=True, exist_ok=True)
+    served_dir = make_inputs(given.big_mib)
+    bench = Bench(given, served_dir)
+    results, ceilings = {}, []
+    with ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        places = []
+        for kind in given.server:
+            port = stack.enter_context({"nginx": nginx, "s3": seaweed}[kind](served_dir))
+            for milliseconds in given.ms:
+                place = Served(kind, port, milliseconds, logs / f"{kind}-{milliseconds}", given.programs / "delay")
+                stack.callback(place.close)
+                places.append(place)
+        for place in places:
+            if place.kind == "nginx":
+                url = [place.url("large/big.bin", port) for port in (None, place.server_port)]
+                seconds = [min(curl(one) for _ in range(3)) for one in url]
+                gigabytes = (given.big_mib << 20) / 1e9
+                ceilings.append(f"{place.name}: {gigabytes / seconds[0]:.2f} GB/s (curl; without it {gigabytes / seconds[1]:.2f})")
+        for number in range(given.reps):
+            for measure in measures:
+                for place in places:
+                    say(f"{number + 1}/{given.reps} {measure} {place.name}")
+                    result = getattr(bench, measure)(place)
+                    results.setdefault(measure, {}).setdefault(place.name, []).append(result)
+    for ceiling in ceilings:
+        print(f"the delay itself passes, {ceiling}")
+    table = []
+    for measure in measures:
+        for where, found in results[measure].items():
+            table.extend(rows(measure, where, found, bench, not where.endswith("+0 ms")))
+    show(table)
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1))
+
+
+main()
