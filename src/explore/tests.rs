@@ -486,7 +486,8 @@ fn without_consolidated_metadata_names_are_found_by_asking() {
     assert_eq!(server.asked(), (0, 0, 0));
     assert_eq!(names(&store, "g/a"), [".zarray", ".zattrs", "0/", "1/"]);
     assert_eq!(names(&store, "g"), [".zgroup"]);
-    assert_eq!(server.asked(), (1, 2, 1));
+    // A server that has once said that it lists nothing is not asked for a list again.
+    assert_eq!(server.asked(), (1, 2, 0));
     assert!(is_absent(&store, "g/a/1/1"));
     assert_eq!(server.asked(), (1, 1, 0));
     assert_eq!(kind(&store, "g/a/0/1"), Kind::Object);
@@ -788,7 +789,8 @@ fn what_the_inner_store_lists_is_added_once() {
     let (server, store) = explored(server);
     assert_eq!(names(&store, ""), ["a/", "raw/", "zarr.json"]);
     assert_eq!(names(&store, "raw"), ["file"]);
-    assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
+    // What it lists of an array is better than what the grid could hold.
+    assert_eq!(names(&store, "a"), ["stray", "zarr.json"]);
     for name in ["zarr.json", ".zgroup", ".zarray"] {
         server.fault(&format!("raw/{name}"), Fault::Denied);
     }
