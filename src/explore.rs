@@ -13,7 +13,6 @@
 //! Lock order: none is taken below another.
 
 mod documents;
-mod flight;
 mod kept;
 mod known;
 mod listing;
@@ -25,13 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::documents::{Asked, Document, Documents, ask};
-use self::flight::Flights;
 use self::kept::{Kept, Told};
 use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
-    Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
-    Usage, may_wait,
+    Extent, Flights, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store,
+    StoreError, Usage, may_wait,
 };
 
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
@@ -42,7 +40,7 @@ const LONG_BYTES: usize = 64 << 10;
 pub struct ExploredStore {
     inner: Arc<dyn Store>,
     kept: Kept,
-    flights: Flights<(Key, Depth), Result<Arc<Known>, StoreError>>,
+    flights: Flights<(Key, Depth), Arc<Known>>,
     parsing: Mutex<()>,
     /// The inner store has said that there is no way to list it.
     lists_nothing: AtomicBool,
@@ -76,7 +74,7 @@ impl ExploredStore {
         Self {
             inner,
             kept: Kept::new(ttl, absent_ttl),
-            flights: Flights::new(),
+            flights: Flights::default(),
             parsing: Mutex::default(),
             lists_nothing: AtomicBool::new(false),
         }
@@ -134,13 +132,7 @@ impl ExploredStore {
         if may_wait(prefix).is_err() {
             return ask();
         }
-        let on_panic = |(key, _): &(Key, Depth)| {
-            Err(StoreError::Unavailable {
-                key: key.clone(),
-                what: "the thread that asked for its metadata panicked".into(),
-            })
-        };
-        self.flights.ask(&(prefix.clone(), depth), on_panic, ask)
+        self.flights.once((prefix.clone(), depth), ask)
     }
 
     fn ask(

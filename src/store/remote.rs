@@ -16,7 +16,6 @@ mod archive;
 mod blocks;
 mod bucket;
 mod facts;
-mod flight;
 mod kept;
 mod limit;
 mod listing;

@@ -18,7 +18,6 @@ mod cache;
 mod checked;
 mod entry;
 mod far;
-mod flights;
 mod header;
 mod index;
 mod inflate;
@@ -35,14 +34,13 @@ use self::cache::PieceCache;
 use self::checked::CheckProgress;
 use self::entry::ZipObject;
 use self::far::HeldParts;
-use self::flights::Flights;
 use self::index::ZipIndex;
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
 use super::pinned::{PinnedBytes, PinnedError, PinnedFile};
 use super::{
-    Extent, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises, Reading, Stat,
-    Store, StoreError, Usage, Version, Visit, VisitChild,
+    Extent, Flights, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises,
+    Reading, Stat, Store, StoreError, Usage, Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -116,7 +114,7 @@ struct Archive {
     modified: SystemTime,
     decoded: PieceCache,
     /// Entries that are being decoded whole.
-    decoding: Flights,
+    decoding: Flights<Position, Arc<Vec<u8>>>,
     /// If it is far away: compressed bytes of the entries that are decoded in segments.
     compressed: PieceCache,
     /// The longest that are kept there.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Meta;
-use super::flight::{Claim, Lead};
 use super::segments::Segment;
 use super::store::Far;
 use super::value::{fetch, wrong_length};
+use crate::store::flight::{Claim, Lead};
 use crate::store::waiting::may_wait;
 use crate::store::{Ahead, Data, Key, Patience, StoreError};
 

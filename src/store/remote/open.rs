@@ -9,7 +9,6 @@ use reqwest::Url;
 use super::archive::RemoteArchive;
 use super::bucket::{self, Bucket, BucketOptions};
 use super::facts::{Fact, Facts};
-use super::flight::Flights;
 use super::limit::Limited;
 use super::listing::{Listings, RemoteListing};
 use super::missing::Missing;
@@ -20,6 +19,7 @@ use super::store::{Far, RemoteStore};
 use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
 use super::{Get, Part, Remote, RequestError};
+use crate::store::flight::Flights;
 use crate::store::{DiskCache, Key, Store, StoreError};
 
 /// How sources that are far away are asked.
@@ -341,8 +341,11 @@ fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
     }
 }
 
-/// The last bytes of the object at the root, if there is one.
-fn archive(far: &Arc<Far>) -> Result<Option<(Arc<RemoteArchive>, Vec<u8>)>, StoreError> {
+/// An object that may be an archive, and its last bytes.
+type Tailed = (Arc<RemoteArchive>, Vec<u8>);
+
+/// The object at the root, if there is one.
+fn archive(far: &Arc<Far>) -> Result<Option<Tailed>, StoreError> {
     let get = Get::new(&Key::root(), Part::Tail(TAIL_BYTES));
     match far.get(&get) {
         Ok(got) => {

@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::facts::{Fact, Facts};
-use super::flight::Flights;
 use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
 use super::runtime::Network;
 use super::segments::{Segment, Segments};
 use super::traffic::{Counters, Usage};
 use super::value::{RemoteObject, Value};
 use super::{Depth, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::flight::Flights;
 use crate::store::waiting::may_wait;
 use crate::store::{
     DiskCache, Extent, Key, Kind, Listing, Listings as ListingsPromise, Object, Promises, Reading,

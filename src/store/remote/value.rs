@@ -10,10 +10,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::blocks::Blocks;
-use super::flight::Claim;
 use super::segments::Segment;
 use super::store::Far;
 use super::{Get, Meta, Part, RequestError};
+use crate::store::flight::Claim;
 use crate::store::waiting::may_wait;
 use crate::store::{Data, Key, Object, Patience, Stat, StoreError, Version};
 

@@ -154,7 +154,7 @@ impl HttpSend for Http {
         let most = usize::try_from(MAX_ANSWER_BYTES).unwrap_or(usize::MAX);
         let body = http_body_util::Limited::new(body, most);
         let body = http_body_util::BodyExt::collect(body).await;
-        let body = body.map_err(|error| unexpected(error))?.to_bytes();
+        let body = body.map_err(unexpected)?.to_bytes();
         Ok(http::Response::from_parts(parts, body))
     }
 }

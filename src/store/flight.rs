@@ -5,15 +5,18 @@ use std::collections::hash_map::Entry;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::store::StoreError;
+
+/// Longer than anybody waits in one go.
+const LONG: Duration = Duration::from_secs(3600);
 
 type Answer<T> = Result<T, StoreError>;
 
 /// Questions that are being asked now.
 #[derive(Debug)]
-pub(super) struct Flights<K, T>(Mutex<HashMap<K, Arc<Flight<T>>>>);
+pub struct Flights<K, T>(Mutex<HashMap<K, Arc<Flight<T>>>>);
 
 /// One of them.
 #[derive(Debug)]
@@ -62,6 +65,23 @@ impl<K: Clone + Eq + Hash + Debug, T: Clone + Debug> Flights<K, T> {
         }
     }
 
+    /// The answer of who asks already, however long that takes, or else that of `ask`.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub fn once(&self, question: K, ask: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        loop {
+            match self.claim(question.clone()) {
+                Claim::Lead(lead) => return lead.tell(ask()),
+                Claim::Follow(flight) => {
+                    if let Some(Some(answer)) = flight.wait(Instant::now() + LONG) {
+                        return answer;
+                    }
+                }
+            }
+        }
+    }
+
     /// The answer of who asks already, or else that of `ask`. None if it did not come in time.
     pub(super) fn answer(
         &self,
@@ -72,11 +92,12 @@ impl<K: Clone + Eq + Hash + Debug, T: Clone + Debug> Flights<K, T> {
         loop {
             match self.claim(question.clone()) {
                 Claim::Lead(lead) => return Some(lead.tell(ask())),
-                Claim::Follow(flight) => match flight.wait(deadline)? {
-                    Some(answer) => return Some(answer),
+                Claim::Follow(flight) => {
+                    if let Some(answer) = flight.wait(deadline)? {
+                        return Some(answer);
+                    }
                     // Who asked is gone without a word: somebody else may.
-                    None => {}
-                },
+                }
             }
         }
     }
@@ -134,7 +155,6 @@ impl<K: Clone + Eq + Hash + Debug, T: Clone + Debug> Drop for Lead<'_, K, T> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     #[test]
     fn many_who_ask_the_same_get_one_answer() {
