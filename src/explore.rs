@@ -18,6 +18,7 @@ mod known;
 mod listing;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,7 @@ use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
     Extent, Flights, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store,
-    StoreError, Usage, may_wait,
+    StoreError, Unknown, Usage, may_wait,
 };
 
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
@@ -77,44 +78,6 @@ impl ExploredStore {
             flights: Flights::default(),
             parsing: Mutex::default(),
             lists_nothing: AtomicBool::new(false),
-        }
-    }
-
-    /// Why names at a prefix may be missing in its listing, or be listed and not there; none if the
-    /// metadata name everything.
-    pub fn unknown(&self, prefix: &Key) -> Option<String> {
-        let chunks = "chunks: all that the shape has room for are listed; whether one is there is \
-                      known when it is opened";
-        let (known, said) = match self.resolve(prefix, Depth::Listing) {
-            Ok(Answer::Known(known, said)) => (known, said),
-            Ok(Answer::Told(stat)) if stat.kind == Kind::Object => return None,
-            Ok(Answer::Told(_)) => return Some(self.unknown_children(prefix)),
-            Err(error) => return Some(format!("anything: {error}")),
-        };
-        match said {
-            Said::Chunks(..) => Some(chunks.into()),
-            Said::Node(path) => match known.what(&path) {
-                What::Array(Some(_)) => Some(chunks.into()),
-                What::Array(None) => Some(
-                    "chunks: the chunk grid is not understood; names that are known otherwise can \
-                     be opened"
-                        .into(),
-                ),
-                What::Group if known.is_consolidated() => None,
-                What::Group => Some(self.unknown_children(prefix)),
-            },
-            Said::Nothing | Said::Value | Said::NoDocument => None,
-        }
-    }
-
-    fn unknown_children(&self, prefix: &Key) -> String {
-        match self.inner.list(prefix) {
-            Ok(_) => "children: the server's listing may lack some, and there are no consolidated \
-                      metadata; names can be opened"
-                .into(),
-            Err(_) => "children: the server lists nothing and there are no consolidated metadata; \
-                       names can be opened"
-                .into(),
         }
     }
 
@@ -404,6 +367,10 @@ impl Store for ExploredStore {
     fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
         self.check_value(key)?;
         self.inner.open_for(key, reading)
+    }
+
+    fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+        self.find_unknown(prefix)
     }
 
     fn doubt(&self, key: &Key) {

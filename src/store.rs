@@ -19,6 +19,7 @@ mod memory;
 mod pinned;
 mod remote;
 mod source;
+mod together;
 mod waiting;
 mod whole;
 mod zip;
@@ -34,6 +35,7 @@ pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
 pub use remote::{RemoteOpenError, RemoteOptions, Traffic, Usage};
 pub use source::{OpenError, OpenOptions, SourceName, open_demo};
+pub use together::ask_each;
 pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};
 pub use zip::{ZipError, ZipOptions, ZipStore};
@@ -96,6 +98,15 @@ pub enum Listings {
     Complete,
     /// There are none, or they may lack names: what is not listed can still be asked for.
     Partial,
+}
+
+/// What names at a prefix are worth that a store lists without knowing them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// Nobody lists them: children may all be lacking, and chunks are those that there can be.
+    pub is_unlisted: bool,
+    /// Which names it is about, and why, for people.
+    pub what: String,
 }
 
 /// What a value is opened for, so that a store that is far away can ask once.
@@ -301,6 +312,11 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// As [`Store::stat`].
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
+
+    /// What is not known of the names at a prefix; none if they are exactly those that there are.
+    fn unknown(&self, _prefix: &Key) -> Option<Unknown> {
+        None
+    }
 
     /// What was read of a value turned out to be wrong: it is not to be answered from what was
     /// kept of it, but asked for again.

@@ -5,6 +5,7 @@
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
+mod document;
 mod elements;
 mod file;
 mod format;

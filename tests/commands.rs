@@ -9,6 +9,11 @@
 
 #[path = "commands/check.rs"]
 mod check;
+#[path = "commands/far.rs"]
+mod far;
+#[allow(unused_imports)]
+#[path = "support/faulty.rs"]
+mod faulty;
 #[path = "commands/generated.rs"]
 mod generated;
 #[allow(dead_code)]

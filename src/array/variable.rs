@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
-use crate::store::{Key, Object, Store, StoreError};
+use crate::store::{Key, Object, Reading, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, as few copies of them as chunks allow.
@@ -74,7 +74,8 @@ pub fn read_elements(
         let index = parts.grid.index(chunk).unwrap_or_default();
         let name = parts.chunk_keys.encode(&index);
         let chunk_key = key.join_key(&Key::new(name.as_bytes()).unwrap_or_default());
-        let object = match store.open(&chunk_key) {
+        let reading = Reading::Whole(limit_bytes - used);
+        let object = match store.open_for(&chunk_key, reading) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => continue,
             Err(StoreError::NotAPrefix { key }) => {

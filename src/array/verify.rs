@@ -10,7 +10,7 @@ use super::pieces::Pieces;
 use super::raw::{codec_error, with_bytes};
 use super::variable::{decode_elements, size_of_element};
 use crate::codec::Pipeline;
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
+use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Reading, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
 /// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
@@ -58,6 +58,8 @@ const MAX_PIPELINES: usize = 256;
 const MAX_ELEMENTS_BYTES: u64 = 128 << 20;
 /// Parts in which a value is read that is not decoded.
 const PART_BYTES: usize = 1 << 20;
+/// A shorter one is asked for at once.
+const WHOLE_BYTES: u64 = 8 << 20;
 /// Nothing that was decoded is used twice.
 const NO_TTL: Duration = Duration::ZERO;
 
@@ -206,7 +208,8 @@ impl Verifier {
 
     fn whole(&self, whole: &Whole, chunk: u64, engine: &Engine) -> Result<Verified, StoreError> {
         let key = self.chunk_key(chunk);
-        let object = match self.store.open(&key) {
+        let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
+        let object = match self.store.open_for(&key, Reading::Whole(most)) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => return Ok(Verified::default()),
             Err(StoreError::NotAPrefix { key }) => {
@@ -294,7 +297,11 @@ impl Whole {
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if the value ends before its size.
 pub fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
-    let object: Arc<dyn Object> = store.open(key)?;
+    let mut object: Arc<dyn Object> = store.open_for(key, Reading::Whole(WHOLE_BYTES))?;
+    if object.size_bytes() > WHOLE_BYTES {
+        // From beginning to end, as a file is read.
+        object = store.open(key)?;
+    }
     let size = object.size_bytes();
     let part = PART_BYTES.min(usize::try_from(size).unwrap_or(PART_BYTES));
     let mut buffer = vec![0; part + BUFFER_HEADROOM_BYTES];

@@ -56,10 +56,11 @@ pub struct CheckArgs {
     /// What is checked.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Chunks that are decoded at a time [default: one a core]
+    /// Chunks that are decoded at a time [default: one a core, at least 16 for a
+    /// source that is far away]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// What can not be decoded here is a failure too, and so is what an archive would hide
+    /// What can not be decoded or listed is a failure too, and so is what an archive would hide
     #[arg(long)]
     pub strict: bool,
     /// The most that all decoding together may take [default: 1/2 of the memory]

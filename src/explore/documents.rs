@@ -1,10 +1,8 @@
 //! The documents of a prefix: which there are, and reading several of them at the same time.
 
-use std::panic::resume_unwind;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::store::{Key, Kind, Reading, Store, StoreError, may_wait, read_whole};
+use crate::store::{Key, Kind, Reading, Store, StoreError, ask_each, read_whole};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 
 /// Longer documents are not read.
@@ -113,37 +111,8 @@ pub(super) enum Asked {
 /// not wait.
 pub(super) fn ask(store: &dyn Store, prefix: &Key, documents: Documents) -> Vec<(Document, Asked)> {
     let documents: Vec<Document> = documents.iter().collect();
-    let one = |document: Document| (document, ask_one(store, prefix, document));
-    let (Some((last, others)), true, true) = (
-        documents.split_last(),
-        store.promises().is_far,
-        may_wait(prefix).is_ok(),
-    ) else {
-        return documents.into_iter().map(one).collect();
-    };
-    thread::scope(|scope| {
-        let asking: Vec<_> = others
-            .iter()
-            .map(|document| {
-                let thread = thread::Builder::new().name("names".into());
-                (
-                    *document,
-                    thread.spawn_scoped(scope, move || one(*document)),
-                )
-            })
-            .collect();
-        let last = one(*last);
-        let mut asked: Vec<_> = asking
-            .into_iter()
-            .map(|(document, thread)| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // No thread is to be had.
-                Err(_) => one(document),
-            })
-            .collect();
-        asked.push(last);
-        asked
-    })
+    let one = |document: &Document| (*document, ask_one(store, prefix, *document));
+    ask_each(store, prefix, &documents, one).collect()
 }
 
 fn ask_one(store: &dyn Store, prefix: &Key, document: Document) -> Asked {

@@ -991,7 +991,11 @@ fn nodes_and_chunks_of_one_name_are_listed_once() {
 #[test]
 fn what_can_not_be_known_is_told() {
     let (_, store) = explored(v2_server());
-    let unknown = |prefix: &str| store.unknown(&key(prefix));
+    let unknown = |prefix: &str| {
+        let unknown = store.unknown(&key(prefix))?;
+        assert!(unknown.is_unlisted, "{unknown:?}");
+        Some(unknown.what)
+    };
     assert_eq!(unknown(""), None);
     assert_eq!(unknown("g"), None);
     assert!(unknown("a").unwrap().starts_with("chunks: all"));
@@ -1000,4 +1004,21 @@ fn what_can_not_be_known_is_told() {
     assert!(new.contains("lists nothing and there are no consolidated metadata"));
     assert!(unknown("nothing").unwrap().contains("no such key"));
     assert_eq!(unknown("a/README"), None);
+}
+
+#[test]
+fn what_the_server_lists_is_told_from_what_nobody_does() {
+    let mut server = Server::new(&[
+        (".zgroup", zgroup()),
+        ("a/.zarray", zarray(&[3], &[1], ".")),
+    ]);
+    server.listings.insert(key(""), vec![("a", Kind::Prefix)]);
+    server.listings.insert(key("a"), vec![("1", Kind::Object)]);
+    let (_, store) = explored(server);
+    for (prefix, about) in [("", "children: "), ("a", "chunks: ")] {
+        let unknown = store.unknown(&key(prefix)).unwrap();
+        assert!(!unknown.is_unlisted, "{unknown:?}");
+        assert!(unknown.what.starts_with(about), "{unknown:?}");
+        assert!(unknown.what.contains("may lack some"), "{unknown:?}");
+    }
 }

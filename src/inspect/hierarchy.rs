@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{Key, Kind, Reading, Store, StoreError, read_whole};
+use crate::store::{Key, Kind, Reading, Store, StoreError, ask_each, read_whole};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 use crate::zarr::node::Documents;
 use crate::zarr::{Array, Consolidated, MetadataError, Node};
@@ -82,8 +82,9 @@ pub(super) fn is_document(name: &[u8]) -> bool {
 /// Reads what a directory is. Nothing is an error: what can not be read is broken.
 pub(super) fn place(store: &dyn Store, key: &Key) -> Place {
     let mut texts: [Option<Vec<u8>>; 4] = Default::default();
-    for (name, text) in DOCUMENTS.iter().zip(&mut texts) {
-        match document(store, key, name) {
+    let found = ask_each(store, key, &DOCUMENTS, |name| document(store, key, name));
+    for ((name, text), found) in DOCUMENTS.iter().zip(&mut texts).zip(found) {
+        match found {
             Ok(found) => *text = found,
             Err(Unread { why, is_failed }) => {
                 let what = What::Broken {

@@ -11,7 +11,7 @@ use super::keys::{self, Found, Names};
 use super::output::{printable, size, tuple};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
-use crate::store::{Key, Store};
+use crate::store::{Key, Listings, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, ViewNode};
 use crate::zarr::{Array, Node};
@@ -49,12 +49,19 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
             describe(&nodes, &node, &opened, &mut members);
         }
     }
+    let unknown = opened.store.unknown(&opened.root);
+    let is_unlisted = unknown.as_ref().is_some_and(|names| names.is_unlisted);
+    if let Some(unknown) = unknown {
+        let attributes = members.shift_remove("attributes");
+        members.insert("unknown".into(), unknown.what.into());
+        members.extend(attributes.map(|attributes| ("attributes".into(), attributes)));
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let value = Value::Object(members);
     if args.json {
         writeln!(out, "{value:#}")?;
     } else {
-        write_lines(&mut out, &value)?;
+        write_lines(&mut out, &value, is_unlisted)?;
     }
     out.flush()?;
     Ok(())
@@ -107,6 +114,14 @@ fn view(nodes: &Nodes, node: &ViewNode, format: Format) -> Value {
 /// What the store has of an array: counted by listing, up to a limit.
 fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     let names = Names::of(array);
+    if store.promises().listings == Listings::Partial {
+        let total = names.map(|names| names.chunk_count());
+        let members = total.map(|total| {
+            let total = ("chunks_total".to_owned(), total.into());
+            [("chunks_present".to_owned(), Value::Null), total]
+        });
+        return members.into_iter().flatten().collect();
+    }
     let (mut visited, mut chunks, mut others, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
     let mut failed = None;
     let flow = keys::visit(store, key, names.as_ref(), &mut |found| {
@@ -161,7 +176,7 @@ fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
 }
 
 /// One line for each member; codecs, views, problems and attributes one for each of theirs.
-fn write_lines(out: &mut impl Write, value: &Value) -> io::Result<()> {
+fn write_lines(out: &mut impl Write, value: &Value, is_unlisted: bool) -> io::Result<()> {
     let Value::Object(members) = value else {
         return Ok(());
     };
@@ -169,6 +184,13 @@ fn write_lines(out: &mut impl Write, value: &Value) -> io::Result<()> {
         let lines = match (name.as_str(), value) {
             ("chunks_counted", Value::Bool(false)) => vec!["not all: there are more".into()],
             ("chunks_counted", _) => continue,
+            ("chunks_present", Value::Null) => {
+                let why = match is_unlisted {
+                    true => "the server does not list them",
+                    false => "the server's listing may lack some",
+                };
+                vec![format!("not known: {why}")]
+            }
             ("shape" | "chunk_shape" | "chunk_grid", value) => vec![tuple(value)],
             (name, Value::Number(number)) if name.ends_with("_bytes") => {
                 let bytes = number.as_u64().unwrap_or(0);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::hierarchy::is_document;
-use crate::store::{Key, Kind, Store, StoreError};
+use crate::store::{Key, Kind, Listing, Store, StoreError};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::{Array, ChunkGrid, ChunkKeys};
 
@@ -45,7 +45,13 @@ struct Pending {
     key: Key,
     depth: usize,
     is_stray: bool,
+    /// Its listing, and where to go on in it, if it was begun.
+    begun: Option<(Box<dyn Listing>, u64)>,
 }
+
+/// So many directories of one listing are looked into before it goes on: as many may be below a
+/// chunk grid as there are numbers.
+const MAX_PENDING: usize = 1024;
 
 impl Names {
     /// None if the grid or the keys are not known.
@@ -110,12 +116,24 @@ pub(super) fn visit(
         key: array.clone(),
         depth: 0,
         is_stray: false,
+        begun: None,
     }];
-    while let Some(directory) = pending.pop() {
+    while let Some(mut directory) = pending.pop() {
         let depth = directory.depth + 1;
         let mut flow = ControlFlow::Continue(());
-        let listed = store.list(&directory.key).and_then(|mut listing| {
-            listing.visit(0, &mut |listed| {
+        let mut below_it = Vec::new();
+        let (mut next, mut is_over) = (0, true);
+        let begun = match directory.begun.take() {
+            None => store.list(&directory.key).map(|listing| (listing, 0)),
+            Some(begun) => Ok(begun),
+        };
+        let listed = begun.and_then(|(mut listing, from)| {
+            listing.visit(from, &mut |listed| {
+                if below_it.len() == MAX_PENDING {
+                    is_over = false;
+                    return ControlFlow::Break(());
+                }
+                next = listed.next;
                 if matches!(listed.name, b"." | b"..") {
                     return ControlFlow::Continue(());
                 }
@@ -129,10 +147,11 @@ pub(super) fn visit(
                 };
                 let is_value = listed.kind == Kind::Object;
                 if !is_value {
-                    pending.push(Pending {
+                    below_it.push(Pending {
                         key: key.clone(),
                         depth,
                         is_stray: directory.is_stray || !matches!(found, Found::Plain),
+                        begun: None,
                     });
                 }
                 flow = visit(Visited {
@@ -142,17 +161,24 @@ pub(super) fn visit(
                     size_bytes: listed.stat.map(|stat| stat.size_bytes),
                 });
                 flow
-            })
+            })?;
+            Ok(listing)
         });
         flow?;
-        if let Err(error) = listed {
-            visit(Visited {
+        match listed {
+            Ok(_) if is_over => {}
+            Ok(listing) => pending.push(Pending {
+                begun: Some((listing, next)),
+                ..directory
+            }),
+            Err(error) => visit(Visited {
                 key: directory.key,
                 found: Found::Failed(error),
                 is_value: false,
                 size_bytes: None,
-            })?;
+            })?,
         }
+        pending.append(&mut below_it);
     }
     ControlFlow::Continue(())
 }
@@ -160,6 +186,14 @@ pub(super) fn visit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use crate::explore::ExploredStore;
+    use crate::store::MemoryStore;
 
     fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> Names {
         Names {
@@ -207,6 +241,63 @@ mod tests {
             let found = classified(names, below, kind);
             assert!(found.starts_with("Misplaced"), "{below}: {found}");
         }
+    }
+
+    /// Visits values until there are `most`, and returns their keys.
+    fn values(store: &dyn Store, array: &Key, most: usize) -> Vec<Key> {
+        let mut found = Vec::new();
+        let _ = visit(store, array, None, &mut |visited| {
+            if visited.is_value {
+                found.push(visited.key);
+            }
+            match found.len() == most {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        found
+    }
+
+    #[test]
+    fn a_grid_of_any_size_is_visited_without_keeping_its_names() {
+        let document = json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": [1_u64 << 40, 1 << 20],
+            "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1]}},
+            "chunk_key_encoding": "default",
+            "fill_value": 0,
+            "codecs": ["bytes"],
+        });
+        let key = |name: &str| Key::new(name.as_bytes()).unwrap();
+        let copies = json!({
+            "zarr_format": 3,
+            "node_type": "group",
+            "consolidated_metadata": {"kind": "inline", "must_understand": false,
+                                      "metadata": {"a": document}},
+        });
+        let copies = (key("zarr.json"), copies.to_string().into_bytes());
+        let inner = MemoryStore::new([copies]);
+        let store = ExploredStore::new(Arc::new(inner), Duration::MAX, Duration::MAX);
+        let found = values(&store, &key("a"), 3000);
+        assert_eq!(found.len(), 3000);
+        let distinct: HashSet<&Key> = found.iter().collect();
+        assert_eq!(distinct.len(), 3000);
+    }
+
+    #[test]
+    fn every_key_is_visited_once_however_many_directories_there_are() {
+        let many = 2 * MAX_PENDING + 3;
+        let keys = (0..many).map(|n| Key::new(format!("a/{n}/0").as_bytes()).unwrap());
+        let top = Key::new(b"a/top").unwrap();
+        let all: Vec<Key> = keys.chain([top]).collect();
+        let store = MemoryStore::new(all.iter().map(|key| (key.clone(), Vec::new())));
+        let mut found = values(&store, &Key::new(b"a").unwrap(), usize::MAX);
+        found.sort();
+        let mut all = all;
+        all.sort();
+        assert_eq!(found, all);
     }
 
     #[test]

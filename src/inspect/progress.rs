@@ -16,10 +16,13 @@ const TICK: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "[{elapsed_precise}] [{wide_bar:.}] {bytes}/{total_bytes} \
      ({bytes_per_sec}, {eta} left) {msg}";
 
-/// How far something is that has `total` keys and bytes.
+/// Where nobody knows how much there is.
+const ENDLESS: &str = "[{elapsed_precise}] {bytes} ({bytes_per_sec}) {msg}";
+
+/// How far something is that has `total` keys and bytes, where that is known.
 #[derive(Debug)]
 pub(super) struct Progress {
-    total: Amount,
+    total: Option<Amount>,
     started: Instant,
     shown: Shown,
     done: Mutex<(Amount, Instant)>,
@@ -39,11 +42,14 @@ enum Shown {
 }
 
 impl Progress {
-    pub(super) fn new(total: Amount) -> Self {
+    pub(super) fn new(total: Option<Amount>) -> Self {
         let shown = match io::stderr().is_terminal() {
             true => {
-                let bar = ProgressBar::new(total.bytes);
-                if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+                let (bar, template) = match total {
+                    Some(total) => (ProgressBar::new(total.bytes), TEMPLATE),
+                    None => (ProgressBar::no_length(), ENDLESS),
+                };
+                if let Ok(style) = ProgressStyle::with_template(template) {
                     bar.set_style(style.progress_chars("=> "));
                 }
                 bar.enable_steady_tick(TICK);
@@ -78,7 +84,9 @@ impl Progress {
     }
 
     fn line(&self, done: Amount, elapsed: Duration) -> String {
-        let total = self.total;
+        let Some(total) = self.total else {
+            return format!("{} keys, {}", done.keys, size(done.bytes));
+        };
         let mut line = format!(
             "{} of {} keys, {} of {}",
             done.keys,
@@ -116,16 +124,17 @@ mod tests {
 
     #[test]
     fn a_line_tells_what_is_done_and_how_long_the_rest_takes() {
-        let progress = Progress {
-            total: Amount {
+        let mut progress = Progress {
+            total: Some(Amount {
                 keys: 10,
                 bytes: 4096,
-            },
+            }),
             started: Instant::now(),
             shown: Shown::Lines,
             done: Mutex::new((Amount::default(), Instant::now())),
         };
-        let done = |keys, bytes| progress.line(Amount { keys, bytes }, Duration::from_secs(9));
+        let nine = Duration::from_secs(9);
+        let done = |keys, bytes| progress.line(Amount { keys, bytes }, nine);
         assert_eq!(done(3, 1024), "3 of 10 keys, 1.0 KiB of 4.0 KiB, 27 s left");
         assert_eq!(done(1, 0), "1 of 10 keys, 0 B of 4.0 KiB");
         // What was counted first may have grown.
@@ -133,5 +142,11 @@ mod tests {
             done(11, 8192),
             "11 of 11 keys, 8.0 KiB of 8.0 KiB, 0 s left"
         );
+        progress.total = None;
+        let done = Amount {
+            keys: 3,
+            bytes: 1024,
+        };
+        assert_eq!(progress.line(done, nine), "3 keys, 1.0 KiB");
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum Severity {
     Bad,
     /// Chunks were not decoded, because this program does not know how.
     NotChecked,
+    /// Names can not be listed, so that nobody knows what was not read.
+    Unlisted,
     /// Something is odd, and nothing is lost by it.
     Warning,
 }
@@ -73,6 +75,8 @@ pub(super) struct Report {
     bad: Findings,
     not_checked: Findings,
     warnings: Findings,
+    /// Those of the warnings that are of names which can not be listed.
+    unlisted: u64,
     arrays: Vec<Checked>,
     /// Keys that are no chunks, and their bytes.
     plain: Decoded,
@@ -94,8 +98,11 @@ impl Report {
         let (word, findings) = match severity {
             Severity::Bad => ("bad", &mut self.bad),
             Severity::NotChecked => ("not checked", &mut self.not_checked),
-            Severity::Warning => ("warning", &mut self.warnings),
+            Severity::Unlisted | Severity::Warning => ("warning", &mut self.warnings),
         };
+        if severity == Severity::Unlisted {
+            self.unlisted += 1;
+        }
         findings.count += 1;
         if self.is_json {
             if findings.kept.len() < MAX_KEPT {
@@ -142,7 +149,7 @@ impl Report {
 
     /// Whether something was found that must not be.
     pub(super) fn is_bad(&self, strict: bool) -> bool {
-        self.bad.count > 0 || (strict && self.not_checked.count > 0)
+        self.bad.count > 0 || (strict && self.not_checked.count + self.unlisted > 0)
     }
 
     /// Says what there is in all.
@@ -171,6 +178,7 @@ impl Report {
                 "bad": self.bad.count,
                 "not_checked": self.not_checked.count,
                 "warnings": self.warnings.count,
+                "unlisted": self.unlisted,
                 "seconds": seconds,
                 "decoded_mb_per_second": rate,
             });

@@ -37,6 +37,8 @@ struct Entry {
     what: What,
     notes: Vec<String>,
     children: Vec<Vec<u8>>,
+    /// There may be more of them: nobody lists them.
+    has_unlisted: bool,
     copies: Option<Copies>,
 }
 
@@ -126,6 +128,7 @@ impl Entry {
             },
             notes: Vec::new(),
             children: Vec::new(),
+            has_unlisted: false,
             copies: None,
         }
     }
@@ -140,6 +143,7 @@ impl Entry {
             what: place.what,
             notes: place.ignored,
             children: Vec::new(),
+            has_unlisted: false,
             copies: None,
         };
         let is_group = match &entry.what {
@@ -166,7 +170,11 @@ impl Entry {
             }
         }
         match hierarchy::children(store, key) {
-            Ok(names) => entry.children = names,
+            Ok(names) => {
+                entry.children = names;
+                let unknown = store.unknown(key);
+                entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
+            }
             Err(error) => {
                 let why = hierarchy::cause(key, &error);
                 entry.notes.push(format!("can not be listed: {why}"));
@@ -190,6 +198,7 @@ impl Entry {
             what,
             notes: Vec::new(),
             children,
+            has_unlisted: false,
             copies: Some(copies),
         }
     }
@@ -213,6 +222,9 @@ impl Entry {
                 Node::Array(array) => array_text(array),
             },
         };
+        if self.has_unlisted {
+            text.push_str(" children not known");
+        }
         for note in &self.notes {
             text.push_str(&format!("  ! {note}"));
         }
@@ -249,6 +261,9 @@ impl Entry {
                     }
                 }
             }
+        }
+        if self.has_unlisted {
+            members.insert("children_known".into(), false.into());
         }
         problems.extend(self.notes.iter().map(|note| note.as_str().into()));
         if !problems.is_empty() {

@@ -82,6 +82,10 @@ pub(super) fn walk(
             }
         }
         walk_directory(&**store, &key, told.as_ref(), &mut pending, sink)?;
+        if store.unknown(&key).is_some_and(|names| names.is_unlisted) {
+            let what = "its children can not be listed: what is below it is not checked".to_owned();
+            sink.finding(Severity::Unlisted, &key, what)?;
+        }
     }
     if !is_zarr {
         let what = "no group and no array is here".to_owned();

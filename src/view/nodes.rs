@@ -2,11 +2,12 @@
 
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use siphasher::sip::SipHasher13;
 
+use super::document::Found;
 use super::elements::render;
 use super::format::{Format, FormatSet};
 use super::layout::{Layout, Placement};
@@ -14,7 +15,7 @@ use super::node::{Elements, ViewNode, pretty};
 use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
-use crate::store::{Key, Patience, Reading, Store, StoreError, Version, read_whole};
+use crate::store::{Key, Patience, Store, StoreError, Version};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
@@ -71,12 +72,8 @@ pub struct Rendering {
 
 /// Nodes that are kept.
 const MAX_NODES: usize = 4096;
-/// Longer documents are not read.
-const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
 /// Elements of variable length, and the text that is made of them, may take so much.
 const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
-/// The documents of a node, in the order of the fields of [`Documents`].
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
 
 /// What a format of a node is.
 #[derive(Debug, Clone)]
@@ -153,7 +150,7 @@ impl Nodes {
             return Ok(Arc::clone(node));
         }
         let read = Instant::now();
-        let documents = self.documents(key)?;
+        let documents = Found::read(&*self.store, key)?;
         let mut known = self.lock();
         let node = match known.nodes.get(key) {
             Some((node, _)) if node.version == documents.version => Arc::clone(node),
@@ -181,49 +178,6 @@ impl Nodes {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn documents(&self, key: &Key) -> Result<Found, StoreError> {
-        let mut found = Found {
-            texts: Default::default(),
-            version: 0,
-            modified: UNIX_EPOCH,
-            problem: None,
-            array: None,
-        };
-        let mut hasher = SipHasher13::new();
-        for (place, name) in DOCUMENTS.into_iter().enumerate() {
-            let Ok(key) = key.join(name.as_bytes()) else {
-                continue;
-            };
-            let reading = Reading::Whole(MAX_DOCUMENT_BYTES);
-            let object = match self.store.open_for(&key, reading) {
-                Ok(object) => object,
-                Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            hasher.write(name.as_bytes());
-            hasher.write_u64(object.version().0);
-            found.modified = found.modified.max(object.stat()?.modified);
-            if object.size_bytes() > MAX_DOCUMENT_BYTES {
-                // Another document must not speak for this one.
-                found.texts = Default::default();
-                found.problem = Some(format!(
-                    "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
-                    object.size_bytes()
-                ));
-                break;
-            }
-            if found.array.is_none() && matches!(name, "zarr.json" | ".zarray") {
-                found.array = Some((key.clone(), object.version()));
-            }
-            let text = read_whole(&*object, &key, MAX_DOCUMENT_BYTES)?;
-            if let Some(slot) = found.texts.get_mut(place) {
-                *slot = Some(text);
-            }
-        }
-        found.version = hasher.finish();
-        Ok(found)
     }
 
     fn open(&self, key: &Key, found: Found) -> Result<ViewNode, StoreError> {
@@ -538,15 +492,4 @@ impl Nodes {
         }
         text
     }
-}
-
-/// The documents of a node, as they were found.
-#[derive(Debug)]
-struct Found {
-    texts: [Option<Vec<u8>>; 4],
-    version: u64,
-    modified: SystemTime,
-    problem: Option<String>,
-    /// The document that makes an array of it, and its version.
-    array: Option<(Key, Version)>,
 }

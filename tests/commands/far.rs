@@ -1,0 +1,184 @@
+//! The same of a web server, which lists nothing: what can not be known is said, and nothing is
+//! asked for twice.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::faulty::Server;
+use crate::stores::*;
+use crate::support::*;
+
+/// A group without consolidated metadata, with an array of which two of four chunks are there.
+fn server() -> Server {
+    let server = Server::files();
+    server.put("s/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    put_array(&server, "s/a", &[4], &["bytes", "crc32c"]);
+    for chunk in ["s/a/c/0", "s/a/c/3"] {
+        server.put(chunk, with_crc32c(&[7]));
+    }
+    server
+}
+
+fn put_array(server: &Server, at: &str, shape: &[u64], codecs: &[&str]) {
+    let document = document(shape, codecs);
+    server.put(&format!("{at}/zarr.json"), document.to_string());
+}
+
+fn document(shape: &[u64], codecs: &[&str]) -> Value {
+    json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": "uint8",
+        "chunk_grid": regular(&json!(vec![1; shape.len()])),
+        "chunk_key_encoding": "default",
+        "fill_value": 0,
+        "codecs": codecs,
+    })
+}
+
+const GROUP_WARNING: &str = "its children can not be listed: what is below it is not checked";
+
+#[test]
+fn info_does_not_take_names_for_chunks() {
+    let _dog = watchdog("info_does_not_take_names_for_chunks", 60);
+    let server = server();
+    let source = server.url_of("s");
+    for at in ["s", "s/a"] {
+        let (source, more) = match at {
+            "s" => (&source, &["--path", "a"][..]),
+            _ => (&server.url_of("s/a"), &[][..]),
+        };
+        let info = json_of(look("info", source, &[more, &["--json"]].concat()).ok());
+        assert_eq!(info["chunks_present"], Value::Null, "{info}");
+        assert!(info.as_object().unwrap().contains_key("chunks_present"));
+        assert_eq!(info["chunks_total"], 4);
+        for name in ["stored_bytes", "ratio", "chunks_counted"] {
+            assert_eq!(info.get(name), None, "{info}");
+        }
+        let unknown = info["unknown"].as_str().unwrap();
+        assert!(unknown.starts_with("chunks: "), "{info}");
+        let lines = look("info", source, more);
+        for words in [
+            "chunks present     not known: the server does not list them\n",
+            "chunks total       4\n",
+            "unknown            chunks: all that the shape has room for are listed;",
+        ] {
+            assert!(lines.ok().out.contains(words), "{words}: {lines:?}");
+        }
+    }
+    assert!(server.requests_for("s/a/c/*").is_empty());
+}
+
+#[test]
+fn info_of_a_group_says_that_its_children_are_not_known() {
+    let _dog = watchdog("info_of_a_group_says_that_its_children_are_not_known", 60);
+    let server = server();
+    let words = "children: the server lists nothing";
+    let info = json_of(look("info", server.url_of("s"), &["--json"]).ok());
+    assert!(
+        info["unknown"].as_str().unwrap().starts_with(words),
+        "{info}"
+    );
+    let lines = look("info", server.url_of("s"), &[]);
+    let line = format!("unknown            {words}");
+    assert!(lines.ok().out.contains(&line), "{lines:?}");
+    let known = Server::over(&fixture("dir/v3-consolidated"));
+    let info = json_of(look("info", known.url(), &["--json"]).ok());
+    assert_eq!(info.get("unknown"), None, "{info}");
+}
+
+#[test]
+fn tree_marks_groups_whose_children_are_not_known() {
+    let _dog = watchdog("tree_marks_groups_whose_children_are_not_known", 60);
+    let server = server();
+    let tree = look("tree", server.url_of("s"), &[]);
+    assert!(
+        tree.ok().out.ends_with("  (group) children not known\n"),
+        "{tree:?}"
+    );
+    let tree = json_of(look("tree", server.url_of("s"), &["--json"]).ok());
+    assert_eq!(tree["nodes"][0]["children_known"], false, "{tree}");
+    let known = Server::over(&fixture("dir/v2-consolidated"));
+    let tree = look("tree", known.url(), &[]);
+    assert!(!tree.ok().out.contains("not known"), "{tree:?}");
+    assert!(tree.out.lines().count() > 40, "{tree:?}");
+}
+
+#[test]
+fn check_asks_once_for_each_chunk_and_absent_ones_are_none() {
+    let _dog = watchdog(
+        "check_asks_once_for_each_chunk_and_absent_ones_are_none",
+        60,
+    );
+    let server = server();
+    let said = look("check", server.url_of("s/a"), &["--json"]);
+    let document = json_of(said.ok());
+    let summary = &document["summary"];
+    assert_eq!(summary["chunks"], 2, "{document}");
+    assert_eq!(summary["warnings"], 0, "{document}");
+    assert_eq!(document["arrays"][0]["stored_bytes"], 10, "{document}");
+    assert_eq!(document["arrays"][0]["decoded_bytes"], 2, "{document}");
+    for chunk in 0..4 {
+        let asked = server.requests_for(&format!("s/a/c/{chunk}"));
+        assert_eq!(asked.len(), 1, "{asked:?}");
+    }
+    server.put("s/a/c/3", [7; 5]);
+    let said = look("check", server.url_of("s/a"), &[]);
+    said.failed(1, &[]);
+    assert!(said.out.contains("bad: c/3: "), "{said:?}");
+    assert!(said.out.contains(": 1 bad\n"), "{said:?}");
+}
+
+#[test]
+fn what_can_not_be_listed_is_warned_of_and_a_failure_if_strict() {
+    let _dog = watchdog(
+        "what_can_not_be_listed_is_warned_of_and_a_failure_if_strict",
+        60,
+    );
+    let server = server();
+    let said = look("check", server.url_of("s"), &[]);
+    assert!(said.ok().out.contains(GROUP_WARNING), "{said:?}");
+    assert!(said.out.ends_with(": 0 bad, 1 warning\n"), "{said:?}");
+    let strict = look("check", server.url_of("s"), &["--strict", "--json"]);
+    assert_eq!(strict.code, Some(1), "{strict:?}");
+    let document = json_of(&strict);
+    assert_eq!(document["ok"], false);
+    assert_eq!(document["summary"]["unlisted"], 1);
+    assert_eq!(document["warnings"][0]["cause"], GROUP_WARNING);
+    // All names of an array follow from its shape.
+    look("check", server.url_of("s/a"), &["--strict"]).ok();
+}
+
+#[test]
+fn consolidated_fixtures_are_checked_to_the_last_chunk() {
+    let _dog = watchdog("consolidated_fixtures_are_checked_to_the_last_chunk", 120);
+    for name in ["dir/v2-consolidated", "dir/v3-consolidated"] {
+        let server = Server::over(&fixture(name));
+        let said = look("check", server.url(), &["--strict", "--json"]);
+        let document = json_of(said.ok());
+        let summary = &document["summary"];
+        let chunks = chunk_keys(&fixture(name)).len();
+        assert_eq!(summary["chunks"], chunks, "{name}: {document}");
+        assert_eq!(summary["warnings"], 0, "{name}: {document}");
+    }
+}
+
+#[test]
+fn a_far_store_is_asked_for_many_chunks_at_a_time() {
+    let _dog = watchdog("a_far_store_is_asked_for_many_chunks_at_a_time", 60);
+    let server = Server::files();
+    put_array(&server, "a", &[64], &["bytes"]);
+    for chunk in 0..64 {
+        server.put(&format!("a/c/{chunk}"), [1]);
+    }
+    server.set_latency(Duration::from_millis(100));
+    look("check", server.url_of("a"), &["--strict"]).ok();
+    let most = server.most_at_a_time();
+    assert!(most > 8, "{most}");
+    server.forget_requests();
+    look("check", server.url_of("a"), &["--jobs", "2"]).ok();
+    let most = server.most_at_a_time();
+    assert!(most <= 4, "{most}");
+}
