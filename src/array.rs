@@ -9,7 +9,9 @@
 mod buffers;
 mod cache;
 mod engine;
+mod fetch;
 mod geometry;
+mod inner_grid;
 mod memory;
 mod pieces;
 mod pool;

@@ -194,8 +194,12 @@ fn show(
     let memory = memory_bytes();
     let engine = Engine::new(EngineOptions {
         cache_bytes: cache_bytes(options, memory),
-        // A zip keeps up to an eighth for its decoded entries.
-        memory_limit_bytes: memory_limit_bytes(options, memory) / 8 * 7,
+        // A zip keeps up to an eighth for its decoded entries; what is far away an eighth for what
+        // was fetched, and another one for compressed entries of a zip.
+        memory_limit_bytes: match store.promises().is_far {
+            true => memory_limit_bytes(options, memory) / 8 * 5,
+            false => memory_limit_bytes(options, memory) / 8 * 7,
+        },
         threads: match store.promises().is_far {
             // Most of them wait for the network.
             true => FAR_DECODERS.max(cores()),

@@ -100,6 +100,11 @@ impl Memory {
 }
 
 impl Reservation {
+    /// How much is reserved.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Gives back all but `bytes`.
     pub(super) fn shrink(&mut self, bytes: u64) {
         let free = self.bytes.saturating_sub(bytes);

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::cache::{Piece, PieceKey};
 use super::engine::Engine;
 use super::geometry::Geometry;
+use super::inner_grid::InnerGrid;
+use super::memory::Reservation;
 use super::raw::{check_version, codec_error, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{Key, Object, Patience, Reading, Store, StoreError, Version, read_into};
@@ -18,7 +20,7 @@ pub struct Pieces {
     store: Arc<dyn Store>,
     key: Key,
     array: u64,
-    pipeline: Arc<Pipeline>,
+    pub(super) pipeline: Arc<Pipeline>,
     chunk_keys: ChunkKeys,
     grid: ChunkGrid,
     chunk_shape: Vec<u64>,
@@ -33,20 +35,11 @@ pub struct Pieces {
     document: Option<(Key, Version)>,
 }
 
-/// Inner chunks, counted over the whole array and inside their shards.
-#[derive(Debug)]
-struct InnerGrid {
-    shape: Vec<u64>,
-    /// Inner chunks of the array along each axis.
-    counts: Vec<u64>,
-    /// Inner chunks of a shard along each axis.
-    per_shard: Vec<u64>,
-}
-
 /// An encoded chunk is refused if it is longer than twice what it decodes to and this.
 const ENCODED_SLACK_BYTES: u64 = 8 << 20;
 
-fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
+/// The most that a chunk may take in the store.
+pub(super) fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
     decoded_bytes
         .saturating_mul(2)
         .saturating_add(ENCODED_SLACK_BYTES)
@@ -194,27 +187,6 @@ impl Pieces {
         self.inner.is_some()
     }
 
-    /// Has the bytes of pieces, all of one chunk, fetched together from a store that is far away.
-    /// What can not be had is said when each of them is decoded.
-    pub(super) fn prepare(&self, pieces: &[PieceKey], engine: &Engine) {
-        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
-            return;
-        };
-        let key = self.chunk_key(first.chunk);
-        let Ok(Some(object)) = self.open(&key, self.reading()) else {
-            return;
-        };
-        let Ok(index) = self.shard_index(&*object, &key, first, sharding, engine) else {
-            return;
-        };
-        let inner = pieces.iter().filter_map(|piece| piece.inner);
-        let ranges = inner.filter_map(|inner| {
-            let inner = usize::try_from(inner).ok()?;
-            index.entry(inner).ok().flatten()
-        });
-        object.prepare(&ranges.collect::<Vec<_>>());
-    }
-
     /// Whether the store can not change.
     pub(super) fn is_constant(&self) -> bool {
         self.ttl.is_none()
@@ -240,7 +212,7 @@ impl Pieces {
     }
 
     /// Opens a chunk; nothing if it is proven that there is none.
-    fn open(&self, key: &Key, reading: Reading) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    pub(super) fn open(&self, key: &Key, reading: Reading) -> Result<Option<Arc<dyn Object>>, StoreError> {
         match self.store.open_for(key, reading) {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -280,19 +252,6 @@ impl Pieces {
         decoded
     }
 
-    /// What will be read of a chunk to have a piece of it.
-    fn reading(&self) -> Reading {
-        match self.pipeline.sharding() {
-            None => Reading::Whole(most_encoded_bytes(
-                self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
-            )),
-            Some(sharding) => match sharding.index_location() {
-                IndexLocation::End => Reading::Tail(sharding.index_size_bytes()),
-                IndexLocation::Start => Reading::Parts,
-            },
-        }
-    }
-
     fn decode_any(
         &self,
         piece: &PieceKey,
@@ -300,7 +259,8 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let key = self.chunk_key(piece.chunk);
-        let Some(object) = self.open(&key, self.reading())? else {
+        let (reading, memory) = self.before_fetching(&key, engine)?;
+        let Some(object) = self.open(&key, reading)? else {
             return Ok(Arc::new(Piece::absent(None)));
         };
         if let Some(before) = before
@@ -322,6 +282,7 @@ impl Pieces {
                         range,
                         sharding.inner(),
                         Some(inner),
+                        memory,
                         engine,
                     ),
                     None => Ok(Arc::new(Piece::absent(Some(object.version())))),
@@ -329,12 +290,12 @@ impl Pieces {
             }
             _ => {
                 let range = 0..object.size_bytes();
-                self.decode_range(&*object, &key, range, &self.pipeline, None, engine)
+                self.decode_range(&*object, &key, range, &self.pipeline, None, memory, engine)
             }
         }
     }
 
-    fn shard_index(
+    pub(super) fn shard_index(
         &self,
         object: &dyn Object,
         key: &Key,
@@ -375,6 +336,7 @@ impl Pieces {
         range: Range<u64>,
         pipeline: &Pipeline,
         inner: Option<u64>,
+        memory: Option<Reservation>,
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let corrupt = |what: String| StoreError::Corrupt {
@@ -399,7 +361,11 @@ impl Pieces {
                 "{encoded_bytes} bytes to decode to {decoded_bytes}"
             )));
         }
-        let mut memory = engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes))?;
+        let needed_bytes = decoded_bytes.saturating_add(encoded_bytes);
+        let mut memory = match memory.filter(|memory| memory.bytes() >= needed_bytes) {
+            Some(memory) => memory,
+            None => engine.reserve(key, needed_bytes)?,
+        };
         let too_large = || StoreError::TooLarge {
             key: key.clone(),
             need_bytes: decoded_bytes,
@@ -489,47 +455,6 @@ impl Pieces {
             target,
             patience,
         )
-    }
-}
-
-impl InnerGrid {
-    fn new(shape: &[u64], shard: &[u64], sharding: &Sharding) -> Option<Self> {
-        let inner = sharding.inner_chunk_shape();
-        let counts: Vec<u64> = shape
-            .iter()
-            .zip(inner)
-            .map(|(length, inner)| length.div_ceil((*inner).max(1)))
-            .collect();
-        let per_shard: Vec<u64> = shard
-            .iter()
-            .zip(inner)
-            .map(|(shard, inner)| shard / (*inner).max(1))
-            .collect();
-        counts
-            .iter()
-            .try_fold(1_u64, |n, count| n.checked_mul(*count))?;
-        Some(Self {
-            shape: inner.to_vec(),
-            counts,
-            per_shard,
-        })
-    }
-
-    /// The chunk of an inner chunk, and its number inside; both in C order. `chunks` are the
-    /// chunks of the array along each axis.
-    fn split(&self, piece: u64, chunks: &[u64]) -> (u64, u64) {
-        let (mut left, mut chunk, mut inner) = (piece, 0, 0);
-        let (mut chunk_stride, mut inner_stride) = (1, 1);
-        let axes = self.counts.iter().zip(&self.per_shard).zip(chunks);
-        for ((count, per_shard), chunks) in axes.rev() {
-            let at = left % (*count).max(1);
-            left /= (*count).max(1);
-            chunk += at / per_shard * chunk_stride;
-            inner += at % per_shard * inner_stride;
-            chunk_stride *= chunks;
-            inner_stride *= per_shard;
-        }
-        (chunk, inner)
     }
 }
 

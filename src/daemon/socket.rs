@@ -265,7 +265,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
     loop {
         wait(listener, &clients);
         // Who comes at the same time is told the same.
-        let mut text = None;
+        let mut text: Option<Arc<[u8]>> = None;
         for _ in 0..MAX_CLIENTS {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
@@ -283,12 +283,12 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
             if !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            // A panic is in the log; who asked hears nothing.
-            let told = text.get_or_insert_with(|| {
+            if text.is_none() {
+                // A panic is in the log; who asked hears nothing.
                 let told = catch_unwind(AssertUnwindSafe(&document));
-                told.map(|text| Arc::from(text.into_bytes()))
-            });
-            if let Ok(told) = told {
+                text = told.ok().map(|text| Arc::from(text.into_bytes()));
+            }
+            if let Some(told) = &text {
                 clients.push_back(Client {
                     stream,
                     document: Arc::clone(told),

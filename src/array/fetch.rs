@@ -1,0 +1,69 @@
+//! How pieces are fetched from a store that is far away: whole, or neighbours together.
+
+use super::engine::Engine;
+use super::memory::Reservation;
+use super::pieces::{Pieces, most_encoded_bytes};
+use super::cache::PieceKey;
+use crate::codec::IndexLocation;
+use crate::store::{Key, Reading, StoreError};
+
+/// What is fetched whole may be longer by this than what it decodes to, and by an eighth of it.
+const FETCH_SLACK_BYTES: u64 = 64 << 10;
+
+impl Pieces {
+    /// What will be read of a chunk to have a piece of it.
+    pub(super) fn reading(&self) -> Reading {
+        match self.pipeline.sharding() {
+            None => Reading::Whole(most_encoded_bytes(
+                self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
+            )),
+            Some(sharding) => match sharding.index_location() {
+                IndexLocation::End => Reading::Tail(sharding.index_size_bytes()),
+                IndexLocation::Start => Reading::Parts,
+            },
+        }
+    }
+
+    /// What is asked for to have a piece, and the memory that it takes: what is fetched whole is in
+    /// memory before its size is known.
+    pub(super) fn before_fetching(
+        &self,
+        key: &Key,
+        engine: &Engine,
+    ) -> Result<(Reading, Option<Reservation>), StoreError> {
+        if !self.is_far() || self.pipeline.sharding().is_some() {
+            return Ok((self.reading(), None));
+        }
+        let decoded_bytes = self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
+        let encoded_bytes = decoded_bytes
+            .saturating_add(decoded_bytes / 8)
+            .saturating_add(FETCH_SLACK_BYTES);
+        match engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes)) {
+            Ok(memory) => Ok((Reading::Whole(encoded_bytes), Some(memory))),
+            // It can not be decoded, but it may well be absent.
+            Err(StoreError::TooLarge { .. }) => Ok((Reading::Parts, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the bytes of pieces, all of one chunk, fetched together from a store that is far away.
+    /// What can not be had is said when each of them is decoded.
+    pub(super) fn prepare(&self, pieces: &[PieceKey], engine: &Engine) {
+        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
+            return;
+        };
+        let key = self.chunk_key(first.chunk);
+        let Ok(Some(object)) = self.open(&key, self.reading()) else {
+            return;
+        };
+        let Ok(index) = self.shard_index(&*object, &key, first, sharding, engine) else {
+            return;
+        };
+        let inner = pieces.iter().filter_map(|piece| piece.inner);
+        let ranges = inner.filter_map(|inner| {
+            let inner = usize::try_from(inner).ok()?;
+            index.entry(inner).ok().flatten()
+        });
+        object.prepare(&ranges.collect::<Vec<_>>());
+    }
+}
