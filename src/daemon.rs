@@ -293,7 +293,7 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
 const PINNED_TTL: Duration = Duration::from_secs(86_400);
 
 /// Chunks that are fetched and decoded at the same time.
-const FAR_DECODERS: usize = 32;
+const FAR_DECODERS: usize = 64;
 /// Requests to a network that are waited for at the same time.
 const FAR_WORKERS: usize = 64;
 

@@ -130,6 +130,11 @@ impl Geometry {
         outer.map_or(0, |axis| axis.piece.saturating_mul(axis.array_stride))
     }
 
+    /// Bytes of the array that meet every piece of a row of pieces, wherever in it they begin.
+    pub(super) fn plane_bytes(&self) -> u64 {
+        self.axes.first().map_or(0, |axis| axis.array_stride)
+    }
+
     /// The longest run there is, in bytes.
     pub(super) fn run_bytes(&self) -> u64 {
         self.axes

@@ -123,7 +123,10 @@ impl ArrayReader {
             .note(&range, self.window_bytes, self.size_bytes())
             && !self.is_direct()
         {
-            self.begin(ahead);
+            let reached = self.begin(&ahead);
+            if reached < ahead.end {
+                self.ahead.cut(&ahead, reached);
+            }
         }
         self.fill(
             &self.geometry,
@@ -406,22 +409,50 @@ impl ArrayReader {
         self.engine.cache.claim(key, is_fresh)
     }
 
-    /// Begins to decode what a reader will come to.
-    fn begin(self: &Arc<Self>, range: Range<u64>) {
+    /// Begins to decode what a reader will come to; returns how far.
+    fn begin(self: &Arc<Self>, range: &Range<u64>) -> u64 {
         if !self.engine.pool.has_room() {
-            return;
+            return range.start;
         }
+        let (pieces, reached) = self.pieces_of(range);
         let mut leads = Vec::new();
-        let most = self.engine.cache.budget_bytes() / 2;
-        let batch = Batch::of(&self.geometry, range, most, MAX_AHEAD_RUNS);
-        let pieces = self.group_pieces().saturating_mul(super::pool::ROOM);
-        for piece in batch.pieces.into_iter().take(pieces) {
+        for piece in pieces {
             let key = self.pieces.key_of(piece);
             if let Claim::Lead(lead) = self.claim(key) {
                 leads.push((key, lead));
             }
         }
         self.submit(leads, self.group_pieces(), Lane::Ahead);
+        reached
+    }
+
+    /// The pieces of a range, as many as may be begun at a time, and how far they reach. In each
+    /// row of pieces only so many runs are looked at as meet all of its pieces.
+    fn pieces_of(&self, range: &Range<u64>) -> (Vec<u64>, u64) {
+        let geometry = &self.geometry;
+        let (plane, row) = (geometry.plane_bytes().max(1), geometry.outer_bytes().max(1));
+        let piece_bytes = geometry.piece_bytes().max(1);
+        let most = (self.engine.cache.budget_bytes() / 2 / piece_bytes)
+            .min(self.group_pieces().saturating_mul(super::pool::ROOM) as u64);
+        let mut pieces = Vec::new();
+        let (mut at, mut runs_left) = (range.start, MAX_AHEAD_RUNS);
+        while at < range.end {
+            let room = most.saturating_sub(pieces.len() as u64);
+            if room == 0 {
+                break;
+            }
+            let row_end = (at / row + 1).saturating_mul(row).min(range.end);
+            let end = at.saturating_add(plane).min(row_end);
+            let room_bytes = room.saturating_mul(piece_bytes);
+            let batch = Batch::of(geometry, at..end, room_bytes, runs_left);
+            runs_left = runs_left.saturating_sub(batch.runs);
+            pieces.extend(batch.pieces);
+            if batch.end < end {
+                return (pieces, batch.end);
+            }
+            at = row_end;
+        }
+        (pieces, at)
     }
 
     /// How many pieces are decoded by one task.
@@ -494,6 +525,8 @@ struct Batch {
     pieces: Vec<u64>,
     /// How far they reach.
     end: u64,
+    /// How many runs they were found in.
+    runs: u64,
     /// The only run there is, if there is only one.
     single: Option<Run>,
 }
@@ -524,6 +557,7 @@ impl Batch {
         Self {
             pieces,
             end,
+            runs,
             single: first.filter(|_| runs == 1),
         }
     }

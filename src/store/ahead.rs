@@ -17,6 +17,8 @@ struct Stream {
     begun: u64,
     /// Reads in a row that went on where the one before them ended.
     streak: u32,
+    /// Whether the first of them was at the beginning of all.
+    is_from_start: bool,
 }
 
 /// Readers that are told apart.
@@ -25,6 +27,8 @@ const MAX_STREAMS: usize = 8;
 const NEAR_BYTES: u64 = 4 << 20;
 /// So many reads in a row are a habit.
 const HABIT: u32 = 2;
+/// Who begins at the beginning and goes on will most likely read it all.
+const HABIT_FROM_START: u32 = 1;
 
 impl Ahead {
     /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
@@ -42,11 +46,16 @@ impl Ahead {
             }
             None => Stream {
                 next: read.end,
+                is_from_start: read.start == 0,
                 ..Stream::default()
             },
         };
         let mut begin = None;
-        if stream.streak >= HABIT {
+        let habit = match stream.is_from_start {
+            true => HABIT_FROM_START,
+            false => HABIT,
+        };
+        if stream.streak >= habit {
             let from = stream.begun.max(read.end);
             let to = read.end.saturating_add(window).min(end);
             // In steps of half a window: asking for every read costs more than it brings.
@@ -59,6 +68,16 @@ impl Ahead {
         streams.push_front(stream);
         streams.truncate(MAX_STREAMS);
         begin
+    }
+
+    /// Only what lies before `reached` could be begun of a range that [`Ahead::note`] returned: the
+    /// rest is returned again.
+    pub fn cut(&self, range: &Range<u64>, reached: u64) {
+        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = streams.iter_mut().find(|stream| stream.begun == range.end);
+        if let Some(stream) = stream {
+            stream.begun = reached.max(range.start);
+        }
     }
 
     /// Whether the last read was that of a reader that goes from beginning to end.
@@ -83,11 +102,33 @@ mod tests {
             begun.extend(ahead.note(&(start..start + MIB), 8 * MIB, end));
         }
         assert!(ahead.is_streaming());
-        assert_eq!(begun.first().unwrap().start, 3 * MIB);
+        assert_eq!(begun.first().unwrap().start, 2 * MIB);
         assert_eq!(begun.last().unwrap().end, end);
         for pair in begun.windows(2) {
             assert_eq!(pair[0].end, pair[1].start);
         }
+    }
+
+    #[test]
+    fn who_begins_in_the_middle_has_to_go_on_for_longer() {
+        let ahead = Ahead::default();
+        let mut note =
+            |start: u64| ahead.note(&(start * MIB..(start + 1) * MIB), 8 * MIB, 100 * MIB);
+        assert_eq!(note(50), None);
+        assert_eq!(note(51), None);
+        assert_eq!(note(52), Some(53 * MIB..61 * MIB));
+    }
+
+    #[test]
+    fn what_could_not_be_begun_comes_again() {
+        let ahead = Ahead::default();
+        let note = |start: u64| ahead.note(&(start * MIB..(start + 1) * MIB), 20 * MIB, 100 * MIB);
+        assert_eq!(note(0), None);
+        let range = note(1).unwrap();
+        assert_eq!(range, 2 * MIB..22 * MIB);
+        ahead.cut(&range, 5 * MIB);
+        assert_eq!(note(2), Some(5 * MIB..23 * MIB));
+        assert_eq!(note(3), None);
     }
 
     #[test]
