@@ -200,7 +200,7 @@ def seaweed(served):
         command = [
             servers / ".venv/bin/weed", "-logtostderr=true", "server", "-master.telemetry=false",
             "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.port.iceberg=0",
-            "-s3.port.lance=0", "-volume.max=8", "-master.volumeSizeLimitMB=1024", f"-dir={folder}",
+            "-s3.port.lance=0", "-volume.max=100", "-master.volumeSizeLimitMB=512", f"-dir={folder}",
             f"-filer.localSocket={folder}/filer.sock", f"-s3.localSocket={folder}/s3.sock",
             *(f"-{option}={port}" for option, port in ports.items()),
         ]
