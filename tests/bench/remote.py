@@ -478,7 +478,7 @@ def main():
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--ms", type=int, nargs="+", default=[0, 20])
     parser.add_argument("--server", nargs="+", choices=("nginx", "s3"), default=["nginx", "s3"])
-    parser.add_argument("--big-mib", type=int, default=1024)
+    parser.add_argument("--big-mib", type=int, default=512)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
