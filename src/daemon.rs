@@ -295,7 +295,7 @@ const PINNED_TTL: Duration = Duration::from_secs(86_400);
 /// Chunks that are fetched and decoded at the same time.
 const FAR_DECODERS: usize = 64;
 /// Requests to a network that are waited for at the same time.
-const FAR_WORKERS: usize = 64;
+const FAR_WORKERS: usize = 256;
 
 /// What bytes that were fetched may take in memory.
 const MAX_REMOTE_BYTES: u64 = 256 << 20;

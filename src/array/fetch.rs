@@ -1,9 +1,9 @@
 //! How pieces are fetched from a store that is far away: whole, or neighbours together.
 
+use super::cache::PieceKey;
 use super::engine::Engine;
 use super::memory::Reservation;
 use super::pieces::{Pieces, most_encoded_bytes};
-use super::cache::PieceKey;
 use crate::codec::IndexLocation;
 use crate::store::{Key, Reading, StoreError};
 

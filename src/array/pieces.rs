@@ -212,7 +212,11 @@ impl Pieces {
     }
 
     /// Opens a chunk; nothing if it is proven that there is none.
-    pub(super) fn open(&self, key: &Key, reading: Reading) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    pub(super) fn open(
+        &self,
+        key: &Key,
+        reading: Reading,
+    ) -> Result<Option<Arc<dyn Object>>, StoreError> {
         match self.store.open_for(key, reading) {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound { .. }) => Ok(None),

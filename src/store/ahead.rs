@@ -9,12 +9,15 @@ use std::sync::{Mutex, PoisonError};
 pub struct Ahead(Mutex<VecDeque<Stream>>);
 
 /// Reads that seem to be one reader's.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Stream {
     /// Where its next read would begin.
     next: u64,
     /// Up to here all has been begun.
     begun: u64,
+    /// Where it began, and how much has been read since.
+    start: u64,
+    bytes: u64,
     /// Reads in a row that went on where the one before them ended.
     streak: u32,
     /// Whether the first of them was at the beginning of all.
@@ -30,6 +33,37 @@ const HABIT: u32 = 2;
 /// Who begins at the beginning and goes on will most likely read it all.
 const HABIT_FROM_START: u32 = 1;
 
+impl Stream {
+    fn of(read: &Range<u64>) -> Self {
+        Self {
+            next: read.end,
+            begun: 0,
+            start: read.start,
+            bytes: read.end.saturating_sub(read.start),
+            streak: 0,
+            is_from_start: read.start == 0,
+        }
+    }
+
+    /// With one read more. Reads that are near to each other and leave most of what is between
+    /// them out are at random.
+    fn goes_on(self, read: &Range<u64>) -> Self {
+        let (start, next) = (self.start.min(read.start), self.next.max(read.end));
+        let own = read.end.saturating_sub(read.start);
+        let bytes = self.bytes.saturating_add(own);
+        if bytes.saturating_mul(2) < next.saturating_sub(start) {
+            return Self::of(read);
+        }
+        Self {
+            next,
+            start,
+            bytes,
+            streak: self.streak.saturating_add(1),
+            ..self
+        }
+    }
+}
+
 impl Ahead {
     /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
     /// begun, if this is a reader that goes on and on.
@@ -39,16 +73,8 @@ impl Ahead {
             .iter()
             .position(|stream| read.start.abs_diff(stream.next) <= NEAR_BYTES);
         let mut stream = match place.and_then(|place| streams.remove(place)) {
-            Some(mut stream) => {
-                stream.streak = stream.streak.saturating_add(1);
-                stream.next = stream.next.max(read.end);
-                stream
-            }
-            None => Stream {
-                next: read.end,
-                is_from_start: read.start == 0,
-                ..Stream::default()
-            },
+            Some(stream) => stream.goes_on(read),
+            None => Stream::of(read),
         };
         let mut begin = None;
         let habit = match stream.is_from_start {
@@ -145,7 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn reads_at_random_begin_nothing() {
+    fn reads_at_random_begin_nothing_however_near_they_are() {
+        let ahead = Ahead::default();
+        for i in 0..1000 {
+            let start = i * 7_919 * 4096 % (16 * MIB);
+            let read = start..start + 4096;
+            assert_eq!(ahead.note(&read, 8 * MIB, 1000 * MIB), None, "{i}");
+        }
         let ahead = Ahead::default();
         for start in [500, 20, 900, 40, 700, 1].map(|n| n * MIB) {
             assert_eq!(

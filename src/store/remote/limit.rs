@@ -6,23 +6,32 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::store::is_document;
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 
 /// A source that is asked at most so many things at the same time; the others wait their turn.
+///
+/// Documents of metadata and names do not wait behind chunks: a part of the source that hangs is in
+/// nobody's way who only wants to know what there is.
 #[derive(Debug)]
 pub(super) struct Limited {
     inner: Arc<dyn Remote>,
-    turns: Semaphore,
+    values: Semaphore,
+    names: Semaphore,
 }
 
 impl Limited {
     pub(super) fn new(inner: Arc<dyn Remote>, most: usize) -> Self {
-        let turns = Semaphore::new(most.max(1));
-        Self { inner, turns }
+        let turns = || Semaphore::new(most.max(1));
+        Self {
+            inner,
+            values: turns(),
+            names: turns(),
+        }
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, RequestError> {
-        let turn = self.turns.acquire().await;
+    async fn turn<'a>(&self, turns: &'a Semaphore) -> Result<SemaphorePermit<'a>, RequestError> {
+        let turn = turns.acquire().await;
         turn.map_err(|_| RequestError::lasting("the source is closed"))
     }
 }
@@ -30,7 +39,11 @@ impl Limited {
 impl Remote for Limited {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
-            let _turn = self.turn().await?;
+            let turns = match is_document(&get.key) {
+                true => &self.names,
+                false => &self.values,
+            };
+            let _turn = self.turn(turns).await?;
             self.inner.get(get).await
         }
         .boxed()
@@ -38,7 +51,7 @@ impl Remote for Limited {
 
     fn head<'a>(&'a self, key: &'a super::Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
         async move {
-            let _turn = self.turn().await?;
+            let _turn = self.turn(&self.names).await?;
             self.inner.head(key).await
         }
         .boxed()
@@ -46,7 +59,7 @@ impl Remote for Limited {
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
         async move {
-            let _turn = self.turn().await?;
+            let _turn = self.turn(&self.names).await?;
             self.inner.list(list).await
         }
         .boxed()

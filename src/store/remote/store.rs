@@ -342,7 +342,7 @@ impl Far {
 }
 
 /// Whether a key has a name that documents of metadata have.
-fn is_document(key: &Key) -> bool {
+pub(super) fn is_document(key: &Key) -> bool {
     let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
     let name = name.unwrap_or_default();
     name == b"zarr.json" || name.starts_with(b".z")
