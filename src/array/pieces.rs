@@ -35,6 +35,15 @@ pub struct Pieces {
     document: Option<(Key, Version)>,
 }
 
+/// Where the encoded bytes of a piece are in a chunk.
+struct Encoded {
+    range: Range<u64>,
+    /// Which inner chunk it is.
+    inner: Option<u64>,
+    /// What has been reserved for it already.
+    memory: Option<Reservation>,
+}
+
 /// An encoded chunk is refused if it is longer than twice what it decodes to and this.
 const ENCODED_SLACK_BYTES: u64 = 8 << 20;
 
@@ -280,21 +289,24 @@ impl Pieces {
                     .entry(usize::try_from(inner).unwrap_or(usize::MAX))
                     .map_err(|error| codec_error(&key, Some(inner), error))?;
                 match entry {
-                    Some(range) => self.decode_range(
-                        &*object,
-                        &key,
-                        range,
-                        sharding.inner(),
-                        Some(inner),
-                        memory,
-                        engine,
-                    ),
+                    Some(range) => {
+                        let encoded = Encoded {
+                            range,
+                            inner: Some(inner),
+                            memory,
+                        };
+                        self.decode_range(&*object, &key, encoded, sharding.inner(), engine)
+                    }
                     None => Ok(Arc::new(Piece::absent(Some(object.version())))),
                 }
             }
             _ => {
-                let range = 0..object.size_bytes();
-                self.decode_range(&*object, &key, range, &self.pipeline, None, memory, engine)
+                let encoded = Encoded {
+                    range: 0..object.size_bytes(),
+                    inner: None,
+                    memory,
+                };
+                self.decode_range(&*object, &key, encoded, &self.pipeline, engine)
             }
         }
     }
@@ -337,12 +349,15 @@ impl Pieces {
         &self,
         object: &dyn Object,
         key: &Key,
-        range: Range<u64>,
+        encoded: Encoded,
         pipeline: &Pipeline,
-        inner: Option<u64>,
-        memory: Option<Reservation>,
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
+        let Encoded {
+            range,
+            inner,
+            memory,
+        } = encoded;
         let corrupt = |what: String| StoreError::Corrupt {
             key: key.clone(),
             what: match inner {

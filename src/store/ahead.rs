@@ -138,8 +138,7 @@ mod tests {
     #[test]
     fn who_begins_in_the_middle_has_to_go_on_for_longer() {
         let ahead = Ahead::default();
-        let mut note =
-            |start: u64| ahead.note(&(start * MIB..(start + 1) * MIB), 8 * MIB, 100 * MIB);
+        let note = |start: u64| ahead.note(&(start * MIB..(start + 1) * MIB), 8 * MIB, 100 * MIB);
         assert_eq!(note(50), None);
         assert_eq!(note(51), None);
         assert_eq!(note(52), Some(53 * MIB..61 * MIB));
