@@ -3,9 +3,10 @@
 //! An array is read in pieces: chunks, or inner chunks of shards. A piece is decoded whole, once,
 //! however many wait for it (`cache`); every byte that decoding takes is reserved first
 //! (`memory`); threads of their own decode (`pool`), also ahead of a reader that goes from
-//! beginning to end (`ahead`). What is asked for and what is in pieces differ only by arithmetic
+//! beginning to end. What is asked for and what is in pieces differ only by arithmetic
 //! (`geometry`).
 
+mod batch;
 mod buffers;
 mod cache;
 mod engine;

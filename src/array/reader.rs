@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::batch::Batch;
 use super::cache::{Claim, Outcome, Piece, PieceKey};
 use super::engine::{Engine, timed_out};
 use super::geometry::{Geometry, Run};
@@ -37,8 +38,6 @@ pub struct ArrayReader {
 const GROUP_BYTES: u64 = 128 << 10;
 /// Opening so many keys takes longer than handing them over, however small they are.
 const MAX_GROUP: usize = 64;
-/// Pieces that one read holds, or that are begun ahead, at a time, however small they are.
-const MAX_HELD: usize = 4096;
 /// Pieces that one read holds at a time.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Runs at least as long as this are read from the store as they are, where nothing is encoded.
@@ -515,87 +514,5 @@ impl ArrayReader {
             }
             lead.finish(result);
         }
-    }
-}
-
-/// The pieces of a range, as many as are held at a time.
-#[derive(Debug)]
-struct Batch {
-    /// In the order in which they are first needed.
-    pieces: Vec<u64>,
-    /// How far they reach.
-    end: u64,
-    /// How many runs they were found in.
-    runs: u64,
-    /// The only run there is, if there is only one.
-    single: Option<Run>,
-}
-
-impl Batch {
-    fn of(geometry: &Geometry, range: Range<u64>, held_bytes: u64, most_runs: u64) -> Self {
-        let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
-        let mut pieces = Vec::new();
-        let mut finder = Finder::default();
-        let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
-        let _ = geometry.runs(range.start, range.end, |run| {
-            if runs == most_runs {
-                return ControlFlow::Break(());
-            }
-            if finder.get(run.piece).is_none() {
-                if pieces.len() == most {
-                    return ControlFlow::Break(());
-                }
-                finder.add(run.piece, pieces.len());
-                pieces.push(run.piece);
-            }
-            first.get_or_insert(run);
-            runs += 1;
-            end += run.length;
-            ControlFlow::Continue(())
-        });
-        Self {
-            pieces,
-            end,
-            runs,
-            single: first.filter(|_| runs == 1),
-        }
-    }
-
-    fn finder(&self) -> Finder {
-        let mut finder = Finder::default();
-        for (place, piece) in self.pieces.iter().enumerate() {
-            finder.add(*piece, place);
-        }
-        finder
-    }
-}
-
-/// Finds the place of a piece; runs come in nearly the order of their pieces.
-#[derive(Debug, Default)]
-struct Finder {
-    places: hashbrown::HashMap<u64, usize>,
-    last: Option<(u64, usize)>,
-}
-
-impl Finder {
-    fn add(&mut self, piece: u64, place: usize) {
-        self.places.insert(piece, place);
-        self.last = Some((piece, place));
-    }
-
-    fn get(&mut self, piece: u64) -> Option<usize> {
-        match self.last {
-            Some((last, place)) if last == piece => Some(place),
-            _ => {
-                let place = *self.places.get(&piece)?;
-                self.last = Some((piece, place));
-                Some(place)
-            }
-        }
-    }
-
-    fn find(&mut self, piece: u64) -> usize {
-        self.get(piece).unwrap_or(usize::MAX)
     }
 }

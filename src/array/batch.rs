@@ -1,0 +1,96 @@
+//! Which pieces a range of an array needs, some at a time.
+
+use std::ops::{ControlFlow, Range};
+
+use super::geometry::{Geometry, Run};
+
+/// Pieces that one read holds, or that are begun ahead, at a time, however small they are.
+const MAX_HELD: usize = 4096;
+
+/// The pieces of a range, as many as are held at a time.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// In the order in which they are first needed.
+    pub(super) pieces: Vec<u64>,
+    /// How far they reach.
+    pub(super) end: u64,
+    /// How many runs they were found in.
+    pub(super) runs: u64,
+    /// The only run there is, if there is only one.
+    pub(super) single: Option<Run>,
+}
+
+impl Batch {
+    /// As many as `held_bytes` allow, over at most `most_runs` runs.
+    pub(super) fn of(
+        geometry: &Geometry,
+        range: Range<u64>,
+        held_bytes: u64,
+        most_runs: u64,
+    ) -> Self {
+        let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
+        let mut pieces = Vec::new();
+        let mut finder = Finder::default();
+        let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
+        let _ = geometry.runs(range.start, range.end, |run| {
+            if runs == most_runs {
+                return ControlFlow::Break(());
+            }
+            if finder.get(run.piece).is_none() {
+                if pieces.len() == most {
+                    return ControlFlow::Break(());
+                }
+                finder.add(run.piece, pieces.len());
+                pieces.push(run.piece);
+            }
+            first.get_or_insert(run);
+            runs += 1;
+            end += run.length;
+            ControlFlow::Continue(())
+        });
+        Self {
+            pieces,
+            end,
+            runs,
+            single: first.filter(|_| runs == 1),
+        }
+    }
+
+    pub(super) fn finder(&self) -> Finder {
+        let mut finder = Finder::default();
+        for (place, piece) in self.pieces.iter().enumerate() {
+            finder.add(*piece, place);
+        }
+        finder
+    }
+}
+
+/// Finds the place of a piece; runs come in nearly the order of their pieces.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    places: hashbrown::HashMap<u64, usize>,
+    last: Option<(u64, usize)>,
+}
+
+impl Finder {
+    fn add(&mut self, piece: u64, place: usize) {
+        self.places.insert(piece, place);
+        self.last = Some((piece, place));
+    }
+
+    fn get(&mut self, piece: u64) -> Option<usize> {
+        match self.last {
+            Some((last, place)) if last == piece => Some(place),
+            _ => {
+                let place = *self.places.get(&piece)?;
+                self.last = Some((piece, place));
+                Some(place)
+            }
+        }
+    }
+
+    pub(super) fn find(&mut self, piece: u64) -> usize {
+        self.get(piece).unwrap_or(usize::MAX)
+    }
+}
