@@ -13,7 +13,7 @@
 //!      -> array     elements of an array: pieces, cache, memory, threads
 //!      -> codec     the bytes of a chunk to its elements    (bytes in, bytes out)
 //!      -> zarr      metadata of v2 and v3                   (bytes in, types out)
-//!      -> store     bytes of keys: directory, zip, memory; the only module with I/O to a source
+//!      -> store     bytes of keys: directory, zip, web, buckets; the only module with I/O to a source
 //! ```
 //!
 //! Beside the way: [`inspect`] looks at a source without a mount, [`errno`] turns every error into

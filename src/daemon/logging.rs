@@ -29,7 +29,9 @@ pub(super) fn start(
         .filter_level(LevelFilter::Warn)
         .filter_module("zarrfs", LevelFilter::Info)
         // It warns of every kind of request that is not answered, each time.
-        .filter_module("fuser", LevelFilter::Error);
+        .filter_module("fuser", LevelFilter::Error)
+        // It warns of every place where there are no credentials.
+        .filter_module("reqsign", LevelFilter::Off);
     if let Ok(filter) = std::env::var("ZARRFS_LOG") {
         logger.parse_filters(&filter);
     }

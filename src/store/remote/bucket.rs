@@ -284,6 +284,9 @@ fn of_object(object: &ObjectMeta) -> Meta {
 /// What a failure proves. `seen` is what the last answer was.
 fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
     use object_store::Error;
+    if let Some(why) = &seen.no_credentials {
+        return RequestError::Denied(why.clone());
+    }
     let what = seen.shown(error);
     match (error, seen.status.map(|status| status.as_u16())) {
         // The library could not even ask.
@@ -296,6 +299,9 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         (_, Some(401)) => RequestError::Expired(what),
         (_, Some(407)) => RequestError::Denied(what),
         (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(what),
+        (_, Some(403)) if !matches!(seen.code.as_deref(), None | Some("AccessDenied")) => {
+            RequestError::Denied(what)
+        }
         (_, Some(403)) => RequestError::Denied(format!(
             "{what}; so it answers also for what is not there, to who may not list (on S3 the \
              permission s3:ListBucket; see --missing-status)"

@@ -15,6 +15,8 @@ use reqsign_core::{CommandExecute, CommandOutput, Context, FileRead, HttpSend, O
 use reqsign_core::{Error, ErrorKind, ProvideCredential};
 use tokio::sync::Mutex;
 
+use super::service::note_no_credentials;
+
 /// Credentials are asked for again when they have been used for so long: where they come from they
 /// are renewed some minutes before they end.
 const REFRESH: Duration = Duration::from_secs(240);
@@ -102,9 +104,12 @@ impl CredentialProvider for Chain {
         {
             return Ok(Arc::clone(credential));
         }
-        let failed = |what: String| object_store::Error::Generic {
-            store: "S3",
-            source: what.into(),
+        let failed = |what: String| {
+            note_no_credentials(&what);
+            object_store::Error::Generic {
+                store: "S3",
+                source: what.into(),
+            }
         };
         let found: Option<Credential> = self
             .provider

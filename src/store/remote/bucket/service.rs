@@ -34,6 +34,8 @@ pub(super) struct Seen {
     pub(super) code: Option<String>,
     /// Why nothing could be sent at all.
     failure: Option<String>,
+    /// Why there are no credentials to ask with.
+    pub(super) no_credentials: Option<String>,
     /// Whether that will not be better another time.
     pub(super) is_lasting: bool,
     /// Whether the body of a success is a listing, from its beginning to its end.
@@ -94,6 +96,14 @@ pub(super) async fn watched<T>(asks: Asks, request: impl Future<Output = T>) -> 
 fn note(seen: Seen) {
     // Outside of `watched` nobody wants to know.
     let _ = SEEN.try_with(|(_, place)| *place.borrow_mut() = seen);
+}
+
+/// There is nothing to sign with.
+pub(super) fn note_no_credentials(why: &str) {
+    note(Seen {
+        no_credentials: Some(why.to_owned()),
+        ..Seen::default()
+    });
 }
 
 fn asks_for_names() -> bool {
