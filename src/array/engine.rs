@@ -10,6 +10,7 @@ use super::buffers::Buffers;
 use super::cache::{PieceCache, PieceKey};
 use super::memory::{Memory, Refused, Reservation};
 use super::pool::Pool;
+use super::raw::share_scratch;
 use crate::codec::ShardIndex;
 use crate::store::{Key, StoreError, Version};
 
@@ -60,6 +61,7 @@ impl Engine {
     /// # Errors
     /// The system's, if not even one thread can be started.
     pub fn new(options: EngineOptions) -> std::io::Result<Self> {
+        share_scratch(options.threads);
         let cache_bytes = options.cache_bytes.min(options.memory_limit_bytes / 2);
         Ok(Self {
             cache: Arc::new(PieceCache::new(cache_bytes)),

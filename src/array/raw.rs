@@ -2,14 +2,23 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::codec::CodecError;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version, read_into,
 };
 
-/// The largest buffer that a thread keeps for encoded bytes.
-const SCRATCH_KEPT_BYTES: usize = 16 << 20;
+/// What all threads together keep for encoded bytes, about.
+const SCRATCH_BYTES: usize = 32 << 20;
+/// The largest buffer that a thread keeps.
+static SCRATCH_KEPT_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
+
+/// So many threads will decode.
+pub(super) fn share_scratch(threads: usize) {
+    let kept = (SCRATCH_BYTES / threads.max(1)).clamp(256 << 10, 16 << 20);
+    SCRATCH_KEPT_BYTES.store(kept, Ordering::Relaxed);
+}
 
 thread_local! {
     /// Where encoded bytes are read to.
@@ -94,8 +103,9 @@ pub(super) fn with_bytes<T>(
                 result
             }
         };
-        if scratch.len() > SCRATCH_KEPT_BYTES {
-            scratch.truncate(SCRATCH_KEPT_BYTES);
+        let kept = SCRATCH_KEPT_BYTES.load(Ordering::Relaxed);
+        if scratch.len() > kept {
+            scratch.truncate(kept);
             scratch.shrink_to_fit();
         }
         result
