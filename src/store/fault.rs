@@ -124,6 +124,11 @@ impl FarStore {
 }
 
 impl Network {
+    fn know(&self, question: Question) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(question);
+    }
+
     /// Asks what is not known yet, once that is possible.
     fn ask<T>(
         &self,
@@ -252,8 +257,16 @@ struct FarListing {
 impl Listing for FarListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let question = Question::Visit(self.key.clone(), cookie);
-        let inner = &mut self.inner;
-        let ask = || inner.visit(cookie, visit);
+        let (inner, network, key) = (&mut self.inner, &self.network, &self.key);
+        let ask = || {
+            inner.visit(cookie, &mut |listed| {
+                // What a listing tells of a name is at hand, too.
+                if let (Some(_), Ok(key)) = (&listed.stat, key.join(listed.name)) {
+                    network.know(Question::Stat(key));
+                }
+                visit(listed)
+            })
+        };
         self.network.ask(&self.key, question, Patience::Wait, ask)
     }
 }

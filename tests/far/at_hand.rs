@@ -15,8 +15,16 @@ use crate::support::*;
 fn is_at_hand(far: &Far, directory: &str, file: &str) {
     let path = far.join(file);
     let ask = |program: &str, path: &Path| {
-        let output = run_for(Command::new(program).arg(path), SOON);
-        assert!(output.status.success(), "{program} {path:?}: {output:?}");
+        let begun = Instant::now();
+        let output = run_for(Command::new(program).arg(path), 3 * SOON);
+        let waited = begun.elapsed();
+        let log = || far.mount.log();
+        assert!(
+            output.status.success(),
+            "{program} {path:?}: {output:?}\n{}",
+            log()
+        );
+        assert!(waited < SOON, "{program} {path:?}: {waited:?}\n{}", log());
         output.stdout
     };
     let listed = ask("ls", &far.join(directory));
@@ -107,7 +115,9 @@ fn f07_a_hundred_hanging_readers_stop_nobody_else() {
             while !is_over.load(Ordering::Relaxed) {
                 is_at_hand(&far, "a", "a/0");
                 let begun = Instant::now();
-                assert!(read_direct(&far.join("a/0"), 100_000).unwrap() == direct);
+                let read = read_direct(&far.join("a/0"), 100_000);
+                let read = read.unwrap_or_else(|e| panic!("{e}\n{}", far.mount.log()));
+                assert!(read == direct);
                 assert!(begun.elapsed() < SOON);
                 std::thread::sleep(Duration::from_millis(100));
             }
