@@ -9,8 +9,10 @@ use std::sync::{Mutex, PoisonError};
 pub struct Ahead(Mutex<VecDeque<Stream>>);
 
 /// Reads that seem to be one reader's.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Stream {
+    /// The last read: one that has to wait is asked for twice.
+    last: Range<u64>,
     /// Where its next read would begin.
     next: u64,
     /// Up to here all has been begun.
@@ -36,6 +38,7 @@ const HABIT_FROM_START: u32 = 1;
 impl Stream {
     fn of(read: &Range<u64>) -> Self {
         Self {
+            last: read.clone(),
             next: read.end,
             begun: 0,
             start: read.start,
@@ -48,6 +51,9 @@ impl Stream {
     /// With one read more. Reads that are near to each other and leave most of what is between
     /// them out are at random.
     fn goes_on(self, read: &Range<u64>) -> Self {
+        if self.last == *read {
+            return self;
+        }
         let (start, next) = (self.start.min(read.start), self.next.max(read.end));
         let own = read.end.saturating_sub(read.start);
         let bytes = self.bytes.saturating_add(own);
@@ -55,6 +61,7 @@ impl Stream {
             return Self::of(read);
         }
         Self {
+            last: read.clone(),
             next,
             start,
             bytes,
@@ -167,6 +174,15 @@ mod tests {
             }
         }
         assert!(begun >= 6, "{begun}");
+    }
+
+    #[test]
+    fn a_read_that_is_asked_for_twice_is_one() {
+        let ahead = Ahead::default();
+        for _ in 0..5 {
+            assert_eq!(ahead.note(&(0..4096), 8 * MIB, 1000 * MIB), None);
+        }
+        assert!(ahead.note(&(4096..8192), 8 * MIB, 1000 * MIB).is_some());
     }
 
     #[test]
