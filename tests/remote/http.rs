@@ -44,7 +44,9 @@ fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for location in ["index", "json"] {
-        for name in TREES_WITHOUT_DOTS {
+        // Consolidated metadata name chunks by arithmetic, also those that are not there.
+        let listed = TREES_WITHOUT_DOTS.into_iter();
+        for name in listed.filter(|name| !name.contains("consolidated")) {
             let remote = nginx.remote(location);
             tree_is_the_local_one(served.path(), &remote, name, Listing::Complete);
         }
