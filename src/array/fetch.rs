@@ -10,6 +10,13 @@ use crate::store::{Key, Reading, StoreError};
 /// What is fetched whole may be longer by this than what it decodes to, and by an eighth of it.
 const FETCH_SLACK_BYTES: u64 = 64 << 10;
 
+/// What is fetched at once of something that decodes to so many bytes.
+fn fetched_bytes(decoded_bytes: u64) -> u64 {
+    decoded_bytes
+        .saturating_add(decoded_bytes / 8)
+        .saturating_add(FETCH_SLACK_BYTES)
+}
+
 impl Pieces {
     /// What will be read of a chunk to have a piece of it.
     pub(super) fn reading(&self) -> Reading {
@@ -35,9 +42,7 @@ impl Pieces {
             return Ok((self.reading(), None));
         }
         let decoded_bytes = self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
-        let encoded_bytes = decoded_bytes
-            .saturating_add(decoded_bytes / 8)
-            .saturating_add(FETCH_SLACK_BYTES);
+        let encoded_bytes = fetched_bytes(decoded_bytes);
         match engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes)) {
             Ok(memory) => Ok((Reading::Whole(encoded_bytes), Some(memory))),
             // It can not be decoded, but it may well be absent.
@@ -59,11 +64,20 @@ impl Pieces {
         let Ok(index) = self.shard_index(&*object, &key, first, sharding, engine) else {
             return;
         };
+        let decoded_bytes = sharding.inner().decoded_size_bytes().unwrap_or(u64::MAX);
+        let most = fetched_bytes(decoded_bytes);
         let inner = pieces.iter().filter_map(|piece| piece.inner);
         let ranges = inner.filter_map(|inner| {
             let inner = usize::try_from(inner).ok()?;
-            index.entry(inner).ok().flatten()
+            let range = index.entry(inner).ok().flatten()?;
+            // What an index claims is no reason to fetch more than can be right.
+            (range.end.saturating_sub(range.start) <= most).then_some(range)
         });
-        object.prepare(&ranges.collect::<Vec<_>>());
+        let ranges: Vec<_> = ranges.collect();
+        let lengths = ranges.iter().map(|range| range.end - range.start);
+        let needed_bytes = lengths.fold(0, u64::saturating_add);
+        if let Ok(_memory) = engine.reserve(&key, needed_bytes) {
+            object.prepare(&ranges);
+        }
     }
 }

@@ -306,9 +306,9 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
             "{what}; so it answers also for what is not there, to who may not list (on S3 the \
              permission s3:ListBucket; see --missing-status)"
         )),
-
-        (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(what),
-        (Error::NotFound { .. }, _) | (_, Some(404)) => RequestError::NotFound,
+        // Another 404 than that of the object, such as that of a service for credentials, proves
+        // nothing of it.
+        (Error::NotFound { .. }, Some(404)) if !seen.lacks_bucket() => RequestError::NotFound,
         (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {
             what,
             is_transient: true,

@@ -9,6 +9,7 @@ use super::Meta;
 use super::segments::Segment;
 use super::store::Far;
 use crate::store::Key;
+use crate::store::waiting::may_wait;
 
 /// What is kept of an object itself takes no more.
 const MAX_META_BYTES: u64 = 4096;
@@ -23,7 +24,7 @@ fn segment(key: &Key, meta: &Meta, range: &Range<u64>) -> Segment {
 }
 
 impl Far {
-    /// A part of a version of an object, if it is in memory or on the disk.
+    /// A part of a version of an object, if it is in memory or (for who may wait) on the disk.
     pub(super) fn at_hand(
         &self,
         key: &Key,
@@ -34,6 +35,8 @@ impl Far {
         if let Some(bytes) = self.segments.get(&segment) {
             return Some(bytes);
         }
+        // The disk is not looked at by who must not wait.
+        may_wait(key).ok()?;
         let length = range.end.saturating_sub(range.start);
         let name = self.block_name(key, meta, &range)?;
         let bytes = self.disk.as_ref()?.get(&name, length)?;

@@ -24,8 +24,12 @@ pub(super) struct Name {
     meta: Option<Meta>,
 }
 
-/// What a name takes in memory, beside itself.
+/// What a name takes in memory, and a listing of none, beside the names themselves.
 const NAME_BYTES: u64 = 160;
+/// A page whose prefixes would take more than this is not made a tree of.
+const MAX_TREE_BYTES: usize = 16 << 20;
+/// One listing may take so many times what is kept of all.
+const LONGEST: u64 = 4;
 
 /// All names of a prefix, in order.
 #[derive(Debug)]
@@ -50,7 +54,8 @@ impl Names {
 
     fn bytes(&self) -> u64 {
         let names = self.0.iter().map(|name| name.name.len() as u64);
-        names.map(|length| length.saturating_add(NAME_BYTES)).sum()
+        let each = names.map(|length| length.saturating_add(NAME_BYTES));
+        each.sum::<u64>().saturating_add(NAME_BYTES)
     }
 }
 
@@ -60,6 +65,8 @@ pub(super) struct Listings {
     kept: Mutex<Kept>,
     budget_bytes: u64,
     ttl: Duration,
+    /// How long it is trusted that a name is not there which a writer may add any moment.
+    absent_ttl: Duration,
 }
 
 #[derive(Debug)]
@@ -69,7 +76,7 @@ struct Kept {
 }
 
 impl Listings {
-    pub(super) fn new(budget_bytes: u64, ttl: Duration) -> Self {
+    pub(super) fn new(budget_bytes: u64, ttl: Duration, absent_ttl: Duration) -> Self {
         let kept = Kept {
             names: LruCache::unbounded(),
             bytes: 0,
@@ -78,6 +85,7 @@ impl Listings {
             kept: Mutex::new(kept),
             budget_bytes,
             ttl,
+            absent_ttl,
         }
     }
 
@@ -85,21 +93,24 @@ impl Listings {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, prefix: &Key) -> Option<Arc<Names>> {
+    fn get(&self, prefix: &Key) -> Option<(Arc<Names>, Duration)> {
         let mut kept = self.lock();
         let (names, since) = kept.names.get(prefix)?;
-        (since.elapsed() < self.ttl).then(|| Arc::clone(names))
+        let age = since.elapsed();
+        (age < self.ttl).then(|| (Arc::clone(names), age))
     }
 
-    /// What a complete listing says of a key.
-    pub(super) fn find(&self, key: &Key) -> Option<Fact> {
-        if self.get(key).is_some_and(|names| !names.0.is_empty()) {
+    /// What a complete listing says of a key. `is_settled` says that what is not there now is not
+    /// added later, as chunks are.
+    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Option<Fact> {
+        if self.get(key).is_some_and(|(names, _)| !names.0.is_empty()) {
             return Some(Fact::Prefix);
         }
-        let names = self.get(&key.parent())?;
+        let (names, age) = self.get(&key.parent())?;
         let name = key.as_bytes().rsplit(|byte| *byte == b'/').next()?;
         match names.find(name) {
-            None => Some(Fact::Absent),
+            None if is_settled || age < self.absent_ttl => Some(Fact::Absent),
+            None => None,
             Some(name) if name.kind == Kind::Prefix => Some(Fact::Prefix),
             Some(name) => name.meta.clone().map(Fact::Object),
         }
@@ -140,19 +151,17 @@ impl Listings {
             let mut rest = &key[..];
             while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
                 let name = rest.get(..slash).unwrap_or_default();
-                let below = match prefix.is_empty() {
-                    true => name.to_vec(),
-                    false => [prefix, b"/", name].concat(),
-                };
-                if !prefixes.contains_key(&below) {
+                let end = key.len() - rest.len() + slash;
+                let below = key.get(..end).unwrap_or_default();
+                if !prefixes.contains_key(below) {
                     prefixes.entry(prefix.to_vec()).or_default().push(Name {
                         name: name.into(),
                         kind: Kind::Prefix,
                         meta: None,
                     });
-                    prefixes.insert(below.clone(), Vec::new());
+                    prefixes.insert(below.to_vec(), Vec::new());
                 }
-                prefix = key.get(..below.len()).unwrap_or_default();
+                prefix = below;
                 rest = rest.get(slash + 1..).unwrap_or_default();
             }
             prefixes.entry(prefix.to_vec()).or_default().push(Name {
@@ -191,7 +200,8 @@ pub(super) struct RemoteListing {
 struct Open {
     next: Next,
     since: Instant,
-    pages: u64,
+    /// What its names take so far.
+    bytes: u64,
     /// Pages without a name, in a row.
     empty: u32,
     /// All of it can be had this way.
@@ -220,7 +230,7 @@ impl RemoteListing {
             names,
             open: None,
         };
-        if let Some(names) = far.listings().get(prefix) {
+        if let Some((names, _)) = far.listings().get(prefix) {
             return Ok(complete(names));
         }
         may_wait(prefix)?;
@@ -229,7 +239,7 @@ impl RemoteListing {
         let mut names = Vec::new();
         if far.can_list() {
             let page = far.list(&question(prefix, Depth::All, &next))?;
-            if page.next.is_none() && page.is_complete {
+            if page.next.is_none() && page.is_complete && tree_bytes(&page) <= MAX_TREE_BYTES {
                 return Ok(complete(far.listings().put_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
@@ -248,7 +258,7 @@ impl RemoteListing {
             open: Some(Open {
                 next,
                 since,
-                pages: 1,
+                bytes: 0,
                 empty: 0,
                 is_complete: far.can_list(),
             }),
@@ -279,7 +289,6 @@ impl RemoteListing {
             .far
             .list(&question(&self.prefix, Depth::One, &open.next))?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
-        open.pages = open.pages.saturating_add(1);
         open.is_complete &= page.is_complete;
         let next = page.next.clone().map(|token| Next::Page(Some(token)));
         let more = names_of(page);
@@ -295,6 +304,16 @@ impl RemoteListing {
         let is_last = next.is_none();
         if let Some(next) = next {
             open.next = next;
+        }
+        let added = more.iter().map(|name| name.name.len() as u64 + NAME_BYTES);
+        open.bytes = open.bytes.saturating_add(added.sum());
+        let limit_bytes = self.far.listings().budget_bytes.saturating_mul(LONGEST);
+        if open.bytes > limit_bytes {
+            return Err(StoreError::TooLarge {
+                key: self.prefix.clone(),
+                need_bytes: open.bytes,
+                limit_bytes,
+            });
         }
         match Arc::get_mut(&mut self.names) {
             Some(names) => names.0.extend(more),
@@ -313,6 +332,15 @@ impl RemoteListing {
         }
         Ok(())
     }
+}
+
+/// What the prefixes of all keys of a page take at most: keys can have very many parts.
+fn tree_bytes(page: &Page) -> usize {
+    let keys = page.objects.iter().map(|(key, _)| {
+        let parts = key.iter().filter(|byte| **byte == b'/').count();
+        key.len().saturating_mul(parts)
+    });
+    keys.fold(0, usize::saturating_add)
 }
 
 fn question(prefix: &Key, depth: Depth, next: &Next) -> List {

@@ -252,7 +252,7 @@ fn far(
         can_list: AtomicBool::new(false),
         timeout: options.timeout,
         facts: Facts::new(options.ttl, options.absent_ttl),
-        listings: Listings::new(options.memory_bytes / 2, options.ttl),
+        listings: Listings::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
         segments: Segments::new(options.memory_bytes),
         disk: options.disk.clone(),
         counters,

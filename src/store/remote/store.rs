@@ -112,13 +112,18 @@ impl Far {
                 self.facts.put(&get.key, Fact::Object(meta.clone()), asked);
             }
             Err(RequestError::IsPrefix) => self.facts.put(&get.key, Fact::Prefix, asked),
-            Err(RequestError::Changed(_)) => {
-                self.facts.forget(&get.key);
-                self.listings.forget(&get.key.parent());
-            }
+            Err(RequestError::Changed(_)) => self.forget(&get.key),
+            // It was there.
+            Err(RequestError::NotFound) if get.expected.is_some() => self.forget(&get.key),
             Err(_) => {}
         }
         answer
+    }
+
+    /// What is known of a key is not so any more.
+    fn forget(&self, key: &Key) {
+        self.facts.forget(key);
+        self.listings.forget(&key.parent());
     }
 
     /// A fact that needs no request.
@@ -126,7 +131,9 @@ impl Far {
         if key.is_root() {
             return Some(Fact::Prefix);
         }
-        self.facts.get(key).or_else(|| self.listings.find(key))
+        let is_settled = is_document(key);
+        let fact = self.facts.get(key);
+        fact.or_else(|| self.listings.find(key, is_settled))
     }
 
     /// What a key leads to.
@@ -217,6 +224,10 @@ impl Far {
         if self.facts.is_fresh(anchor, ANCHOR_TTL) {
             return Ok(());
         }
+        let gone = || StoreError::Unavailable {
+            key: key.clone(),
+            what: format!("not there, and neither is {anchor}: the whole source is gone"),
+        };
         let asked = Instant::now();
         let ask = || match self.network.wait(self.remote.head(anchor)) {
             Ok(meta) => {
@@ -229,14 +240,15 @@ impl Far {
                 self.facts.put(anchor, fact.clone(), asked);
                 Ok(fact)
             }
-            Err(RequestError::NotFound) => Err(StoreError::Unavailable {
-                key: key.clone(),
-                what: format!("not there, and neither is {anchor}: the whole source is gone"),
-            }),
+            Err(RequestError::NotFound) => Err(gone()),
             Err(error) => Err(error.of(key)),
         };
         let answer = self.questions.answer(anchor.clone(), self.deadline(), ask);
-        answer.unwrap_or_else(|| Err(self.late(key))).map(drop)
+        match answer.unwrap_or_else(|| Err(self.late(key)))? {
+            Fact::Object(_) => Ok(()),
+            // Somebody else has asked for it, and it is not there.
+            Fact::Prefix | Fact::Absent => Err(gone()),
+        }
     }
 
     /// A whole value of at most `at_most` bytes; only what is told of it, if it is longer.
@@ -432,8 +444,7 @@ impl Store for RemoteStore {
     }
 
     fn doubt(&self, key: &Key) {
-        self.far.facts.forget(key);
-        self.far.listings.forget(&key.parent());
+        self.far.forget(key);
     }
 
     fn traffic(&self) -> Option<Usage> {
