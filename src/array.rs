@@ -9,6 +9,7 @@
 mod batch;
 mod buffers;
 mod cache;
+mod course;
 mod engine;
 mod fetch;
 mod geometry;

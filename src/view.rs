@@ -5,6 +5,9 @@
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
+mod around;
+mod branch;
+mod content;
 mod document;
 mod elements;
 mod file;
@@ -13,11 +16,19 @@ mod layout;
 mod node;
 mod nodes;
 mod npy;
+mod number;
+mod placed;
 mod sidecar;
+mod texts;
 
 pub use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
+pub use around::{ArrayView, Surroundings};
+pub use branch::{Branch, DecodedTexts, Leaf};
+pub use content::{Content, MadeFile, NoContent};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet};
-pub use layout::{Layout, Part, Placement};
+pub use format::{Format, FormatSet, Make};
+pub use layout::{Layout, Made, Order, Part, Placed, Placement, Slab};
 pub use node::ViewNode;
-pub use nodes::{Content, NoContent, Nodes, NodesOptions, Rendering};
+pub use nodes::{Nodes, NodesOptions};
+pub use number::{Conversion, Kind, Number, Value};
+pub use texts::Rendering;

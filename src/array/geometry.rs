@@ -124,6 +124,23 @@ impl Geometry {
         }
     }
 
+    /// The same pieces, one behind the other; `None` if their bytes do not fit into 64 bits.
+    pub(super) fn in_sequence(&self) -> Option<Self> {
+        let size_bytes = self.pieces.checked_mul(self.piece_bytes)?;
+        let axis = Axis {
+            length: size_bytes,
+            piece: self.piece_bytes,
+            array_stride: 1,
+            piece_stride: 1,
+            grid_stride: 1,
+        };
+        Some(Self {
+            axes: vec![axis],
+            size_bytes,
+            ..*self
+        })
+    }
+
     /// Bytes of the array between the first byte of a row of pieces and that of the next row.
     pub(super) fn outer_bytes(&self) -> u64 {
         let outer = self.axes.first();

@@ -105,6 +105,27 @@ impl Pieces {
         self.data_type.size_bytes as u64
     }
 
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn document_version(&self) -> u64 {
+        self.document.as_ref().map_or(0, |(_, version)| version.0)
+    }
+
+    /// Elements of a piece along each axis.
+    pub(super) fn piece_shape(&self) -> &[u64] {
+        match &self.inner {
+            Some(inner) => &inner.shape,
+            None => &self.chunk_shape,
+        }
+    }
+
+    /// One element of fill value.
+    pub fn fill_value(&self) -> &[u8] {
+        &self.fill
+    }
+
     /// What one element is.
     pub fn data_type(&self) -> &Fixed {
         &self.data_type
@@ -127,20 +148,14 @@ impl Pieces {
 
     /// The pieces that the whole array is read in.
     pub(super) fn over_the_array(&self) -> Result<Geometry, StoreError> {
-        let piece = match &self.inner {
-            Some(inner) => &inner.shape,
-            None => &self.chunk_shape,
-        };
+        let piece = self.piece_shape();
         Geometry::new(self.grid.array_shape(), piece, self.item_bytes())
             .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
     }
 
     /// The pieces that one chunk is read in: itself, or its inner chunks.
     pub(super) fn over_a_chunk(&self) -> Result<Geometry, StoreError> {
-        let piece = match &self.inner {
-            Some(inner) => &inner.shape,
-            None => &self.chunk_shape,
-        };
+        let piece = self.piece_shape();
         Geometry::new(&self.chunk_shape, piece, self.item_bytes())
             .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::batch::Batch;
 use super::cache::{Claim, Outcome, Piece, PieceKey};
+use super::course::Course;
 use super::engine::{Engine, timed_out};
 use super::geometry::{Geometry, Run};
 use super::pieces::Pieces;
 use super::pool::Lane;
 use crate::codec::Pipeline;
-use crate::store::{Ahead, Data, Key, Patience, Store, StoreError, Version};
+use crate::store::{Data, Key, Patience, Store, StoreError, Version};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -22,12 +23,13 @@ use crate::zarr;
 pub struct ArrayReader {
     pub(super) pieces: Pieces,
     pub(super) engine: Arc<Engine>,
-    /// Pieces over the whole array.
-    geometry: Geometry,
+    /// The elements in C order.
+    pub(super) rows: Course,
+    /// The pieces one behind the other, each of them whole.
+    sequence: Course,
     /// Pieces over one chunk.
     chunk_geometry: Geometry,
-    ahead: Ahead,
-    window_bytes: u64,
+    pub(super) window_bytes: u64,
     /// How much one read may hold while it waits for more: never so much that the readers of all
     /// workers together could wait for each other.
     held_bytes: u64,
@@ -48,8 +50,6 @@ const MAX_FETCHED_BYTES: u64 = 16 << 20;
 const FETCHED_GROUP_BYTES: u64 = 4 << 20;
 /// At least so much is begun ahead of a reader that goes on and on.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
-/// Runs that are looked at to find what to begin ahead: it is done by a thread that must not wait.
-const MAX_AHEAD_RUNS: u64 = 1 << 14;
 /// How often a piece is tried whose decoder has gone without a word.
 const ATTEMPTS: usize = 2;
 
@@ -72,6 +72,12 @@ impl ArrayReader {
         let number = engine.next_array();
         let pieces = Pieces::new(store, key, metadata, pipeline, ttl, number, document)?;
         let geometry = pieces.over_the_array()?;
+        let sequence = geometry
+            .in_sequence()
+            .ok_or_else(|| StoreError::Unsupported {
+                key: pieces.key().clone(),
+                what: "more bytes than can be counted".into(),
+            })?;
         let chunk_geometry = pieces.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();
         let threads = engine.threads();
@@ -87,16 +93,27 @@ impl ArrayReader {
             held_bytes,
             pieces,
             engine,
-            geometry,
+            rows: Course::over(geometry),
+            sequence: Course::over(sequence),
             chunk_geometry,
-            ahead: Ahead::default(),
             window_bytes,
         })
     }
 
     /// Size of the whole array in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.geometry.size_bytes()
+        self.rows.geometry.size_bytes()
+    }
+
+    /// Size in bytes of all pieces, one behind the other: what lies beyond the edges of the array
+    /// counts.
+    pub fn sequence_bytes(&self) -> u64 {
+        self.sequence.geometry.size_bytes()
+    }
+
+    /// Elements of a piece along each axis: of an inner chunk where there are shards.
+    pub fn piece_shape(&self) -> &[u64] {
+        self.pieces.piece_shape()
     }
 
     /// Reads `size` bytes from `offset` of the whole array into `buffer`, fewer only at the end.
@@ -110,30 +127,45 @@ impl ArrayReader {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
+        self.read_along(&self.rows, offset, size, buffer, patience)
+    }
+
+    /// Reads from the pieces in C order over their grid, one behind the other; each is as it is
+    /// stored, also beyond the array's edge.
+    ///
+    /// # Errors
+    /// As [`ArrayReader::read`].
+    pub fn read_sequence(
+        self: &Arc<Self>,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        self.read_along(&self.sequence, offset, size, buffer, patience)
+    }
+
+    fn read_along(
+        self: &Arc<Self>,
+        course: &Course,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let geometry = &course.geometry;
         let end = offset
             .saturating_add(size as u64)
-            .min(self.geometry.size_bytes());
+            .min(geometry.size_bytes());
         if offset >= end {
             return Ok(Data::Filled(0..0));
         }
         let range = offset..end;
-        if let Some(ahead) = self
-            .ahead
-            .note(&range, self.window_bytes, self.size_bytes())
-            && !self.is_direct()
-        {
-            let reached = self.begin(&ahead);
-            if reached < ahead.end {
-                self.ahead.cut(&ahead, reached);
-            }
+        if !self.reads_directly(geometry) {
+            self.look_ahead(course, &range);
         }
-        self.fill(
-            &self.geometry,
-            &|piece| self.pieces.key_of(piece),
-            range,
-            buffer,
-            patience,
-        )
+        let key = |piece| self.pieces.key_of(piece);
+        self.fill(course, geometry, &key, range, buffer, patience)
     }
 
     /// Reads from one chunk as it is stored, decoded: all of its shape, also beyond the array's
@@ -157,7 +189,7 @@ impl ArrayReader {
             return Ok(Data::Filled(0..0));
         }
         let key = |piece| self.pieces.key_in_chunk(chunk, piece);
-        self.fill(geometry, &key, offset..end, buffer, patience)
+        self.fill(&self.rows, geometry, &key, offset..end, buffer, patience)
     }
 
     /// Reads from one inner chunk of a shard; `piece` is its number in C order over the grid of
@@ -173,14 +205,14 @@ impl ArrayReader {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
-        let piece_bytes = self.geometry.piece_bytes();
+        let piece_bytes = self.rows.geometry.piece_bytes();
         let geometry = Geometry::of_one_piece(piece_bytes);
         let end = offset.saturating_add(size as u64).min(piece_bytes);
         if offset >= end {
             return Ok(Data::Filled(0..0));
         }
         let key = |_| self.pieces.key_of(piece);
-        self.fill(&geometry, &key, offset..end, buffer, patience)
+        self.fill(&self.rows, &geometry, &key, offset..end, buffer, patience)
     }
 
     /// Size of a decoded chunk in bytes.
@@ -190,12 +222,22 @@ impl ArrayReader {
 
     /// Size of a decoded piece in bytes: of an inner chunk where there are shards.
     pub fn piece_bytes(&self) -> u64 {
-        self.geometry.piece_bytes()
+        self.rows.geometry.piece_bytes()
     }
 
     /// Whether the array can not change.
     pub fn is_constant(&self) -> bool {
         self.pieces.is_constant()
+    }
+
+    /// Where the array is in the store.
+    pub fn key(&self) -> &Key {
+        self.pieces.key()
+    }
+
+    /// The version of the metadata that it was opened with; 0 where they can not change.
+    pub fn document_version(&self) -> u64 {
+        self.pieces.document_version()
     }
 
     /// What the pieces are made of.
@@ -204,10 +246,6 @@ impl ArrayReader {
     }
 
     /// Whether pieces are read from the store as they are, run by run.
-    fn is_direct(&self) -> bool {
-        self.reads_directly(&self.geometry)
-    }
-
     fn reads_directly(&self, geometry: &Geometry) -> bool {
         // What is far away is worth a request of its own, or is fetched as a whole.
         let is_worth_it = !self.pieces.is_far() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
@@ -217,6 +255,7 @@ impl ArrayReader {
     /// Fills the buffer with a range that is not empty, some pieces at a time.
     fn fill(
         self: &Arc<Self>,
+        course: &Course,
         geometry: &Geometry,
         key: &dyn Fn(u64) -> PieceKey,
         range: Range<u64>,
@@ -242,7 +281,7 @@ impl ArrayReader {
             {
                 // One run in one piece: the reply is made from the piece itself.
                 let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
-                self.note_end(&keys, geometry, run);
+                self.note_end(course, &keys, geometry, run);
                 return Ok(Data::Shared(
                     Arc::clone(bytes),
                     start..start.saturating_add(length),
@@ -251,14 +290,16 @@ impl ArrayReader {
             let from = usize::try_from(at - range.start).unwrap_or(usize::MAX);
             let to = usize::try_from(batch.end - range.start).unwrap_or(usize::MAX);
             let part = target.get_mut(from..to).unwrap_or_default();
-            self.copy(geometry, at..batch.end, &batch, &held, &keys, part);
+            self.copy(course, geometry, at..batch.end, &batch, &held, &keys, part);
             at = batch.end;
         }
         Ok(Data::Filled(0..length))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn copy(
         &self,
+        course: &Course,
         geometry: &Geometry,
         range: Range<u64>,
         batch: &Batch,
@@ -266,7 +307,7 @@ impl ArrayReader {
         keys: &[PieceKey],
         mut target: &mut [u8],
     ) {
-        let is_streaming = self.ahead.is_streaming();
+        let is_streaming = course.ahead.is_streaming();
         let mut finder = batch.finder();
         let _ = geometry.runs(range.start, range.end, |run| {
             let place = finder.find(run.piece);
@@ -288,10 +329,10 @@ impl ArrayReader {
         });
     }
 
-    fn note_end(&self, keys: &[PieceKey], geometry: &Geometry, run: Run) {
+    fn note_end(&self, course: &Course, keys: &[PieceKey], geometry: &Geometry, run: Run) {
         if let [key] = keys
             && run.offset + run.length == geometry.piece_bytes()
-            && self.ahead.is_streaming()
+            && course.ahead.is_streaming()
         {
             self.engine.cache.use_up(*key);
         }
@@ -403,72 +444,26 @@ impl ArrayReader {
         Ok(held)
     }
 
-    fn claim(&self, key: PieceKey) -> Claim {
+    pub(super) fn claim(&self, key: PieceKey) -> Claim {
         let is_fresh = |piece: &Piece| self.pieces.is_fresh(piece);
         self.engine.cache.claim(key, is_fresh)
     }
 
-    /// Begins to decode what a reader will come to; returns how far.
-    fn begin(self: &Arc<Self>, range: &Range<u64>) -> u64 {
-        if !self.engine.pool.has_room() {
-            return range.start;
-        }
-        let (pieces, reached) = self.pieces_of(range);
-        let mut leads = Vec::new();
-        for piece in pieces {
-            let key = self.pieces.key_of(piece);
-            if let Claim::Lead(lead) = self.claim(key) {
-                leads.push((key, lead));
-            }
-        }
-        self.submit(leads, self.group_pieces(), Lane::Ahead);
-        reached
-    }
-
-    /// The pieces of a range, as many as may be begun at a time, and how far they reach. In each
-    /// row of pieces only so many runs are looked at as meet all of its pieces.
-    fn pieces_of(&self, range: &Range<u64>) -> (Vec<u64>, u64) {
-        let geometry = &self.geometry;
-        let (plane, row) = (geometry.plane_bytes().max(1), geometry.outer_bytes().max(1));
-        let piece_bytes = geometry.piece_bytes().max(1);
-        let most = (self.engine.cache.budget_bytes() / 2 / piece_bytes)
-            .min(self.group_pieces().saturating_mul(super::pool::ROOM) as u64);
-        let mut pieces = Vec::new();
-        let (mut at, mut runs_left) = (range.start, MAX_AHEAD_RUNS);
-        while at < range.end {
-            let room = most.saturating_sub(pieces.len() as u64);
-            if room == 0 {
-                break;
-            }
-            let row_end = (at / row + 1).saturating_mul(row).min(range.end);
-            let end = at.saturating_add(plane).min(row_end);
-            let room_bytes = room.saturating_mul(piece_bytes);
-            let batch = Batch::of(geometry, at..end, room_bytes, runs_left);
-            runs_left = runs_left.saturating_sub(batch.runs);
-            pieces.extend(batch.pieces);
-            if batch.end < end {
-                return (pieces, batch.end);
-            }
-            at = row_end;
-        }
-        (pieces, at)
-    }
-
     /// How many pieces are decoded by one task.
-    fn group_pieces(&self) -> usize {
+    pub(super) fn group_pieces(&self) -> usize {
         let group_bytes = match (self.pieces.is_far(), self.pieces.has_inner()) {
             (true, true) => FETCHED_GROUP_BYTES,
             // One request for each, all at the same time.
             (true, false) => 0,
             (false, _) => GROUP_BYTES,
         };
-        let pieces = group_bytes / self.geometry.piece_bytes().max(1);
+        let pieces = group_bytes / self.rows.geometry.piece_bytes().max(1);
         usize::try_from(pieces)
             .unwrap_or(usize::MAX)
             .clamp(1, MAX_GROUP)
     }
 
-    fn submit(
+    pub(super) fn submit(
         self: &Arc<Self>,
         mut leads: Vec<(PieceKey, super::cache::Lead)>,
         group: usize,

@@ -13,7 +13,7 @@ use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
 use crate::store::{Key, Listings, Store};
 use crate::units::FOREVER;
-use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, ViewNode};
+use crate::view::{Content, Format, FormatSet, Make, NoContent, Nodes, NodesOptions, ViewNode};
 use crate::zarr::{Array, Node};
 
 /// Keys that are counted at most.
@@ -67,7 +67,12 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe(nodes: &Nodes, node: &ViewNode, opened: &Opened, members: &mut Map<String, Value>) {
+fn describe(
+    nodes: &Nodes,
+    node: &Arc<ViewNode>,
+    opened: &Opened,
+    members: &mut Map<String, Value>,
+) {
     if let Value::Object(info) = node.info() {
         members.extend(info);
     }
@@ -80,10 +85,14 @@ fn describe(nodes: &Nodes, node: &ViewNode, opened: &Opened, members: &mut Map<S
         }
         let stored = stored(&*opened.store, &opened.root, array);
         members.extend(stored);
-        let views = Format::ALL
+    }
+    let views: Vec<Format> = Format::all()
+        .filter(|format| !format.is_of_node() && format.suits(node.is_array()))
+        .collect();
+    if !views.is_empty() {
+        let views = views
             .into_iter()
-            .filter(|format| !format.is_of_node());
-        let views = views.map(|format| (format.own_name(node.name()), view(nodes, node, format)));
+            .map(|format| (format.own_name(node.name()), view(nodes, node, format)));
         members.insert("views".into(), Value::Object(views.collect()));
     }
     // Their number is what `info.json` tells; here they are in full, and last.
@@ -94,20 +103,26 @@ fn describe(nodes: &Nodes, node: &ViewNode, opened: &Opened, members: &mut Map<S
 }
 
 /// Whether there is a view, its size where that is known, or why there is none.
-fn view(nodes: &Nodes, node: &ViewNode, format: Format) -> Value {
-    if let Err(why) = nodes.check(node, format) {
-        return json!({"available": false, "why": why});
+fn view(nodes: &Nodes, node: &Arc<ViewNode>, format: Format) -> Value {
+    match nodes.check(node, format) {
+        Ok(()) => {}
+        Err(NoContent::Absent(why)) => return json!({"available": false, "why": why}),
+        Err(NoContent::Failed(error)) => {
+            return json!({"available": false, "why": error.to_string()});
+        }
     }
     // The elements of such an array would have to be decoded to know.
-    if format == Format::Json {
+    if matches!(format.make(), Make::Elements) {
         return json!({"available": true});
     }
     match nodes.content(node, format) {
         Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
-        Ok(Content::Layout(_, layout)) => {
-            json!({"available": true, "size_bytes": layout.size_bytes()})
+        Ok(Content::Made(file)) => {
+            json!({"available": true, "size_bytes": file.size_bytes()})
         }
-        _ => json!({"available": true}),
+        Err(NoContent::Absent(why)) => json!({"available": false, "why": why}),
+        Err(NoContent::Failed(error)) => json!({"available": false, "why": error.to_string()}),
+        Ok(_) => json!({"available": true}),
     }
 }
 

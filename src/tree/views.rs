@@ -17,7 +17,7 @@ use self::place::{Known, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
-use crate::view::{Content, Format, NoContent, Nodes, ViewNode};
+use crate::view::{Content, Format, NoContent, Nodes, Rendering, ViewNode};
 
 /// What is at the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,13 +162,19 @@ impl ViewTree {
     /// The file at a place, if it is one.
     fn object(&self, place: &Place) -> Result<Option<Arc<dyn Object>>, StoreError> {
         let content = match &place.what {
-            What::File(format, None) => Some(self.content(&place.node, *format)?),
+            What::File(format, rendering) => {
+                let content = self.content(&place.node, *format)?;
+                if rendering_of(&content) != *rendering {
+                    return Err(has_changed(place));
+                }
+                Some(content)
+            }
             _ => None,
         };
         Ok(place.object(content, &self.nodes))
     }
 
-    fn content(&self, node: &ViewNode, format: Format) -> Result<Content, StoreError> {
+    fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, StoreError> {
         self.nodes
             .content(node, format)
             .map_err(|error| match error {
@@ -187,12 +193,34 @@ impl ViewTree {
         let key = place.node.key();
         self.nodes.store().stat(key)?;
         if self.nodes.node(key)?.version() != place.node.version() {
-            return Err(StoreError::Stale {
-                key: key.clone(),
-                what: "its metadata have changed".into(),
-            });
+            return Err(has_changed(place));
         }
-        Ok(())
+        match &place.what {
+            What::File(format, Some(rendering)) if format.is_of_many() => {
+                let content = self.content(&place.node, *format)?;
+                match rendering_of(&content) == Some(*rendering) {
+                    true => Ok(()),
+                    false => Err(has_changed(place)),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which content it is, where the metadata of the node alone do not tell.
+fn rendering_of(content: &Content) -> Option<Rendering> {
+    match content {
+        Content::Elements(rendering) => Some(*rendering),
+        Content::Made(file) => file.rendering,
+        _ => None,
+    }
+}
+
+fn has_changed(place: &Place) -> StoreError {
+    StoreError::Stale {
+        key: place.node.key().clone(),
+        what: "its metadata have changed".into(),
     }
 }
 
@@ -236,7 +264,7 @@ impl Tree for ViewTree {
     fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
         let is_far = self.store().promises().is_far;
         match self.known().get(&parent) {
-            _ if is_far && !name.ends_with(b".json") => false,
+            _ if is_far && !Format::may_be_costly(name) => false,
             Some(known) => matches!(known.place.what, What::Hidden | What::Group),
             None => name == HIDDEN || (parent == Ino::ROOT && self.shown != Shown::Native),
         }
@@ -255,7 +283,7 @@ impl Tree for ViewTree {
                 self.native.adopt(ino, &entry)
             }
             // Decoded only if somebody looks at it.
-            Spot::View(_) if entry.name.ends_with(b".json") => Err(StoreError::WouldWait {
+            Spot::View(_) if Format::may_be_costly(entry.name) => Err(StoreError::WouldWait {
                 key: Key::new(entry.name).unwrap_or_default(),
             }),
             _ => self.lookup(parent, entry.name),

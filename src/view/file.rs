@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::layout::{Layout, Part};
+use super::content::MadeFile;
 use super::node::ViewNode;
-use super::nodes::{Nodes, Rendering};
+use super::nodes::Nodes;
+use super::texts::Rendering;
 use crate::array::ArrayReader;
 use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
 
@@ -21,7 +22,7 @@ pub struct ViewFile {
 enum MadeOf {
     Text(Arc<Vec<u8>>),
     Elements(Arc<Nodes>, Arc<ViewNode>, Rendering),
-    Layout(Arc<ArrayReader>, Layout),
+    Made(Arc<MadeFile>),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
 }
@@ -51,14 +52,9 @@ impl ViewFile {
         Self::new(MadeOf::Elements(nodes, node, rendering), version, modified)
     }
 
-    /// A file of elements.
-    pub fn layout(
-        reader: Arc<ArrayReader>,
-        layout: Layout,
-        version: Version,
-        modified: SystemTime,
-    ) -> Self {
-        Self::new(MadeOf::Layout(reader, layout), version, modified)
+    /// A file of parts.
+    pub fn made(file: Arc<MadeFile>, version: Version, modified: SystemTime) -> Self {
+        Self::new(MadeOf::Made(file), version, modified)
     }
 
     /// One chunk.
@@ -80,53 +76,6 @@ impl ViewFile {
     ) -> Self {
         Self::new(MadeOf::Inner(reader, piece), version, modified)
     }
-
-    fn read_layout(
-        reader: &Arc<ArrayReader>,
-        layout: &Layout,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        if let Some(Part::Array(range)) = layout.at(offset, size as u64)
-            && offset + (range.end - range.start)
-                == offset.saturating_add(size as u64).min(layout.size_bytes())
-        {
-            return reader.read(range.start, size, buffer, patience);
-        }
-        let mut filled = 0;
-        while filled < size {
-            let (at, left) = (offset.saturating_add(filled as u64), size - filled);
-            let Some(part) = layout.at(at, left as u64) else {
-                break;
-            };
-            let target = buffer.get_mut(filled..).unwrap_or_default();
-            filled += match part {
-                Part::Bytes(bytes) => {
-                    put(target, bytes);
-                    bytes.len()
-                }
-                Part::Zeros(count) => {
-                    let count = usize::try_from(count).unwrap_or(usize::MAX);
-                    target.get_mut(..count).unwrap_or_default().fill(0);
-                    count
-                }
-                Part::Array(range) => {
-                    let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                    match reader.read(range.start, count, target, patience)? {
-                        Data::Filled(range) => range.len(),
-                        Data::Shared(bytes, range) => {
-                            let bytes = bytes.get(range).unwrap_or_default();
-                            put(target, bytes);
-                            bytes.len()
-                        }
-                    }
-                }
-            };
-        }
-        Ok(Data::Filled(0..filled))
-    }
 }
 
 fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
@@ -137,19 +86,12 @@ fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
     Data::Shared(text, start..end)
 }
 
-fn put(target: &mut [u8], bytes: &[u8]) {
-    target
-        .get_mut(..bytes.len())
-        .unwrap_or_default()
-        .copy_from_slice(bytes);
-}
-
 impl Object for ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.made_of {
             MadeOf::Text(text) => text.len() as u64,
             MadeOf::Elements(_, _, rendering) => rendering.size_bytes,
-            MadeOf::Layout(_, layout) => layout.size_bytes(),
+            MadeOf::Made(file) => file.size_bytes(),
             MadeOf::Chunk(reader, _) => reader.chunk_bytes(),
             MadeOf::Inner(reader, _) => reader.piece_bytes(),
         }
@@ -183,9 +125,7 @@ impl Object for ViewFile {
                 let text = nodes.text(node, *rendering, patience)?;
                 Ok(part_of(text, offset, size))
             }
-            MadeOf::Layout(reader, layout) => {
-                Self::read_layout(reader, layout, offset, size, buffer, patience)
-            }
+            MadeOf::Made(file) => file.made.read(offset, size, buffer, patience),
             MadeOf::Chunk(reader, chunk) => {
                 reader.read_chunk(*chunk, offset, size, buffer, patience)
             }
@@ -203,9 +143,8 @@ impl Object for ViewFile {
         match &self.made_of {
             // Which text it is stands in the inode number.
             MadeOf::Text(_) | MadeOf::Elements(..) => true,
-            MadeOf::Layout(reader, _) | MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => {
-                reader.is_constant()
-            }
+            MadeOf::Made(file) => file.is_constant(),
+            MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => reader.is_constant(),
         }
     }
 }

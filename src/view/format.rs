@@ -1,102 +1,190 @@
-//! The names of computed files.
+//! The table of computed files: what they are called, what they are made of, and the pure function
+//! that makes each.
+//!
+//! A new format is one file with one function, and one line in [`TABLE`].
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of computed file, or of directory of computed files.
+use super::around::{ArrayView, Surroundings};
+use super::branch::Branch;
+use super::content::NoContent;
+use super::layout::Made;
+use super::node::{ViewNode, pretty};
+use super::{npy, sidecar};
+
+/// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Format {
-    /// `chunks/`: each chunk, decoded.
-    Chunks,
-    /// `inner/`: each inner chunk of sharded arrays, decoded.
-    Inner,
-    /// The whole array as a NumPy file.
-    Npy,
-    /// The whole array, elements only.
-    Bin,
-    /// An ENVI header for `.bin`.
-    Hdr,
-    /// A GDAL virtual raster over `.bin`.
-    Vrt,
-    /// A NRRD header for `.bin`.
-    Nhdr,
-    /// Elements of variable length, as JSON.
-    Json,
-    /// `attributes.json`.
-    Attributes,
-    /// `info.json`: what was understood of the node.
-    Info,
-    /// `why.txt`: what is not there, and why.
-    Why,
+pub struct Format(u8);
+
+/// How a file of a node is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    /// Always so, in the directory of the node's own views.
+    Own(&'static str),
+    /// A directory of an array; `<array>.<word>` in the directory of its group.
+    Directory(&'static str),
+    /// `<node><suffix>`.
+    Suffix(&'static str),
 }
+
+/// What of a node a file is, and the function that makes it.
+#[derive(Debug, Clone, Copy)]
+pub enum Make {
+    /// A text of any node.
+    Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
+    /// The text of what can not be made.
+    Why,
+    /// A text of elements of variable length.
+    Elements,
+    /// A directory of chunks.
+    Chunks,
+    /// A directory of inner chunks.
+    Inner,
+    /// A file of an array, from its own metadata.
+    Array(fn(&ArrayView<'_>) -> Result<Made, String>),
+    /// A file of an array and of the nodes around it. The first function tells from its own
+    /// metadata whether the second one can be asked.
+    Placed(
+        fn(&ArrayView<'_>) -> Result<(), String>,
+        fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
+    ),
+    /// A file of a group and all that is below it.
+    Group(fn(&Branch) -> Result<Made, String>),
+}
+
+/// One row of the table.
+#[derive(Debug)]
+struct Row {
+    /// What `--formats` calls it.
+    word: &'static str,
+    name: Name,
+    make: Make,
+}
+
+const fn row(word: &'static str, name: Name, make: Make) -> Row {
+    Row { word, name, make }
+}
+
+/// All formats, in the order of listings.
+static TABLE: [Row; 11] = [
+    row(
+        "attributes",
+        Name::Own("attributes.json"),
+        Make::Node(ViewNode::attributes_text),
+    ),
+    row(
+        "info",
+        Name::Own("info.json"),
+        Make::Node(|node| Ok(pretty(&node.info()))),
+    ),
+    row("why", Name::Own("why.txt"), Make::Why),
+    row("npy", Name::Suffix(".npy"), Make::Array(npy::make)),
+    row("bin", Name::Suffix(".bin"), Make::Array(sidecar::bin)),
+    row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
+    row("vrt", Name::Suffix(".vrt"), Make::Array(sidecar::vrt)),
+    row("nhdr", Name::Suffix(".nhdr"), Make::Array(sidecar::nrrd)),
+    row("json", Name::Suffix(".json"), Make::Elements),
+    row("chunks", Name::Directory("chunks"), Make::Chunks),
+    row("inner", Name::Directory("inner"), Make::Inner),
+];
 
 impl Format {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 11] = [
-        Self::Attributes,
-        Self::Info,
-        Self::Why,
-        Self::Npy,
-        Self::Bin,
-        Self::Hdr,
-        Self::Vrt,
-        Self::Nhdr,
-        Self::Json,
-        Self::Chunks,
-        Self::Inner,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..TABLE.len()).filter_map(|place| u8::try_from(place).ok().map(Self))
+    }
+
+    fn row(self) -> &'static Row {
+        // Numbers are made only by `all`.
+        TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
+    }
 
     /// What `--formats` calls it.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Chunks => "chunks",
-            Self::Inner => "inner",
-            Self::Npy => "npy",
-            Self::Bin => "bin",
-            Self::Hdr => "hdr",
-            Self::Vrt => "vrt",
-            Self::Nhdr => "nhdr",
-            Self::Json => "json",
-            Self::Attributes => "attributes",
-            Self::Info => "info",
-            Self::Why => "why",
-        }
+        self.row().word
     }
 
-    /// Whether it is of the node and not of the elements of an array.
+    /// How it is made.
+    pub fn make(self) -> Make {
+        self.row().make
+    }
+
+    /// A number of its own.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Whether every node has it.
     pub fn is_of_node(self) -> bool {
-        matches!(self, Self::Attributes | Self::Info | Self::Why)
+        matches!(self.make(), Make::Node(_) | Make::Why)
+    }
+
+    /// Whether it is made of a group.
+    pub fn is_of_group(self) -> bool {
+        matches!(self.make(), Make::Group(_))
+    }
+
+    /// Whether it can be made of an array, or of a group, as far as that alone tells.
+    pub fn suits(self, is_array: bool) -> bool {
+        self.is_of_node() || self.is_of_group() != is_array
+    }
+
+    /// Whether it is made of more than its own node, so that another node can change it.
+    pub fn is_of_many(self) -> bool {
+        matches!(self.make(), Make::Group(_) | Make::Placed(..))
+    }
+
+    /// Whether to know its size takes more than the metadata of its node: other nodes, or
+    /// elements.
+    pub fn is_costly(self) -> bool {
+        self.is_of_many() || matches!(self.make(), Make::Elements | Make::Why)
     }
 
     /// Whether it is a directory.
     pub fn is_directory(self) -> bool {
-        matches!(self, Self::Chunks | Self::Inner)
+        matches!(self.make(), Make::Chunks | Make::Inner)
     }
 
     /// Its name in the directory of the views of the node `name`.
     pub fn own_name(self, name: &str) -> String {
-        match self {
-            Self::Attributes => "attributes.json".into(),
-            Self::Info => "info.json".into(),
-            Self::Why => "why.txt".into(),
-            Self::Chunks | Self::Inner => self.word().into(),
-            _ => self.name_beside(name),
+        match self.row().name {
+            Name::Own(own) | Name::Directory(own) => own.into(),
+            Name::Suffix(suffix) => format!("{name}{suffix}"),
         }
     }
 
-    /// Its name in the directory of a group, for the array `name` in it.
+    /// Its name in the directory of a group, for the node `name` in it.
     pub fn name_beside(self, name: &str) -> String {
-        format!("{name}.{}", self.word())
+        match self.row().name {
+            Name::Own(own) => own.into(),
+            Name::Directory(word) => format!("{name}.{word}"),
+            Name::Suffix(suffix) => format!("{name}{suffix}"),
+        }
     }
 
-    /// The array and the format that a name in the directory of a group stands for.
-    pub fn parse_beside(name: &[u8]) -> Option<(&[u8], Self)> {
-        let dot = name.iter().rposition(|b| *b == b'.')?;
-        let (array, suffix) = (name.get(..dot)?, name.get(dot + 1..)?);
-        let format = Self::ALL
-            .into_iter()
-            .find(|format| !format.is_of_node() && format.word().as_bytes() == suffix)?;
-        (!array.is_empty()).then_some((array, format))
+    /// The nodes and formats that a name in the directory of a group can stand for.
+    pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
+        Self::all().filter_map(move |format| {
+            let node = match format.row().name {
+                Name::Own(_) => return None,
+                Name::Directory(word) => name
+                    .strip_suffix(word.as_bytes())
+                    .and_then(|name| name.strip_suffix(b".")),
+                Name::Suffix(suffix) => name.strip_suffix(suffix.as_bytes()),
+            }?;
+            (!node.is_empty()).then_some((node, format))
+        })
+    }
+
+    /// Whether a name in a directory of views may be one of a file whose size is costly to know.
+    pub fn may_be_costly(name: &[u8]) -> bool {
+        Self::all()
+            .filter(|format| format.is_costly())
+            .any(|format| match format.row().name {
+                Name::Own(own) | Name::Directory(own) => name == own.as_bytes(),
+                Name::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
+            })
     }
 }
 
@@ -110,9 +198,9 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|format| format.word() == word);
+        let found = Self::all().find(|format| format.word() == word);
         found.ok_or_else(|| {
-            let words: Vec<&str> = Self::ALL.iter().map(|format| format.word()).collect();
+            let words: Vec<&str> = Self::all().map(Self::word).collect();
             format!("unknown format `{word}`; there are {}", words.join(", "))
         })
     }
@@ -131,7 +219,7 @@ impl FormatSet {
 
 impl Default for FormatSet {
     fn default() -> Self {
-        Self(Format::ALL.to_vec())
+        Self(Format::all().collect())
     }
 }
 
@@ -152,26 +240,32 @@ impl FromStr for FormatSet {
 mod tests {
     use super::*;
 
+    fn format(word: &str) -> Format {
+        word.parse().unwrap()
+    }
+
     #[test]
     fn names_are_understood_as_they_are_given() {
-        for format in Format::ALL
-            .into_iter()
-            .filter(|format| !format.is_of_node())
-        {
-            let name = format.name_beside("a.b");
-            let parsed = Format::parse_beside(name.as_bytes());
-            assert_eq!(parsed, Some((&b"a.b"[..], format)));
+        for format in Format::all() {
             assert_eq!(format.word().parse(), Ok(format));
+            let name = format.name_beside("a.b");
+            let mut parsed = Format::parse_beside(name.as_bytes());
+            let is_there = parsed.any(|found| found == (&b"a.b"[..], format));
+            assert_eq!(
+                is_there,
+                !matches!(format.row().name, Name::Own(_)),
+                "{name}"
+            );
         }
         for name in ["npy", ".npy", "a.exe", "a", "", "a.info", "a.Npy"] {
-            assert_eq!(Format::parse_beside(name.as_bytes()), None, "{name}");
+            assert_eq!(Format::parse_beside(name.as_bytes()).count(), 0, "{name}");
         }
     }
 
     #[test]
     fn a_list_names_what_it_does_not_know() {
         let set: FormatSet = "npy,chunks".parse().unwrap();
-        assert!(set.lists(Format::Npy) && set.lists(Format::Why) && !set.lists(Format::Bin));
+        assert!(set.lists(format("npy")) && set.lists(format("why")) && !set.lists(format("bin")));
         assert_eq!("".parse(), Ok(FormatSet::default()));
         assert!(
             "npy,doc"

@@ -1,6 +1,71 @@
 //! What a computed file is made of.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use super::number::Conversion;
+use crate::array::ArrayReader;
+
+/// In which order the elements of an array lie in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// In C order over the whole array.
+    Rows,
+    /// Piece by piece (chunk, or inner chunk of shards) in C order over the grid of pieces, each of
+    /// them whole and in C order itself: also what lies beyond the edges of the array.
+    Pieces,
+}
+
+/// The elements of an array as they lie in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Which of the file's arrays it is.
+    pub source: usize,
+    /// The order of the elements.
+    pub order: Order,
+    /// How each number is written, where it is not as in the array.
+    pub conversion: Option<Conversion>,
+    /// All bytes in the file.
+    pub size_bytes: u64,
+}
+
+impl Placed {
+    /// All elements of an array in C order, or piece by piece; `None` if they are too many once
+    /// they are converted.
+    pub fn new(
+        source: usize,
+        reader: &ArrayReader,
+        order: Order,
+        conversion: Option<Conversion>,
+    ) -> Option<Self> {
+        let size_bytes = match order {
+            Order::Rows => reader.size_bytes(),
+            Order::Pieces => reader.sequence_bytes(),
+        };
+        let conversion = conversion.filter(|conversion| !conversion.is_identity());
+        let size_bytes = match &conversion {
+            Some(conversion) => conversion.target_bytes(size_bytes)?,
+            None => size_bytes,
+        };
+        Some(Self {
+            source,
+            order,
+            conversion,
+            size_bytes,
+        })
+    }
+}
+
+/// A part of a record: so many bytes of an array, and zeros behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slab {
+    /// The array; record by record the next bytes of it.
+    pub placed: Placed,
+    /// Bytes of it in each record.
+    pub size_bytes: u64,
+    /// Zeros behind them.
+    pub padding_bytes: u64,
+}
 
 /// One part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,17 +74,29 @@ pub enum Placement {
     Bytes(Vec<u8>),
     /// So many zero bytes.
     Zeros(u64),
-    /// All elements of the node's array, in C order and its own byte order; so many bytes.
-    Array(u64),
+    /// The elements of an array.
+    Array(Placed),
+    /// So many times a record, in which each array has a slab.
+    Records(u64, Vec<Slab>),
 }
 
 impl Placement {
-    fn size_bytes(&self) -> u64 {
+    /// Its size; `None` if a `u64` does not hold it.
+    fn size_bytes(&self) -> Option<u64> {
         match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Zeros(size) | Self::Array(size) => *size,
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::Zeros(size) => Some(*size),
+            Self::Array(placed) => Some(placed.size_bytes),
+            Self::Records(count, slabs) => record_bytes(slabs)?.checked_mul(*count),
         }
     }
+}
+
+fn record_bytes(slabs: &[Slab]) -> Option<u64> {
+    slabs.iter().try_fold(0_u64, |sum, slab| {
+        sum.checked_add(slab.size_bytes)?
+            .checked_add(slab.padding_bytes)
+    })
 }
 
 /// An ordered list of parts.
@@ -36,8 +113,8 @@ pub enum Part<'a> {
     Bytes(&'a [u8]),
     /// So many zero bytes.
     Zeros(u64),
-    /// This range of the array's bytes.
-    Array(Range<u64>),
+    /// This range of the bytes of a placed array.
+    Array(&'a Placed, Range<u64>),
 }
 
 impl Layout {
@@ -47,7 +124,7 @@ impl Layout {
         let mut end: u64 = 0;
         let mut parts = Vec::new();
         for placement in placements {
-            end = end.checked_add(placement.size_bytes())?;
+            end = end.checked_add(placement.size_bytes()?)?;
             parts.push((end, placement));
         }
         i64::try_from(end).ok()?;
@@ -59,11 +136,37 @@ impl Layout {
         self.parts.last().map_or(0, |(end, _)| *end)
     }
 
+    /// Bytes that the layout itself takes in memory: its headers.
+    pub fn header_bytes(&self) -> u64 {
+        let parts = self.parts.iter().map(|(_, placement)| match placement {
+            Placement::Bytes(bytes) => bytes.len() as u64,
+            Placement::Records(_, slabs) => size_of_val(&slabs[..]) as u64,
+            Placement::Zeros(_) | Placement::Array(_) => 0,
+        });
+        parts.sum::<u64>() + size_of_val(&self.parts[..]) as u64
+    }
+
+    /// The bytes that are in the layout itself, in order.
+    pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts
+            .iter()
+            .filter_map(|(_, placement)| match placement {
+                Placement::Bytes(bytes) => Some(&bytes[..]),
+                _ => None,
+            })
+    }
+
     /// What lies at `offset`, up to `size` bytes of it; nothing at the end.
     pub fn at(&self, offset: u64, size: u64) -> Option<Part<'_>> {
         let place = self.parts.partition_point(|(end, _)| *end <= offset);
         let (end, placement) = self.parts.get(place)?;
-        let start = end.saturating_sub(placement.size_bytes());
+        let start = match place
+            .checked_sub(1)
+            .and_then(|before| self.parts.get(before))
+        {
+            Some((end, _)) => *end,
+            None => 0,
+        };
         let inside = offset.saturating_sub(start)..offset.saturating_add(size).min(*end) - start;
         Some(match placement {
             Placement::Bytes(bytes) => {
@@ -72,7 +175,72 @@ impl Layout {
                 Part::Bytes(bytes.get(from..to).unwrap_or_default())
             }
             Placement::Zeros(_) => Part::Zeros(inside.end.saturating_sub(inside.start)),
-            Placement::Array(_) => Part::Array(inside),
+            Placement::Array(placed) => Part::Array(placed, inside),
+            Placement::Records(_, slabs) => in_records(slabs, &inside)?,
+        })
+    }
+}
+
+/// What lies at the beginning of a range of the bytes of records.
+fn in_records<'a>(slabs: &'a [Slab], range: &Range<u64>) -> Option<Part<'a>> {
+    let whole = record_bytes(slabs)?;
+    let record = range.start.checked_div(whole)?;
+    let size = range.end.saturating_sub(range.start);
+    let mut inside = range.start % whole;
+    for slab in slabs {
+        if inside < slab.size_bytes {
+            let length = size.min(slab.size_bytes - inside);
+            let start = record.checked_mul(slab.size_bytes)?.checked_add(inside)?;
+            return Some(Part::Array(&slab.placed, start..start.checked_add(length)?));
+        }
+        inside -= slab.size_bytes;
+        if inside < slab.padding_bytes {
+            return Some(Part::Zeros(size.min(slab.padding_bytes - inside)));
+        }
+        inside -= slab.padding_bytes;
+    }
+    None
+}
+
+/// A computed file: its parts, the arrays that they are filled from, and what had to be left out.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// The parts.
+    pub layout: Layout,
+    /// The arrays, by the numbers in [`Placed::source`].
+    pub sources: Vec<Arc<ArrayReader>>,
+    /// What of the nodes is not in the file and why, for people; one line each.
+    pub notes: Vec<String>,
+}
+
+impl Made {
+    /// A file that is only text.
+    pub fn text(text: impl Into<Vec<u8>>) -> Self {
+        let part = Placement::Bytes(text.into());
+        let size = part.size_bytes().unwrap_or(0);
+        Self {
+            layout: Layout {
+                parts: vec![(size, part)],
+            },
+            sources: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// A file of parts that are filled from one array.
+    ///
+    /// # Errors
+    /// If it were longer than any file can be.
+    pub fn of_array(
+        reader: &Arc<ArrayReader>,
+        parts: impl IntoIterator<Item = Placement>,
+    ) -> Result<Self, String> {
+        let layout = Layout::new(parts)
+            .ok_or_else(|| format!("{} bytes: no file can be so long", reader.size_bytes()))?;
+        Ok(Self {
+            layout,
+            sources: vec![Arc::clone(reader)],
+            notes: Vec::new(),
         })
     }
 }
@@ -81,29 +249,73 @@ impl Layout {
 mod tests {
     use super::*;
 
+    fn placed(size_bytes: u64) -> Placed {
+        Placed {
+            source: 0,
+            order: Order::Rows,
+            conversion: None,
+            size_bytes,
+        }
+    }
+
     #[test]
     fn every_byte_is_where_its_part_is() {
+        let array = placed(100);
         let layout = Layout::new([
             Placement::Bytes(b"head".to_vec()),
             Placement::Zeros(3),
             Placement::Bytes(Vec::new()),
-            Placement::Array(100),
+            Placement::Array(array.clone()),
         ])
         .unwrap();
         assert_eq!(layout.size_bytes(), 107);
         assert_eq!(layout.at(0, 100), Some(Part::Bytes(b"head")));
         assert_eq!(layout.at(1, 2), Some(Part::Bytes(b"ea")));
         assert_eq!(layout.at(5, 100), Some(Part::Zeros(2)));
-        assert_eq!(layout.at(7, 1000), Some(Part::Array(0..100)));
-        assert_eq!(layout.at(50, 7), Some(Part::Array(43..50)));
+        assert_eq!(layout.at(7, 1000), Some(Part::Array(&array, 0..100)));
+        assert_eq!(layout.at(50, 7), Some(Part::Array(&array, 43..50)));
         assert_eq!(layout.at(107, 1), None);
+    }
+
+    #[test]
+    fn records_take_turns() {
+        let slab = |source, size_bytes, padding_bytes| Slab {
+            placed: Placed {
+                source,
+                ..placed(3 * size_bytes)
+            },
+            size_bytes,
+            padding_bytes,
+        };
+        let slabs = vec![slab(0, 8, 0), slab(1, 3, 1)];
+        let layout = Layout::new([
+            Placement::Zeros(5),
+            Placement::Records(3, slabs.clone()),
+            Placement::Bytes(b"end".to_vec()),
+        ])
+        .unwrap();
+        assert_eq!(layout.size_bytes(), 5 + 36 + 3);
+        let array = |place: usize, range| Some(Part::Array(&slabs[place].placed, range));
+        assert_eq!(layout.at(5, 100), array(0, 0..8));
+        assert_eq!(layout.at(7, 2), array(0, 2..4));
+        assert_eq!(layout.at(5 + 8, 100), array(1, 0..3));
+        assert_eq!(layout.at(5 + 11, 100), Some(Part::Zeros(1)));
+        assert_eq!(layout.at(5 + 24 + 9, 100), array(1, 7..9));
+        assert_eq!(layout.at(5 + 36, 100), Some(Part::Bytes(b"end")));
     }
 
     #[test]
     fn a_size_that_the_kernel_can_not_hold_is_refused() {
         let most = i64::MAX.unsigned_abs();
-        assert!(Layout::new([Placement::Array(most)]).is_some());
-        assert!(Layout::new([Placement::Zeros(1), Placement::Array(most)]).is_none());
-        assert!(Layout::new([Placement::Array(u64::MAX), Placement::Zeros(1)]).is_none());
+        let array = |size| Placement::Array(placed(size));
+        assert!(Layout::new([array(most)]).is_some());
+        assert!(Layout::new([Placement::Zeros(1), array(most)]).is_none());
+        assert!(Layout::new([array(u64::MAX), Placement::Zeros(1)]).is_none());
+        let slab = Slab {
+            placed: placed(1),
+            size_bytes: 1 << 40,
+            padding_bytes: 0,
+        };
+        assert!(Layout::new([Placement::Records(1 << 40, vec![slab])]).is_none());
     }
 }

@@ -1,9 +1,22 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
+use super::around::ArrayView;
+use super::layout::{Made, Order, Placed, Placement};
 use crate::zarr::Fixed;
 
+/// The whole array as a `.npy` file.
+///
+/// # Errors
+/// If it were longer than any file can be.
+pub(super) fn make(view: &ArrayView<'_>) -> Result<Made, String> {
+    let header = header(view.data_type(), view.shape());
+    let elements = Placed::new(0, view.reader, Order::Rows, None).map(Placement::Array);
+    let parts = [Some(Placement::Bytes(header)), elements];
+    Made::of_array(view.reader, parts.into_iter().flatten())
+}
+
 /// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
-pub(super) fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
+fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     // A tuple of one needs its comma, longer ones do not have it.
     let shape = match shape.len() {

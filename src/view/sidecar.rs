@@ -3,7 +3,48 @@
 
 use std::fmt::Write as _;
 
-use crate::zarr::{ByteOrder, Fixed, Scalar};
+use super::around::ArrayView;
+use super::layout::{Made, Order, Placed, Placement};
+use super::number::Number;
+use crate::zarr::{ByteOrder, Fixed};
+
+/// What the headers call the file of elements beside them.
+fn data_name(view: &ArrayView<'_>) -> String {
+    format!("{}.bin", view.node.name())
+}
+
+/// The elements and nothing else.
+///
+/// # Errors
+/// If they were longer than any file can be.
+pub(super) fn bin(view: &ArrayView<'_>) -> Result<Made, String> {
+    let elements = Placed::new(0, view.reader, Order::Rows, None);
+    Made::of_array(view.reader, elements.map(Placement::Array))
+}
+
+/// A header of the ENVI raster format.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn envi(view: &ArrayView<'_>) -> Result<Made, String> {
+    envi_header(view.data_type(), view.shape()).map(Made::text)
+}
+
+/// A virtual raster of GDAL (`VRTRawRasterBand`).
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn vrt(view: &ArrayView<'_>) -> Result<Made, String> {
+    vrt_document(view.data_type(), view.shape(), &data_name(view)).map(Made::text)
+}
+
+/// A detached header of NRRD (teem).
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn nrrd(view: &ArrayView<'_>) -> Result<Made, String> {
+    nrrd_header(view.data_type(), view.shape(), &data_name(view)).map(Made::text)
+}
 
 /// An array of numbers as rasters: the last axis is across, the one before it down, the others
 /// are bands.
@@ -40,17 +81,12 @@ impl Raster {
     }
 }
 
-/// The kind of number, by the letter of numpy and its size in bytes.
+/// The kind of number, by the letter of numpy (`c` for a complex one) and its size in bytes.
 fn number(data_type: &Fixed) -> (char, usize, ByteOrder) {
-    let size = data_type.size_bytes;
-    match data_type.scalar {
-        Scalar::Int(order) => ('i', size, order),
-        Scalar::UInt(order) => ('u', size, order),
-        Scalar::Float(order) => ('f', size, order),
-        Scalar::Complex(order) => ('c', size, order),
-        Scalar::Bool => ('u', size, ByteOrder::Little),
-        Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => ('i', size, order),
-        _ => ('?', size, ByteOrder::Little),
+    match Number::of(data_type) {
+        Some((number, 1)) => (number.letter(), number.size_bytes, number.order),
+        Some((number, count)) => ('c', number.size_bytes * count, number.order),
+        None => ('?', data_type.size_bytes, ByteOrder::Little),
     }
 }
 
@@ -58,11 +94,7 @@ fn no_type(format: &str, data_type: &Fixed) -> String {
     format!("{format} has no data type for {data_type}")
 }
 
-/// A header of the ENVI raster format.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn envi(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
+fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
     let raster = Raster::of(shape)?;
     let (kind, size, order) = number(data_type);
     let code = match (kind, size) {
@@ -94,11 +126,7 @@ pub(super) fn envi(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
 /// More bands than this make a document that no tool wants to read.
 const MAX_VRT_BANDS: u64 = 65_535;
 
-/// A virtual raster of GDAL (`VRTRawRasterBand`) over the file `data`.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn vrt(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+fn vrt_document(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
     let raster = Raster::of(shape)?;
     let (kind, size, order) = number(data_type);
     let name = match (kind, size) {
@@ -159,11 +187,7 @@ fn escape(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A detached header of NRRD (teem) over the file `data`.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn nrrd(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
     let (kind, size, order) = number(data_type);
     let name = match (kind, size) {
         ('i', 1) => "int8",
@@ -210,6 +234,7 @@ pub(super) fn nrrd(data_type: &Fixed, shape: &[u64], data: &str) -> Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zarr::Scalar;
 
     fn float(order: ByteOrder) -> Fixed {
         Fixed {
@@ -220,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_cube_is_bands_of_lines() {
-        let text = envi(&float(ByteOrder::Big), &[2, 3, 4, 5]).unwrap();
+        let text = envi_header(&float(ByteOrder::Big), &[2, 3, 4, 5]).unwrap();
         for line in [
             "samples = 5",
             "lines = 4",
@@ -230,11 +255,11 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
-        let text = vrt(&float(ByteOrder::Little), &[2, 4, 5], "a&b.bin").unwrap();
+        let text = vrt_document(&float(ByteOrder::Little), &[2, 4, 5], "a&b.bin").unwrap();
         assert!(text.contains("rasterXSize=\"5\" rasterYSize=\"4\""));
         assert!(text.contains(">a&amp;b.bin<") && text.contains("<ImageOffset>80</ImageOffset>"));
         assert_eq!(text.matches("<ByteOrder>LSB<").count(), 2);
-        let text = nrrd(&float(ByteOrder::Little), &[2, 3, 4], "x.bin").unwrap();
+        let text = nrrd_header(&float(ByteOrder::Little), &[2, 3, 4], "x.bin").unwrap();
         assert!(text.contains("sizes: 4 3 2\nendian: little\n"), "{text}");
     }
 
@@ -245,12 +270,12 @@ mod tests {
             size_bytes: 2,
         };
         for refused in [
-            envi(&half, &[4]),
-            vrt(&half, &[4], "x"),
-            nrrd(&half, &[4], "x"),
-            vrt(&float(ByteOrder::Little), &[1 << 20, 2, 2], "x"),
-            envi(&float(ByteOrder::Little), &[0, 3]),
-            nrrd(&float(ByteOrder::Little), &[1; 17], "x"),
+            envi_header(&half, &[4]),
+            vrt_document(&half, &[4], "x"),
+            nrrd_header(&half, &[4], "x"),
+            vrt_document(&float(ByteOrder::Little), &[1 << 20, 2, 2], "x"),
+            envi_header(&float(ByteOrder::Little), &[0, 3]),
+            nrrd_header(&float(ByteOrder::Little), &[1; 17], "x"),
         ] {
             assert!(!refused.unwrap_err().is_empty());
         }

@@ -45,11 +45,11 @@ impl ViewTree {
         }
     }
 
-    /// A file of a node, or of an array in a group.
+    /// A file of a node, or of a node in a group.
     fn find_file(&self, node: &Arc<ViewNode>, name: &[u8]) -> Result<Option<Place>, StoreError> {
-        for format in Format::ALL {
-            // A group has no files of elements; an array in it may have the group's name.
-            let is_own = node.is_array() || format.is_of_node();
+        for format in Format::all() {
+            // A node in a group may have the group's name.
+            let is_own = format.suits(node.is_array());
             if is_own && format.own_name(node.name()).as_bytes() == name {
                 return self.file(node, format);
             }
@@ -57,16 +57,15 @@ impl ViewTree {
         if node.is_array() {
             return Ok(None);
         }
-        let Some((array, format)) = Format::parse_beside(name) else {
-            return Ok(None);
-        };
-        // An array may be called so itself.
-        let escaped = array.strip_suffix(BESIDE_A_GROUP);
-        for array in [Some(array), escaped].into_iter().flatten() {
-            if let Some(child) = self.child(node, array)?
-                && child.is_array()
-            {
-                return self.file(&child, format);
+        for (stem, format) in Format::parse_beside(name) {
+            // A node may be called so itself.
+            let escaped = stem.strip_suffix(BESIDE_A_GROUP);
+            for stem in [Some(stem), escaped].into_iter().flatten() {
+                if let Some(child) = self.child(node, stem)?
+                    && format.suits(child.is_array())
+                {
+                    return self.file(&child, format);
+                }
             }
         }
         Ok(None)
@@ -99,8 +98,9 @@ impl ViewTree {
                 cell: Default::default(),
                 inner: true,
             },
-            // The elements are part of what it is.
+            // What is not in the node's own metadata is part of what it is.
             Ok(Content::Elements(rendering)) => What::File(format, Some(rendering)),
+            Ok(Content::Made(file)) => What::File(format, file.rendering),
             Ok(_) => What::File(format, None),
             Err(NoContent::Absent(_)) => return Ok(None),
             Err(NoContent::Failed(error)) => return Err(error),

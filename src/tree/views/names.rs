@@ -7,7 +7,7 @@ use super::place::{Made, Place, What};
 use super::{BESIDE_A_GROUP, ViewTree};
 use crate::store::{Kind, StoreError};
 use crate::tree::{Directory, Entry, Visit};
-use crate::view::{ChunkNames, Format, Found, ViewNode};
+use crate::view::{ChunkNames, Format, Found, Make, NoContent, ViewNode};
 
 impl ViewTree {
     /// The names in the directory of a node's views.
@@ -15,7 +15,7 @@ impl ViewTree {
         let node = &place.node;
         let mut names = Vec::new();
         let own = |format: Format| format.own_name(node.name());
-        self.add_files(node, &mut names, own);
+        self.add_files(node, &mut names, own)?;
         if node.is_array() {
             return Ok(names);
         }
@@ -62,7 +62,7 @@ impl ViewTree {
                         _ => plain,
                     }
                 };
-                self.add_files(&child, &mut names, beside);
+                self.add_files(&child, &mut names, beside)?;
                 if let Some(error) = would_wait {
                     return Err(error);
                 }
@@ -87,21 +87,29 @@ impl ViewTree {
         node: &Arc<ViewNode>,
         names: &mut Vec<Made>,
         mut name: impl FnMut(Format) -> String,
-    ) {
-        for format in Format::ALL {
+    ) -> Result<(), StoreError> {
+        for format in Format::all() {
             let is_own = format.is_of_node();
             if is_own && name(format) != format.own_name(node.name()) {
                 continue;
             }
-            if !self.nodes.lists(format) || self.nodes.check(node, format).is_err() {
+            if !self.nodes.lists(format) || !format.suits(node.is_array()) {
                 continue;
+            }
+            match self.nodes.check(node, format) {
+                Ok(()) => {}
+                Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => return Err(error),
+                Err(_) => continue,
             }
             let place = Place {
                 node: Arc::clone(node),
                 what: What::File(format, None),
             };
             let (kind, ino) = match format.is_directory() {
-                true => (Kind::Prefix, place.cells_number(format == Format::Inner)),
+                true => (
+                    Kind::Prefix,
+                    place.cells_number(matches!(format.make(), Make::Inner)),
+                ),
                 false => (Kind::Object, place.number()),
             };
             names.push(Made {
@@ -110,6 +118,7 @@ impl ViewTree {
                 kind,
             });
         }
+        Ok(())
     }
 
     pub(super) fn visit_made(

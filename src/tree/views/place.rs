@@ -32,7 +32,7 @@ pub(super) enum What {
         cell: Cell,
         inner: bool,
     },
-    /// A file; which text it is, if that was made of decoded elements.
+    /// A file; which content it has, if its node's metadata alone do not tell.
     File(Format, Option<Rendering>),
     /// A chunk, by its number.
     Chunk(u64),
@@ -87,7 +87,7 @@ impl Place {
             What::Cells { cell, inner, .. } => (2 + u8::from(*inner), cell.index, cell.depth),
             // Whatever its text: a listing has the number without decoding it. Another text takes
             // the next number while the kernel knows this one.
-            What::File(format, _) => (4, u64::from(*format as u8), 0),
+            What::File(format, _) => (4, u64::from(format.number()), 0),
             What::Chunk(number) => (6, *number, 0),
             What::Inner(number) => (7, *number, 0),
         };
@@ -133,16 +133,14 @@ impl Place {
         let (version, modified) = (Version(self.node.version()), self.node.modified());
         let reader = || self.node.reader().map(Arc::clone);
         let file = match (&self.what, content) {
-            (What::File(_, Some(rendering)), _) => {
+            (What::File(..), Some(Content::Elements(rendering))) => {
                 let (nodes, node) = (Arc::clone(nodes), Arc::clone(&self.node));
-                ViewFile::elements(nodes, node, *rendering, version, modified)
+                ViewFile::elements(nodes, node, rendering, version, modified)
             }
             (What::File(..), Some(Content::Text(text))) => {
                 ViewFile::text(Arc::new(text), version, modified)
             }
-            (What::File(..), Some(Content::Layout(reader, layout))) => {
-                ViewFile::layout(reader, layout, version, modified)
-            }
+            (What::File(..), Some(Content::Made(file))) => ViewFile::made(file, version, modified),
             (What::Chunk(number), _) => ViewFile::chunk(reader()?, *number, version, modified),
             (What::Inner(number), _) => ViewFile::inner(reader()?, *number, version, modified),
             _ => return None,

@@ -1,0 +1,285 @@
+//! Numbers as they are in an array and as a format wants them.
+
+use half::f16;
+
+use crate::zarr::{ByteOrder, Fixed, Scalar};
+
+/// The kind of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Two's complement.
+    Int,
+    /// Without a sign.
+    UInt,
+    /// IEEE 754.
+    Float,
+}
+
+/// One number: an element, or one of the two of a complex one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    /// What its bits mean.
+    pub kind: Kind,
+    /// Its size, 1, 2, 4 or 8.
+    pub size_bytes: usize,
+    /// Which byte comes first; little where there is only one.
+    pub order: ByteOrder,
+}
+
+impl Number {
+    /// A number of this kind.
+    pub const fn new(kind: Kind, size_bytes: usize, order: ByteOrder) -> Self {
+        let order = match size_bytes {
+            1 => ByteOrder::Little,
+            _ => order,
+        };
+        Self {
+            kind,
+            size_bytes,
+            order,
+        }
+    }
+
+    /// What the elements of a type are made of, and how many of it: two in complex numbers. A
+    /// boolean is 0 or 1, a time is what it counts. `None` for text and anything else.
+    pub fn of(data_type: &Fixed) -> Option<(Self, usize)> {
+        let size = data_type.size_bytes;
+        let one = |kind, order| Some((Self::new(kind, size, order), 1));
+        match data_type.scalar {
+            Scalar::Bool => one(Kind::UInt, ByteOrder::Little),
+            Scalar::Int(order) => one(Kind::Int, order),
+            Scalar::UInt(order) => one(Kind::UInt, order),
+            Scalar::Float(order) => one(Kind::Float, order),
+            Scalar::Complex(order) => Some((Self::new(Kind::Float, size / 2, order), 2)),
+            Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => {
+                one(Kind::Int, order)
+            }
+            _ => None,
+        }
+    }
+
+    /// The letter that numpy has for the kind: `i`, `u` or `f`.
+    pub const fn letter(self) -> char {
+        match self.kind {
+            Kind::Int => 'i',
+            Kind::UInt => 'u',
+            Kind::Float => 'f',
+        }
+    }
+
+    /// Reads one number.
+    pub fn read(self, bytes: &[u8]) -> Option<Value> {
+        let mut word = [0; 8];
+        let target = word.get_mut(..self.size_bytes)?;
+        target.copy_from_slice(bytes.get(..self.size_bytes)?);
+        if self.order == ByteOrder::Big {
+            target.reverse();
+        }
+        let bits = u64::from_le_bytes(word);
+        let [a, b, c, d, ..] = word;
+        Some(match (self.kind, self.size_bytes) {
+            (Kind::UInt, _) => Value::Int(bits.into()),
+            (Kind::Int, size) => {
+                let unused = u32::try_from(64 - 8 * size).unwrap_or(0);
+                Value::Int((bits.cast_signed() << unused >> unused).into())
+            }
+            (Kind::Float, 2) => Value::Float(f16::from_le_bytes([a, b]).into()),
+            (Kind::Float, 4) => Value::Float(f32::from_le_bytes([a, b, c, d]).into()),
+            (Kind::Float, 8) => Value::Float(f64::from_bits(bits)),
+            (Kind::Float, _) => return None,
+        })
+    }
+
+    /// The bytes of a value; `None` if this number can not hold exactly it.
+    pub fn write(self, value: Value) -> Option<Vec<u8>> {
+        let mut bytes = match (self.kind, value) {
+            (Kind::Float, value) => self.write_float(value)?,
+            (kind, value) => {
+                let value = value.whole()?;
+                let bits = u32::try_from(8 * self.size_bytes).ok()?;
+                let (least, most) = match kind {
+                    Kind::UInt => (0, (1_i128 << bits) - 1),
+                    _ => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+                };
+                if !(least..=most).contains(&value) {
+                    return None;
+                }
+                value.to_le_bytes().get(..self.size_bytes)?.to_vec()
+            }
+        };
+        if self.order == ByteOrder::Big {
+            bytes.reverse();
+        }
+        Some(bytes)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "compared afterwards")]
+    #[expect(clippy::cast_precision_loss, reason = "compared afterwards")]
+    fn write_float(self, value: Value) -> Option<Vec<u8>> {
+        let wide = match value {
+            Value::Float(value) => value,
+            Value::Int(value) => {
+                let wide = value as f64;
+                // 2^127 is a float and no i128: the comparison would saturate.
+                (wide.abs() < 1e30 && wide as i128 == value).then_some(wide)?
+            }
+        };
+        let is_same = |back: f64| back == wide || (back.is_nan() && wide.is_nan());
+        match self.size_bytes {
+            8 => Some(wide.to_le_bytes().to_vec()),
+            4 => Some(wide as f32)
+                .filter(|value| is_same((*value).into()))
+                .map(|value| value.to_le_bytes().to_vec()),
+            2 => Some(f16::from_f64(wide))
+                .filter(|value| is_same((*value).into()))
+                .map(|value| value.to_le_bytes().to_vec()),
+            _ => None,
+        }
+    }
+}
+
+/// The value of a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// An integer of any kind.
+    Int(i128),
+    /// A float of any size.
+    Float(f64),
+}
+
+impl Value {
+    /// The value as an integer, if it is one.
+    #[expect(clippy::cast_possible_truncation, reason = "checked")]
+    pub fn whole(self) -> Option<i128> {
+        match self {
+            Self::Int(value) => Some(value),
+            Self::Float(value) if value.fract() == 0.0 && value.abs() < 1e30 => Some(value as i128),
+            Self::Float(_) => None,
+        }
+    }
+
+    /// The value as a float, rounded where a float does not hold it.
+    #[expect(clippy::cast_precision_loss, reason = "that is what it is for")]
+    pub fn float(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+/// How each number of an array is written in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conversion {
+    /// As it is in the array.
+    pub from: Number,
+    /// As it is in the file. It holds every value of `from` exactly, or reading one that it does
+    /// not hold is an error.
+    pub to: Number,
+}
+
+impl Conversion {
+    /// Whether nothing has to be done.
+    pub fn is_identity(&self) -> bool {
+        self.from == self.to
+    }
+
+    /// How many bytes so many bytes of the array become; `None` if they are too many.
+    pub fn target_bytes(&self, bytes: u64) -> Option<u64> {
+        let numbers = bytes / self.from.size_bytes as u64;
+        numbers.checked_mul(self.to.size_bytes as u64)
+    }
+
+    /// Converts numbers; both slices hold the same count of them.
+    ///
+    /// # Errors
+    /// A value that the file's numbers can not hold exactly.
+    pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
+        let size = self.from.size_bytes;
+        if self.from.kind == self.to.kind && size == self.to.size_bytes {
+            to.copy_from_slice(from);
+            swap(to, size);
+            return Ok(());
+        }
+        let numbers = from.chunks_exact(size);
+        for (number, target) in numbers.zip(to.chunks_exact_mut(self.to.size_bytes)) {
+            let value = self.from.read(number).unwrap_or(Value::Int(0));
+            let written = self.to.write(value).ok_or(value)?;
+            target.copy_from_slice(&written);
+        }
+        Ok(())
+    }
+}
+
+/// Turns the bytes of each word around.
+fn swap(bytes: &mut [u8], size: usize) {
+    fn each<const N: usize>(bytes: &mut [u8]) {
+        let (words, _) = bytes.as_chunks_mut::<N>();
+        words.iter_mut().for_each(|word| word.reverse());
+    }
+    match size {
+        2 => each::<2>(bytes),
+        4 => each::<4>(bytes),
+        8 => each::<8>(bytes),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn number(kind: Kind, size: usize, order: ByteOrder) -> Number {
+        Number::new(kind, size, order)
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read_or_not_at_all() {
+        use ByteOrder::{Big, Little};
+        for size in [1, 2, 4, 8] {
+            for order in [Little, Big] {
+                for kind in [Kind::Int, Kind::UInt] {
+                    let number = number(kind, size, order);
+                    let bytes = [0xF1, 0xF2, 0xF3, 0xF4, 5, 6, 7, 0xF8][8 - size..].to_vec();
+                    let value = number.read(&bytes).unwrap();
+                    assert_eq!(number.write(value), Some(bytes), "{number:?} {value:?}");
+                }
+            }
+        }
+        let i2 = number(Kind::Int, 2, Big);
+        assert_eq!(i2.read(&[0xFF, 0xFE]), Some(Value::Int(-2)));
+        assert_eq!(i2.write(Value::Int(32768)), None);
+        assert_eq!(i2.write(Value::Float(1.5)), None);
+        assert_eq!(i2.write(Value::Float(-2.0)), Some(vec![0xFF, 0xFE]));
+        let f8 = number(Kind::Float, 8, Little);
+        assert_eq!(f8.write(Value::Int((1 << 53) + 1)), None);
+        assert!(f8.write(Value::Int(1 << 60)).is_some());
+        let f4 = number(Kind::Float, 4, Little);
+        assert_eq!(f4.write(Value::Float(0.1)), None);
+        assert!(f4.write(Value::Float(f64::NAN)).is_some());
+        assert!(f4.write(Value::Float(f64::INFINITY)).is_some());
+    }
+
+    #[test]
+    fn conversions_keep_values() {
+        use ByteOrder::{Big, Little};
+        let swap = Conversion {
+            from: number(Kind::Float, 4, Little),
+            to: number(Kind::Float, 4, Big),
+        };
+        let mut target = [0; 8];
+        swap.convert(&[1, 2, 3, 4, 5, 6, 7, 8], &mut target)
+            .unwrap();
+        assert_eq!(target, [4, 3, 2, 1, 8, 7, 6, 5]);
+        let widen = Conversion {
+            from: number(Kind::Int, 8, Little),
+            to: number(Kind::Float, 8, Big),
+        };
+        widen.convert(&7_i64.to_le_bytes(), &mut target).unwrap();
+        assert_eq!(target, 7_f64.to_be_bytes());
+        let too_much = i64::MAX.to_le_bytes();
+        let error = widen.convert(&too_much, &mut target);
+        assert_eq!(error, Err(Value::Int(i64::MAX.into())));
+        assert_eq!(widen.target_bytes(16), Some(16));
+    }
+}
