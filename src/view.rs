@@ -12,6 +12,7 @@ mod document;
 mod elements;
 mod file;
 mod format;
+mod geotiff;
 mod layout;
 mod node;
 mod nodes;

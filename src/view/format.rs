@@ -11,7 +11,7 @@ use super::branch::Branch;
 use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
-use super::{npy, sidecar};
+use super::{geotiff, npy, sidecar};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 11] = [
+static TABLE: [Row; 12] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -84,6 +84,11 @@ static TABLE: [Row; 11] = [
     row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
     row("vrt", Name::Suffix(".vrt"), Make::Array(sidecar::vrt)),
     row("nhdr", Name::Suffix(".nhdr"), Make::Array(sidecar::nrrd)),
+    row(
+        "tif",
+        Name::Suffix(".tif"),
+        Make::Placed(geotiff::check, geotiff::make),
+    ),
     row("json", Name::Suffix(".json"), Make::Elements),
     row("chunks", Name::Directory("chunks"), Make::Chunks),
     row("inner", Name::Directory("inner"), Make::Inner),

@@ -1,0 +1,391 @@
+//! The header of a TIFF file: its directories with all that stands in them.
+//!
+//! TIFF 6.0, section 2 (image file header, directory, types); BigTIFF is the same with 8 bytes for
+//! counts and offsets ("The BigTIFF File Format", Aware Systems; version 43).
+
+use super::blocks::Blocks;
+use crate::zarr::ByteOrder;
+
+/// What a directory may say, by the names of TIFF 6.0.
+pub(super) mod tag {
+    pub(in super::super) const NEW_SUBFILE_TYPE: u16 = 254;
+    pub(in super::super) const IMAGE_WIDTH: u16 = 256;
+    pub(in super::super) const IMAGE_LENGTH: u16 = 257;
+    pub(in super::super) const BITS_PER_SAMPLE: u16 = 258;
+    pub(in super::super) const COMPRESSION: u16 = 259;
+    pub(in super::super) const PHOTOMETRIC: u16 = 262;
+    pub(in super::super) const STRIP_OFFSETS: u16 = 273;
+    pub(in super::super) const SAMPLES_PER_PIXEL: u16 = 277;
+    pub(in super::super) const ROWS_PER_STRIP: u16 = 278;
+    pub(in super::super) const STRIP_BYTE_COUNTS: u16 = 279;
+    pub(in super::super) const PLANAR_CONFIGURATION: u16 = 284;
+    pub(in super::super) const SOFTWARE: u16 = 305;
+    pub(in super::super) const TILE_WIDTH: u16 = 322;
+    pub(in super::super) const TILE_LENGTH: u16 = 323;
+    pub(in super::super) const TILE_OFFSETS: u16 = 324;
+    pub(in super::super) const TILE_BYTE_COUNTS: u16 = 325;
+    pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
+    pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
+    /// OGC 19-008r4, Annex B: the tags of GeoTIFF.
+    pub(in super::super) const MODEL_PIXEL_SCALE: u16 = 33_550;
+    pub(in super::super) const MODEL_TIEPOINT: u16 = 33_922;
+    pub(in super::super) const MODEL_TRANSFORMATION: u16 = 34_264;
+    pub(in super::super) const GEO_KEY_DIRECTORY: u16 = 34_735;
+    /// Private tags of GDAL ("GTiff - GeoTIFF File Format").
+    pub(in super::super) const GDAL_METADATA: u16 = 42_112;
+    pub(in super::super) const GDAL_NODATA: u16 = 42_113;
+}
+
+/// What a tag has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Values {
+    /// `SHORT`.
+    Shorts(Vec<u16>),
+    /// `LONG`.
+    Long(u32),
+    /// `DOUBLE`.
+    Doubles(Vec<f64>),
+    /// `ASCII`, here without the NUL at its end.
+    Text(String),
+}
+
+/// One image of a file.
+#[derive(Debug, Clone)]
+pub(super) struct Image {
+    /// All tags but those that say where the image is.
+    pub(super) fields: Vec<(u16, Values)>,
+    /// Where the blocks are in the data of the image.
+    pub(super) blocks: Blocks,
+    /// All its data.
+    pub(super) size_bytes: u64,
+}
+
+/// The header, and where the data of each image begin.
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) bytes: Vec<u8>,
+    pub(super) starts: Vec<u64>,
+}
+
+/// A header may take so much.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+/// Data begin at a multiple of this, and so far behind the header at least: what the kernel reads
+/// ahead of the header is no data.
+const DATA_BOUNDARY: u64 = 1 << 20;
+const DATA_DISTANCE: u64 = 128 << 10;
+/// Data of the images that follow begin at a page.
+const IMAGE_BOUNDARY: u64 = 4096;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flavour {
+    Classic,
+    Big,
+}
+
+impl Flavour {
+    /// Bytes of a count or an offset; values up to this size stand in the entry itself.
+    fn word(self) -> u64 {
+        match self {
+            Self::Classic => 4,
+            Self::Big => 8,
+        }
+    }
+
+    fn preamble_bytes(self) -> u64 {
+        2 * self.word()
+    }
+
+    fn entry_bytes(self) -> u64 {
+        4 + 2 * self.word()
+    }
+
+    fn directory_bytes(self, entries: u64) -> u64 {
+        let count = if self == Self::Big { 8 } else { 2 };
+        count + entries * self.entry_bytes() + self.word()
+    }
+
+    /// What a value takes behind its directory.
+    fn outside(self, bytes: u64) -> Option<u64> {
+        match bytes <= self.word() {
+            true => Some(0),
+            false => bytes.checked_next_multiple_of(8),
+        }
+    }
+}
+
+impl Values {
+    /// The number of the type, the count, and the bytes.
+    fn encode(&self, order: ByteOrder) -> (u16, u64, Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Shorts(values) => {
+                values
+                    .iter()
+                    .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
+                (3, values.len() as u64, bytes)
+            }
+            Self::Long(value) => {
+                put(&mut bytes, order, value.to_le_bytes());
+                (4, 1, bytes)
+            }
+            Self::Doubles(values) => {
+                values
+                    .iter()
+                    .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
+                (12, values.len() as u64, bytes)
+            }
+            Self::Text(text) => {
+                bytes.extend(text.bytes());
+                bytes.push(0);
+                (2, bytes.len() as u64, bytes)
+            }
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Shorts(values) => 2 * values.len() as u64,
+            Self::Long(_) => 4,
+            Self::Doubles(values) => 8 * values.len() as u64,
+            Self::Text(text) => text.len() as u64 + 1,
+        }
+    }
+}
+
+fn put<const N: usize>(target: &mut Vec<u8>, order: ByteOrder, mut bytes: [u8; N]) {
+    if order == ByteOrder::Big {
+        bytes.reverse();
+    }
+    target.extend(bytes);
+}
+
+impl Image {
+    /// Bytes of one entry in the table of sizes.
+    fn count_bytes(&self) -> u64 {
+        match u32::try_from(self.blocks.largest_bytes()) {
+            Ok(_) => 4,
+            Err(_) => 8,
+        }
+    }
+
+    fn size_in_header(&self, flavour: Flavour) -> Option<u64> {
+        let blocks = self.blocks.count();
+        let offsets = blocks.checked_mul(flavour.word())?;
+        let counts = blocks.checked_mul(self.count_bytes())?;
+        let fields = self.fields.iter().map(|(_, values)| values.size_bytes());
+        let sizes = fields.chain([offsets, counts]);
+        let mut sum = flavour.directory_bytes(self.fields.len() as u64 + 2);
+        sum = sum.checked_next_multiple_of(8)?;
+        for size in sizes {
+            sum = sum.checked_add(flavour.outside(size)?)?;
+        }
+        Some(sum)
+    }
+}
+
+/// The header of a file of these images, the first of which is the main one.
+///
+/// # Errors
+/// If its tables take too much, or the file can not be so long.
+pub(super) fn encode(images: &[Image], order: ByteOrder) -> Result<Header, String> {
+    let classic = starts(images, Flavour::Classic)?;
+    let (flavour, (starts, _)) = match u32::try_from(classic.1) {
+        Ok(_) => (Flavour::Classic, classic),
+        Err(_) => (Flavour::Big, starts(images, Flavour::Big)?),
+    };
+    let mut bytes = Vec::new();
+    bytes.extend(match order {
+        ByteOrder::Little => b"II",
+        ByteOrder::Big => b"MM",
+    });
+    match flavour {
+        Flavour::Classic => put(&mut bytes, order, 42_u16.to_le_bytes()),
+        Flavour::Big => {
+            put(&mut bytes, order, 43_u16.to_le_bytes());
+            put(&mut bytes, order, 8_u16.to_le_bytes());
+            put(&mut bytes, order, 0_u16.to_le_bytes());
+        }
+    }
+    put_word(&mut bytes, order, flavour, flavour.preamble_bytes());
+    for (place, (image, start)) in images.iter().zip(&starts).enumerate() {
+        let is_last = place + 1 == images.len();
+        directory(&mut bytes, image, *start, flavour, order, is_last);
+    }
+    Ok(Header { bytes, starts })
+}
+
+/// Where the data of each image begin, and where the last end.
+fn starts(images: &[Image], flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
+    let too_long = || "no file can be so long".to_owned();
+    let mut header = flavour.preamble_bytes();
+    for image in images {
+        let size = image.size_in_header(flavour);
+        header = size
+            .and_then(|size| header.checked_add(size))
+            .filter(|size| *size <= MAX_HEADER_BYTES)
+            .ok_or_else(|| format!("its tables take more than {MAX_HEADER_BYTES} bytes"))?;
+    }
+    let mut end = (header + DATA_DISTANCE).next_multiple_of(DATA_BOUNDARY);
+    let mut starts = Vec::new();
+    for image in images {
+        end = end
+            .checked_next_multiple_of(IMAGE_BOUNDARY)
+            .ok_or_else(too_long)?;
+        starts.push(end);
+        end = end.checked_add(image.size_bytes).ok_or_else(too_long)?;
+    }
+    Ok((starts, end))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "classic files are below 4 GiB"
+)]
+fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64) {
+    match flavour {
+        Flavour::Classic => put(target, order, (word as u32).to_le_bytes()),
+        Flavour::Big => put(target, order, word.to_le_bytes()),
+    }
+}
+
+/// Appends the directory of an image with its values behind it.
+fn directory(
+    target: &mut Vec<u8>,
+    image: &Image,
+    start: u64,
+    flavour: Flavour,
+    order: ByteOrder,
+    is_last: bool,
+) {
+    let (offsets_tag, counts_tag) = image.blocks.tags();
+    let mut entries: Vec<(u16, u16, u64, Vec<u8>)> = Vec::new();
+    for (tag, values) in &image.fields {
+        let (kind, count, bytes) = values.encode(order);
+        entries.push((*tag, kind, count, bytes));
+    }
+    let (count, blocks) = (image.blocks.count(), &image.blocks);
+    let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
+    let sizes_are = if image.count_bytes() == 4 {
+        Flavour::Classic
+    } else {
+        Flavour::Big
+    };
+    for block in 0..count {
+        let at = start.saturating_add(blocks.offset(block));
+        put_word(&mut offsets, order, flavour, at);
+        put_word(&mut sizes, order, sizes_are, blocks.size_bytes(block));
+    }
+    let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };
+    entries.push((offsets_tag, kind(flavour), count, offsets));
+    entries.push((counts_tag, kind(sizes_are), count, sizes));
+    entries.sort_by_key(|(tag, ..)| *tag);
+
+    let begin = target.len() as u64;
+    let directory_bytes = flavour.directory_bytes(entries.len() as u64);
+    let mut values_at = (begin + directory_bytes).next_multiple_of(8);
+    let mut values = Vec::new();
+    match flavour {
+        Flavour::Classic => {
+            let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
+            put(target, order, count.to_le_bytes());
+        }
+        Flavour::Big => put(target, order, (entries.len() as u64).to_le_bytes()),
+    }
+    let values_begin = values_at;
+    for (tag, kind, count, bytes) in entries {
+        put(target, order, tag.to_le_bytes());
+        put(target, order, kind.to_le_bytes());
+        put_word(target, order, flavour, count);
+        let size = bytes.len() as u64;
+        if size <= flavour.word() {
+            target.extend(bytes);
+            target.extend((size..flavour.word()).map(|_| 0));
+            continue;
+        }
+        put_word(target, order, flavour, values_at);
+        values.extend(bytes);
+        values.resize(values.len().next_multiple_of(8), 0);
+        values_at = values_begin + values.len() as u64;
+    }
+    put_word(target, order, flavour, if is_last { 0 } else { values_at });
+    target.resize(usize::try_from(values_begin).unwrap_or(usize::MAX), 0);
+    target.extend(values);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::geotiff::raster::Raster;
+    use crate::view::number::{Kind, Number};
+
+    fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, Values)>) -> Image {
+        let number = Number::new(Kind::UInt, 2, order);
+        let raster = Raster::of_planes(&[planes], side, side, number);
+        Image {
+            fields,
+            blocks: Blocks::of(&raster, &[1, side.min(128), side.min(128)]),
+            size_bytes: planes * side * side * 2,
+        }
+    }
+
+    #[test]
+    fn a_small_file_is_classic() {
+        let fields = vec![
+            (tag::SOFTWARE, Values::Text("abc".into())),
+            (tag::IMAGE_WIDTH, Values::Long(16)),
+        ];
+        let image = image(1, 16, ByteOrder::Big, fields);
+        let header = encode(&[image], ByteOrder::Big).unwrap();
+        assert_eq!(header.starts, [1 << 20]);
+        let expected = [
+            &b"MM\0\x2a\0\0\0\x08"[..],
+            &[0, 4],
+            &[1, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 16],
+            &[1, 49, 0, 2, 0, 0, 0, 4, b'a', b'b', b'c', 0],
+            &[1, 68, 0, 4, 0, 0, 0, 1, 0, 16, 0, 0],
+            &[1, 69, 0, 4, 0, 0, 0, 1, 0, 0, 2, 0],
+            &[0; 4],
+        ];
+        let expected = expected.concat();
+        assert_eq!(header.bytes[..expected.len()], expected);
+        assert_eq!(header.bytes.len(), expected.len().next_multiple_of(8));
+    }
+
+    #[test]
+    fn a_large_file_is_big_and_its_tables_point_into_it() {
+        let (order, side) = (ByteOrder::Little, 32_768);
+        let images = [
+            image(3, side, order, Vec::new()),
+            image(3, side / 16, order, Vec::new()),
+        ];
+        let header = encode(&images, order).unwrap();
+        assert_eq!(header.bytes[..8], *b"II\x2b\0\x08\0\0\0");
+        let word = |at: usize| u64::from_le_bytes(header.bytes[at..at + 8].try_into().unwrap());
+        let mut at = usize::try_from(word(8)).unwrap();
+        for (image, start) in images.iter().zip(&header.starts) {
+            assert_eq!(word(at), 2);
+            assert_eq!(header.bytes[at + 8..at + 12], [68, 1, 16, 0]);
+            let count = image.blocks.count();
+            assert_eq!(word(at + 12), count);
+            let table = usize::try_from(word(at + 20)).unwrap();
+            assert_eq!(word(table), *start);
+            let last = table + 8 * usize::try_from(count - 1).unwrap();
+            assert_eq!(word(last) + 128 * 128 * 2, start + image.size_bytes);
+            at = usize::try_from(word(at + 48)).unwrap();
+        }
+        assert_eq!(at, 0);
+        assert!(header.starts[0] >= header.bytes.len() as u64 + (128 << 10));
+        assert_eq!(header.starts[0] % (1 << 20), 0);
+    }
+
+    #[test]
+    fn tables_that_are_too_long_are_refused() {
+        let text = "a".repeat(17 << 20);
+        let image = image(1, 16, ByteOrder::Little, vec![(1, Values::Text(text))]);
+        let why = encode(&[image], ByteOrder::Little).unwrap_err();
+        assert!(why.contains("tables"), "{why}");
+        let mut image = self::image(1, 16, ByteOrder::Little, Vec::new());
+        image.size_bytes = u64::MAX;
+        assert!(encode(&[image], ByteOrder::Little).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! The tags of GeoTIFF: where the image is, and in which coordinate reference system.
+
+use super::epsg::Kind;
+use super::ifd::{Values, tag};
+use super::place::Place;
+
+/// OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
+mod key {
+    pub(super) const MODEL_TYPE: u16 = 1024;
+    pub(super) const RASTER_TYPE: u16 = 1025;
+    pub(super) const GEODETIC_CRS: u16 = 2048;
+    pub(super) const PROJECTED_CRS: u16 = 3072;
+}
+
+/// The tags that say the place of an image.
+pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
+    let mut fields = Vec::new();
+    if let Some([a, b, c, d, e, f]) = place.affine {
+        // OGC 19-008r4, 7.3.3: a scale is that of an image with the north above.
+        if b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0 {
+            fields.push((tag::MODEL_PIXEL_SCALE, Values::Doubles(vec![a, -e, 0.0])));
+            let tiepoint = vec![0.0, 0.0, 0.0, c, f, 0.0];
+            fields.push((tag::MODEL_TIEPOINT, Values::Doubles(tiepoint)));
+        } else {
+            let mut matrix = vec![a, b, 0.0, c, d, e, 0.0, f];
+            matrix.extend([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+            fields.push((tag::MODEL_TRANSFORMATION, Values::Doubles(matrix)));
+        }
+    }
+    // Pixels are areas if nothing else is said.
+    if place.crs.is_none() && !place.is_point {
+        return fields;
+    }
+    let mut keys = Vec::new();
+    if let Some(crs) = place.crs {
+        let model = match crs.kind {
+            Kind::Projected => 1,
+            Kind::Geographic => 2,
+        };
+        keys.push((key::MODEL_TYPE, model));
+    }
+    keys.push((key::RASTER_TYPE, if place.is_point { 2 } else { 1 }));
+    if let Some(crs) = place.crs {
+        let name = match crs.kind {
+            Kind::Projected => key::PROJECTED_CRS,
+            Kind::Geographic => key::GEODETIC_CRS,
+        };
+        keys.push((name, crs.code));
+    }
+    // Version 1, revision 1.1, the number of keys; a key, no tag for its value, one value.
+    let mut directory = vec![1, 1, 1, u16::try_from(keys.len()).unwrap_or(0)];
+    for (name, value) in keys {
+        directory.extend([name, 0, 1, value]);
+    }
+    fields.push((tag::GEO_KEY_DIRECTORY, Values::Shorts(directory)));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::geotiff::crs::Crs;
+
+    fn tags(place: &Place) -> Vec<u16> {
+        fields(place).into_iter().map(|(tag, _)| tag).collect()
+    }
+
+    #[test]
+    fn what_is_not_north_up_is_a_matrix() {
+        let place = |affine| Place {
+            affine: Some(affine),
+            ..Place::default()
+        };
+        let north_up = place([2.0, 0.0, 5.0, 0.0, -3.0, 7.0]);
+        assert_eq!(
+            tags(&north_up),
+            [tag::MODEL_PIXEL_SCALE, tag::MODEL_TIEPOINT]
+        );
+        for affine in [
+            [2.0, 0.0, 5.0, 0.0, 3.0, 7.0],
+            [-2.0, 0.0, 5.0, 0.0, -3.0, 7.0],
+            [2.0, 0.1, 5.0, 0.0, -3.0, 7.0],
+        ] {
+            let place = place(affine);
+            assert_eq!(tags(&place), [tag::MODEL_TRANSFORMATION]);
+        }
+        assert!(tags(&Place::default()).is_empty());
+    }
+
+    #[test]
+    fn keys_are_in_order_and_have_the_code() {
+        let place = Place {
+            affine: None,
+            is_point: true,
+            crs: Crs::of_text("EPSG:32633").ok(),
+        };
+        let expected = [1, 1, 1, 3, 1024, 0, 1, 1, 1025, 0, 1, 2, 3072, 0, 1, 32633];
+        assert_eq!(
+            fields(&place),
+            [(tag::GEO_KEY_DIRECTORY, Values::Shorts(expected.to_vec()))]
+        );
+    }
+}

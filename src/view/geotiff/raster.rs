@@ -1,0 +1,301 @@
+//! An array as an image: which axes are its sides, and what its samples are.
+
+use serde_json::Value as Json;
+
+use crate::view::around::ArrayView;
+use crate::view::number::{Conversion, Kind, Number};
+use crate::zarr::{Fixed, Scalar};
+
+/// An image of TIFF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Raster {
+    pub(super) width: u64,
+    pub(super) height: u64,
+    /// Samples of one pixel: bands.
+    pub(super) samples: u64,
+    /// Whether they lie beside each other, and not plane by plane.
+    pub(super) is_chunky: bool,
+    /// Planes along each leading axis.
+    pub(super) planes: Vec<u64>,
+    /// Names of the leading axes, or of the last one.
+    pub(super) band_axes: Vec<Option<String>>,
+    /// The axis down, and its name.
+    pub(super) down: Option<String>,
+    /// The axis across, and its name.
+    pub(super) across: Option<String>,
+    /// What the file has.
+    pub(super) number: Number,
+    /// Numbers of one sample: two where it is complex.
+    pub(super) numbers: u64,
+    /// How the array's numbers become those.
+    pub(super) conversion: Option<Conversion>,
+}
+
+/// GDAL counts pixels in a C `int`, TIFF 6.0 samples in a `SHORT`.
+const MAX_SIDE: u64 = 0x7FFF_FFFF;
+const MAX_SAMPLES: u64 = 65_535;
+
+impl Raster {
+    /// The image of an array; `names` are those of its spatial axes, down and across, where the
+    /// metadata have a say.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(super) fn of(
+        view: &ArrayView<'_>,
+        names: Option<&(String, String)>,
+    ) -> Result<Self, String> {
+        let (number, numbers, conversion) = sample(view.data_type())?;
+        let shape = view.shape();
+        let rank = shape.len();
+        if rank < 2 {
+            return Err(format!("{rank} axes: a raster has two and more"));
+        }
+        if shape.contains(&0) {
+            return Err("an array without elements is no raster".into());
+        }
+        let mut dimensions = view.array.dimension_names.clone();
+        if dimensions.len() != rank {
+            dimensions = vec![None; rank];
+        }
+        let is_chunky = sides(&dimensions, names)? == Sides::BeforeBands;
+        let down_at = rank - if is_chunky { 3 } else { 2 };
+        let (height, width) = match shape.get(down_at..) {
+            Some([height, width, ..]) => (*height, *width),
+            _ => return Err("no axes".into()),
+        };
+        let name = |axis: usize| dimensions.get(axis).cloned().flatten();
+        let (planes, samples, band_axes) = if is_chunky {
+            let leading = shape.get(..down_at).unwrap_or_default();
+            if leading.iter().any(|length| *length != 1) {
+                return Err("bands both before and behind the sides of the image".into());
+            }
+            let samples = shape.last().copied().unwrap_or(1);
+            (vec![1; down_at], samples, vec![name(rank - 1)])
+        } else {
+            let planes = shape.get(..down_at).unwrap_or_default().to_vec();
+            let samples = planes.iter().try_fold(1_u64, |n, m| n.checked_mul(*m));
+            let axes = (0..down_at).map(name).collect();
+            (planes, samples.unwrap_or(u64::MAX), axes)
+        };
+        if width > MAX_SIDE || height > MAX_SIDE || samples > MAX_SAMPLES {
+            return Err(format!(
+                "{width} x {height} x {samples} is too much: {MAX_SIDE} pixels across or down and \
+                 {MAX_SAMPLES} bands are the limits"
+            ));
+        }
+        Ok(Self {
+            width,
+            height,
+            samples,
+            is_chunky,
+            planes,
+            band_axes,
+            down: name(down_at),
+            across: name(down_at + 1),
+            number,
+            numbers,
+            conversion,
+        })
+    }
+
+    /// Planes of unsigned numbers.
+    #[cfg(test)]
+    pub(super) fn of_planes(planes: &[u64], height: u64, width: u64, number: Number) -> Self {
+        Self {
+            width,
+            height,
+            samples: planes.iter().product(),
+            is_chunky: false,
+            planes: planes.to_vec(),
+            band_axes: vec![None; planes.len()],
+            down: None,
+            across: None,
+            number,
+            numbers: 1,
+            conversion: None,
+        }
+    }
+
+    /// Bytes from one pixel to the next.
+    pub(super) fn pixel_bytes(&self) -> u64 {
+        let sample = self.numbers * self.number.size_bytes as u64;
+        sample * if self.is_chunky { self.samples } else { 1 }
+    }
+
+    /// The number of TIFF 6.0, section 19 (`SampleFormat`), with the complex one of libtiff.
+    pub(super) fn sample_format(&self) -> u16 {
+        match (self.number.kind, self.numbers) {
+            (Kind::UInt, _) => 1,
+            (Kind::Int, _) => 2,
+            (Kind::Float, 1) => 3,
+            (Kind::Float, _) => 6,
+        }
+    }
+}
+
+/// What a sample in the file is: its number, how many, and how it is converted.
+fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String> {
+    let none = || format!("TIFF has no samples for {data_type}");
+    match data_type.scalar {
+        Scalar::Bool | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Float(_) | Scalar::Complex(_) => {
+        }
+        _ => return Err(none()),
+    }
+    let (from, count) = Number::of(data_type).ok_or_else(none)?;
+    let to = match (from.kind, from.size_bytes) {
+        (Kind::Float, 2) => Number::new(Kind::Float, 4, from.order),
+        (Kind::Float, 4 | 8) | (Kind::Int | Kind::UInt, 1 | 2 | 4 | 8) => from,
+        _ => return Err(none()),
+    };
+    let conversion = (from != to).then_some(Conversion { from, to });
+    Ok((to, count as u64, conversion))
+}
+
+/// Where the sides of the image are among the axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sides {
+    Last,
+    BeforeBands,
+}
+
+/// Names that the axis down and the axis across have in the conventions.
+const DOWN: [&str; 11] = [
+    "y",
+    "lat",
+    "latitude",
+    "northing",
+    "row",
+    "rows",
+    "rlat",
+    "yc",
+    "nj",
+    "projection_y_coordinate",
+    "grid_latitude",
+];
+const ACROSS: [&str; 13] = [
+    "x",
+    "lon",
+    "longitude",
+    "easting",
+    "col",
+    "cols",
+    "column",
+    "columns",
+    "rlon",
+    "xc",
+    "ni",
+    "projection_x_coordinate",
+    "grid_longitude",
+];
+
+/// Finds the sides by the names of the axes; without any that says so they are the last two.
+fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
+    let place = |known: &dyn Fn(&str) -> bool| {
+        let mut found = axes.iter().enumerate().filter(|(_, name)| match name {
+            Some(name) => known(name),
+            None => false,
+        });
+        // The last of several: what comes before it is a band.
+        found.next_back().map(|(axis, _)| axis)
+    };
+    let is_in = |list: &'static [&'static str]| {
+        move |name: &str| list.contains(&name.to_ascii_lowercase().as_str())
+    };
+    let (mut down, mut across) = (place(&is_in(&DOWN)), place(&is_in(&ACROSS)));
+    if let Some((y, x)) = names {
+        let said = (place(&|name| name == y), place(&|name| name == x));
+        if let (Some(y), Some(x)) = said {
+            (down, across) = (Some(y), Some(x));
+        }
+    }
+    let (last, before) = (axes.len() - 1, axes.len() - 2);
+    match (down, across) {
+        (None, None) => Ok(Sides::Last),
+        (Some(y), Some(x)) if (y, x) == (before, last) => Ok(Sides::Last),
+        (Some(y), None) if y == before => Ok(Sides::Last),
+        (None, Some(x)) if x == last => Ok(Sides::Last),
+        (Some(y), Some(x)) if last >= 2 && (y, x) == (last - 2, last - 1) => Ok(Sides::BeforeBands),
+        _ => {
+            let axes: Vec<String> = axes
+                .iter()
+                .map(|name| {
+                    name.as_deref()
+                        .unwrap_or("?")
+                        .escape_debug()
+                        .take(40)
+                        .collect()
+                })
+                .collect();
+            Err(format!(
+                "axes ({}): only (..., y, x) and (y, x, band) are not shown transposed",
+                axes.join(", ")
+            ))
+        }
+    }
+}
+
+/// `spatial:dimensions` as names down and across.
+pub(super) fn spatial_names(value: &Json) -> Option<(String, String)> {
+    match value.as_array()?.as_slice() {
+        [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::ByteOrder;
+
+    fn axes(names: &str) -> Vec<Option<String>> {
+        let one = |name: &str| (name != "-").then(|| name.to_owned());
+        names.split(' ').map(one).collect()
+    }
+
+    #[test]
+    fn sides_are_found_by_their_names_or_are_the_last() {
+        for names in [
+            "y x",
+            "- -",
+            "time lat lon",
+            "band Y X",
+            "time a b",
+            "lat bnds",
+            "x y x",
+        ] {
+            assert_eq!(sides(&axes(names), None), Ok(Sides::Last), "{names}");
+        }
+        for names in ["y x band", "time lat lon -"] {
+            assert_eq!(sides(&axes(names), None), Ok(Sides::BeforeBands), "{names}");
+        }
+        for names in [
+            "x y",
+            "lon lat",
+            "time lat",
+            "y band x",
+            "y x a b",
+            "x band",
+            "lat time lev",
+        ] {
+            let why = sides(&axes(names), None).unwrap_err();
+            assert!(why.contains("transposed"), "{names}: {why}");
+        }
+        let said = Some(("u".to_owned(), "v".to_owned()));
+        assert_eq!(sides(&axes("u v c"), said.as_ref()), Ok(Sides::BeforeBands));
+        assert!(sides(&axes("v u"), said.as_ref()).is_err());
+    }
+
+    #[test]
+    fn samples_are_numbers_that_readers_know() {
+        let order = ByteOrder::Big;
+        let fixed = |scalar, size_bytes| Fixed { scalar, size_bytes };
+        let (half, one, conversion) = sample(&fixed(Scalar::Float(order), 2)).unwrap();
+        assert_eq!((half.size_bytes, half.order, one), (4, order, 1));
+        assert_eq!(conversion.unwrap().from.size_bytes, 2);
+        let (float, two, conversion) = sample(&fixed(Scalar::Complex(order), 16)).unwrap();
+        assert_eq!((float.size_bytes, two, conversion), (8, 2, None));
+        assert!(sample(&fixed(Scalar::Raw, 4)).is_err());
+        assert!(sample(&fixed(Scalar::Text(order), 4)).is_err());
+    }
+}

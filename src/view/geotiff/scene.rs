@@ -1,0 +1,312 @@
+//! The nodes around an array that say where it is: its group, and the pyramid that it is a level of.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::store::Key;
+use crate::view::around::{ArrayView, Surroundings};
+use crate::view::content::NoContent;
+use crate::view::node::ViewNode;
+
+/// What is left out and why, for people.
+#[derive(Debug, Default)]
+pub(super) struct Notes(pub(super) Vec<String>);
+
+const MAX_NOTES: usize = 100;
+
+impl Notes {
+    pub(super) fn add(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if self.0.len() < MAX_NOTES && !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
+}
+
+/// An array and the nodes around it.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) view: &'a ArrayView<'a>,
+    pub(super) around: &'a dyn Surroundings,
+    groups: &'a Groups,
+}
+
+/// The groups above an array.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// From the nearest one up.
+    ancestors: Vec<Arc<ViewNode>>,
+    level: Option<Level>,
+}
+
+/// The pyramid that an array is a level of.
+#[derive(Debug)]
+struct Level {
+    /// Its group, by its place among the ancestors.
+    group: usize,
+    /// What the layout says of this level.
+    entry: Map<String, Json>,
+    /// The same array in the other levels, with what the layout says of each.
+    others: Vec<(Key, Map<String, Json>)>,
+}
+
+/// The same array in another level, and what the layout says of that.
+pub(super) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
+
+/// Groups above each other that are looked at, and levels of a pyramid.
+const MAX_ANCESTORS: usize = 64;
+const MAX_LEVELS: usize = 64;
+
+impl Groups {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn above(
+        view: &ArrayView<'_>,
+        around: &dyn Surroundings,
+        notes: &mut Notes,
+    ) -> Result<Self, NoContent> {
+        let mut groups = Self::default();
+        let mut key = view.node.key().clone();
+        while !key.is_root() && groups.ancestors.len() < MAX_ANCESTORS {
+            key = key.parent();
+            let Some(node) = around.node(&key)? else {
+                break;
+            };
+            if node.metadata().attributes().is_err() {
+                notes.add(format!("the attributes of {key} are not known"));
+            }
+            groups.ancestors.push(node);
+        }
+        if view.array.attributes.is_err() {
+            notes.add("its attributes are not known");
+        }
+        groups.level = groups.find_level(view.node.key());
+        Ok(groups)
+    }
+
+    fn find_level(&self, key: &Key) -> Option<Level> {
+        self.ancestors
+            .iter()
+            .enumerate()
+            .find_map(|(place, group)| {
+                let below = key.as_bytes().get(group.key().as_bytes().len()..)?;
+                let below = std::str::from_utf8(below).ok()?.trim_start_matches('/');
+                let (entry, others) = level_in(members(group)?, below)?;
+                let others = others.into_iter().filter_map(|(other, entry)| {
+                    let other = Key::new(other.as_bytes()).ok()?;
+                    Some((group.key().join_key(&other), entry))
+                });
+                Some(Level {
+                    group: place,
+                    entry,
+                    others: others.collect(),
+                })
+            })
+    }
+}
+
+fn members(node: &ViewNode) -> Option<&Map<String, Json>> {
+    node.metadata().attributes().ok()
+}
+
+/// What a layout says of one level.
+type Entry = Map<String, Json>;
+
+/// What the `multiscales` of a group (GeoZarr: the multiscales convention, `layout`; OME-NGFF 0.4
+/// and 0.5: `datasets`) say of the array at the path `below`, and of the other levels with their
+/// paths.
+fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
+    let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
+    let (entries, member) = match attributes.get("multiscales").or(ome)? {
+        Json::Object(multiscales) => (multiscales.get("layout")?.as_array()?, "asset"),
+        Json::Array(images) => (images.first()?.get("datasets")?.as_array()?, "path"),
+        _ => return None,
+    };
+    let entries = entries.iter().take(MAX_LEVELS).filter_map(|entry| {
+        let entry = entry.as_object()?;
+        let path = entry.get(member)?.as_str()?;
+        let path = path
+            .strip_prefix("./")
+            .unwrap_or(path)
+            .trim_end_matches('/');
+        (!path.is_empty()).then_some((path, entry))
+    });
+    let (own, rest) = entries.clone().find_map(|(path, entry)| {
+        let rest = below.strip_prefix(path)?;
+        let is_level = rest.is_empty() || (member == "asset" && rest.starts_with('/'));
+        is_level.then_some((entry, rest))
+    })?;
+    let others = entries
+        .map(|(path, entry)| (format!("{path}{rest}"), entry.clone()))
+        .filter(|(path, _)| path != below);
+    Some((own.clone(), others.collect()))
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(
+        view: &'a ArrayView<'a>,
+        around: &'a dyn Surroundings,
+        groups: &'a Groups,
+    ) -> Self {
+        Self {
+            view,
+            around,
+            groups,
+        }
+    }
+
+    /// An attribute of the array itself.
+    pub(super) fn own(&self, name: &str) -> Option<&'a Json> {
+        let value = self.view.array.attribute(name);
+        value.filter(|value| !value.is_null())
+    }
+
+    /// The attributes that count for the array by the conventions of GeoZarr, the nearest first:
+    /// its own ones, what the layout says of its level, those of its group. They are inherited by
+    /// the arrays of a group and not further down.
+    pub(super) fn near(&self) -> impl Iterator<Item = &'a Map<String, Json>> + use<'a> {
+        let own = self.view.array.attributes.as_ref().ok();
+        let level = self.groups.level.as_ref();
+        // What a pyramid says of itself is not said of each of its levels.
+        let parent = self.groups.ancestors.first();
+        let parent = parent.filter(|_| level.is_none_or(|level| level.group != 0));
+        own.into_iter()
+            .chain(level.map(|level| &level.entry))
+            .chain(parent.and_then(|parent| members(parent)))
+    }
+
+    /// The same and those of the pyramid, which has one coordinate reference system.
+    pub(super) fn near_or_pyramid(&self) -> impl Iterator<Item = &'a Map<String, Json>> + use<'a> {
+        let level = self.groups.level.as_ref();
+        let group = level.and_then(|level| self.groups.ancestors.get(level.group));
+        self.near().chain(group.and_then(|group| members(group)))
+    }
+
+    /// The attributes of all groups above.
+    pub(super) fn above(&self) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
+        let groups = self.groups.ancestors.iter();
+        groups.filter_map(|group| Some((group.key(), members(group)?)))
+    }
+
+    /// The first of these attributes.
+    pub(super) fn find(&self, name: &str) -> Option<&'a Json> {
+        self.near_or_pyramid()
+            .find_map(|members| some(members, name))
+    }
+
+    /// The array of this name in the same group, or in the nearest above that has it (CF 1.11, 2.7:
+    /// search by proximity).
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn by_proximity(&self, name: &str) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        if let Some(path) = name.strip_prefix('/') {
+            return match Key::new(path.as_bytes()) {
+                Ok(key) => self.array_at(&key),
+                Err(_) => Ok(None),
+            };
+        }
+        for group in &self.groups.ancestors {
+            let Ok(below) = Key::new(name.as_bytes()) else {
+                return Ok(None);
+            };
+            if below.is_root() {
+                return Ok(None);
+            }
+            if let Some(node) = self.array_at(&group.key().join_key(&below))? {
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
+    }
+
+    fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        let node = self.around.node(key)?;
+        Ok(node.filter(|node| node.is_array()))
+    }
+
+    /// The coordinates of a dimension: the array with its name in the same group.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn coordinate(&self, dimension: &str) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        let Some(group) = self.groups.ancestors.first() else {
+            return Ok(None);
+        };
+        match group.key().join(dimension.as_bytes()) {
+            Ok(key) if key != *self.view.node.key() => self.array_at(&key),
+            _ => Ok(None),
+        }
+    }
+
+    /// The arrays of the other levels of the pyramid, with what the layout says of each.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn other_levels(&self, notes: &mut Notes) -> Result<Vec<OtherLevel<'a>>, NoContent> {
+        let mut found = Vec::new();
+        for (key, entry) in self.groups.level.iter().flat_map(|level| &level.others) {
+            match self.array_at(key)? {
+                Some(node) => found.push((node, entry)),
+                None => notes.add(format!("overviews: there is no array {key}")),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A member that is there and not null.
+pub(super) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
+    members.get(name).filter(|value| !value.is_null())
+}
+
+/// A finite number.
+pub(super) fn number(value: &Json) -> Option<f64> {
+    value.as_f64().filter(|value| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn level(attributes: Json, below: &str) -> Option<(Entry, Vec<String>)> {
+        let (entry, others) = level_in(attributes.as_object().unwrap(), below)?;
+        Some((entry, others.into_iter().map(|(path, _)| path).collect()))
+    }
+
+    #[test]
+    fn an_array_is_found_in_its_pyramid() {
+        let layout = json!({"multiscales": {"layout": [
+            {"asset": "r10m", "n": 1}, {"asset": "./r20m/", "n": 2}, {"asset": "r2", "n": 3},
+        ]}});
+        let (entry, others) = level(layout.clone(), "r20m/B02").unwrap();
+        assert_eq!(entry["n"], 2);
+        assert_eq!(others, ["r10m/B02", "r2/B02"]);
+        let (entry, others) = level(layout.clone(), "r10m").unwrap();
+        assert_eq!((entry["n"].as_u64(), others.len()), (Some(1), 2));
+        assert!(level(layout.clone(), "r30m/B02").is_none());
+        assert!(level(layout, "r10mm").is_none());
+        let datasets = json!([{"datasets": [{"path": "0"}, {"path": "1"}]}]);
+        for ngff in [
+            json!({"multiscales": datasets}),
+            json!({"ome": {"multiscales": datasets}}),
+        ] {
+            assert_eq!(level(ngff.clone(), "0").unwrap().1, ["1"]);
+            assert!(level(ngff, "0/x").is_none());
+        }
+        for wrong in [
+            json!({}),
+            json!({"multiscales": 1}),
+            json!({"multiscales": {"layout": 1}}),
+            json!({"multiscales": {"layout": [1, {"asset": 2}, {"asset": ""}]}}),
+            json!({"multiscales": []}),
+        ] {
+            assert!(level(wrong, "0").is_none());
+        }
+    }
+}

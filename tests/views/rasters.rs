@@ -1,0 +1,196 @@
+//! GeoTIFF: what tifffile, rasterio and the tools of GDAL, libgeotiff and libtiff read.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::clients::{EIO, ENOENT, gauge};
+use crate::stores::*;
+use crate::support::*;
+
+/// A Python with zarr, xarray, tifffile and rasterio, below the repository.
+const PYTHON: &str = "tests/views/.venv/bin/python";
+
+fn rasters(word: &str, arguments: &[&Path]) -> String {
+    let own = |path: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let mut command = Command::new(own(PYTHON));
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(own("tests/views/rasters.py"))
+        .arg(word)
+        .args(arguments);
+    run(&mut command)
+}
+
+fn tif(mount: &Mount, node: &str) -> std::path::PathBuf {
+    let name = node.rsplit('/').next().unwrap();
+    view(mount, node, &format!("{name}.tif"))
+}
+
+#[test]
+fn rasters_are_what_the_reference_library_reads() {
+    let _dog = watchdog("rasters_are_what_the_reference_library_reads", 300);
+    let directory = scratch();
+    let store = directory.path().join("store");
+    rasters("write", &[&store]);
+    let mount = Mount::new(&store);
+
+    // More than 16 GiB, of which the tool looks at nothing.
+    for name in ["sparse/tiled", "sparse/strips"] {
+        let path = tif(&mount, name);
+        assert!(fs::metadata(&path).unwrap().len() > 16 << 30);
+        let text = run(Command::new("gdalinfo").arg(&path));
+        assert!(text.contains("Size is 47104, 47104"), "{text}");
+        assert!(text.contains("Pixel Size = (10.0"), "{text}");
+        assert_eq!(gauge(mount.path(), "pieces_decoded"), 0, "{name}");
+    }
+
+    let output = rasters("check", &[&store, mount.path()]);
+    let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    for (what, least) in [
+        ("files", 110),
+        ("overviews", 48),
+        ("transforms", 20),
+        ("systems", 17),
+        ("refused", 5),
+    ] {
+        assert!(counts[what].as_u64().unwrap() >= least, "{counts}");
+    }
+    assert_eq!(counts["differences"], 0, "{output}");
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+
+    for (node, gist) in [
+        ("types3/no_across", "transposed"),
+        ("types3/no_line", "1 axes"),
+        ("types3/no_both", "before and behind"),
+        ("types3/no_empty", "without elements"),
+        ("types3/no_texts", "no samples"),
+        ("systems/none", "no coordinate reference system"),
+        ("irregular/a", "not at regular distances"),
+        ("own/shape", "another spatial:shape"),
+        ("ngff/2", "another data type"),
+        (
+            "climate3up/plain",
+            "no coordinate reference system is known",
+        ),
+    ] {
+        let text = why(&mount, node);
+        let name = format!("{}.tif: ", node.rsplit('/').next().unwrap());
+        let mut lines = text.lines().filter(|line| line.starts_with(&name));
+        assert!(lines.any(|line| line.contains(gist)), "{node}: {text}");
+    }
+    for node in ["types3/no_across", "types3/no_texts", "types3/no_both"] {
+        assert_eq!(errno(fs::metadata(tif(&mount, node))), ENOENT, "{node}");
+    }
+    let log = mount.log();
+    assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+}
+
+/// A raster of 2 x 2 with names of its axes.
+fn raster(stores: &Stores, name: &str, changes: Value) {
+    let document = changed(
+        json!({
+            "shape": [2, 2], "chunk_grid": grid(&[2, 2]), "dimension_names": ["y", "x"],
+        }),
+        changes,
+    );
+    stores.v3(name, document, &[("c/0/0", &le(&[1, 2, 3, 4]))]);
+}
+
+#[test]
+fn a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one() {
+    let name = "a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one";
+    let _dog = watchdog(name, 60);
+    let stores = Stores::new();
+    raster(&stores, "a", json!({}));
+    raster(
+        &stores,
+        "said",
+        json!({
+            "attributes": {"spatial:transform": [1, 0, 0, 0, -1, 0], "proj:code": "EPSG:3857"},
+        }),
+    );
+    let axis =
+        |name: &str| json!({"shape": [2], "chunk_grid": grid(&[2]), "dimension_names": [name]});
+    stores.v3("x", axis("x"), &[("c/0", &le(&[5, 6]))]);
+    stores.v3("y", axis("y"), &[("c/0", b"short")]);
+    let mount = stores.mount(&[]);
+    assert_eq!(errno(read(tif(&mount, "a"))), EIO);
+    // It does not need the coordinates.
+    let bytes = read(tif(&mount, "said")).unwrap();
+    assert_eq!(bytes[..4], *b"II\x2a\0");
+    assert_eq!(bytes[bytes.len() - 16..], le(&[1, 2, 3, 4]));
+    assert_eq!(read(view(&mount, "a", "a.bin")).unwrap(), le(&[1, 2, 3, 4]));
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn hostile_shapes_and_attributes_are_refused_or_left_out() {
+    let _dog = watchdog("hostile_shapes_and_attributes_are_refused_or_left_out", 60);
+    let stores = Stores::new();
+    let shape = |shape: &[u64], chunk: &[u64]| {
+        let attributes =
+            json!({"spatial:dimensions": [1, {}], "grid_mapping": "/", "_CRS": {"wkt": "["}});
+        json!({
+            "shape": shape, "chunk_grid": grid(chunk), "dimension_names": "DROP",
+            "attributes": attributes,
+        })
+    };
+    let refused = [
+        ("wide", vec![2, 1 << 40], vec![2, 16]),
+        ("bands", vec![70_000, 2, 2], vec![1, 2, 2]),
+        ("product", vec![1 << 20, 1 << 20, 1, 1], vec![1, 1, 1, 1]),
+        ("point", vec![], vec![]),
+    ];
+    for (name, lengths, chunk) in &refused {
+        stores.v3(name, shape(lengths, chunk), &[]);
+    }
+    // A table of tiles would be too long for the first; the second has very many bands.
+    let made = [
+        ("many", vec![200_000, 200_000], vec![16, 16]),
+        ("deep", vec![65_535, 1, 1], vec![1, 1, 1]),
+        (
+            "huge",
+            vec![2_000_000_000, 1_000_000_000],
+            vec![1 << 12, 1 << 12],
+        ),
+    ];
+    for (name, lengths, chunk) in &made {
+        stores.v3(name, shape(lengths, chunk), &[]);
+    }
+    let mut levels: Vec<Value> = (0..100)
+        .map(|n| json!({"asset": format!("l{n}")}))
+        .collect();
+    levels.push(json!({"asset": "../good"}));
+    let attributes = json!({"multiscales": {"layout": levels}, "proj:code": {"type": 1}});
+    let group = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
+    stores.put("zarr.json", group.to_string().as_bytes());
+    raster(&stores, "l0", json!({}));
+    raster(&stores, "l1", json!({}));
+    let mount = stores.mount(&[]);
+    for (name, ..) in &refused {
+        assert_eq!(errno(fs::metadata(tif(&mount, name))), ENOENT, "{name}");
+        assert!(why(&mount, name).contains(&format!("{name}.tif: ")));
+    }
+    for (name, lengths, _) in &made {
+        let path = tif(&mount, name);
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(
+            size >= 4 * lengths.iter().product::<u64>(),
+            "{name}: {size}"
+        );
+        let text = run(Command::new("gdalinfo").arg("-nomd").arg(&path));
+        let [.., height, width] = lengths[..] else {
+            panic!("{lengths:?}");
+        };
+        assert!(
+            text.contains(&format!("Size is {width}, {height}")),
+            "{name}"
+        );
+    }
+    assert!(fs::metadata(tif(&mount, "l0")).is_ok());
+    assert!(why(&mount, "l0").contains("l0.tif: no coordinate reference system"));
+    goes_on(&mount, &stores);
+}
