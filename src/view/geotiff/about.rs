@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::ifd::{Values, tag};
 use super::raster::Raster;
-use super::scene::{Notes, Scene, number};
+use super::scene::{Notes, Scene, number, short};
 use crate::view::content::NoContent;
 use crate::view::number::{Kind, Number, Value};
 use crate::zarr::{FillValue, Format, Scalar};
@@ -48,25 +48,37 @@ fn no_data(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Option<Valu
     }
     // Before it was widened: a value that the array can not hold is in no pixel.
     let own = scene.view.number()?.0;
-    for name in ["_FillValue", "missing_value"] {
-        let Some(value) = scene.own(name) else {
-            continue;
-        };
+    let array = scene.view.array;
+    let said = |name: &str, notes: &mut Notes| {
+        let value = scene.own(name)?;
         let value = match value {
             Json::Array(values) if values.len() == 1 => values.first().unwrap_or(value),
             value => value,
         };
-        match of_json(value, own) {
-            Some(value) => return Some(value),
-            None => notes.add(format!("{name} is no value of its data type: left out")),
+        let found = of_json(value, own);
+        if found.is_none() {
+            notes.add(format!("{name} is no value of its data type: left out"));
         }
-    }
-    let array = scene.view.array;
-    match (&array.format, &array.fill_value) {
+        found
+    };
+    let of_xarray = match (&array.format, &array.fill_value) {
         (Format::V2, Ok(FillValue::Fixed(bytes))) if scene.own("_ARRAY_DIMENSIONS").is_some() => {
             own.read(bytes)
         }
         _ => None,
+    };
+    let fill = said("_FillValue", notes).or(of_xarray);
+    let missing = said("missing_value", notes);
+    match (fill, missing) {
+        (Some(fill), Some(missing)) if shown(fill) != shown(missing) => {
+            notes.add(format!(
+                "missing_value {} is left out: there is one value without data, {}",
+                shown(missing),
+                shown(fill)
+            ));
+            Some(fill)
+        }
+        (fill, missing) => fill.or(missing),
     }
 }
 
@@ -252,7 +264,7 @@ impl Bands {
                         }
                     }
                     Err(NoContent::Absent(why)) => {
-                        notes.add(format!("coordinates {}: {why}", name.escape_debug()));
+                        notes.add(format!("coordinates {}: {why}", short(name)));
                     }
                     Err(error) => return Err(error),
                 }

@@ -104,7 +104,7 @@ impl Crs {
 }
 
 fn excerpt(text: &str) -> String {
-    text.chars().take(40).collect()
+    text.chars().take(60).collect()
 }
 
 /// The code of the root object of WKT: `AUTHORITY["EPSG","4326"]` (OGC 01-009) or

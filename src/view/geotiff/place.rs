@@ -71,20 +71,13 @@ pub(super) fn find(
         }
     }
     let needs_numbers = place.affine.is_none();
-    let across = Side::of(
-        scene,
-        raster.across.as_deref(),
-        raster.width,
-        needs_numbers,
-        notes,
-    )?;
-    let down = Side::of(
-        scene,
-        raster.down.as_deref(),
-        raster.height,
-        needs_numbers,
-        notes,
-    )?;
+    let (mut across, mut down) = (Side::default(), Side::default());
+    if needs_numbers || grid_mapping.is_some() {
+        let name = raster.across.as_deref();
+        across = Side::of(scene, name, raster.width, needs_numbers, notes)?;
+        let name = raster.down.as_deref();
+        down = Side::of(scene, name, raster.height, needs_numbers, notes)?;
+    }
     if needs_numbers {
         let members = grid_mapping
             .as_ref()
@@ -92,7 +85,8 @@ pub(super) fn find(
         place.affine = computed(&across, &down, raster, members, notes);
     }
     place.crs = system(scene, grid_mapping.as_deref(), (&across, &down), notes);
-    if let Some(crs) = place.crs
+    // Where a transform was said it is that of the system, whatever the coordinates are.
+    if let Some(crs) = place.crs.filter(|_| needs_numbers)
         && let Some(why) = [&across, &down]
             .into_iter()
             .find_map(|side| side.contradicts(crs))

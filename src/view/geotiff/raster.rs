@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::scene::short;
 use crate::view::around::ArrayView;
 use crate::view::number::{Conversion, Kind, Number};
 use crate::zarr::{Fixed, Scalar};
@@ -219,13 +220,7 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
         _ => {
             let axes: Vec<String> = axes
                 .iter()
-                .map(|name| {
-                    name.as_deref()
-                        .unwrap_or("?")
-                        .escape_debug()
-                        .take(40)
-                        .collect()
-                })
+                .map(|name| short(name.as_deref().unwrap_or("?")))
                 .collect();
             Err(format!(
                 "axes ({}): only (..., y, x) and (y, x, band) are not shown transposed",

@@ -70,10 +70,13 @@ impl Groups {
     ) -> Result<Self, NoContent> {
         let mut groups = Self::default();
         let mut key = view.node.key().clone();
-        while !key.is_root() && groups.ancestors.len() < MAX_ANCESTORS {
+        for _ in 0..MAX_ANCESTORS {
+            if key.is_root() {
+                break;
+            }
             key = key.parent();
             let Some(node) = around.node(&key)? else {
-                break;
+                continue;
             };
             if node.metadata().attributes().is_err() {
                 notes.add(format!("the attributes of {key} are not known"));
@@ -261,6 +264,11 @@ impl<'a> Scene<'a> {
 /// A member that is there and not null.
 pub(super) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     members.get(name).filter(|value| !value.is_null())
+}
+
+/// A name in a note.
+pub(super) fn short(name: &str) -> String {
+    name.escape_debug().take(60).collect()
 }
 
 /// A finite number.

@@ -2,7 +2,7 @@
 
 use super::crs::Crs;
 use super::epsg::Kind as CrsKind;
-use super::scene::{Notes, Scene, number, some};
+use super::scene::{Notes, Scene, number, short, some};
 use crate::view::content::NoContent;
 use crate::view::number::Value;
 
@@ -39,7 +39,7 @@ impl Side {
         let Some((node, name)) = node.zip(name) else {
             return Ok(Self::default());
         };
-        let name = name.escape_debug();
+        let name = short(name);
         let members = node.metadata().attributes().ok();
         let text = |name: &str| Some(some(members?, name)?.as_str()?.trim().to_owned());
         let mut side = Self {
@@ -120,10 +120,7 @@ impl Side {
             ]
             .contains(&units),
         };
-        (!is_right).then(|| {
-            let units: String = units.escape_debug().take(40).collect();
-            format!("the coordinates are in {units}")
-        })
+        (!is_right).then(|| format!("the coordinates are in {}", short(units)))
     }
 }
 
