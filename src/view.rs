@@ -8,11 +8,14 @@
 mod around;
 mod branch;
 mod content;
+mod dataset;
 mod document;
 mod elements;
 mod file;
 mod format;
+mod hdf5;
 mod layout;
+mod netcdf4;
 mod node;
 mod nodes;
 mod npy;

@@ -11,7 +11,7 @@ use super::branch::Branch;
 use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
-use super::{npy, sidecar};
+use super::{netcdf4, npy, sidecar};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 11] = [
+static TABLE: [Row; 12] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -84,6 +84,7 @@ static TABLE: [Row; 11] = [
     row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
     row("vrt", Name::Suffix(".vrt"), Make::Array(sidecar::vrt)),
     row("nhdr", Name::Suffix(".nhdr"), Make::Array(sidecar::nrrd)),
+    row("nc", Name::Suffix(".nc"), Make::Group(netcdf4::make)),
     row("json", Name::Suffix(".json"), Make::Elements),
     row("chunks", Name::Directory("chunks"), Make::Chunks),
     row("inner", Name::Directory("inner"), Make::Inner),
@@ -154,12 +155,13 @@ impl Format {
         }
     }
 
-    /// Its name in the directory of a group, for the node `name` in it.
-    pub fn name_beside(self, name: &str) -> String {
+    /// Its name in the directory of a group, for the node `name` in it; none if it is only beside
+    /// the node's own views.
+    pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
-            Name::Own(own) => own.into(),
-            Name::Directory(word) => format!("{name}.{word}"),
-            Name::Suffix(suffix) => format!("{name}{suffix}"),
+            Name::Own(_) => None,
+            Name::Directory(word) => Some(format!("{name}.{word}")),
+            Name::Suffix(suffix) => Some(format!("{name}{suffix}")),
         }
     }
 
