@@ -7,6 +7,7 @@
 
 mod around;
 mod branch;
+mod classic;
 mod content;
 mod dataset;
 mod document;
@@ -29,7 +30,7 @@ pub use around::{ArrayView, Surroundings};
 pub use branch::{Branch, DecodedTexts, Leaf};
 pub use content::{Content, MadeFile, NoContent};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet, Make};
+pub use format::{Depth, Format, FormatSet, Make};
 pub use layout::{Layout, Made, Order, Part, Placed, Placement, Slab};
 pub use node::ViewNode;
 pub use nodes::{Nodes, NodesOptions};

@@ -104,11 +104,11 @@ impl Nodes {
                     .to_owned()
                     .into())
             }
-            (Make::Group(make), _) => {
+            (Make::Group(depth, make), _) => {
                 if node.is_array() {
                     return Err("this is an array".to_owned().into());
                 }
-                self.kept(node, format, || Ok(make(&self.branch(node)?)?))
+                self.kept(node, format, || Ok(make(&self.branch(node, depth)?)?))
             }
             (Make::Array(make), _) => {
                 let made = make(&array_of(node)?)?;
@@ -163,10 +163,10 @@ impl Nodes {
                     .to_owned()
                     .into()),
             },
-            (Make::Group(_), _) if node.is_array() => Err("this is an array".to_owned().into()),
-            (Make::Group(_), _) => match self.has_arrays(node) {
+            (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
+            (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
                 Ok(true) => Ok(()),
-                Ok(false) => Err("no array below it can be read".to_owned().into()),
+                Ok(false) => Err("no array in it can be read".to_owned().into()),
                 Err(error) => Err(NoContent::Failed(error)),
             },
         }

@@ -11,7 +11,7 @@ use super::branch::Branch;
 use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
-use super::{netcdf4, npy, sidecar};
+use super::{classic, netcdf4, npy, sidecar};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,8 +49,17 @@ pub enum Make {
         fn(&ArrayView<'_>) -> Result<(), String>,
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
-    /// A file of a group and all that is below it.
-    Group(fn(&Branch) -> Result<Made, String>),
+    /// A file of a group: of its arrays, or of all that is below it.
+    Group(Depth, fn(&Branch) -> Result<Made, String>),
+}
+
+/// How much of a hierarchy is in a file of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The arrays in the group itself.
+    Own,
+    /// Also the groups in it, and so on.
+    All,
 }
 
 /// One row of the table.
@@ -67,7 +76,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 12] = [
+static TABLE: [Row; 14] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -84,7 +93,21 @@ static TABLE: [Row; 12] = [
     row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
     row("vrt", Name::Suffix(".vrt"), Make::Array(sidecar::vrt)),
     row("nhdr", Name::Suffix(".nhdr"), Make::Array(sidecar::nrrd)),
-    row("nc", Name::Suffix(".nc"), Make::Group(netcdf4::make)),
+    row(
+        "nc",
+        Name::Suffix(".nc"),
+        Make::Group(Depth::All, netcdf4::make),
+    ),
+    row(
+        "cdf",
+        Name::Suffix(".cdf.nc"),
+        Make::Group(Depth::Own, classic::make),
+    ),
+    row(
+        "cdf5",
+        Name::Suffix(".cdf5.nc"),
+        Make::Group(Depth::Own, classic::make_cdf5),
+    ),
     row("json", Name::Suffix(".json"), Make::Elements),
     row("chunks", Name::Directory("chunks"), Make::Chunks),
     row("inner", Name::Directory("inner"), Make::Inner),
@@ -123,7 +146,7 @@ impl Format {
 
     /// Whether it is made of a group.
     pub fn is_of_group(self) -> bool {
-        matches!(self.make(), Make::Group(_))
+        matches!(self.make(), Make::Group(..))
     }
 
     /// Whether it can be made of an array, or of a group, as far as that alone tells.
@@ -133,7 +156,7 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        matches!(self.make(), Make::Group(_) | Make::Placed(..))
+        matches!(self.make(), Make::Group(..) | Make::Placed(..))
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or
@@ -221,7 +244,12 @@ impl FormatSet {
 
 impl Default for FormatSet {
     fn default() -> Self {
-        Self(Format::all().collect())
+        // Few tools read CDF-5.
+        Self(
+            Format::all()
+                .filter(|format| format.word() != "cdf5")
+                .collect(),
+        )
     }
 }
 

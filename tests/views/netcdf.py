@@ -1,7 +1,8 @@
 """Compares computed netCDF files with the Zarr hierarchies that they are made of.
 
-netcdf.py MOUNT FILE [GROUP]: FILE against what zarr-python reads of MOUNT, with netCDF4-python,
-h5py, and xarray with its netcdf4 and h5netcdf engines. Prints what was compared.
+netcdf.py MOUNT FILE [GROUP]: FILE against what zarr-python reads of MOUNT. A NetCDF-4 file with
+netCDF4-python, h5py, and xarray with its netcdf4 and h5netcdf engines; a classic one with
+netCDF4-python, and with scipy if that reads it. Prints what was compared.
 """
 
 import os
@@ -11,6 +12,7 @@ import warnings
 import h5py
 import netCDF4
 import numpy as np
+import scipy.io
 import xarray as xr
 import zarr
 
@@ -61,12 +63,37 @@ def nodes(group, path=""):
             yield f"{path}{name}", node
 
 
+def classic(file, wanted):
+    """Compares a classic file, which has no groups."""
+    with netCDF4.Dataset(file) as dataset:
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        found = {name: dataset[name][...] for name in dataset.variables}
+        model = dataset.data_model
+    readers = [found]
+    if model != "NETCDF3_64BIT_DATA":
+        with scipy.io.netcdf_file(file, mmap=False) as dataset:
+            readers.append({name: variable[...] for name, variable in dataset.variables.items()})
+    for found in readers:
+        for name, data in wanted.items():
+            values = np.asarray(found[name])
+            if data.dtype.kind in "OTUS":
+                values = [b"".join(row.ravel().tolist()) for row in values]
+                assert text(values) == text(data.ravel()), (name, values, data)
+            else:
+                assert values.shape == data.shape, (name, values.shape)
+                assert np.array_equal(values.astype("f8"), data.astype("f8"), equal_nan=True), name
+    print(f"{model}: {len(wanted)} variables, {len(readers)} readers")
+
+
 def main():
     mount, file = sys.argv[1], sys.argv[2]
     path = sys.argv[3] if len(sys.argv) > 3 else ""
     group = zarr.open_group(os.path.join(mount, path), mode="r", use_consolidated=False)
     wanted = {name: expected(array) for name, array in nodes(group)}
     wanted = {name: data for name, data in wanted.items() if data is not None}
+    if file.endswith((".cdf.nc", ".cdf5.nc")):
+        return classic(file, {n: d for n, d in wanted.items() if "/" not in n and d.size})
 
     with netCDF4.Dataset(file) as dataset:
         dataset.set_auto_maskandscale(False)
