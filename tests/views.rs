@@ -43,5 +43,7 @@ mod metadata;
 mod mutations;
 #[path = "views/namespace.rs"]
 mod namespace;
+#[path = "views/netcdf.rs"]
+mod netcdf;
 #[path = "views/shards.rs"]
 mod shards;

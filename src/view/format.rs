@@ -278,14 +278,12 @@ mod tests {
     fn names_are_understood_as_they_are_given() {
         for format in Format::all() {
             assert_eq!(format.word().parse(), Ok(format));
-            let name = format.name_beside("a.b");
+            let Some(name) = format.name_beside("a.b") else {
+                assert!(matches!(format.row().name, Name::Own(_)));
+                continue;
+            };
             let mut parsed = Format::parse_beside(name.as_bytes());
-            let is_there = parsed.any(|found| found == (&b"a.b"[..], format));
-            assert_eq!(
-                is_there,
-                !matches!(format.row().name, Name::Own(_)),
-                "{name}"
-            );
+            assert!(parsed.any(|found| found == (&b"a.b"[..], format)), "{name}");
         }
         for name in ["npy", ".npy", "a.exe", "a", "", "a.info", "a.Npy"] {
             assert_eq!(Format::parse_beside(name.as_bytes()).count(), 0, "{name}");
