@@ -5,7 +5,6 @@
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
-mod document;
 mod elements;
 mod file;
 mod format;
@@ -15,9 +14,10 @@ mod nodes;
 mod npy;
 mod sidecar;
 
+use crate::translate::documents as document;
 pub use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 pub use file::ViewFile;
 pub use format::{Format, FormatSet};
 pub use layout::{Layout, Part, Placement};
-pub use node::ViewNode;
+pub use node::{ViewNode, attributes_at};
 pub use nodes::{Content, NoContent, Nodes, NodesOptions, Rendering};

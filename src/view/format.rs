@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::translate::Target;
+
 /// A kind of computed file, or of directory of computed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
@@ -112,26 +114,33 @@ impl FromStr for Format {
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|format| format.word() == word);
         found.ok_or_else(|| {
-            let words: Vec<&str> = Self::ALL.iter().map(|format| format.word()).collect();
+            let words = Self::ALL.iter().map(|format| format.word());
+            let translations = Target::ALL.iter().map(|target| target.word());
+            let words: Vec<&str> = words.chain(translations).collect();
             format!("unknown format `{word}`; there are {}", words.join(", "))
         })
     }
 }
 
-/// The formats that are listed; all others can be opened by name all the same.
+/// The formats and translations that are listed; all others can be opened by name all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatSet(Vec<Format>);
+pub struct FormatSet(Vec<Format>, Vec<Target>);
 
 impl FormatSet {
     /// Whether a format is listed. What a node says of itself always is.
     pub fn lists(&self, format: Format) -> bool {
         format.is_of_node() || self.0.contains(&format)
     }
+
+    /// Whether a translation of the hierarchy is listed.
+    pub fn lists_translation(&self, target: Target) -> bool {
+        self.1.contains(&target)
+    }
 }
 
 impl Default for FormatSet {
     fn default() -> Self {
-        Self(Format::ALL.to_vec())
+        Self(Format::ALL.to_vec(), Target::ALL.to_vec())
     }
 }
 
@@ -144,7 +153,14 @@ impl FromStr for FormatSet {
         if words.clone().next().is_none() {
             return Ok(Self::default());
         }
-        Ok(Self(words.map(str::parse).collect::<Result<_, _>>()?))
+        let mut set = Self(Vec::new(), Vec::new());
+        for word in words {
+            match Target::ALL.into_iter().find(|target| target.word() == word) {
+                Some(target) => set.1.push(target),
+                None => set.0.push(word.parse()?),
+            }
+        }
+        Ok(set)
     }
 }
 
@@ -173,6 +189,10 @@ mod tests {
         let set: FormatSet = "npy,chunks".parse().unwrap();
         assert!(set.lists(Format::Npy) && set.lists(Format::Why) && !set.lists(Format::Bin));
         assert_eq!("".parse(), Ok(FormatSet::default()));
+        assert!(!set.lists_translation(Target::V2));
+        let set: FormatSet = "as-v2,npy,unsharded".parse().unwrap();
+        assert!(set.lists_translation(Target::V2) && set.lists_translation(Target::Unsharded));
+        assert!(!set.lists_translation(Target::V3) && set.lists(Format::Npy));
         assert!(
             "npy,doc"
                 .parse::<FormatSet>()

@@ -1,0 +1,538 @@
+//! A hierarchy as one of another version, without decoding: metadata are written anew, keys of
+//! chunks are renamed, inner chunks of shards are byte ranges, and values stay as they are.
+//!
+//! A node is shown only if every reader of the other version gets the same elements; any other is
+//! left out, with the reason. What is said of a node follows from its own documents; the copies in
+//! consolidated metadata are used only for consolidated metadata.
+//!
+//! **Architecture Invariant:** nothing here decodes a chunk, and a chunk that is shown is the same
+//! object of the inner store, or a range of it that a shard's index was asked for.
+//!
+//! **Architecture Invariant:** [`StoreError::NotFound`] is said where the inner store said it, or
+//! the metadata, or a shard's index that was read. No other failure becomes it.
+//!
+//! Lock order: none is taken below another.
+
+mod codecs;
+pub(crate) mod documents;
+mod fill;
+mod listing;
+mod node;
+mod outline;
+mod resolve;
+mod shards;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::collections::HashSet;
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
+
+use lru::LruCache;
+use siphasher::sip::SipHasher13;
+
+pub use self::outline::{MAX_NODES, NoOutline, Outline, zmetadata_json, zom_json};
+
+use self::documents::Found;
+use self::node::{Translation, translate};
+use self::resolve::Place;
+use self::shards::Indexes;
+use crate::store::{
+    Data, Extent, Key, Kind, Listing, Listings, Object, Patience, Promises, Reading, Stat, Store,
+    StoreError, Unknown, Usage, Version, may_wait,
+};
+use crate::zarr::document;
+
+/// What a hierarchy is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Zarr version 2, for tools that know no other; shards are opened up.
+    V2,
+    /// Zarr version 3, for tools that know no other.
+    V3,
+    /// Zarr version 3 without shards.
+    Unsharded,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::V2, Self::V3, Self::Unsharded];
+
+    /// The name of its directory, and what `--formats` calls it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::V2 => "as-v2",
+            Self::V3 => "as-v3",
+            Self::Unsharded => "unsharded",
+        }
+    }
+}
+
+/// A store whose nodes are shown as those of another version.
+#[derive(Debug)]
+pub struct Translated(Arc<Shared>);
+
+/// What the listings of a store need of it.
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    root: Key,
+    target: Target,
+    /// How long what was read is trusted; for good if the store can not change.
+    ttl: Option<Duration>,
+    known: Mutex<Known>,
+    indexes: Indexes,
+    consolidated: Mutex<Option<Consolidated>>,
+    /// Held by who reads a whole hierarchy: one is enough.
+    reading: Mutex<()>,
+    /// Nodes whose reasons were logged.
+    told: Mutex<HashSet<Key>>,
+}
+
+/// A node that was read.
+#[derive(Debug)]
+struct Shown {
+    translation: Translation,
+    /// Its documents that were made.
+    texts: Vec<(&'static str, Arc<Vec<u8>>)>,
+    /// Which content of its own documents it was made of.
+    version: u64,
+    modified: SystemTime,
+    /// The document that makes an array of it, and its version.
+    document: Option<(Key, Version)>,
+    memory_bytes: u64,
+}
+
+/// Nodes that were read, least recently used first out.
+#[derive(Debug)]
+struct Known {
+    nodes: LruCache<Key, (Arc<Shown>, Instant)>,
+    bytes: u64,
+}
+
+/// Consolidated metadata that were made; none if there are none.
+#[derive(Debug, Clone)]
+struct Consolidated {
+    text: Option<Arc<Vec<u8>>>,
+    until: Option<Instant>,
+}
+
+/// Nodes that are kept, and what they may take in memory, about.
+const MAX_KNOWN: usize = 4096;
+const MAX_KNOWN_BYTES: u64 = 32 << 20;
+/// Metadata of one node that take more memory than this are not translated.
+const MAX_NODE_BYTES: usize = 64 << 20;
+/// Nodes whose reasons are logged.
+const MAX_TOLD: usize = 1024;
+/// The name of consolidated metadata of version 2.
+const ZMETADATA: &str = ".zmetadata";
+
+impl Translated {
+    /// Shows the hierarchy below `root` of `store`. What was read is trusted for `ttl`.
+    pub fn new(store: Arc<dyn Store>, root: Key, target: Target, ttl: Duration) -> Self {
+        let ttl = (!store.promises().pinned).then_some(ttl);
+        Self(Arc::new(Shared {
+            store,
+            root,
+            target,
+            ttl,
+            known: Mutex::new(Known {
+                nodes: LruCache::unbounded(),
+                bytes: 0,
+            }),
+            indexes: Indexes::default(),
+            consolidated: Mutex::default(),
+            reading: Mutex::default(),
+            told: Mutex::default(),
+        }))
+    }
+
+    /// Whether the root, or else the first array in it, would be shown otherwise than it is.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn differs(&self) -> Result<bool, StoreError> {
+        let Some(root) = self.0.node(&self.0.root)? else {
+            return Ok(false);
+        };
+        Ok(match (&root.translation, self.0.target) {
+            (Translation::LeftOut(_) | Translation::Same, _) => false,
+            (Translation::Array(..) | Translation::Group(Some(_)), _) => true,
+            // Whether any array has shards is known only by reading them all.
+            (Translation::Group(None), target) => target == Target::Unsharded,
+            (Translation::Directory, _) => false,
+        })
+    }
+}
+
+/// The nodes below `root` that a translation leaves out, and why.
+///
+/// # Errors
+/// Why they are not known.
+pub fn left_out(
+    store: &dyn Store,
+    root: &Key,
+    target: Target,
+) -> Result<Vec<(Key, String)>, NoOutline> {
+    let mut left_out = Vec::new();
+    let outline = Outline::read(store, root)?;
+    outline.translated(target, root, &mut |key, why| {
+        left_out.push((key.clone(), why.to_owned()));
+    });
+    Ok(left_out)
+}
+
+/// A hash that is the same in every run.
+fn hash(words: &[u64]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    words.iter().for_each(|word| hasher.write_u64(*word));
+    hasher.finish()
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node at a prefix of the store; none if it is proven that there is no such prefix.
+    fn node(&self, key: &Key) -> Result<Option<Arc<Shown>>, StoreError> {
+        if let Some((node, read)) = self.known().nodes.get(key)
+            && self.ttl.is_none_or(|ttl| read.elapsed() < ttl)
+        {
+            return Ok(Some(Arc::clone(node)));
+        }
+        let read = Instant::now();
+        let found = Found::read(&*self.store, key)?;
+        if found.texts.iter().all(Option::is_none) && found.problem.is_none() {
+            match self.store.stat(key) {
+                Ok(stat) if stat.kind == Kind::Prefix => {}
+                Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let node = Arc::new(self.translate(key, found));
+        let mut known = self.known();
+        known.bytes = known.bytes.saturating_add(node.memory_bytes);
+        let entry = (Arc::clone(&node), read);
+        if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        let is_full =
+            |known: &Known| known.bytes > MAX_KNOWN_BYTES || known.nodes.len() > MAX_KNOWN;
+        while is_full(&known) && known.nodes.len() > 1 {
+            let Some((_, (old, _))) = known.nodes.pop_lru() else {
+                break;
+            };
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        Ok(Some(node))
+    }
+
+    /// Makes of documents what is shown.
+    fn translate(&self, key: &Key, found: Found) -> Shown {
+        let translation = self.translation(&found);
+        if let Translation::LeftOut(why) = &translation {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MAX_TOLD && told.insert(key.clone()) {
+                log::warn!("{key} is not in {}: {why}", self.target.word());
+            }
+        }
+        let made = match &translation {
+            Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
+            _ => &[],
+        };
+        let texts: Vec<(&'static str, Arc<Vec<u8>>)> = made
+            .iter()
+            .map(|(name, document)| (*name, Arc::new(outline::text(document))))
+            .collect();
+        let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        Shown {
+            // Parsed documents are some times as large as their texts.
+            memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
+            texts,
+            translation,
+            version: found.version,
+            modified: found.modified,
+            document: found.array,
+        }
+    }
+
+    fn translation(&self, found: &Found) -> Translation {
+        if let Some(problem) = &found.problem {
+            return Translation::LeftOut(problem.clone());
+        }
+        let texts = found.texts.iter().flatten();
+        let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();
+        if bytes > MAX_NODE_BYTES {
+            return Translation::LeftOut("its metadata are too large".into());
+        }
+        let Some(detected) = found.documents().node() else {
+            return Translation::Directory;
+        };
+        let [zarr_json, ..] = &found.texts;
+        match detected.node {
+            Ok(node) => {
+                let raw = zarr_json.as_deref().map(document::parse);
+                translate(self.target, &node, raw.and_then(Result::ok).as_ref())
+            }
+            // Wrong, but of this version.
+            Err(error) => match (self.target, zarr_json.is_some()) {
+                (Target::V2, false) | (Target::V3, true) => Translation::Same,
+                _ => Translation::LeftOut(error.to_string()),
+            },
+        }
+    }
+
+    /// Fails if the metadata of an array are not any more those that its chunks are found by.
+    fn check_document(&self, key: &Key, node: &Shown) -> Result<(), StoreError> {
+        let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
+        else {
+            return Ok(());
+        };
+        let what = match self.store.stat(document) {
+            Ok(stat) if stat.version == *version => return Ok(()),
+            Ok(_) => "the metadata of the array have changed",
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
+            Err(error) => return Err(error),
+        };
+        let mut known = self.known();
+        if let Some((old, _)) = known.nodes.pop(key) {
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        Err(StoreError::Stale {
+            key: document.clone(),
+            what: what.into(),
+        })
+    }
+
+    /// Consolidated metadata that were made and are fresh.
+    fn kept(&self) -> Option<Consolidated> {
+        let kept = self
+            .consolidated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = |until: &Instant| Instant::now() < *until;
+        kept.clone()
+            .filter(|kept| kept.until.as_ref().is_none_or(is_fresh))
+    }
+
+    /// Whether `.zmetadata` is listed at the root. A walk takes too long for that: they are taken
+    /// to be there until it is known.
+    fn lists_zmetadata(&self, root: &Shown) -> Result<bool, StoreError> {
+        if !matches!(root.translation, Translation::Group(Some(_))) {
+            return Ok(false);
+        }
+        match self.kept() {
+            Some(kept) => Ok(kept.text.is_some()),
+            None if self.store.promises().is_far => Ok(self.consolidated(root)?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. None
+    /// if there are none to be had, or they are shown as they are.
+    fn consolidated(&self, root: &Shown) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
+        let Translation::Group(Some(texts)) = &root.translation else {
+            return Ok(None);
+        };
+        if self.target == Target::Unsharded {
+            return Ok(None);
+        }
+        if let Some(kept) = self.kept() {
+            return Ok(kept.text);
+        }
+        let _one_at_a_time = match (may_wait(&self.root), self.reading.try_lock()) {
+            (_, Ok(lock)) => lock,
+            (_, Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
+            (Ok(()), Err(TryLockError::WouldBlock)) => {
+                self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            // Who reads may be waiting for a network.
+            (Err(error), Err(TryLockError::WouldBlock)) => return Err(error),
+        };
+        if let Some(kept) = self.kept() {
+            return Ok(kept.text);
+        }
+        let began = Instant::now();
+        let text = match Outline::read(&*self.store, &self.root) {
+            Ok(outline) => {
+                let outline = outline.translated(self.target, &self.root, &mut |_, _| ());
+                outline.map(|outline| match self.target {
+                    Target::V2 => outline.zmetadata(),
+                    Target::V3 | Target::Unsharded => {
+                        let mut document =
+                            texts.first().map(|(_, d)| d.clone()).unwrap_or_default();
+                        if let Some(members) = document.as_object_mut() {
+                            let copies = outline.consolidated_metadata();
+                            members.insert("consolidated_metadata".into(), copies);
+                        }
+                        document
+                    }
+                })
+            }
+            Err(NoOutline::Absent(why)) => {
+                log::info!("{} has no consolidated metadata: {why}", self.target.word());
+                None
+            }
+            Err(NoOutline::Failed(error)) => return Err(error),
+        };
+        let text = text.map(|document| Arc::new(outline::text(&document)));
+        // What takes long to make is kept for longer: copies may be old everywhere.
+        let ttl = self
+            .ttl
+            .map(|ttl| ttl.max(began.elapsed().saturating_mul(20)));
+        *self
+            .consolidated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Consolidated {
+            text: text.clone(),
+            until: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
+        });
+        Ok(text)
+    }
+}
+
+impl Store for Translated {
+    fn label(&self) -> &str {
+        self.0.store.label()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            // An index of a shard is read when an inner chunk is opened.
+            all_open: false,
+            // Chunks may be listed that are not there.
+            listings: Listings::Partial,
+            ..self.0.store.promises()
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.0.store.extent()
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        match self.0.resolve(key)? {
+            Place::Same(key) => self.0.store.stat(&key),
+            Place::Document(text, node) => Text::new(text, node.modified).stat(),
+            Place::Directory(node, key) => self.0.directory_stat(&node, &key),
+            Place::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell),
+            Place::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk),
+        }
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        self.open_for(key, Reading::Parts)
+    }
+
+    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+        match self.0.resolve(key)? {
+            Place::Same(key) => self.0.store.open_for(&key, reading),
+            Place::Document(text, node) => Ok(Arc::new(Text::new(text, node.modified))),
+            Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, reading),
+            Place::Directory(..) | Place::Cell(..) => {
+                Err(StoreError::NotAPrefix { key: key.clone() })
+            }
+        }
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        Shared::list(&self.0, prefix)
+    }
+
+    fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+        match self.0.resolve(prefix).ok()? {
+            Place::Same(key) => self.0.store.unknown(&key),
+            Place::Directory(_, key) => self.0.store.unknown(&key),
+            Place::Cell(..) if self.0.store.promises().is_far => Some(Unknown {
+                is_unlisted: false,
+                what: "chunks are those that there can be".into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn doubt(&self, key: &Key) {
+        match self.0.resolve(key) {
+            Ok(Place::Same(key)) => self.0.store.doubt(&key),
+            Ok(Place::Chunk(node, array, chunk)) => {
+                if let Some((source, _)) = Shared::source_key(&node, &array, chunk) {
+                    self.0.store.doubt(&source);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.0.store.traffic()
+    }
+}
+
+/// A document that was made.
+#[derive(Debug)]
+struct Text {
+    text: Arc<Vec<u8>>,
+    version: Version,
+    modified: SystemTime,
+}
+
+impl Text {
+    fn new(text: Arc<Vec<u8>>, modified: SystemTime) -> Self {
+        let mut hasher = SipHasher13::new();
+        hasher.write(&text);
+        let version = Version(hasher.finish());
+        Self {
+            text,
+            version,
+            modified,
+        }
+    }
+}
+
+impl Object for Text {
+    fn size_bytes(&self) -> u64 {
+        self.text.len() as u64
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(Stat {
+            kind: Kind::Object,
+            size_bytes: self.size_bytes(),
+            blocks: 0,
+            modified: self.modified,
+            version: self.version,
+            links: 1,
+        })
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        _: &mut [u8],
+        _: Patience,
+    ) -> Result<Data, StoreError> {
+        let length = self.text.len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+        let range: Range<usize> = start..start.saturating_add(size_bytes).min(length);
+        Ok(Data::Shared(Arc::clone(&self.text), range))
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
