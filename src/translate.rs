@@ -23,12 +23,13 @@ mod resolve;
 mod shards;
 #[cfg(test)]
 mod tests;
+mod text;
 mod types;
+mod whole;
 
 use std::collections::HashSet;
 use std::hash::Hasher;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -40,9 +41,11 @@ use self::documents::Found;
 use self::node::{Translation, translate};
 use self::resolve::Place;
 use self::shards::Indexes;
+use self::text::Text;
+use self::whole::Consolidated;
 use crate::store::{
-    Data, Extent, Key, Kind, Listing, Listings, Object, Patience, Promises, Reading, Stat, Store,
-    StoreError, Unknown, Usage, Version, may_wait,
+    Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
+    Unknown, Usage, Version,
 };
 use crate::zarr::document;
 
@@ -111,13 +114,6 @@ struct Shown {
 struct Known {
     nodes: LruCache<Key, (Arc<Shown>, Instant)>,
     bytes: u64,
-}
-
-/// Consolidated metadata that were made; none if there are none.
-#[derive(Debug, Clone)]
-struct Consolidated {
-    text: Option<Arc<Vec<u8>>>,
-    until: Option<Instant>,
 }
 
 /// Nodes that are kept, and what they may take in memory, about.
@@ -309,92 +305,6 @@ impl Shared {
             what: what.into(),
         })
     }
-
-    /// Consolidated metadata that were made and are fresh.
-    fn kept(&self) -> Option<Consolidated> {
-        let kept = self
-            .consolidated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |until: &Instant| Instant::now() < *until;
-        kept.clone()
-            .filter(|kept| kept.until.as_ref().is_none_or(is_fresh))
-    }
-
-    /// Whether `.zmetadata` is listed at the root. A walk takes too long for that: they are taken
-    /// to be there until it is known.
-    fn lists_zmetadata(&self, root: &Shown) -> Result<bool, StoreError> {
-        if !matches!(root.translation, Translation::Group(Some(_))) {
-            return Ok(false);
-        }
-        match self.kept() {
-            Some(kept) => Ok(kept.text.is_some()),
-            None if self.store.promises().is_far => Ok(self.consolidated(root)?.is_some()),
-            None => Ok(true),
-        }
-    }
-
-    /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. None
-    /// if there are none to be had, or they are shown as they are.
-    fn consolidated(&self, root: &Shown) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
-        let Translation::Group(Some(texts)) = &root.translation else {
-            return Ok(None);
-        };
-        if self.target == Target::Unsharded {
-            return Ok(None);
-        }
-        if let Some(kept) = self.kept() {
-            return Ok(kept.text);
-        }
-        let _one_at_a_time = match (may_wait(&self.root), self.reading.try_lock()) {
-            (_, Ok(lock)) => lock,
-            (_, Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
-            (Ok(()), Err(TryLockError::WouldBlock)) => {
-                self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-            // Who reads may be waiting for a network.
-            (Err(error), Err(TryLockError::WouldBlock)) => return Err(error),
-        };
-        if let Some(kept) = self.kept() {
-            return Ok(kept.text);
-        }
-        let began = Instant::now();
-        let text = match Outline::read(&*self.store, &self.root) {
-            Ok(outline) => {
-                let outline = outline.translated(self.target, &self.root, &mut |_, _| ());
-                outline.map(|outline| match self.target {
-                    Target::V2 => outline.zmetadata(),
-                    Target::V3 | Target::Unsharded => {
-                        let mut document =
-                            texts.first().map(|(_, d)| d.clone()).unwrap_or_default();
-                        if let Some(members) = document.as_object_mut() {
-                            let copies = outline.consolidated_metadata();
-                            members.insert("consolidated_metadata".into(), copies);
-                        }
-                        document
-                    }
-                })
-            }
-            Err(NoOutline::Absent(why)) => {
-                log::info!("{} has no consolidated metadata: {why}", self.target.word());
-                None
-            }
-            Err(NoOutline::Failed(error)) => return Err(error),
-        };
-        let text = text.map(|document| Arc::new(outline::text(&document)));
-        // What takes long to make is kept for longer: copies may be old everywhere.
-        let ttl = self
-            .ttl
-            .map(|ttl| ttl.max(began.elapsed().saturating_mul(20)));
-        *self
-            .consolidated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Consolidated {
-            text: text.clone(),
-            until: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
-        });
-        Ok(text)
-    }
 }
 
 impl Store for Translated {
@@ -435,7 +345,10 @@ impl Store for Translated {
             Place::Same(key) => self.0.store.open_for(&key, reading),
             Place::Document(text, node) => Ok(Arc::new(Text::new(text, node.modified))),
             Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, reading),
-            Place::Directory(..) | Place::Cell(..) => {
+            place => {
+                if let Place::Cell(node, array, cell) = place {
+                    self.0.cell_stat(&node, &array, cell)?;
+                }
                 Err(StoreError::NotAPrefix { key: key.clone() })
             }
         }
@@ -471,68 +384,5 @@ impl Store for Translated {
 
     fn traffic(&self) -> Option<Usage> {
         self.0.store.traffic()
-    }
-}
-
-/// A document that was made.
-#[derive(Debug)]
-struct Text {
-    text: Arc<Vec<u8>>,
-    version: Version,
-    modified: SystemTime,
-}
-
-impl Text {
-    fn new(text: Arc<Vec<u8>>, modified: SystemTime) -> Self {
-        let mut hasher = SipHasher13::new();
-        hasher.write(&text);
-        let version = Version(hasher.finish());
-        Self {
-            text,
-            version,
-            modified,
-        }
-    }
-}
-
-impl Object for Text {
-    fn size_bytes(&self) -> u64 {
-        self.text.len() as u64
-    }
-
-    fn version(&self) -> Version {
-        self.version
-    }
-
-    fn stat(&self) -> Result<Stat, StoreError> {
-        Ok(Stat {
-            kind: Kind::Object,
-            size_bytes: self.size_bytes(),
-            blocks: 0,
-            modified: self.modified,
-            version: self.version,
-            links: 1,
-        })
-    }
-
-    fn read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        _: &mut [u8],
-        _: Patience,
-    ) -> Result<Data, StoreError> {
-        let length = self.text.len();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-        let range: Range<usize> = start..start.saturating_add(size_bytes).min(length);
-        Ok(Data::Shared(Arc::clone(&self.text), range))
-    }
-
-    fn is_parallel(&self) -> bool {
-        true
-    }
-
-    fn is_shared(&self) -> bool {
-        true
     }
 }

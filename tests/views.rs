@@ -45,3 +45,5 @@ mod mutations;
 mod namespace;
 #[path = "views/shards.rs"]
 mod shards;
+#[path = "views/translated.rs"]
+mod translated;

@@ -16,7 +16,6 @@ use super::{npy, sidecar};
 use crate::array::{ArrayReader, Engine, check_version, read_elements};
 use crate::codec::Pipeline;
 use crate::store::{Key, Patience, Store, StoreError, Version};
-use crate::translate::Target;
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
@@ -139,14 +138,9 @@ impl Nodes {
         self.options.formats.lists(format)
     }
 
-    /// Whether a translation is listed.
-    pub fn lists_translation(&self, target: Target) -> bool {
-        self.options.formats.lists_translation(target)
-    }
-
-    /// How long what was read of a store that can change is trusted.
-    pub fn ttl(&self) -> Duration {
-        self.options.ttl
+    /// How nodes are shown.
+    pub fn options(&self) -> &NodesOptions {
+        &self.options
     }
 
     /// The node at a key, which is a prefix of the store. One without documents is a group.

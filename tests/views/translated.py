@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compare a translation of a mounted hierarchy with the hierarchy itself.
 
-    python translated.py MOUNT TARGET [FORMAT] [--digests FILE | --expect FILE]
+    python translated.py MOUNT TARGET FORMAT [--digests FILE | --expect FILE] [--skip PATH]
 
 Every array below MOUNT is opened by zarr and read whole, and so is the array of the same path in
-MOUNT/.zarrfs/TARGET, which has to be of FORMAT. Prints one line for each difference, then how many
+MOUNT/.zarrfs/TARGET, which has to be of FORMAT (2 or 3). Prints one line for each difference, then how many
 were the same, how many there are not in the translation, and how many differ. With --digests the
 digests of the values are written to a file; with --expect they are compared with such a file
 instead, for a zarr that can not read the original.
@@ -68,6 +68,7 @@ def main():
     parser.add_argument("format", type=int)
     parser.add_argument("--digests")
     parser.add_argument("--expect")
+    parser.add_argument("--skip", help="arrays whose paths begin so are only looked up")
     args = parser.parse_args()
     expected = json.load(open(args.expect)) if args.expect else None
     views = os.path.join(args.mount, ".zarrfs", args.target)
@@ -87,7 +88,7 @@ def main():
         if not os.path.exists(there):
             missing.append(path)
             continue
-        if own is None:
+        if own is None or args.skip and path.startswith(args.skip):
             continue
         try:
             array = open_array(there, args.format)

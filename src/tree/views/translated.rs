@@ -30,7 +30,7 @@ const NUMBER_BITS: u32 = TRANSLATED_BIT.trailing_zeros() - 2;
 impl Translations {
     pub(super) fn new(nodes: &Nodes, root: &Key) -> Self {
         Self(Target::ALL.map(|target| {
-            let (store, ttl) = (Arc::clone(nodes.store()), nodes.ttl());
+            let (store, ttl) = (Arc::clone(nodes.store()), nodes.options().ttl);
             let store = Arc::new(Translated::new(store, root.clone(), target, ttl));
             let base = TRANSLATED_BIT | (target as u64) << NUMBER_BITS;
             let shown = Arc::clone(&store) as Arc<dyn Store>;
@@ -108,10 +108,11 @@ impl ViewTree {
         if !self.has_translations(place) {
             return Ok(());
         }
+        let formats = &self.nodes.options().formats;
         for translation in &self.translations.0 {
             let name = translation.target.word().as_bytes();
             let is_taken = names.iter().any(|made| made.name == name);
-            if is_taken || !self.nodes.lists_translation(translation.target) {
+            if is_taken || !formats.lists_translation(translation.target) {
                 continue;
             }
             match translation.store.differs() {
