@@ -28,6 +28,7 @@ mod types;
 mod whole;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -71,6 +72,12 @@ impl Target {
             Self::V3 => "as-v3",
             Self::Unsharded => "unsharded",
         }
+    }
+
+    /// Whether a node whose document is wrong is shown as it is: one of this version is no worse
+    /// than it was.
+    fn shows_broken(self, is_v3: bool) -> bool {
+        matches!((self, is_v3), (Self::V2, false) | (Self::V3, true))
     }
 }
 
@@ -164,21 +171,48 @@ impl Translated {
     }
 }
 
-/// The nodes below `root` that a translation leaves out, and why.
+/// The nodes at and below `root` that translations leave out, and why: all that the hierarchy has,
+/// up to [`MAX_NODES`].
 ///
 /// # Errors
 /// Why they are not known.
-pub fn left_out(
-    store: &dyn Store,
-    root: &Key,
-    target: Target,
-) -> Result<Vec<(Key, String)>, NoOutline> {
+pub fn left_out(store: &dyn Store, root: &Key) -> Result<Vec<LeftOut>, NoOutline> {
     let mut left_out = Vec::new();
     let outline = Outline::read(store, root)?;
-    outline.translated(target, root, &mut |key, why| {
-        left_out.push((key.clone(), why.to_owned()));
-    });
+    for target in Target::ALL {
+        outline.clone().translated(target, root, &mut |key, why| {
+            left_out.push(LeftOut {
+                target,
+                key: key.clone(),
+                why: why.to_owned(),
+            });
+        });
+    }
     Ok(left_out)
+}
+
+/// A node that a translation leaves out, with all below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOut {
+    /// Which translation.
+    pub target: Target,
+    /// The node.
+    pub key: Key,
+    /// The reason.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    /// A line for `why.txt`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/{}: {}",
+            self.target.word(),
+            self.key.display().trim_matches('/'),
+            self.why
+        )
+    }
 }
 
 /// A hash that is the same in every run.
@@ -276,11 +310,8 @@ impl Shared {
                 let raw = zarr_json.as_deref().map(document::parse);
                 translate(self.target, &node, raw.and_then(Result::ok).as_ref())
             }
-            // Wrong, but of this version.
-            Err(error) => match (self.target, zarr_json.is_some()) {
-                (Target::V2, false) | (Target::V3, true) => Translation::Same,
-                _ => Translation::LeftOut(error.to_string()),
-            },
+            Err(_) if self.target.shows_broken(zarr_json.is_some()) => Translation::Same,
+            Err(error) => Translation::LeftOut(error.to_string()),
         }
     }
 

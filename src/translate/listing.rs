@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::node::Translation;
 use super::resolve::Place;
+use super::text::Text;
 use super::{Shared, Shown, Target, ZMETADATA};
-use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit};
+use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit};
 use crate::zarr::chunk_names::{Cell, Found};
 
 /// Names of chunks are asked for one by one in directories of a near store with at most so many;
@@ -16,12 +17,15 @@ const MAX_ASKED: u64 = 1 << 16;
 /// Cookies are offsets to the kernel, and the last ones have a meaning of their own.
 const LAST_COOKIE: u64 = (i64::MAX as u64) - (1 << 16);
 
+/// A name, what it is, and what is known of it.
+type Fixed = (Vec<u8>, Kind, Option<Stat>);
+
 /// Names of one directory. A cookie is the number of names before it.
 #[derive(Debug)]
 struct Names {
     shared: Arc<Shared>,
     prefix: Key,
-    fixed: Vec<(Vec<u8>, Kind)>,
+    fixed: Vec<Fixed>,
     chunks: Option<(Arc<Shown>, Key, Cell)>,
 }
 
@@ -31,7 +35,7 @@ impl Shared {
     /// # Errors
     /// As [`Shared::resolve`]; [`StoreError::NotAPrefix`] if it is none.
     pub(super) fn list(shared: &Arc<Self>, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix));
+        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix, None));
         let mut names = Names {
             shared: Arc::clone(shared),
             prefix: prefix.clone(),
@@ -50,10 +54,19 @@ impl Shared {
                 names.chunks = Some((node, array, cell));
             }
             Place::Directory(node, key) => {
-                let documents = node.texts.iter().map(|(name, _)| name.as_bytes().to_vec());
-                names
-                    .fixed
-                    .extend(documents.map(|name| (name, Kind::Object)));
+                let whole = match key == shared.root {
+                    true => shared.whole(&node)?,
+                    false => None,
+                };
+                let mut texts = node.texts.clone();
+                if let Some((name, text)) = whole {
+                    texts.retain(|(own, _)| *own != name);
+                    texts.push((name, text));
+                }
+                for (name, text) in texts {
+                    let stat = Text::new(text, node.modified).stat()?;
+                    names.fixed.push((name.into(), Kind::Object, Some(stat)));
+                }
                 match &node.translation {
                     Translation::Array(..) => {
                         names.chunks = Some((node, key, Cell::default()));
@@ -70,17 +83,14 @@ impl Shared {
         &self,
         node: &Shown,
         key: &Key,
-        names: &mut Vec<(Vec<u8>, Kind)>,
+        names: &mut Vec<Fixed>,
     ) -> Result<(), StoreError> {
         let is_same = matches!(node.translation, Translation::Group(None));
-        if self.target == Target::V2 && *key == self.root && self.lists_zmetadata(node)? {
-            names.push((ZMETADATA.into(), Kind::Object));
-        }
         let mut members = Vec::new();
         self.store.list(key)?.visit(0, &mut |listed| {
             match listed.kind {
                 Kind::Object if is_same && self.is_own_document(listed.name) => {
-                    names.push((listed.name.to_vec(), Kind::Object));
+                    names.push((listed.name.to_vec(), Kind::Object, listed.stat));
                 }
                 Kind::Prefix if !matches!(listed.name, b"." | b"..") => {
                     members.push(listed.name.to_vec());
@@ -95,9 +105,26 @@ impl Shared {
             if !is_far && !self.is_shown(key, &name)? {
                 continue;
             }
-            names.push((name, Kind::Prefix));
+            names.push((name, Kind::Prefix, None));
         }
         Ok(())
+    }
+
+    /// The document of the root that has the copies of all others, if it has one.
+    fn whole(&self, root: &Shown) -> Result<Option<(&'static str, Arc<Vec<u8>>)>, StoreError> {
+        let name = match self.target {
+            Target::V2 => ZMETADATA,
+            Target::V3 | Target::Unsharded => "zarr.json",
+        };
+        match self.consolidated(root) {
+            Ok(text) => Ok(text.map(|text| (name, text))),
+            Err(error @ StoreError::WouldWait { .. }) => Err(error),
+            // One node that can not be had does not hide the others.
+            Err(error) => {
+                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+                Ok(None)
+            }
+        }
     }
 
     fn is_shown(&self, key: &Key, name: &[u8]) -> Result<bool, StoreError> {
@@ -138,11 +165,11 @@ impl Listing for Names {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let fixed = self.fixed.len() as u64;
         let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
-        for (next, (name, kind)) in (1_u64..).zip(&self.fixed).skip(skip) {
+        for (next, (name, kind, stat)) in (1_u64..).zip(&self.fixed).skip(skip) {
             let listed = Listed {
                 name,
                 kind: *kind,
-                stat: None,
+                stat: *stat,
                 next,
             };
             if visit(listed).is_break() {

@@ -55,7 +55,7 @@ impl Budget {
     fn take(&mut self, bytes: usize) -> Result<(), NoOutline> {
         let absent = |what: String| NoOutline::Absent(what);
         let nodes = self.nodes.checked_sub(1);
-        self.nodes = nodes.ok_or_else(|| absent(format!("more than {MAX_NODES} nodes")))?;
+        self.nodes = nodes.ok_or_else(|| absent("too many nodes".into()))?;
         let left = self.bytes.checked_sub(bytes);
         self.bytes = left.ok_or_else(|| absent("too many bytes of metadata".into()))?;
         Ok(())
@@ -69,6 +69,19 @@ impl Outline {
     /// # Errors
     /// Why there is none.
     pub fn read(store: &dyn Store, key: &Key) -> Result<Self, NoOutline> {
+        Self::read_within(store, key, MAX_NODES)
+    }
+
+    /// As [`Outline::read`], of at most so many nodes where each has to be read; of copies there
+    /// may be [`MAX_NODES`].
+    ///
+    /// # Errors
+    /// As [`Outline::read`].
+    pub(super) fn read_within(
+        store: &dyn Store,
+        key: &Key,
+        most: usize,
+    ) -> Result<Self, NoOutline> {
         let mut budget = Budget {
             nodes: MAX_NODES,
             bytes: MAX_MEMORY_BYTES,
@@ -94,6 +107,7 @@ impl Outline {
             let what = "the store is far away, and the group has no consolidated metadata";
             return Err(NoOutline::Absent(what.into()));
         }
+        budget.nodes = budget.nodes.min(most);
         outline.walk(store, key, 0, &mut budget)?;
         Ok(outline)
     }
@@ -224,6 +238,8 @@ impl Outline {
         let mut translated = Self::default();
         match self.node() {
             None => {}
+            // Wrong, but of this version: it is shown, and has no copy.
+            Some(Err(_)) if target.shows_broken(self.documents[0].is_some()) => return None,
             Some(Err(error)) => {
                 left_out(key, &error.to_string());
                 return None;

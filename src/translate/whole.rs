@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Instant;
 
 use super::node::Translation;
-use super::outline::{self, NoOutline, Outline};
+use super::outline::{self, MAX_NODES, NoOutline, Outline};
 use super::{Shared, Shown, Target};
 use crate::store::{StoreError, may_wait};
 
@@ -12,32 +12,22 @@ use crate::store::{StoreError, may_wait};
 #[derive(Debug, Clone)]
 pub(super) struct Consolidated {
     text: Option<Arc<Vec<u8>>>,
-    until: Option<Instant>,
+    /// Which content of the root's own documents is in it.
+    version: u64,
+    made: Instant,
 }
 
-impl Shared {
-    /// Consolidated metadata that were made and are fresh.
-    fn kept(&self) -> Option<Consolidated> {
-        let kept = self
-            .consolidated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |until: &Instant| Instant::now() < *until;
-        kept.clone()
-            .filter(|kept| kept.until.as_ref().is_none_or(is_fresh))
-    }
+/// Nodes that are read anew whenever what is known of a store that can change has become old.
+const MAX_LIVE_NODES: usize = 1000;
 
-    /// Whether `.zmetadata` is listed at the root. A walk takes too long for that: they are taken
-    /// to be there until it is known.
-    pub(super) fn lists_zmetadata(&self, root: &Shown) -> Result<bool, StoreError> {
-        if !matches!(root.translation, Translation::Group(Some(_))) {
-            return Ok(false);
-        }
-        match self.kept() {
-            Some(kept) => Ok(kept.text.is_some()),
-            None if self.store.promises().is_far => Ok(self.consolidated(root)?.is_some()),
-            None => Ok(true),
-        }
+impl Shared {
+    /// Consolidated metadata that were made of this root and are fresh. They are trusted for no
+    /// longer than documents are: who reads them reads no others.
+    fn kept(&self, root: &Shown) -> Option<Consolidated> {
+        let kept = self.consolidated.lock();
+        let kept = kept.unwrap_or_else(PoisonError::into_inner).clone()?;
+        let is_fresh = self.ttl.is_none_or(|ttl| kept.made.elapsed() < ttl);
+        (is_fresh && kept.version == root.version).then_some(kept)
     }
 
     /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. None
@@ -49,7 +39,7 @@ impl Shared {
         if self.target == Target::Unsharded {
             return Ok(None);
         }
-        if let Some(kept) = self.kept() {
+        if let Some(kept) = self.kept(root) {
             return Ok(kept.text);
         }
         let _one_at_a_time = match (may_wait(&self.root), self.reading.try_lock()) {
@@ -61,11 +51,15 @@ impl Shared {
             // Who reads may be waiting for a network.
             (Err(error), Err(TryLockError::WouldBlock)) => return Err(error),
         };
-        if let Some(kept) = self.kept() {
+        if let Some(kept) = self.kept(root) {
             return Ok(kept.text);
         }
-        let began = Instant::now();
-        let text = match Outline::read(&*self.store, &self.root) {
+        let made = Instant::now();
+        let most = match self.ttl {
+            Some(_) => MAX_LIVE_NODES,
+            None => MAX_NODES,
+        };
+        let text = match Outline::read_within(&*self.store, &self.root, most) {
             Ok(outline) => {
                 let outline = outline.translated(self.target, &self.root, &mut |_, _| ());
                 outline.map(|outline| match self.target {
@@ -88,17 +82,16 @@ impl Shared {
             Err(NoOutline::Failed(error)) => return Err(error),
         };
         let text = text.map(|document| Arc::new(outline::text(&document)));
-        // What takes long to make is kept for longer: copies may be old everywhere.
-        let ttl = self
-            .ttl
-            .map(|ttl| ttl.max(began.elapsed().saturating_mul(20)));
-        *self
+        let kept = Consolidated {
+            text: text.clone(),
+            version: root.version,
+            made,
+        };
+        let mut consolidated = self
             .consolidated
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Consolidated {
-            text: text.clone(),
-            until: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
-        });
+            .unwrap_or_else(PoisonError::into_inner);
+        *consolidated = Some(kept);
         Ok(text)
     }
 }

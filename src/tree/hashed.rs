@@ -334,4 +334,22 @@ mod tests {
         let names: Vec<&[u8]> = listed.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, [&b"."[..], b"..", b"0", b"1"]);
     }
+
+    #[test]
+    fn trees_beside_each_other_have_no_number_in_common() {
+        let native = tree();
+        let beside = HashedTree::beside(Arc::clone(&native.store), Key::root(), 3 << 58, 58);
+        let root = Ino(3 << 58);
+        assert_eq!(beside.stat(root).unwrap().kind, Kind::Prefix);
+        assert!(beside.stat(Ino::ROOT).is_err());
+        let a = beside.lookup(root, b"a").unwrap().ino;
+        assert!(a.0 > root.0 && a.0 < 1 << 60, "{a:?}");
+        assert_eq!(native.lookup(Ino::ROOT, b"a").unwrap().ino.0 >> 62, 1);
+        assert_eq!(beside.key(a).unwrap().as_bytes(), b"a");
+        beside.forget(a, 1);
+        assert_eq!(beside.known_inodes(), 1);
+        let numbers = beside.numbers;
+        assert_eq!(numbers.of(0), Ino(root.0 + 1), "the root's is taken");
+        assert_eq!(numbers.after(Ino(root.0 + (1 << 58) - 1)), Ino(root.0 + 1));
+    }
 }

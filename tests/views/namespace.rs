@@ -122,7 +122,7 @@ fn a_group_shows_the_views_of_its_arrays() {
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
-    let mut expected: Vec<String> = ["attributes.json", "info.json", "why.txt"]
+    let mut expected: Vec<String> = ["as-v3", "attributes.json", "info.json", "why.txt"]
         .map(String::from)
         .into();
     for array in ["good", "x", "y"] {
