@@ -17,6 +17,7 @@ mod codecs;
 pub(crate) mod documents;
 mod fill;
 mod listing;
+mod masks;
 mod node;
 mod outline;
 mod resolve;
@@ -107,7 +108,7 @@ struct Shared {
 struct Shown {
     translation: Translation,
     /// Its documents that were made.
-    texts: Vec<(&'static str, Arc<Vec<u8>>)>,
+    texts: Vec<MadeText>,
     /// Which content of its own documents it was made of.
     version: u64,
     modified: SystemTime,
@@ -115,6 +116,9 @@ struct Shown {
     document: Option<(Key, Version)>,
     memory_bytes: u64,
 }
+
+/// The name and the text of a document that was made.
+type MadeText = (&'static str, Arc<Vec<u8>>);
 
 /// Nodes that were read, least recently used first out.
 #[derive(Debug)]
@@ -276,7 +280,7 @@ impl Shared {
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
             _ => &[],
         };
-        let texts: Vec<(&'static str, Arc<Vec<u8>>)> = made
+        let texts: Vec<MadeText> = made
             .iter()
             .map(|(name, document)| (*name, Arc::new(outline::text(document))))
             .collect();

@@ -84,21 +84,44 @@ fn word(bytes: &[u8], order: ByteOrder) -> u64 {
 
 /// A number; `NaN`, `Infinity` and `-Infinity` by name; in v3 any other NaN by its bits.
 fn float(target: Format, bits: u64, size: usize) -> Result<Value, String> {
-    let (number, nan) = match (size, u32::try_from(bits)) {
-        (2, Ok(bits)) => (half(bits), 0x7e00),
-        (4, Ok(bits)) => (f32::from_bits(bits).into(), 0x7fc0_0000),
-        (8, _) => (f64::from_bits(bits), 0x7ff8_0000_0000_0000),
-        _ => return Err(format!("a float of {size} bytes")),
+    let number = value(bits, size).ok_or_else(|| format!("a float of {size} bytes"))?;
+    let nan = match size {
+        2 => 0x7e00,
+        4 => 0x7fc0_0000,
+        _ => 0x7ff8_0000_0000_0000,
     };
-    Ok(match number {
-        number if number.is_nan() && bits != nan && target == Format::V3 => {
-            format!("{bits:#0width$x}", width = 2 + 2 * size).into()
-        }
+    if number.is_nan() && bits != nan && target == Format::V3 {
+        return Ok(format!("{bits:#0width$x}", width = 2 + 2 * size).into());
+    }
+    Ok(name(number))
+}
+
+/// A float of 2, 4 or 8 bytes, which an `f64` holds exactly.
+fn value(bits: u64, size: usize) -> Option<f64> {
+    match (size, u32::try_from(bits)) {
+        (2, Ok(bits)) => Some(half(bits)),
+        (4, Ok(bits)) => Some(f32::from_bits(bits).into()),
+        (8, _) => Some(f64::from_bits(bits)),
+        _ => None,
+    }
+}
+
+/// The number that the bytes of a float are.
+pub(super) fn number(fixed: &Fixed, bytes: &[u8]) -> Option<f64> {
+    match fixed.scalar {
+        Scalar::Float(order) => value(word(bytes, order), fixed.size_bytes),
+        _ => None,
+    }
+}
+
+/// A number, or the name of what is none.
+pub(super) fn name(number: f64) -> Value {
+    match number {
         number if number.is_nan() => "NaN".into(),
         f64::INFINITY => "Infinity".into(),
         f64::NEG_INFINITY => "-Infinity".into(),
         number => number.into(),
-    })
+    }
 }
 
 /// The value of an IEEE 754 half.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::Translation;
 use super::resolve::Place;
 use super::text::Text;
-use super::{Shared, Shown, Target, ZMETADATA};
+use super::{MadeText, Shared, Shown, Target, ZMETADATA};
 use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit};
 use crate::zarr::chunk_names::{Cell, Found};
 
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     /// The document of the root that has the copies of all others, if it has one.
-    fn whole(&self, root: &Shown) -> Result<Option<(&'static str, Arc<Vec<u8>>)>, StoreError> {
+    fn whole(&self, root: &Shown) -> Result<Option<MadeText>, StoreError> {
         let name = match self.target {
             Target::V2 => ZMETADATA,
             Target::V3 | Target::Unsharded => "zarr.json",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::shards::Shards;
-use super::{Target, codecs, fill, types};
+use super::{Target, codecs, fill, masks, types};
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::{
@@ -230,6 +230,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     {
         attributes.insert(DIMENSIONS.into(), json!(names));
     }
+    masks::to_v2(&mut attributes, parts.data_type, parts.fill_value);
     if !attributes.is_empty() {
         texts.push((".zattrs", attributes.into()));
     }
@@ -278,6 +279,7 @@ fn array_to_v3(array: &Array) -> Result<Translation, String> {
         if !array.dimension_names.is_empty() && is_named {
             members.insert("dimension_names".into(), json!(array.dimension_names));
             attributes.shift_remove(DIMENSIONS);
+            masks::to_v3(&mut attributes, parts.data_type, parts.fill_value);
         }
         members.insert("attributes".into(), attributes.into());
     }
