@@ -47,3 +47,5 @@ mod namespace;
 mod netcdf;
 #[path = "views/shards.rs"]
 mod shards;
+#[path = "views/translated.rs"]
+mod translated;

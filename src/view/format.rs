@@ -12,6 +12,7 @@ use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
 use super::{classic, netcdf4, npy, sidecar};
+use crate::translate::Target;
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -225,31 +226,35 @@ impl FromStr for Format {
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::all().find(|format| format.word() == word);
         found.ok_or_else(|| {
-            let words: Vec<&str> = Self::all().map(Self::word).collect();
+            let words = Self::all().map(Self::word);
+            let translations = Target::ALL.iter().map(|target| target.word());
+            let words: Vec<&str> = words.chain(translations).collect();
             format!("unknown format `{word}`; there are {}", words.join(", "))
         })
     }
 }
 
-/// The formats that are listed; all others can be opened by name all the same.
+/// The formats and translations that are listed; all others can be opened by name all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatSet(Vec<Format>);
+pub struct FormatSet(Vec<Format>, Vec<Target>);
 
 impl FormatSet {
     /// Whether a format is listed. What a node says of itself always is.
     pub fn lists(&self, format: Format) -> bool {
         format.is_of_node() || self.0.contains(&format)
     }
+
+    /// Whether a translation of the hierarchy is listed.
+    pub fn lists_translation(&self, target: Target) -> bool {
+        self.1.contains(&target)
+    }
 }
 
 impl Default for FormatSet {
     fn default() -> Self {
         // Few tools read CDF-5.
-        Self(
-            Format::all()
-                .filter(|format| format.word() != "cdf5")
-                .collect(),
-        )
+        let formats = Format::all().filter(|format| format.word() != "cdf5");
+        Self(formats.collect(), Target::ALL.to_vec())
     }
 }
 
@@ -262,7 +267,14 @@ impl FromStr for FormatSet {
         if words.clone().next().is_none() {
             return Ok(Self::default());
         }
-        Ok(Self(words.map(str::parse).collect::<Result<_, _>>()?))
+        let mut set = Self(Vec::new(), Vec::new());
+        for word in words {
+            match Target::ALL.into_iter().find(|target| target.word() == word) {
+                Some(target) => set.1.push(target),
+                None => set.0.push(word.parse()?),
+            }
+        }
+        Ok(set)
     }
 }
 
@@ -295,6 +307,10 @@ mod tests {
         let set: FormatSet = "npy,chunks".parse().unwrap();
         assert!(set.lists(format("npy")) && set.lists(format("why")) && !set.lists(format("bin")));
         assert_eq!("".parse(), Ok(FormatSet::default()));
+        assert!(!set.lists_translation(Target::V2));
+        let set: FormatSet = "as-v2,npy,unsharded".parse().unwrap();
+        assert!(set.lists_translation(Target::V2) && set.lists_translation(Target::Unsharded));
+        assert!(!set.lists_translation(Target::V3) && set.lists(format("npy")));
         assert!(
             "npy,doc"
                 .parse::<FormatSet>()

@@ -76,6 +76,11 @@ impl Nodes {
         self.options.formats.lists(format)
     }
 
+    /// How nodes are shown.
+    pub fn options(&self) -> &NodesOptions {
+        &self.options
+    }
+
     /// The node at a key, which is a prefix of the store. One without documents is a group.
     ///
     /// # Errors

@@ -123,6 +123,7 @@ fn a_group_shows_the_views_of_its_arrays() {
     let mount = stores.mount(&[]);
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
     let of_group = [
+        "as-v3",
         "attributes.json",
         "info.json",
         "why.txt",
