@@ -12,7 +12,8 @@ use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
 use super::{classic, netcdf4, npy, sidecar};
-use crate::translate::Target;
+use crate::store::{Key, Store};
+use crate::translate::{NoOutline, Target, zmetadata_json, zom_json};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +51,8 @@ pub enum Make {
         fn(&ArrayView<'_>) -> Result<(), String>,
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
+    /// A text of a group and the documents of all nodes below it.
+    Outline(fn(&dyn Store, &Key) -> Result<Vec<u8>, NoOutline>),
     /// A file of a group: of its arrays, or of all that is below it.
     Group(Depth, fn(&Branch) -> Result<Made, String>),
 }
@@ -77,7 +80,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 14] = [
+static TABLE: [Row; 16] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -89,6 +92,12 @@ static TABLE: [Row; 14] = [
         Make::Node(|node| Ok(pretty(&node.info()))),
     ),
     row("why", Name::Own("why.txt"), Make::Why),
+    row("zom", Name::Own("zom.json"), Make::Outline(zom_json)),
+    row(
+        "zmetadata",
+        Name::Own(".zmetadata"),
+        Make::Outline(zmetadata_json),
+    ),
     row("npy", Name::Suffix(".npy"), Make::Array(npy::make)),
     row("bin", Name::Suffix(".bin"), Make::Array(sidecar::bin)),
     row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
@@ -147,7 +156,7 @@ impl Format {
 
     /// Whether it is made of a group.
     pub fn is_of_group(self) -> bool {
-        matches!(self.make(), Make::Group(..))
+        matches!(self.make(), Make::Group(..) | Make::Outline(_))
     }
 
     /// Whether it can be made of an array, or of a group, as far as that alone tells.
@@ -157,7 +166,7 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        matches!(self.make(), Make::Group(..) | Make::Placed(..))
+        self.is_of_group() || matches!(self.make(), Make::Placed(..))
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or

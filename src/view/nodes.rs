@@ -18,6 +18,8 @@ use lru::LruCache;
 /// How nodes are shown.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
+    /// The root of what is shown.
+    pub root: Key,
     /// What is listed.
     pub formats: FormatSet,
     /// How long what was read of a store that can change is trusted.
@@ -29,7 +31,7 @@ pub struct NodesOptions {
 pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
-    pub(super) options: NodesOptions,
+    options: NodesOptions,
     known: Mutex<Known>,
     pub(super) texts: Mutex<Texts>,
     pub(super) made: Mutex<Files>,
@@ -138,7 +140,9 @@ impl Nodes {
         };
         let mut problems: Vec<String> = found.problem.into_iter().collect();
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let node = match documents.node() {
+        let detected = documents.node();
+        let is_implicit = detected.is_none();
+        let node = match detected {
             None => implicit(),
             Some(detected) => {
                 for ignored in &detected.ignored {
@@ -176,6 +180,7 @@ impl Nodes {
             name,
             node,
             problems,
+            is_implicit,
             elements,
             version: found.version,
             modified: found.modified,

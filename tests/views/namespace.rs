@@ -124,6 +124,8 @@ fn a_group_shows_the_views_of_its_arrays() {
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
     let of_group = [
         "as-v3",
+        "zom.json",
+        ".zmetadata",
         "attributes.json",
         "info.json",
         "why.txt",
