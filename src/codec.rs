@@ -54,6 +54,7 @@ mod xz;
 mod zstandard;
 
 pub use build::MAX_CODECS;
+pub use checksum::lookup3;
 pub use element::Element;
 pub use error::CodecError;
 pub use pipeline::Pipeline;

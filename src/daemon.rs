@@ -212,6 +212,7 @@ fn show(
         store,
         Arc::new(engine),
         NodesOptions {
+            root: root.clone(),
             formats: options.formats.clone(),
             ttl,
         },

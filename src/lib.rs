@@ -11,6 +11,7 @@
 //!      -> view      computed files: layouts and formats
 //!      -> explore   the names of a store that does not list, from its metadata
 //!      -> array     elements of an array: pieces, cache, memory, threads
+//!      -> translate a hierarchy as one of another version, without decoding
 //!      -> codec     the bytes of a chunk to its elements    (bytes in, bytes out)
 //!      -> zarr      metadata of v2 and v3                   (bytes in, types out)
 //!      -> store     bytes of keys: directory, zip, web, buckets; the only module with I/O to a source
@@ -31,6 +32,7 @@ pub mod fuse;
 pub mod inspect;
 pub mod machine;
 pub mod store;
+pub mod translate;
 pub mod tree;
 pub mod units;
 pub mod view;

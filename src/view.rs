@@ -7,13 +7,16 @@
 
 mod around;
 mod branch;
+mod classic;
 mod content;
-mod document;
+mod dataset;
 mod elements;
 mod file;
 mod format;
 mod geotiff;
+mod hdf5;
 mod layout;
+mod netcdf4;
 mod node;
 mod nodes;
 mod npy;
@@ -22,14 +25,15 @@ mod placed;
 mod sidecar;
 mod texts;
 
+use crate::translate::documents as document;
 pub use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 pub use around::{ArrayView, Surroundings};
 pub use branch::{Branch, DecodedTexts, Leaf};
 pub use content::{Content, MadeFile, NoContent};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet, Make};
+pub use format::{Depth, Format, FormatSet, Make};
 pub use layout::{Layout, Made, Order, Part, Placed, Placement, Slab};
-pub use node::ViewNode;
+pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions};
 pub use number::{Conversion, Kind, Number, Value};
 pub use texts::Rendering;

@@ -32,7 +32,7 @@ use May::{Inodes, System, Transport};
 
 /// From the top of the house to its ground. The command line stands below the daemon: it is only
 /// the options that are declared there.
-const LAYERS: [Layer; 16] = [
+const LAYERS: [Layer; 17] = [
     Layer {
         name: "main",
         below: &["daemon", "inspect", "cli"],
@@ -74,12 +74,12 @@ const LAYERS: [Layer; 16] = [
     },
     Layer {
         name: "tree",
-        below: &["view", "store"],
+        below: &["view", "translate", "store"],
         may: &[Inodes],
     },
     Layer {
         name: "view",
-        below: &["array", "codec", "zarr", "store"],
+        below: &["array", "translate", "codec", "zarr", "store"],
         may: &[],
     },
     Layer {
@@ -89,6 +89,11 @@ const LAYERS: [Layer; 16] = [
     },
     Layer {
         name: "array",
+        below: &["codec", "zarr", "store"],
+        may: &[],
+    },
+    Layer {
+        name: "translate",
         below: &["codec", "zarr", "store"],
         may: &[],
     },

@@ -12,12 +12,14 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use zarrfs::store::{
     BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, MemoryStore, Object,
     Patience, PinnedBytes, PinnedError, Position, Store, StoreError, ZipOptions, ZipStore,
 };
+
+use zarrfs::translate::{Target, Translated};
 
 type Values = BTreeMap<&'static str, Vec<u8>>;
 
@@ -383,6 +385,65 @@ fn zips_that_are_far_away_conform() {
 fn memory_conforms() {
     let values = values();
     conforms(&memory(&values), &values);
+}
+
+/// A hierarchy of version 3 as one of version 2: an array, and shards that are opened up.
+#[test]
+fn a_translation_conforms() {
+    let little = r#"{"name": "bytes", "configuration": {"endian": "little"}}"#;
+    let array = |codecs: &str| {
+        format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint8",
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2, 4]}}}},
+            "chunk_key_encoding": "default", "fill_value": 0, "codecs": [{codecs}]}}"#
+        )
+        .into_bytes()
+    };
+    let sharding = format!(
+        r#"{{"name": "sharding_indexed", "configuration": {{"chunk_shape": [1, 4],
+        "codecs": [{little}], "index_codecs": [{little}]}}}}"#
+    );
+    let shard = [&b"abcdefgh"[..], &words(&[0, 4, 4, 4])].concat();
+    let source: Values = BTreeMap::from([
+        (
+            "zarr.json",
+            br#"{"zarr_format": 3, "node_type": "group"}"#.to_vec(),
+        ),
+        ("plain/zarr.json", array(little)),
+        ("plain/c/0/0", vec![1; 8]),
+        ("plain/c/1/0", vec![2; 8]),
+        ("shards/zarr.json", array(&sharding)),
+        ("shards/c/0/0", shard.clone()),
+        ("shards/c/1/0", shard),
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    for store in [
+        Arc::new(memory(&source)) as Arc<dyn Store>,
+        Arc::new(directory(dir.path(), &source)),
+    ] {
+        let store = Translated::new(store, Key::root(), Target::V2, Duration::from_secs(60));
+        let document = |name: &'static str| {
+            let object = store.open(&key(name)).unwrap();
+            (name, read(&*object, 0, 10_000))
+        };
+        let values: Values = BTreeMap::from([
+            document(".zgroup"),
+            document(".zmetadata"),
+            document("plain/.zarray"),
+            ("plain/0/0", vec![1; 8]),
+            ("plain/1/0", vec![2; 8]),
+            document("shards/.zarray"),
+            ("shards/0/0", b"abcd".to_vec()),
+            ("shards/1/0", b"efgh".to_vec()),
+            ("shards/2/0", b"abcd".to_vec()),
+            ("shards/3/0", b"efgh".to_vec()),
+        ]);
+        conforms(&store, &values);
+    }
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 #[test]

@@ -43,7 +43,11 @@ mod metadata;
 mod mutations;
 #[path = "views/namespace.rs"]
 mod namespace;
+#[path = "views/netcdf.rs"]
+mod netcdf;
 #[path = "views/rasters.rs"]
 mod rasters;
 #[path = "views/shards.rs"]
 mod shards;
+#[path = "views/translated.rs"]
+mod translated;

@@ -129,6 +129,12 @@ fn fletcher32(data: &[u8]) -> u32 {
     fold(sum2) << 16 | fold(sum1)
 }
 
+/// `hashlittle` of Bob Jenkins' lookup3.c with the initial value 0: what HDF5 sums its metadata
+/// with.
+pub fn lookup3(bytes: &[u8]) -> u32 {
+    jenkins_lookup3(bytes.iter().copied(), bytes.len(), 0)
+}
+
 /// `hashlittle` of Bob Jenkins' lookup3.c (public domain), as in HDF5.
 #[allow(
     clippy::cast_possible_truncation,

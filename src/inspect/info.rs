@@ -40,6 +40,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
         }
         What::Node(_) => {
             let options = NodesOptions {
+                root: opened.root.clone(),
                 formats: FormatSet::default(),
                 ttl: FOREVER,
             };

@@ -18,7 +18,40 @@ use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Version};
 pub struct HashedTree {
     store: Arc<dyn Store>,
     root: Key,
+    numbers: Numbers,
     known: Mutex<HashMap<Ino, Known>>,
+}
+
+/// The numbers of one tree.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    /// That of the root.
+    root: Ino,
+    /// All others are this one and some lower bits.
+    base: u64,
+    mask: u64,
+}
+
+impl Numbers {
+    /// Positive as signed numbers, and never the root's.
+    const NATIVE: Self = Self {
+        root: Ino::ROOT,
+        base: 1 << 62,
+        mask: u64::MAX >> 1,
+    };
+
+    fn of(self, hash: u64) -> Ino {
+        let ino = Ino((hash & self.mask) | self.base);
+        if ino == self.root {
+            self.after(ino)
+        } else {
+            ino
+        }
+    }
+
+    fn after(self, ino: Ino) -> Ino {
+        self.of(ino.0.wrapping_add(1))
+    }
 }
 
 /// What stands behind a number.
@@ -33,9 +66,24 @@ struct Known {
 impl HashedTree {
     /// A tree with the prefix `root` at its root.
     pub fn new(store: Arc<dyn Store>, root: Key) -> Self {
+        Self::numbered(store, root, Numbers::NATIVE)
+    }
+
+    /// A tree beside others: its root has the number `base`, and the lower `bits` tell the rest.
+    pub(super) fn beside(store: Arc<dyn Store>, root: Key, base: u64, bits: u32) -> Self {
+        let numbers = Numbers {
+            root: Ino(base),
+            base,
+            mask: (1 << bits) - 1,
+        };
+        Self::numbered(store, root, numbers)
+    }
+
+    fn numbered(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
         Self {
             store,
             root,
+            numbers,
             known: Mutex::default(),
         }
     }
@@ -47,7 +95,7 @@ impl HashedTree {
     /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
     fn number(&self, key: &Key, stat: &Stat) -> Ino {
         if *key == self.root {
-            return Ino::ROOT;
+            return self.numbers.root;
         }
         let mut hasher = SipHasher13::new();
         hasher.write(key.as_bytes());
@@ -55,14 +103,13 @@ impl HashedTree {
             hasher.write_u8(0);
             hasher.write_u64(stat.version.0);
         }
-        // Positive as a signed number, and never the root's.
-        Ino((hasher.finish() >> 1) | 1 << 62)
+        self.numbers.of(hasher.finish() >> 1)
     }
 
     /// Gives the key its number and counts a lookup.
     fn intern(&self, key: Key, stat: Stat) -> Node {
         let mut ino = self.number(&key, &stat);
-        if ino == Ino::ROOT {
+        if ino == self.numbers.root {
             return Node { ino, stat };
         }
         let mut known = self.known();
@@ -85,7 +132,7 @@ impl HashedTree {
                         return Node { ino, stat };
                     }
                     // Two keys with one hash: the later one takes the next free number.
-                    ino = Ino((ino.0.wrapping_add(1) & (u64::MAX >> 1)) | 1 << 62);
+                    ino = self.numbers.after(ino);
                 }
             }
         }
@@ -93,7 +140,7 @@ impl HashedTree {
 
     /// Key, kind and version behind a number.
     fn find(&self, ino: Ino) -> Result<(Key, Kind, Version), StoreError> {
-        if ino == Ino::ROOT {
+        if ino == self.numbers.root {
             return Ok((self.root.clone(), Kind::Prefix, Version(0)));
         }
         let known = self.known();
@@ -169,7 +216,7 @@ impl Tree for HashedTree {
         let (key, ..) = self.find(ino)?;
         let listing = self.store.list(&key)?;
         let parent = match key == self.root {
-            true => Ino::ROOT,
+            true => self.numbers.root,
             false => self.directory_number(&key.parent()),
         };
         Ok(Directory {
@@ -286,5 +333,23 @@ mod tests {
         two.visit(&mut directory, 0, &mut note).unwrap();
         let names: Vec<&[u8]> = listed.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, [&b"."[..], b"..", b"0", b"1"]);
+    }
+
+    #[test]
+    fn trees_beside_each_other_have_no_number_in_common() {
+        let native = tree();
+        let beside = HashedTree::beside(Arc::clone(&native.store), Key::root(), 3 << 58, 58);
+        let root = Ino(3 << 58);
+        assert_eq!(beside.stat(root).unwrap().kind, Kind::Prefix);
+        assert!(beside.stat(Ino::ROOT).is_err());
+        let a = beside.lookup(root, b"a").unwrap().ino;
+        assert!(a.0 > root.0 && a.0 < 1 << 60, "{a:?}");
+        assert_eq!(native.lookup(Ino::ROOT, b"a").unwrap().ino.0 >> 62, 1);
+        assert_eq!(beside.key(a).unwrap().as_bytes(), b"a");
+        beside.forget(a, 1);
+        assert_eq!(beside.known_inodes(), 1);
+        let numbers = beside.numbers;
+        assert_eq!(numbers.of(0), Ino(root.0 + 1), "the root's is taken");
+        assert_eq!(numbers.after(Ino(root.0 + (1 << 58) - 1)), Ino(root.0 + 1));
     }
 }

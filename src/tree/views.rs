@@ -8,6 +8,7 @@
 mod find;
 mod names;
 mod place;
+mod translated;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::place::{Known, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
-use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
+use self::translated::Translations;
+use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
 use crate::view::{Content, Format, NoContent, Nodes, Rendering, ViewNode};
 
@@ -39,6 +41,7 @@ pub struct ViewTree {
     shown: Shown,
     /// Whether `.zarrfs` is listed.
     is_listed: bool,
+    translations: Translations,
     known: Mutex<HashMap<Ino, Known>>,
 }
 
@@ -50,10 +53,12 @@ const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
 const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 
 /// What a number stands for.
-enum Spot {
+enum Spot<'a> {
     Native(Ino),
     Top,
     View(Place),
+    /// Of a translation, which has the same number.
+    Translated(&'a HashedTree),
 }
 
 impl ViewTree {
@@ -73,6 +78,7 @@ impl ViewTree {
         }
         Ok(Self {
             native,
+            translations: Translations::new(&nodes, &root),
             root,
             nodes: Arc::new(nodes),
             shown,
@@ -85,12 +91,15 @@ impl ViewTree {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spot(&self, ino: Ino) -> Result<Spot, StoreError> {
+    fn spot(&self, ino: Ino) -> Result<Spot<'_>, StoreError> {
         match (ino, self.shown) {
             (Ino::ROOT, Shown::Both) => return Ok(Spot::Top),
             (Ino::ROOT, Shown::Views) => return Ok(Spot::View(self.top_group()?)),
             (NATIVE_ROOT, _) => return Ok(Spot::Native(Ino::ROOT)),
             _ => {}
+        }
+        if let Some(tree) = self.translations.tree(ino) {
+            return Ok(Spot::Translated(tree));
         }
         if ino.0 & VIEW_BIT == 0 || ino.0 >= VIEW_BIT << 1 {
             return Ok(Spot::Native(ino));
@@ -230,7 +239,13 @@ const BESIDE_A_GROUP: &[u8] = b"~view";
 impl Tree for ViewTree {
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         match self.spot(parent)? {
-            Spot::View(place) => self.intern(self.find(&place, name)?, parent),
+            Spot::View(place) => match self.find(&place, name) {
+                Err(absent @ StoreError::NotFound { .. }) => {
+                    self.find_translation(&place, name)?.ok_or(absent)
+                }
+                found => self.intern(found?, parent),
+            },
+            Spot::Translated(tree) => tree.lookup(parent, name),
             Spot::Top => match name {
                 b"native" => {
                     let stat = self.native.stat(Ino::ROOT)?;
@@ -263,6 +278,9 @@ impl Tree for ViewTree {
     /// store that is far away says itself which metadata are not at hand.
     fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
         let is_far = self.store().promises().is_far;
+        if self.translations.tree(parent).is_some() {
+            return !is_far;
+        }
         match self.known().get(&parent) {
             _ if is_far && !Format::may_be_costly(name) => false,
             Some(known) => matches!(known.place.what, What::Hidden | What::Group),
@@ -282,6 +300,11 @@ impl Tree for ViewTree {
                 };
                 self.native.adopt(ino, &entry)
             }
+            // What is said of it has to be read first.
+            Spot::Translated(_) if entry.stat.is_none() => Err(StoreError::WouldWait {
+                key: Key::new(entry.name).unwrap_or_default(),
+            }),
+            Spot::Translated(tree) => tree.adopt(parent, entry),
             // Decoded only if somebody looks at it.
             Spot::View(_) if Format::may_be_costly(entry.name) => Err(StoreError::WouldWait {
                 key: Key::new(entry.name).unwrap_or_default(),
@@ -291,6 +314,9 @@ impl Tree for ViewTree {
     }
 
     fn forget(&self, ino: Ino, lookups: u64) {
+        if let Some(tree) = self.translations.tree(ino) {
+            return tree.forget(ino, lookups);
+        }
         let mut known = self.known();
         match known.entry(ino) {
             Slot::Occupied(mut slot) => {
@@ -314,6 +340,7 @@ impl Tree for ViewTree {
     fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
         match self.spot(ino)? {
             Spot::Native(ino) => self.native.stat(ino),
+            Spot::Translated(tree) => tree.stat(ino),
             Spot::Top => self.native.stat(Ino::ROOT),
             Spot::View(place) => {
                 self.check(&place)?;
@@ -329,6 +356,7 @@ impl Tree for ViewTree {
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
         match self.spot(ino)? {
             Spot::Native(ino) => self.native.key(ino),
+            Spot::Translated(tree) => tree.key(ino),
             Spot::Top => Ok(self.root.clone()),
             Spot::View(place) => Ok(place.key()),
         }
@@ -337,6 +365,7 @@ impl Tree for ViewTree {
     fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
         match self.spot(ino)? {
             Spot::Native(ino) => self.native.open(ino),
+            Spot::Translated(tree) => tree.open(ino),
             Spot::Top => Err(StoreError::NotAPrefix {
                 key: self.root.clone(),
             }),
@@ -353,6 +382,7 @@ impl Tree for ViewTree {
 
     fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
         let mut directory = match self.spot(ino)? {
+            Spot::Translated(tree) => return tree.open_dir(ino),
             Spot::Native(inner) => {
                 let mut directory = self.native.open_dir(inner)?;
                 directory.ino = self.outer(directory.ino);
@@ -376,7 +406,9 @@ impl Tree for ViewTree {
                 self.check(&place)?;
                 match &place.what {
                     What::Hidden | What::Group => {
-                        Directory::made(ino, Names::Made(self.names(&place)?))
+                        let mut names = self.names(&place)?;
+                        self.add_translations(&place, &mut names)?;
+                        Directory::made(ino, Names::Made(names))
                     }
                     What::Cells { .. } => Directory::made(ino, Names::Cells(place)),
                     What::File(..) | What::Chunk(_) | What::Inner(_) => {
@@ -412,6 +444,9 @@ impl Tree for ViewTree {
                 return Ok(());
             }
             Names::Tree | Names::Store(_) => {}
+        }
+        if let Some(tree) = self.translations.tree(directory.ino) {
+            return tree.visit(directory, cookie, visit);
         }
         if cookie == BEHIND_HIDDEN {
             return Ok(());
@@ -462,6 +497,7 @@ impl Tree for ViewTree {
         let node = match self.spot(ino)? {
             Spot::View(place) => place.node,
             Spot::Top => return Ok(Vec::new()),
+            Spot::Translated(tree) => return Self::translated_attributes(tree, ino),
             Spot::Native(ino) if self.native.stat(ino)?.kind == Kind::Prefix => {
                 self.nodes.node(&self.native.key(ino)?)?
             }
@@ -478,6 +514,7 @@ impl Tree for ViewTree {
         self.native
             .known_inodes()
             .saturating_add(self.known().len())
+            .saturating_add(self.translations.known_inodes())
     }
 
     fn gauges(&self) -> Vec<(&'static str, u64)> {

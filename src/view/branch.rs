@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::around::Surroundings;
 use super::content::NoContent;
+use super::format::Depth;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value};
@@ -22,6 +23,8 @@ pub struct Branch {
     pub arrays: Vec<Leaf>,
     /// Its groups; those without an array below them are left out.
     pub groups: Vec<Branch>,
+    /// Names of its groups that were not asked for.
+    pub groups_left_out: Vec<String>,
 }
 
 /// An array of a group.
@@ -46,18 +49,19 @@ const MAX_TEXT_BYTES: u64 = 4 << 20;
 const MAX_LOOKED_AT: usize = 256;
 
 impl Nodes {
-    /// A group with all that is below it.
+    /// A group with its arrays, and with all that is below it if that is wanted.
     ///
     /// # Errors
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
-    pub(super) fn branch(&self, node: &Arc<ViewNode>) -> Result<Branch, NoContent> {
+    pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
         let mut room = MAX_NODES;
-        self.gather(node, 0, &mut room)
+        self.gather(node, depth, 0, &mut room)
     }
 
     fn gather(
         &self,
         node: &Arc<ViewNode>,
+        wanted: Depth,
         depth: usize,
         room: &mut usize,
     ) -> Result<Branch, NoContent> {
@@ -70,6 +74,7 @@ impl Nodes {
             node: Arc::clone(node),
             arrays: Vec::new(),
             groups: Vec::new(),
+            groups_left_out: Vec::new(),
         };
         for child in self.child_keys(node)? {
             *room = room.checked_sub(1).ok_or_else(|| {
@@ -81,8 +86,10 @@ impl Nodes {
                     texts: self.texts_of(&child)?,
                     node: child,
                 });
+            } else if wanted == Depth::Own {
+                branch.groups_left_out.push(child.name().to_owned());
             } else {
-                let group = self.gather(&child, depth + 1, room)?;
+                let group = self.gather(&child, wanted, depth + 1, room)?;
                 if !group.arrays.is_empty() || !group.groups.is_empty() {
                     branch.groups.push(group);
                 }
@@ -113,9 +120,9 @@ impl Nodes {
         Ok(keys.collect())
     }
 
-    /// Whether there is an array with elements somewhere below a group; true as well if that was
-    /// not found out after a while.
-    pub(super) fn has_arrays(&self, node: &ViewNode) -> Result<bool, StoreError> {
+    /// Whether there is an array with elements in a group, or somewhere below it; true as well if
+    /// that was not found out after a while.
+    pub(super) fn has_arrays(&self, node: &ViewNode, depth: Depth) -> Result<bool, StoreError> {
         let mut left = MAX_LOOKED_AT;
         let mut groups = vec![node.key().clone()];
         while let Some(key) = groups.pop() {
@@ -133,8 +140,8 @@ impl Nodes {
                 let child = self.node(&key)?;
                 match &child.elements {
                     Elements::Fixed(_) | Elements::Variable(..) => return Ok(true),
-                    Elements::None => groups.push(key),
-                    Elements::Unreadable(_) => {}
+                    Elements::None if depth == Depth::All => groups.push(key),
+                    Elements::None | Elements::Unreadable(_) => {}
                 }
             }
         }

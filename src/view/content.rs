@@ -15,6 +15,8 @@ use super::nodes::Nodes;
 use super::texts::Rendering;
 use crate::array::{ArrayReader, Reservation};
 use crate::store::{Key, StoreError};
+use crate::translate::{NoOutline, left_out};
+use crate::zarr;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// What a format of a node is.
@@ -73,6 +75,15 @@ impl From<String> for NoContent {
     }
 }
 
+impl From<NoOutline> for NoContent {
+    fn from(none: NoOutline) -> Self {
+        match none {
+            NoOutline::Absent(why) => Self::Absent(why),
+            NoOutline::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
 impl MadeFile {
     /// Size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
@@ -104,11 +115,19 @@ impl Nodes {
                     .to_owned()
                     .into())
             }
-            (Make::Group(make), _) => {
+            (Make::Outline(make), _) => {
                 if node.is_array() {
                     return Err("this is an array".to_owned().into());
                 }
-                self.kept(node, format, || Ok(make(&self.branch(node)?)?))
+                self.kept(node, format, || {
+                    Ok(Made::text(make(&**self.store(), &node.key)?))
+                })
+            }
+            (Make::Group(depth, make), _) => {
+                if node.is_array() {
+                    return Err("this is an array".to_owned().into());
+                }
+                self.kept(node, format, || Ok(make(&self.branch(node, depth)?)?))
             }
             (Make::Array(make), _) => {
                 let made = make(&array_of(node)?)?;
@@ -163,10 +182,22 @@ impl Nodes {
                     .to_owned()
                     .into()),
             },
-            (Make::Group(_), _) if node.is_array() => Err("this is an array".to_owned().into()),
-            (Make::Group(_), _) => match self.has_arrays(node) {
+            (Make::Outline(_), _) if node.is_implicit => {
+                Err("it has no document".to_owned().into())
+            }
+            // There it is made only of consolidated metadata.
+            (Make::Outline(make), _) if self.store().promises().is_far => {
+                Ok(make(&**self.store(), &node.key).map(drop)?)
+            }
+            (Make::Outline(_), _) if format.word() == "zmetadata" => match node.node.format() {
+                zarr::Format::V2 => Ok(()),
+                zarr::Format::V3 => Err("a node of version 3 has none".to_owned().into()),
+            },
+            (Make::Outline(_), _) => Ok(()),
+            (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
+            (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
                 Ok(true) => Ok(()),
-                Ok(false) => Err("no array below it can be read".to_owned().into()),
+                Ok(false) => Err("no array in it can be read".to_owned().into()),
                 Err(error) => Err(NoContent::Failed(error)),
             },
         }
@@ -183,7 +214,7 @@ impl Nodes {
         let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let is_pinned = self.store().promises().pinned;
         if let Some(file) = lock().kept.get(&place)
-            && (is_pinned || file.asked.elapsed() < self.options.ttl)
+            && (is_pinned || file.asked.elapsed() < self.options().ttl)
         {
             return Ok(Content::Made(Arc::clone(file)));
         }
@@ -268,6 +299,28 @@ impl Nodes {
                     return Err(NoContent::Failed(error));
                 }
                 Err(NoContent::Failed(error)) => text.push_str(&format!("{name}: {error}\n")),
+            }
+        }
+        if node.key == self.options().root {
+            match left_out(&**self.store(), &node.key) {
+                Ok(nodes) => {
+                    for node in nodes {
+                        text.push_str(&format!("{node}\n"));
+                    }
+                }
+                Err(NoOutline::Failed(error @ StoreError::WouldWait { .. })) => {
+                    return Err(NoContent::Failed(error));
+                }
+                Err(NoOutline::Absent(why)) => {
+                    text.push_str(&format!(
+                        "what as-v2, as-v3 and unsharded leave out: {why}\n"
+                    ));
+                }
+                Err(NoOutline::Failed(error)) => {
+                    text.push_str(&format!(
+                        "what as-v2, as-v3 and unsharded leave out: {error}\n"
+                    ));
+                }
             }
         }
         if text.is_empty() {

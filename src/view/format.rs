@@ -11,7 +11,9 @@ use super::branch::Branch;
 use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
-use super::{geotiff, npy, sidecar};
+use super::{classic, geotiff, netcdf4, npy, sidecar};
+use crate::store::{Key, Store};
+use crate::translate::{NoOutline, Target, zmetadata_json, zom_json};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,8 +51,19 @@ pub enum Make {
         fn(&ArrayView<'_>) -> Result<(), String>,
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
-    /// A file of a group and all that is below it.
-    Group(fn(&Branch) -> Result<Made, String>),
+    /// A text of a group and the documents of all nodes below it.
+    Outline(fn(&dyn Store, &Key) -> Result<Vec<u8>, NoOutline>),
+    /// A file of a group: of its arrays, or of all that is below it.
+    Group(Depth, fn(&Branch) -> Result<Made, String>),
+}
+
+/// How much of a hierarchy is in a file of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The arrays in the group itself.
+    Own,
+    /// Also the groups in it, and so on.
+    All,
 }
 
 /// One row of the table.
@@ -67,7 +80,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 12] = [
+static TABLE: [Row; 17] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -79,6 +92,12 @@ static TABLE: [Row; 12] = [
         Make::Node(|node| Ok(pretty(&node.info()))),
     ),
     row("why", Name::Own("why.txt"), Make::Why),
+    row("zom", Name::Own("zom.json"), Make::Outline(zom_json)),
+    row(
+        "zmetadata",
+        Name::Own(".zmetadata"),
+        Make::Outline(zmetadata_json),
+    ),
     row("npy", Name::Suffix(".npy"), Make::Array(npy::make)),
     row("bin", Name::Suffix(".bin"), Make::Array(sidecar::bin)),
     row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
@@ -88,6 +107,21 @@ static TABLE: [Row; 12] = [
         "tif",
         Name::Suffix(".tif"),
         Make::Placed(geotiff::check, geotiff::make),
+    ),
+    row(
+        "nc",
+        Name::Suffix(".nc"),
+        Make::Group(Depth::All, netcdf4::make),
+    ),
+    row(
+        "cdf",
+        Name::Suffix(".cdf.nc"),
+        Make::Group(Depth::Own, classic::make),
+    ),
+    row(
+        "cdf5",
+        Name::Suffix(".cdf5.nc"),
+        Make::Group(Depth::Own, classic::make_cdf5),
     ),
     row("json", Name::Suffix(".json"), Make::Elements),
     row("chunks", Name::Directory("chunks"), Make::Chunks),
@@ -127,7 +161,7 @@ impl Format {
 
     /// Whether it is made of a group.
     pub fn is_of_group(self) -> bool {
-        matches!(self.make(), Make::Group(_))
+        matches!(self.make(), Make::Group(..) | Make::Outline(_))
     }
 
     /// Whether it can be made of an array, or of a group, as far as that alone tells.
@@ -137,7 +171,7 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        matches!(self.make(), Make::Group(_) | Make::Placed(..))
+        self.is_of_group() || matches!(self.make(), Make::Placed(..))
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or
@@ -159,12 +193,13 @@ impl Format {
         }
     }
 
-    /// Its name in the directory of a group, for the node `name` in it.
-    pub fn name_beside(self, name: &str) -> String {
+    /// Its name in the directory of a group, for the node `name` in it; none if it is only beside
+    /// the node's own views.
+    pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
-            Name::Own(own) => own.into(),
-            Name::Directory(word) => format!("{name}.{word}"),
-            Name::Suffix(suffix) => format!("{name}{suffix}"),
+            Name::Own(_) => None,
+            Name::Directory(word) => Some(format!("{name}.{word}")),
+            Name::Suffix(suffix) => Some(format!("{name}{suffix}")),
         }
     }
 
@@ -205,26 +240,35 @@ impl FromStr for Format {
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::all().find(|format| format.word() == word);
         found.ok_or_else(|| {
-            let words: Vec<&str> = Self::all().map(Self::word).collect();
+            let words = Self::all().map(Self::word);
+            let translations = Target::ALL.iter().map(|target| target.word());
+            let words: Vec<&str> = words.chain(translations).collect();
             format!("unknown format `{word}`; there are {}", words.join(", "))
         })
     }
 }
 
-/// The formats that are listed; all others can be opened by name all the same.
+/// The formats and translations that are listed; all others can be opened by name all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatSet(Vec<Format>);
+pub struct FormatSet(Vec<Format>, Vec<Target>);
 
 impl FormatSet {
     /// Whether a format is listed. What a node says of itself always is.
     pub fn lists(&self, format: Format) -> bool {
         format.is_of_node() || self.0.contains(&format)
     }
+
+    /// Whether a translation of the hierarchy is listed.
+    pub fn lists_translation(&self, target: Target) -> bool {
+        self.1.contains(&target)
+    }
 }
 
 impl Default for FormatSet {
     fn default() -> Self {
-        Self(Format::all().collect())
+        // Few tools read CDF-5.
+        let formats = Format::all().filter(|format| format.word() != "cdf5");
+        Self(formats.collect(), Target::ALL.to_vec())
     }
 }
 
@@ -237,7 +281,14 @@ impl FromStr for FormatSet {
         if words.clone().next().is_none() {
             return Ok(Self::default());
         }
-        Ok(Self(words.map(str::parse).collect::<Result<_, _>>()?))
+        let mut set = Self(Vec::new(), Vec::new());
+        for word in words {
+            match Target::ALL.into_iter().find(|target| target.word() == word) {
+                Some(target) => set.1.push(target),
+                None => set.0.push(word.parse()?),
+            }
+        }
+        Ok(set)
     }
 }
 
@@ -253,14 +304,12 @@ mod tests {
     fn names_are_understood_as_they_are_given() {
         for format in Format::all() {
             assert_eq!(format.word().parse(), Ok(format));
-            let name = format.name_beside("a.b");
+            let Some(name) = format.name_beside("a.b") else {
+                assert!(matches!(format.row().name, Name::Own(_)));
+                continue;
+            };
             let mut parsed = Format::parse_beside(name.as_bytes());
-            let is_there = parsed.any(|found| found == (&b"a.b"[..], format));
-            assert_eq!(
-                is_there,
-                !matches!(format.row().name, Name::Own(_)),
-                "{name}"
-            );
+            assert!(parsed.any(|found| found == (&b"a.b"[..], format)), "{name}");
         }
         for name in ["npy", ".npy", "a.exe", "a", "", "a.info", "a.Npy"] {
             assert_eq!(Format::parse_beside(name.as_bytes()).count(), 0, "{name}");
@@ -272,6 +321,10 @@ mod tests {
         let set: FormatSet = "npy,chunks".parse().unwrap();
         assert!(set.lists(format("npy")) && set.lists(format("why")) && !set.lists(format("bin")));
         assert_eq!("".parse(), Ok(FormatSet::default()));
+        assert!(!set.lists_translation(Target::V2));
+        let set: FormatSet = "as-v2,npy,unsharded".parse().unwrap();
+        assert!(set.lists_translation(Target::V2) && set.lists_translation(Target::Unsharded));
+        assert!(!set.lists_translation(Target::V3) && set.lists(format("npy")));
         assert!(
             "npy,doc"
                 .parse::<FormatSet>()

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::array::ArrayReader;
 use crate::codec::Pipeline;
-use crate::store::{Key, Version};
+use crate::store::{Key, Store, StoreError, Version};
+use crate::translate::documents::Found;
 use crate::zarr::Node;
 
 /// A node and what can be made of it.
@@ -17,6 +18,8 @@ pub struct ViewNode {
     pub(super) name: String,
     pub(super) node: Node,
     pub(super) problems: Vec<String>,
+    /// Whether it has no document: a group because something is in it.
+    pub(super) is_implicit: bool,
     pub(super) elements: Elements,
     pub(super) version: u64,
     pub(super) modified: SystemTime,
@@ -101,30 +104,48 @@ impl ViewNode {
 
     /// Its extended attributes, without `user.zarr.` before their names.
     pub fn extended_attributes(&self) -> Vec<(String, Vec<u8>)> {
-        let mut found = Vec::new();
-        if let Value::Object(info) = self.node.info() {
-            for (name, member) in [
-                ("shape", "shape"),
-                ("dtype", "data_type"),
-                ("chunks", "chunk_shape"),
-                ("codecs", "codecs"),
-                ("fill_value", "fill_value"),
-                ("dimension_names", "dimension_names"),
-                ("zarr_format", "zarr_format"),
-                ("node_type", "node_type"),
-            ] {
-                if let Some(value) = info.get(member) {
-                    found.push((name.to_owned(), plain(value)));
-                }
-            }
-        }
-        if let Ok(attributes) = self.node.attributes() {
-            for (name, value) in attributes {
-                found.push((format!("attrs.{name}"), plain(value)));
-            }
-        }
-        found
+        extended_attributes(&self.node)
     }
+}
+
+/// The extended attributes of the node at a key of any store; none if its documents say nothing.
+///
+/// # Errors
+/// Those of the store.
+pub fn attributes_at(store: &dyn Store, key: &Key) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let found = Found::read(store, key)?;
+    let node = found.documents().node().map(|detected| detected.node);
+    Ok(match node {
+        Some(Ok(node)) => extended_attributes(&node),
+        _ => Vec::new(),
+    })
+}
+
+/// The extended attributes of a node, without `user.zarr.` before their names.
+fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    if let Value::Object(info) = node.info() {
+        for (name, member) in [
+            ("shape", "shape"),
+            ("dtype", "data_type"),
+            ("chunks", "chunk_shape"),
+            ("codecs", "codecs"),
+            ("fill_value", "fill_value"),
+            ("dimension_names", "dimension_names"),
+            ("zarr_format", "zarr_format"),
+            ("node_type", "node_type"),
+        ] {
+            if let Some(value) = info.get(member) {
+                found.push((name.to_owned(), plain(value)));
+            }
+        }
+    }
+    if let Ok(attributes) = node.attributes() {
+        for (name, value) in attributes {
+            found.push((format!("attrs.{name}"), plain(value)));
+        }
+    }
+    found
 }
 
 /// Text as it is, anything else as JSON.

@@ -18,6 +18,8 @@ use lru::LruCache;
 /// How nodes are shown.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
+    /// The root of what is shown.
+    pub root: Key,
     /// What is listed.
     pub formats: FormatSet,
     /// How long what was read of a store that can change is trusted.
@@ -29,7 +31,7 @@ pub struct NodesOptions {
 pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
-    pub(super) options: NodesOptions,
+    options: NodesOptions,
     known: Mutex<Known>,
     pub(super) texts: Mutex<Texts>,
     pub(super) made: Mutex<Files>,
@@ -74,6 +76,11 @@ impl Nodes {
     /// Whether a format is listed.
     pub fn lists(&self, format: Format) -> bool {
         self.options.formats.lists(format)
+    }
+
+    /// How nodes are shown.
+    pub fn options(&self) -> &NodesOptions {
+        &self.options
     }
 
     /// The node at a key, which is a prefix of the store. One without documents is a group.
@@ -133,7 +140,9 @@ impl Nodes {
         };
         let mut problems: Vec<String> = found.problem.into_iter().collect();
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let node = match documents.node() {
+        let detected = documents.node();
+        let is_implicit = detected.is_none();
+        let node = match detected {
             None => implicit(),
             Some(detected) => {
                 for ignored in &detected.ignored {
@@ -171,6 +180,7 @@ impl Nodes {
             name,
             node,
             problems,
+            is_implicit,
             elements,
             version: found.version,
             modified: found.modified,

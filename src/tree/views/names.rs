@@ -14,7 +14,7 @@ impl ViewTree {
     pub(super) fn names(&self, place: &Place) -> Result<Vec<Made>, StoreError> {
         let node = &place.node;
         let mut names = Vec::new();
-        let own = |format: Format| format.own_name(node.name());
+        let own = |format: Format| Some(format.own_name(node.name()));
         self.add_files(node, &mut names, own)?;
         if node.is_array() {
             return Ok(names);
@@ -46,9 +46,9 @@ impl ViewTree {
             if child.is_array() {
                 let mut would_wait = None;
                 let beside = |format: Format| {
-                    let plain = format.name_beside(child.name());
+                    let plain = format.name_beside(child.name())?;
                     if place.what != What::Group {
-                        return plain;
+                        return Some(plain);
                     }
                     match self.child(node, plain.as_bytes()) {
                         Ok(Some(there)) if !there.is_array() => {
@@ -57,9 +57,9 @@ impl ViewTree {
                         }
                         Err(error @ StoreError::WouldWait { .. }) => {
                             would_wait = Some(error);
-                            plain
+                            Some(plain)
                         }
-                        _ => plain,
+                        _ => Some(plain),
                     }
                 };
                 self.add_files(&child, &mut names, beside)?;
@@ -86,13 +86,9 @@ impl ViewTree {
         &self,
         node: &Arc<ViewNode>,
         names: &mut Vec<Made>,
-        mut name: impl FnMut(Format) -> String,
+        mut name: impl FnMut(Format) -> Option<String>,
     ) -> Result<(), StoreError> {
         for format in Format::all() {
-            let is_own = format.is_of_node();
-            if is_own && name(format) != format.own_name(node.name()) {
-                continue;
-            }
             if !self.nodes.lists(format) || !format.suits(node.is_array()) {
                 continue;
             }
@@ -112,8 +108,11 @@ impl ViewTree {
                 ),
                 false => (Kind::Object, place.number()),
             };
+            let Some(name) = name(format) else {
+                continue;
+            };
             names.push(Made {
-                name: name(format).into_bytes(),
+                name: name.into_bytes(),
                 ino,
                 kind,
             });

@@ -11,17 +11,17 @@ use crate::zarr;
 /// Longer documents are not read.
 const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
 /// The documents of a node, in the order of the fields of [`zarr::Documents`].
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
+pub(crate) const NAMES: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
 
 /// What was found of the documents of a node.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) texts: [Option<Vec<u8>>; 4],
-    pub(super) version: u64,
-    pub(super) modified: SystemTime,
-    pub(super) problem: Option<String>,
+pub(crate) struct Found {
+    pub(crate) texts: [Option<Vec<u8>>; 4],
+    pub(crate) version: u64,
+    pub(crate) modified: SystemTime,
+    pub(crate) problem: Option<String>,
     /// The document that makes an array of it, and its version.
-    pub(super) array: Option<(Key, Version)>,
+    pub(crate) array: Option<(Key, Version)>,
 }
 
 /// A document that is there.
@@ -40,7 +40,7 @@ impl Found {
     ///
     /// # Errors
     /// Those of the store, for the first document that has one.
-    pub(super) fn read(store: &dyn Store, key: &Key) -> Result<Self, StoreError> {
+    pub(crate) fn read(store: &dyn Store, key: &Key) -> Result<Self, StoreError> {
         let mut found = Self {
             texts: Default::default(),
             version: 0,
@@ -50,8 +50,8 @@ impl Found {
         };
         let mut hasher = SipHasher13::new();
         let read = |name: &&str| Document::read(store, key, name);
-        let documents = ask_each(store, key, &DOCUMENTS, read);
-        for ((slot, name), document) in found.texts.iter_mut().zip(DOCUMENTS).zip(documents) {
+        let documents = ask_each(store, key, &NAMES, read);
+        for ((slot, name), document) in found.texts.iter_mut().zip(NAMES).zip(documents) {
             let Some(document) = document? else {
                 continue;
             };
@@ -74,6 +74,19 @@ impl Found {
         }
         found.version = hasher.finish();
         Ok(found)
+    }
+}
+
+impl Found {
+    /// The texts by their names.
+    pub(crate) fn documents(&self) -> zarr::Documents<'_> {
+        let [zarr_json, zarray, zgroup, zattrs] = &self.texts;
+        zarr::Documents {
+            zarr_json: zarr_json.as_deref(),
+            zarray: zarray.as_deref(),
+            zgroup: zgroup.as_deref(),
+            zattrs: zattrs.as_deref(),
+        }
     }
 }
 

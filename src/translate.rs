@@ -1,0 +1,423 @@
+//! A hierarchy as one of another version, without decoding: metadata are written anew, keys of
+//! chunks are renamed, inner chunks of shards are byte ranges, and values stay as they are.
+//!
+//! A node is shown only if every reader of the other version gets the same elements; any other is
+//! left out, with the reason. What is said of a node follows from its own documents; the copies in
+//! consolidated metadata are used only for consolidated metadata.
+//!
+//! **Architecture Invariant:** nothing here decodes a chunk, and a chunk that is shown is the same
+//! object of the inner store, or a range of it that a shard's index was asked for.
+//!
+//! **Architecture Invariant:** [`StoreError::NotFound`] is said where the inner store said it, or
+//! the metadata, or a shard's index that was read. No other failure becomes it.
+//!
+//! Lock order: none is taken below another.
+
+mod codecs;
+pub(crate) mod documents;
+mod fill;
+mod listing;
+mod masks;
+mod node;
+mod outline;
+mod resolve;
+mod shards;
+#[cfg(test)]
+mod tests;
+mod text;
+mod types;
+mod whole;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use lru::LruCache;
+use siphasher::sip::SipHasher13;
+
+pub use self::outline::{MAX_NODES, NoOutline, Outline, zmetadata_json, zom_json};
+
+use self::documents::Found;
+use self::node::{Translation, translate};
+use self::resolve::Place;
+use self::shards::Indexes;
+use self::text::Text;
+use self::whole::Consolidated;
+use crate::store::{
+    Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
+    Unknown, Usage, Version,
+};
+use crate::zarr::document;
+
+/// What a hierarchy is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Zarr version 2, for tools that know no other; shards are opened up.
+    V2,
+    /// Zarr version 3, for tools that know no other.
+    V3,
+    /// Zarr version 3 without shards.
+    Unsharded,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::V2, Self::V3, Self::Unsharded];
+
+    /// The name of its directory, and what `--formats` calls it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::V2 => "as-v2",
+            Self::V3 => "as-v3",
+            Self::Unsharded => "unsharded",
+        }
+    }
+
+    /// Whether a node whose document is wrong is shown as it is: one of this version is no worse
+    /// than it was.
+    fn shows_broken(self, is_v3: bool) -> bool {
+        matches!((self, is_v3), (Self::V2, false) | (Self::V3, true))
+    }
+}
+
+/// A store whose nodes are shown as those of another version.
+#[derive(Debug)]
+pub struct Translated(Arc<Shared>);
+
+/// What the listings of a store need of it.
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    root: Key,
+    target: Target,
+    /// How long what was read is trusted; for good if the store can not change.
+    ttl: Option<Duration>,
+    known: Mutex<Known>,
+    indexes: Indexes,
+    consolidated: Mutex<Option<Consolidated>>,
+    /// Held by who reads a whole hierarchy: one is enough.
+    reading: Mutex<()>,
+    /// Nodes whose reasons were logged.
+    told: Mutex<HashSet<Key>>,
+}
+
+/// A node that was read.
+#[derive(Debug)]
+struct Shown {
+    translation: Translation,
+    /// Its documents that were made.
+    texts: Vec<MadeText>,
+    /// Which content of its own documents it was made of.
+    version: u64,
+    modified: SystemTime,
+    /// The document that makes an array of it, and its version.
+    document: Option<(Key, Version)>,
+    memory_bytes: u64,
+}
+
+/// The name and the text of a document that was made.
+type MadeText = (&'static str, Arc<Vec<u8>>);
+
+/// Nodes that were read, least recently used first out.
+#[derive(Debug)]
+struct Known {
+    nodes: LruCache<Key, (Arc<Shown>, Instant)>,
+    bytes: u64,
+}
+
+/// Nodes that are kept, and what they may take in memory, about.
+const MAX_KNOWN: usize = 4096;
+const MAX_KNOWN_BYTES: u64 = 32 << 20;
+/// Metadata of one node that take more memory than this are not translated.
+const MAX_NODE_BYTES: usize = 64 << 20;
+/// Nodes whose reasons are logged.
+const MAX_TOLD: usize = 1024;
+/// The name of consolidated metadata of version 2.
+const ZMETADATA: &str = ".zmetadata";
+
+impl Translated {
+    /// Shows the hierarchy below `root` of `store`. What was read is trusted for `ttl`.
+    pub fn new(store: Arc<dyn Store>, root: Key, target: Target, ttl: Duration) -> Self {
+        let ttl = (!store.promises().pinned).then_some(ttl);
+        Self(Arc::new(Shared {
+            store,
+            root,
+            target,
+            ttl,
+            known: Mutex::new(Known {
+                nodes: LruCache::unbounded(),
+                bytes: 0,
+            }),
+            indexes: Indexes::default(),
+            consolidated: Mutex::default(),
+            reading: Mutex::default(),
+            told: Mutex::default(),
+        }))
+    }
+
+    /// Whether the root, or else the first array in it, would be shown otherwise than it is.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn differs(&self) -> Result<bool, StoreError> {
+        let Some(root) = self.0.node(&self.0.root)? else {
+            return Ok(false);
+        };
+        Ok(match (&root.translation, self.0.target) {
+            (Translation::LeftOut(_) | Translation::Same, _) => false,
+            (Translation::Array(..) | Translation::Group(Some(_)), _) => true,
+            // Whether any array has shards is known only by reading them all.
+            (Translation::Group(None), target) => target == Target::Unsharded,
+            (Translation::Directory, _) => false,
+        })
+    }
+}
+
+/// The nodes at and below `root` that translations leave out, and why: all that the hierarchy has,
+/// up to [`MAX_NODES`].
+///
+/// # Errors
+/// Why they are not known.
+pub fn left_out(store: &dyn Store, root: &Key) -> Result<Vec<LeftOut>, NoOutline> {
+    let mut left_out = Vec::new();
+    let outline = Outline::read(store, root)?;
+    for target in Target::ALL {
+        outline.clone().translated(target, root, &mut |key, why| {
+            left_out.push(LeftOut {
+                target,
+                key: key.clone(),
+                why: why.to_owned(),
+            });
+        });
+    }
+    Ok(left_out)
+}
+
+/// A node that a translation leaves out, with all below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOut {
+    /// Which translation.
+    pub target: Target,
+    /// The node.
+    pub key: Key,
+    /// The reason.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    /// A line for `why.txt`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/{}: {}",
+            self.target.word(),
+            self.key.display().trim_matches('/'),
+            self.why
+        )
+    }
+}
+
+/// A hash that is the same in every run.
+fn hash(words: &[u64]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    words.iter().for_each(|word| hasher.write_u64(*word));
+    hasher.finish()
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node at a prefix of the store; none if it is proven that there is no such prefix.
+    fn node(&self, key: &Key) -> Result<Option<Arc<Shown>>, StoreError> {
+        if let Some((node, read)) = self.known().nodes.get(key)
+            && self.ttl.is_none_or(|ttl| read.elapsed() < ttl)
+        {
+            return Ok(Some(Arc::clone(node)));
+        }
+        let read = Instant::now();
+        let found = Found::read(&*self.store, key)?;
+        if found.texts.iter().all(Option::is_none) && found.problem.is_none() {
+            match self.store.stat(key) {
+                Ok(stat) if stat.kind == Kind::Prefix => {}
+                Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let node = Arc::new(self.translate(key, found));
+        let mut known = self.known();
+        known.bytes = known.bytes.saturating_add(node.memory_bytes);
+        let entry = (Arc::clone(&node), read);
+        if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        let is_full =
+            |known: &Known| known.bytes > MAX_KNOWN_BYTES || known.nodes.len() > MAX_KNOWN;
+        while is_full(&known) && known.nodes.len() > 1 {
+            let Some((_, (old, _))) = known.nodes.pop_lru() else {
+                break;
+            };
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        Ok(Some(node))
+    }
+
+    /// Makes of documents what is shown.
+    fn translate(&self, key: &Key, found: Found) -> Shown {
+        let translation = self.translation(&found);
+        if let Translation::LeftOut(why) = &translation {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MAX_TOLD && told.insert(key.clone()) {
+                log::warn!("{key} is not in {}: {why}", self.target.word());
+            }
+        }
+        let made = match &translation {
+            Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
+            _ => &[],
+        };
+        let texts: Vec<MadeText> = made
+            .iter()
+            .map(|(name, document)| (*name, Arc::new(outline::text(document))))
+            .collect();
+        let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        Shown {
+            // Parsed documents are some times as large as their texts.
+            memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
+            texts,
+            translation,
+            version: found.version,
+            modified: found.modified,
+            document: found.array,
+        }
+    }
+
+    fn translation(&self, found: &Found) -> Translation {
+        if let Some(problem) = &found.problem {
+            return Translation::LeftOut(problem.clone());
+        }
+        let texts = found.texts.iter().flatten();
+        let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();
+        if bytes > MAX_NODE_BYTES {
+            return Translation::LeftOut("its metadata are too large".into());
+        }
+        let Some(detected) = found.documents().node() else {
+            return Translation::Directory;
+        };
+        let [zarr_json, ..] = &found.texts;
+        match detected.node {
+            Ok(node) => {
+                let raw = zarr_json.as_deref().map(document::parse);
+                translate(self.target, &node, raw.and_then(Result::ok).as_ref())
+            }
+            Err(_) if self.target.shows_broken(zarr_json.is_some()) => Translation::Same,
+            Err(error) => Translation::LeftOut(error.to_string()),
+        }
+    }
+
+    /// Fails if the metadata of an array are not any more those that its chunks are found by.
+    fn check_document(&self, key: &Key, node: &Shown) -> Result<(), StoreError> {
+        let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
+        else {
+            return Ok(());
+        };
+        let what = match self.store.stat(document) {
+            Ok(stat) if stat.version == *version => return Ok(()),
+            Ok(_) => "the metadata of the array have changed",
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
+            Err(error) => return Err(error),
+        };
+        let mut known = self.known();
+        if let Some((old, _)) = known.nodes.pop(key) {
+            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
+        }
+        Err(StoreError::Stale {
+            key: document.clone(),
+            what: what.into(),
+        })
+    }
+}
+
+impl Store for Translated {
+    fn label(&self) -> &str {
+        self.0.store.label()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            // An index of a shard is read when an inner chunk is opened.
+            all_open: false,
+            // Chunks may be listed that are not there.
+            listings: Listings::Partial,
+            ..self.0.store.promises()
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.0.store.extent()
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        match self.0.resolve(key)? {
+            Place::Same(key) => self.0.store.stat(&key),
+            Place::Document(text, node) => Text::new(text, node.modified).stat(),
+            Place::Directory(node, key) => self.0.directory_stat(&node, &key),
+            Place::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell),
+            Place::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk),
+        }
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        self.open_for(key, Reading::Parts)
+    }
+
+    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+        match self.0.resolve(key)? {
+            Place::Same(key) => self.0.store.open_for(&key, reading),
+            Place::Document(text, node) => Ok(Arc::new(Text::new(text, node.modified))),
+            Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, reading),
+            place => {
+                if let Place::Cell(node, array, cell) = place {
+                    self.0.cell_stat(&node, &array, cell)?;
+                }
+                Err(StoreError::NotAPrefix { key: key.clone() })
+            }
+        }
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        Shared::list(&self.0, prefix)
+    }
+
+    fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+        match self.0.resolve(prefix).ok()? {
+            Place::Same(key) => self.0.store.unknown(&key),
+            Place::Directory(_, key) => self.0.store.unknown(&key),
+            Place::Cell(..) if self.0.store.promises().is_far => Some(Unknown {
+                is_unlisted: false,
+                what: "chunks are those that there can be".into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn doubt(&self, key: &Key) {
+        match self.0.resolve(key) {
+            Ok(Place::Same(key)) => self.0.store.doubt(&key),
+            Ok(Place::Chunk(node, array, chunk)) => {
+                if let Some((source, _)) = Shared::source_key(&node, &array, chunk) {
+                    self.0.store.doubt(&source);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn traffic(&self) -> Option<Usage> {
+        self.0.store.traffic()
+    }
+}

@@ -1,0 +1,370 @@
+//! Chains of codecs from one version to the other (v2, "Filters" and `compressor`; v3 core,
+//! "Codecs"; numcodecs' codecs as v3 names them). Only what undoes the same bytes is translated: a
+//! chain that is not known to is left out with its reason.
+
+use serde_json::{Map, Value, json};
+
+use super::types::byte_order;
+use crate::zarr::data_type::v2;
+use crate::zarr::{ByteOrder, CodecSpec, DataType, Fixed, Order, Scalar, Variable};
+
+/// The part of a `.zarray` that says how chunks are encoded.
+#[derive(Debug, PartialEq)]
+pub(super) struct V2Chain {
+    /// Of the stored words.
+    pub(super) byte_order: ByteOrder,
+    pub(super) order: Order,
+    pub(super) filters: Vec<Value>,
+    pub(super) compressor: Value,
+}
+
+/// numcodecs' codecs from arrays to arrays.
+const FILTERS: [&str; 6] = [
+    "delta",
+    "fixedscaleoffset",
+    "quantize",
+    "astype",
+    "bitround",
+    "packbits",
+];
+
+/// numcodecs' codecs from bytes to bytes that v3 names `numcodecs.*`.
+const BYTES: [&str; 12] = [
+    "blosc",
+    "zstd",
+    "gzip",
+    "zlib",
+    "bz2",
+    "lzma",
+    "lz4",
+    "shuffle",
+    "crc32",
+    "adler32",
+    "fletcher32",
+    "jenkins_lookup3",
+];
+
+/// Members of configurations that name types of numbers.
+const TYPES: [&str; 4] = ["dtype", "astype", "encode_dtype", "decode_dtype"];
+
+/// The last part of a v3 name, and whether it is numcodecs' codec of that name.
+fn id(spec: &CodecSpec) -> (&str, bool) {
+    match spec.name.strip_prefix("numcodecs.") {
+        Some(id) => (id, true),
+        None => (&spec.name, false),
+    }
+}
+
+/// The v2 form of a v3 chain without shards.
+///
+/// # Errors
+/// The codec that v2 can not express, or not at its place.
+pub(super) fn to_v2(
+    specs: &[CodecSpec],
+    data_type: &DataType,
+    rank: usize,
+) -> Result<V2Chain, String> {
+    let mut chain = V2Chain {
+        byte_order: ByteOrder::Little,
+        order: Order::C,
+        filters: Vec::new(),
+        compressor: Value::Null,
+    };
+    let no_form = |spec: &CodecSpec| format!("codec {} has no form in v2", spec.name);
+    let mut specs = specs.iter().peekable();
+    if let Some(spec) = specs.next_if(|spec| spec.name == "transpose") {
+        chain.order = order(spec, rank)?;
+    }
+    while let Some(spec) = specs.next_if(|spec| FILTERS.contains(&id(spec).0)) {
+        if !id(spec).1 {
+            return Err(no_form(spec));
+        }
+        chain
+            .filters
+            .push(filter_to_v2(spec, data_type, chain.filters.is_empty())?);
+    }
+    let Some(serializer) = specs.next() else {
+        return Err("no codec makes bytes of the array".into());
+    };
+    match (id(serializer), data_type) {
+        (("bytes" | "endian", false), DataType::Fixed(_)) => {
+            if serializer.configuration.get("endian") == Some(&"big".into()) {
+                chain.byte_order = ByteOrder::Big;
+            }
+            if chain.byte_order == ByteOrder::Big && !chain.filters.is_empty() {
+                return Err("filters of big-endian numbers".into());
+            }
+        }
+        (("pcodec", _), DataType::Fixed(_)) if chain.order == Order::C => {
+            chain
+                .filters
+                .push(with_id("pcodec", &serializer.configuration));
+        }
+        (("vlen-utf8", _), DataType::Variable(Variable::Text))
+        | (("vlen-bytes", _), DataType::Variable(Variable::Bytes))
+            if chain.filters.is_empty() =>
+        {
+            chain.filters.push(json!({"id": id(serializer).0}));
+        }
+        _ => return Err(no_form(serializer)),
+    }
+    for spec in specs {
+        let codec = bytes_to_v2(spec).ok_or_else(|| no_form(spec))?;
+        let before = std::mem::replace(&mut chain.compressor, codec);
+        if !before.is_null() {
+            chain.filters.push(before);
+        }
+    }
+    Ok(chain)
+}
+
+/// Row-major, or all axes turned round; v2 has no other order.
+fn order(spec: &CodecSpec, rank: usize) -> Result<Order, String> {
+    let value = spec.configuration.get("order").unwrap_or(&Value::Null);
+    let axes: Option<Vec<u64>> = match value {
+        Value::Array(axes) => axes.iter().map(Value::as_u64).collect(),
+        _ => None,
+    };
+    let is = |mut order: Box<dyn Iterator<Item = u64>>| {
+        axes.as_ref()
+            .is_some_and(|axes| axes.iter().all(|axis| order.next() == Some(*axis)))
+            && order.next().is_none()
+    };
+    let rank = rank as u64;
+    match value.as_str() {
+        Some("C") => Ok(Order::C),
+        Some("F") => Ok(Order::F),
+        _ if is(Box::new(0..rank)) => Ok(Order::C),
+        _ if is(Box::new((0..rank).rev())) => Ok(Order::F),
+        _ => Err(format!("transpose to {value} has no form in v2")),
+    }
+}
+
+fn with_id(id: &str, configuration: &Map<String, Value>) -> Value {
+    let mut codec = Map::new();
+    codec.insert("id".into(), id.into());
+    let members = configuration.iter().filter(|(name, _)| *name != "id");
+    codec.extend(members.map(|(name, value)| (name.clone(), value.clone())));
+    codec.into()
+}
+
+fn filter_to_v2(spec: &CodecSpec, data_type: &DataType, is_first: bool) -> Result<Value, String> {
+    let (id, _) = id(spec);
+    check_little(spec)?;
+    let mut codec = with_id(id, &spec.configuration);
+    let needed = match id {
+        "delta" | "fixedscaleoffset" | "quantize" => "dtype",
+        "astype" => "decode_dtype",
+        _ => return Ok(codec),
+    };
+    if codec.get(needed).is_none_or(Value::is_null) {
+        let (Some(fixed), true) = (data_type.fixed(), is_first) else {
+            return Err(format!("codec {} without {needed}", spec.name));
+        };
+        if let Some(members) = codec.as_object_mut() {
+            members.insert(needed.into(), fixed.numpy_descr().into());
+        }
+    }
+    Ok(codec)
+}
+
+/// Fails for filters of big-endian numbers: v3 keeps their order elsewhere.
+fn check_little(spec: &CodecSpec) -> Result<(), String> {
+    let named = TYPES
+        .iter()
+        .filter_map(|name| spec.configuration.get(*name));
+    match named
+        .filter_map(Value::as_str)
+        .any(|name| name.starts_with('>'))
+    {
+        true => Err(format!("codec {} of big-endian numbers", spec.name)),
+        false => Ok(()),
+    }
+}
+
+fn bytes_to_v2(spec: &CodecSpec) -> Option<Value> {
+    let (id, wrapped) = id(spec);
+    let level = || spec.configuration.get("level").cloned();
+    Some(match (id, wrapped) {
+        ("crc32c", false) => json!({"id": id, "location": "end"}),
+        ("crc32c", true) => with_id(id, &spec.configuration),
+        // Whether there is a checksum says each frame itself.
+        ("zstd", false) => json!({"id": id, "level": level().unwrap_or(0.into())}),
+        ("gzip", false) => json!({"id": id, "level": level().unwrap_or(5.into())}),
+        ("blosc", false) => {
+            let member = |name: &str| spec.configuration.get(name);
+            let shuffle = match member("shuffle").and_then(Value::as_str) {
+                Some("noshuffle") => 0,
+                Some("bitshuffle") => 2,
+                _ => 1,
+            };
+            let or = |name: &str, other: Value| member(name).cloned().unwrap_or(other);
+            json!({
+                "id": id,
+                "cname": or("cname", "lz4".into()),
+                "clevel": or("clevel", 5.into()),
+                "shuffle": shuffle,
+                "blocksize": or("blocksize", 0.into()),
+            })
+        }
+        (id, true) if BYTES.contains(&id) => with_id(id, &spec.configuration),
+        _ => return None,
+    })
+}
+
+/// The v3 form of a v2 chain.
+///
+/// # Errors
+/// The codec that v3 can not express, or not at its place.
+pub(super) fn to_v3(
+    order: Order,
+    filters: &[CodecSpec],
+    compressor: Option<&CodecSpec>,
+    data_type: &DataType,
+    rank: usize,
+) -> Result<Vec<Value>, String> {
+    let no_form = |spec: &CodecSpec| format!("codec {} has no form in v3", spec.name);
+    let mut codecs = Vec::new();
+    if order == Order::F && rank > 1 {
+        let axes: Vec<usize> = (0..rank).rev().collect();
+        codecs.push(json!({"name": "transpose", "configuration": {"order": axes}}));
+    }
+    let mut specs = filters.iter().chain(compressor).peekable();
+    match data_type {
+        DataType::Variable(variable) => {
+            let object = specs.next().ok_or("no codec makes bytes of objects")?;
+            let is_same = match variable {
+                Variable::Text => object.name == "vlen-utf8",
+                Variable::Bytes => object.name == "vlen-bytes",
+                Variable::Array(_) | Variable::Object => false,
+            };
+            if !is_same {
+                return Err(no_form(object));
+            }
+            codecs.push(json!({"name": object.name}));
+        }
+        DataType::Fixed(fixed) => {
+            let mut stored = fixed.clone();
+            while let Some(spec) = specs.next_if(|spec| FILTERS.contains(&&*spec.name)) {
+                stored = filter_to_v3(spec, stored)?;
+                codecs.push(wrapped(spec));
+            }
+            match specs.next_if(|spec| spec.name == "pcodec") {
+                Some(_) if byte_order(&stored)? != Some(ByteOrder::Little) => {
+                    return Err("codec pcodec of big-endian numbers".into());
+                }
+                Some(_) if order == Order::F && rank > 1 => {
+                    return Err("codec pcodec with order F".into());
+                }
+                Some(spec) => codecs.push(wrapped(spec)),
+                None => codecs.push(match byte_order(&stored)? {
+                    Some(ByteOrder::Big) => {
+                        json!({"name": "bytes", "configuration": {"endian": "big"}})
+                    }
+                    Some(ByteOrder::Little) if !matches!(stored.scalar, Scalar::Struct(_)) => {
+                        json!({"name": "bytes", "configuration": {"endian": "little"}})
+                    }
+                    _ => json!({"name": "bytes"}),
+                }),
+            }
+        }
+    }
+    for spec in specs {
+        codecs.push(bytes_to_v3(spec, data_type).ok_or_else(|| no_form(spec))?);
+    }
+    Ok(codecs)
+}
+
+/// numcodecs' codec as v3 names it.
+fn wrapped(spec: &CodecSpec) -> Value {
+    let configuration = Value::from(spec.configuration.clone());
+    json!({"name": format!("numcodecs.{}", spec.name), "configuration": configuration})
+}
+
+/// The type that a filter stores numbers of `decoded` as.
+fn filter_to_v3(spec: &CodecSpec, decoded: Fixed) -> Result<Fixed, String> {
+    let odd = |what: &str| Err(format!("codec {} {what}", spec.name));
+    check_little(spec)?;
+    if byte_order(&decoded)? == Some(ByteOrder::Big) {
+        return odd("of big-endian numbers");
+    }
+    let named = |name: &str| match spec.configuration.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => v2::fixed(value)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+    };
+    let (from, to) = match spec.name.as_str() {
+        "bitround" => return Ok(decoded),
+        "packbits" if decoded.scalar == Scalar::Bool => {
+            return v2::fixed(&"|u1".into()).map_err(|error| error.to_string());
+        }
+        "packbits" => return odd("of other than booleans"),
+        "astype" => (named("decode_dtype")?, named("encode_dtype")?),
+        _ => (named("dtype")?, named("astype")?),
+    };
+    let Some(from) = from else {
+        return odd("without the type of its numbers");
+    };
+    let to = to.unwrap_or_else(|| from.clone());
+    if from != decoded {
+        return odd("of another type than the array");
+    }
+    if spec.name == "quantize" && from != to {
+        return odd("to another type has no form in v3");
+    }
+    Ok(to)
+}
+
+fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
+    let member = |name: &str| spec.configuration.get(name);
+    let level = |default: i64| member("level").and_then(Value::as_i64).unwrap_or(default);
+    let configuration = match spec.name.as_str() {
+        "crc32c" => {
+            let location = member("location").and_then(Value::as_str);
+            return match location.unwrap_or("end") {
+                "end" => Some(json!({"name": "crc32c"})),
+                _ => Some(wrapped(spec)),
+            };
+        }
+        "zstd" => {
+            let has_checksum = member("checksum") == Some(&Value::Bool(true));
+            json!({"level": level(0), "checksum": has_checksum})
+        }
+        "gzip" => json!({"level": level(1)}),
+        "blosc" => blosc(spec, data_type)?,
+        id if BYTES.contains(&id) => return Some(wrapped(spec)),
+        _ => return None,
+    };
+    Some(json!({"name": spec.name, "configuration": configuration}))
+}
+
+/// The v3 configuration of Blosc, whose `typesize` is that of the elements.
+fn blosc(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
+    let member = |name: &str| spec.configuration.get(name);
+    // Blosc counts elements of more bytes as single ones.
+    let item_bytes = data_type
+        .size_bytes()
+        .filter(|size| *size < 256)
+        .unwrap_or(1);
+    let shuffle = match member("shuffle").and_then(Value::as_i64).unwrap_or(1) {
+        0 => "noshuffle",
+        1 => "shuffle",
+        2 => "bitshuffle",
+        // Whichever fits the elements.
+        -1 if item_bytes == 1 => "bitshuffle",
+        -1 => "shuffle",
+        _ => return None,
+    };
+    let or = |name: &str, other: Value| member(name).cloned().unwrap_or(other);
+    Some(json!({
+        "typesize": item_bytes,
+        "cname": or("cname", "lz4".into()),
+        "clevel": or("clevel", 5.into()),
+        "shuffle": shuffle,
+        "blocksize": or("blocksize", 0.into()),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

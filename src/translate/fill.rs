@@ -1,0 +1,201 @@
+//! Fill values as each version writes them (v2, "Fill value encoding"; v3 core, "Fill value").
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Format, Scalar, Variable};
+
+/// The `fill_value` of a document of `target`.
+///
+/// # Errors
+/// A value that `target` has no form for.
+pub(super) fn to_json(
+    target: Format,
+    data_type: &DataType,
+    fill: &FillValue,
+) -> Result<Value, String> {
+    match (data_type, fill) {
+        (DataType::Fixed(fixed), FillValue::Fixed(bytes)) => element(target, fixed, bytes),
+        (DataType::Fixed(fixed), FillValue::Undefined) => match fixed.scalar {
+            // What is not defined may be anything: as zarr-python reads it.
+            Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => Ok(i64::MIN.into()),
+            _ => element(target, fixed, &vec![0; fixed.size_bytes]),
+        },
+        (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Undefined) => {
+            Ok("".into())
+        }
+        (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Variable(value)) => {
+            Ok(value.clone())
+        }
+        _ => Err(format!("a fill value of {data_type}")),
+    }
+}
+
+fn element(target: Format, fixed: &Fixed, bytes: &[u8]) -> Result<Value, String> {
+    let size = fixed.size_bytes;
+    Ok(match &fixed.scalar {
+        Scalar::Bool => (bytes != [0]).into(),
+        Scalar::Int(order) | Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => {
+            let word = word(bytes, *order);
+            let unused = 64_u32.saturating_sub(u32::try_from(size).unwrap_or(8).saturating_mul(8));
+            (word.cast_signed() << unused >> unused).into()
+        }
+        Scalar::UInt(order) => word(bytes, *order).into(),
+        Scalar::Float(order) => float(target, word(bytes, *order), size)?,
+        Scalar::Complex(order) => {
+            let (re, im) = bytes.split_at_checked(size / 2).unwrap_or((bytes, &[]));
+            let part = |bytes| float(target, word(bytes, *order), size / 2);
+            json!([part(re)?, part(im)?])
+        }
+        Scalar::Bytes => BASE64.encode(trimmed(bytes, 1)).into(),
+        Scalar::Text(order) => {
+            let (code_points, _) = trimmed(bytes, 4).as_chunks::<4>();
+            let char = |code_point: &[u8; 4]| {
+                let code_point = u32::try_from(word(code_point, *order)).ok()?;
+                char::from_u32(code_point)
+            };
+            let text: Option<String> = code_points.iter().map(char).collect();
+            text.ok_or("a fill value that is no text")?.into()
+        }
+        Scalar::Raw | Scalar::Struct(_) => BASE64.encode(bytes).into(),
+        Scalar::SubArray { .. } | Scalar::Other { .. } => {
+            return Err(format!("a fill value of {fixed}"));
+        }
+    })
+}
+
+/// Without the padding.
+fn trimmed(bytes: &[u8], unit: usize) -> &[u8] {
+    let units = bytes.chunks(unit);
+    let padding = units.rev().take_while(|u| u.iter().all(|b| *b == 0));
+    let length = bytes.len().saturating_sub(padding.map(<[u8]>::len).sum());
+    bytes.get(..length).unwrap_or_default()
+}
+
+/// The word in at most 8 bytes.
+fn word(bytes: &[u8], order: ByteOrder) -> u64 {
+    let push = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+    match order {
+        ByteOrder::Big => bytes.iter().fold(0, push),
+        ByteOrder::Little => bytes.iter().rev().fold(0, push),
+    }
+}
+
+/// A number; `NaN`, `Infinity` and `-Infinity` by name; in v3 any other NaN by its bits.
+fn float(target: Format, bits: u64, size: usize) -> Result<Value, String> {
+    let number = value(bits, size).ok_or_else(|| format!("a float of {size} bytes"))?;
+    let nan = match size {
+        2 => 0x7e00,
+        4 => 0x7fc0_0000,
+        _ => 0x7ff8_0000_0000_0000,
+    };
+    if number.is_nan() && bits != nan && target == Format::V3 {
+        return Ok(format!("{bits:#0width$x}", width = 2 + 2 * size).into());
+    }
+    Ok(name(number))
+}
+
+/// A float of 2, 4 or 8 bytes, which an `f64` holds exactly.
+fn value(bits: u64, size: usize) -> Option<f64> {
+    match (size, u32::try_from(bits)) {
+        (2, Ok(bits)) => Some(half(bits)),
+        (4, Ok(bits)) => Some(f32::from_bits(bits).into()),
+        (8, _) => Some(f64::from_bits(bits)),
+        _ => None,
+    }
+}
+
+/// The number that the bytes of a float are.
+pub(super) fn number(fixed: &Fixed, bytes: &[u8]) -> Option<f64> {
+    match fixed.scalar {
+        Scalar::Float(order) => value(word(bytes, order), fixed.size_bytes),
+        _ => None,
+    }
+}
+
+/// A number, or the name of what is none.
+pub(super) fn name(number: f64) -> Value {
+    match number {
+        number if number.is_nan() => "NaN".into(),
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        number => number.into(),
+    }
+}
+
+/// The value of an IEEE 754 half.
+fn half(bits: u32) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let (exponent, fraction) = (bits >> 10 & 0x1f, f64::from(bits & 0x3ff));
+    let power = |exponent: u32| (f64::from(exponent) - 25.0).exp2();
+    sign * match exponent {
+        0 => fraction * power(1),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1024.0 + fraction) * power(exponent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::data_type::v2;
+
+    /// What becomes of a value in both versions; each has to be read back as the same bytes.
+    fn translated(dtype: &str, value: Value) -> [Value; 2] {
+        let data_type = v2::parse(&dtype.into(), []).unwrap();
+        let fill = FillValue::parse(Format::V2, &data_type, &value).unwrap();
+        [Format::V2, Format::V3].map(|target| {
+            let json = to_json(target, &data_type, &fill).unwrap();
+            // As a document is read: numbers keep their digits.
+            let read = serde_json::from_str(&json.to_string()).unwrap();
+            let expected = match &fill {
+                FillValue::Undefined => FillValue::Fixed(vec![0; data_type.size_bytes().unwrap()]),
+                fill => fill.clone(),
+            };
+            let back = FillValue::parse(target, &data_type, &read).unwrap();
+            assert_eq!(back, expected, "{dtype} {value} {json}");
+            json
+        })
+    }
+
+    #[test]
+    fn every_value_is_read_back_as_the_same_bytes() {
+        for (dtype, value, expected) in [
+            ("|b1", json!(true), "true"),
+            ("|i1", json!(-1), "-1"),
+            (">i2", json!(-2), "-2"),
+            ("<i8", json!(i64::MIN), "-9223372036854775808"),
+            (">u8", json!(u64::MAX), "18446744073709551615"),
+            ("<f2", json!(0.1), "0.0999755859375"),
+            ("<f2", json!(5.960464477539063e-8), "5.960464477539063e-8"),
+            (">f4", json!(0.1), "0.10000000149011612"),
+            ("<f8", json!(-0.0), "-0.0"),
+            ("<f4", json!("NaN"), "\"NaN\""),
+            ("<f8", json!("-Infinity"), "\"-Infinity\""),
+            ("<f2", json!("Infinity"), "\"Infinity\""),
+            ("<c8", json!([1.5, "NaN"]), "[1.5,\"NaN\"]"),
+            ("<M8[s]", json!("NaT"), "-9223372036854775808"),
+            (">m8[s]", json!(86400), "86400"),
+            ("|S3", json!("YWI="), "\"YWI=\""),
+            (">U3", json!("a\u{1f600}"), "\"a\u{1f600}\""),
+            ("|V2", json!("AQA="), "\"AQA=\""),
+            ("<i4", json!(null), "0"),
+        ] {
+            for json in translated(dtype, value) {
+                assert_eq!(json.to_string(), expected, "{dtype}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_nan_with_a_payload_keeps_its_bits_in_v3() {
+        let fixed = DataType::Fixed(v2::fixed(&"<f4".into()).unwrap());
+        let fill = FillValue::Fixed(0xffc0_0001_u32.to_le_bytes().to_vec());
+        let json = to_json(Format::V3, &fixed, &fill).unwrap();
+        assert_eq!(json, json!("0xffc00001"));
+        assert_eq!(FillValue::parse(Format::V3, &fixed, &json).unwrap(), fill);
+        assert_eq!(to_json(Format::V2, &fixed, &fill), Ok(json!("NaN")));
+    }
+}

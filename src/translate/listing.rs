@@ -1,0 +1,221 @@
+//! What stands in the directories that are shown.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::node::Translation;
+use super::resolve::Place;
+use super::text::Text;
+use super::{MadeText, Shared, Shown, Target, ZMETADATA};
+use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit};
+use crate::zarr::chunk_names::{Cell, Found};
+
+/// Names of chunks are asked for one by one in directories of a near store with at most so many;
+/// else all of the grid are listed.
+const MAX_ASKED: u64 = 1 << 16;
+
+/// Cookies are offsets to the kernel, and the last ones have a meaning of their own.
+const LAST_COOKIE: u64 = (i64::MAX as u64) - (1 << 16);
+
+/// A name, what it is, and what is known of it.
+type Fixed = (Vec<u8>, Kind, Option<Stat>);
+
+/// Names of one directory. A cookie is the number of names before it.
+#[derive(Debug)]
+struct Names {
+    shared: Arc<Shared>,
+    prefix: Key,
+    fixed: Vec<Fixed>,
+    chunks: Option<(Arc<Shown>, Key, Cell)>,
+}
+
+impl Shared {
+    /// Opens a directory that is shown.
+    ///
+    /// # Errors
+    /// As [`Shared::resolve`]; [`StoreError::NotAPrefix`] if it is none.
+    pub(super) fn list(shared: &Arc<Self>, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix, None));
+        let mut names = Names {
+            shared: Arc::clone(shared),
+            prefix: prefix.clone(),
+            fixed: dots.into(),
+            chunks: None,
+        };
+        match shared.resolve(prefix)? {
+            Place::Same(key) => return shared.store.list(&key),
+            Place::Document(..) | Place::Chunk(..) => {
+                return Err(StoreError::NotAPrefix {
+                    key: prefix.clone(),
+                });
+            }
+            Place::Cell(node, array, cell) => {
+                shared.cell_stat(&node, &array, cell)?;
+                names.chunks = Some((node, array, cell));
+            }
+            Place::Directory(node, key) => {
+                let whole = match key == shared.root {
+                    true => shared.whole(&node)?,
+                    false => None,
+                };
+                let mut texts = node.texts.clone();
+                if let Some((name, text)) = whole {
+                    texts.retain(|(own, _)| *own != name);
+                    texts.push((name, text));
+                }
+                for (name, text) in texts {
+                    let stat = Text::new(text, node.modified).stat()?;
+                    names.fixed.push((name.into(), Kind::Object, Some(stat)));
+                }
+                match &node.translation {
+                    Translation::Array(..) => {
+                        names.chunks = Some((node, key, Cell::default()));
+                    }
+                    _ => shared.push_members(&node, &key, &mut names.fixed)?,
+                }
+            }
+        }
+        Ok(Box::new(names))
+    }
+
+    /// Adds what is in a group, or in a directory without documents.
+    fn push_members(
+        &self,
+        node: &Shown,
+        key: &Key,
+        names: &mut Vec<Fixed>,
+    ) -> Result<(), StoreError> {
+        let is_same = matches!(node.translation, Translation::Group(None));
+        let mut members = Vec::new();
+        self.store.list(key)?.visit(0, &mut |listed| {
+            match listed.kind {
+                Kind::Object if is_same && self.is_own_document(listed.name) => {
+                    names.push((listed.name.to_vec(), Kind::Object, listed.stat));
+                }
+                Kind::Prefix if !matches!(listed.name, b"." | b"..") => {
+                    members.push(listed.name.to_vec());
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        let is_far = self.store.promises().is_far;
+        for name in members {
+            // Far away it takes requests to know what a node is; looked up it is known.
+            if !is_far && !self.is_shown(key, &name)? {
+                continue;
+            }
+            names.push((name, Kind::Prefix, None));
+        }
+        Ok(())
+    }
+
+    /// The document of the root that has the copies of all others, if it has one.
+    fn whole(&self, root: &Shown) -> Result<Option<MadeText>, StoreError> {
+        let name = match self.target {
+            Target::V2 => ZMETADATA,
+            Target::V3 | Target::Unsharded => "zarr.json",
+        };
+        match self.consolidated(root) {
+            Ok(text) => Ok(text.map(|text| (name, text))),
+            Err(error @ StoreError::WouldWait { .. }) => Err(error),
+            // One node that can not be had does not hide the others.
+            Err(error) => {
+                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_shown(&self, key: &Key, name: &[u8]) -> Result<bool, StoreError> {
+        let Ok(below) = key.join(name) else {
+            return Ok(false);
+        };
+        match self.node(&below) {
+            Ok(Some(node)) => Ok(!matches!(node.translation, Translation::LeftOut(_))),
+            Ok(None) => Ok(false),
+            Err(error @ StoreError::WouldWait { .. }) => Err(error),
+            // It may well be there: that it can not be read is said when it is looked up.
+            Err(_) => Ok(true),
+        }
+    }
+
+    /// What is known of a chunk, or of a directory of chunks, if it is there.
+    fn found(
+        &self,
+        node: &Shown,
+        array: &Key,
+        found: Found,
+    ) -> Result<Option<Option<Stat>>, StoreError> {
+        let stat = match found {
+            Found::Directory(cell) => self.cell_stat(node, array, cell),
+            Found::Chunk(chunk) => self.chunk_stat(node, array, chunk),
+        };
+        match stat {
+            Ok(stat) => Ok(Some(Some(stat).filter(|stat| stat.kind == Kind::Object))),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error @ StoreError::WouldWait { .. }) => Err(error),
+            // One chunk that can not be had does not hide the others.
+            Err(_) => Ok(Some(None)),
+        }
+    }
+}
+
+impl Listing for Names {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let fixed = self.fixed.len() as u64;
+        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
+        for (next, (name, kind, stat)) in (1_u64..).zip(&self.fixed).skip(skip) {
+            let listed = Listed {
+                name,
+                kind: *kind,
+                stat: *stat,
+                next,
+            };
+            if visit(listed).is_break() {
+                return Ok(());
+            }
+        }
+        let Some((node, array, cell)) = &self.chunks else {
+            return Ok(());
+        };
+        let Some(names) = node.chunks().map(|chunks| &chunks.names) else {
+            return Ok(());
+        };
+        let is_far = self.shared.store.promises().is_far;
+        let is_asked = !is_far && names.len(*cell) <= MAX_ASKED;
+        for place in cookie.saturating_sub(fixed).. {
+            let Some((name, found)) = names.nth(*cell, place) else {
+                break;
+            };
+            let next = place.saturating_add(fixed).saturating_add(1);
+            if next > LAST_COOKIE {
+                return Err(StoreError::Unsupported {
+                    key: self.prefix.clone(),
+                    what: "more names than a listing can count".into(),
+                });
+            }
+            let stat = match is_asked {
+                true => match self.shared.found(node, array, found)? {
+                    Some(stat) => stat,
+                    None => continue,
+                },
+                false => None,
+            };
+            let kind = match found {
+                Found::Directory(_) => Kind::Prefix,
+                Found::Chunk(_) => Kind::Object,
+            };
+            let listed = Listed {
+                name: name.as_bytes(),
+                kind,
+                stat,
+                next,
+            };
+            if visit(listed).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What marks missing elements for xarray, whose conventions for the two versions differ: in v2 it
+//! is the `fill_value`, in v3 the attribute `_FillValue`, which for floats is base64 of a
+//! little-endian `f64` (xarray, "Zarr Encoding Specification").
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value};
+
+use super::fill;
+use crate::zarr::{DataType, FillValue, Fixed, Format, Scalar};
+
+const ATTRIBUTE: &str = "_FillValue";
+
+/// Writes the mask of a v3 array of floats as v2 has it: not at all where it is the `fill_value`.
+pub(super) fn to_v2(
+    attributes: &mut Map<String, Value>,
+    data_type: &DataType,
+    fill_value: &FillValue,
+) {
+    let Some(Scalar::Float(_)) = data_type.fixed().map(|fixed| &fixed.scalar) else {
+        return;
+    };
+    let encoded = attributes.get(ATTRIBUTE).and_then(Value::as_str);
+    let bytes = encoded.and_then(|text| BASE64.decode(text).ok());
+    let Some(bytes) = bytes.and_then(|bytes| <[u8; 8]>::try_from(bytes).ok()) else {
+        return;
+    };
+    let mask = fill::name(f64::from_le_bytes(bytes));
+    match fill::to_json(Format::V2, data_type, fill_value) {
+        Ok(fill) if fill == mask => _ = attributes.shift_remove(ATTRIBUTE),
+        _ => _ = attributes.insert(ATTRIBUTE.into(), mask),
+    }
+}
+
+/// Writes the mask of a v2 array of numbers as v3 has it.
+pub(super) fn to_v3(
+    attributes: &mut Map<String, Value>,
+    data_type: &DataType,
+    fill_value: &FillValue,
+) {
+    let Some(fixed) = data_type.fixed() else {
+        return;
+    };
+    if let Some(mask) = encoded(fixed, data_type, fill_value, attributes.get(ATTRIBUTE)) {
+        attributes.insert(ATTRIBUTE.into(), mask);
+    }
+}
+
+fn encoded(
+    fixed: &Fixed,
+    data_type: &DataType,
+    fill_value: &FillValue,
+    own: Option<&Value>,
+) -> Option<Value> {
+    let encode = |number: f64| BASE64.encode(number.to_le_bytes()).into();
+    match (&fixed.scalar, fill_value) {
+        (Scalar::Float(_), FillValue::Fixed(bytes)) => fill::number(fixed, bytes).map(encode),
+        // One of another form would keep xarray from reading the array at all.
+        (Scalar::Float(_), _) => match own? {
+            Value::Number(number) => number.as_f64().map(encode),
+            Value::String(name) => match name.as_str() {
+                "NaN" => Some(encode(f64::NAN)),
+                "Infinity" => Some(encode(f64::INFINITY)),
+                "-Infinity" => Some(encode(f64::NEG_INFINITY)),
+                _ => None,
+            },
+            _ => None,
+        },
+        (Scalar::Int(_) | Scalar::UInt(_), FillValue::Fixed(_)) => {
+            fill::to_json(Format::V3, data_type, fill_value).ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::data_type::v2;
+    use serde_json::json;
+
+    fn parsed(dtype: &str, fill_value: Value) -> (DataType, FillValue) {
+        let data_type = v2::parse(&dtype.into(), []).unwrap();
+        let fill_value = FillValue::parse(Format::V2, &data_type, &fill_value).unwrap();
+        (data_type, fill_value)
+    }
+
+    #[test]
+    fn masks_go_both_ways() {
+        for (dtype, fill_value, own, encoded) in [
+            ("<f4", json!("NaN"), None, Some(json!("AAAAAAAA+H8="))),
+            (">f8", json!(-9999), None, Some(json!("AAAAAICHw8A="))),
+            (
+                "<f4",
+                json!(0.1),
+                Some(json!(3)),
+                Some(json!("AAAAoJmZuT8=")),
+            ),
+            (
+                "<f4",
+                json!(null),
+                Some(json!(-9999.0)),
+                Some(json!("AAAAAICHw8A=")),
+            ),
+            (
+                "<f4",
+                json!(null),
+                Some(json!("NaN")),
+                Some(json!("AAAAAAAA+H8=")),
+            ),
+            ("<f4", json!(null), Some(json!("odd")), Some(json!("odd"))),
+            ("<f4", json!(null), None, None),
+            (">i2", json!(-1), None, Some(json!(-1))),
+            ("<u8", json!(u64::MAX), None, Some(json!(u64::MAX))),
+            ("<i2", json!(null), None, None),
+            ("|S1", json!("YQ=="), None, None),
+        ] {
+            let (data_type, fill_value) = parsed(dtype, fill_value);
+            let mut attributes = Map::new();
+            attributes.extend(own.map(|own| (ATTRIBUTE.to_owned(), own)));
+            to_v3(&mut attributes, &data_type, &fill_value);
+            assert_eq!(attributes.get(ATTRIBUTE), encoded.as_ref(), "{dtype}");
+            if let (FillValue::Fixed(_), "<f4" | ">f8") = (&fill_value, dtype) {
+                to_v2(&mut attributes, &data_type, &fill_value);
+                assert!(attributes.is_empty(), "{attributes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mask_that_is_not_the_fill_value_is_a_number_in_v2() {
+        let (data_type, fill_value) = parsed("<f4", json!(0));
+        for (own, expected) in [
+            (json!("AAAAAICHw8A="), json!(-9999.0)),
+            (json!("AAAAAAAA+H8="), json!("NaN")),
+            (json!("no base64"), json!("no base64")),
+            (json!("AAAA"), json!("AAAA")),
+            (json!(7), json!(7)),
+        ] {
+            let mut attributes = Map::from_iter([(ATTRIBUTE.to_owned(), own)]);
+            to_v2(&mut attributes, &data_type, &fill_value);
+            assert_eq!(attributes[ATTRIBUTE], expected);
+        }
+    }
+}

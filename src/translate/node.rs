@@ -1,0 +1,302 @@
+//! One node in another version: its documents, and where its chunks are in the store.
+
+use serde_json::{Map, Value, json};
+
+use super::shards::Shards;
+use super::{Target, codecs, fill, masks, types};
+use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+use crate::zarr::chunk_names::ChunkNames;
+use crate::zarr::{
+    Array, ChunkGrid, CodecChain, CodecSpec, Consolidated, Format, Group, Node, Order,
+};
+
+/// What becomes of a node.
+#[derive(Debug)]
+pub(super) enum Translation {
+    /// Nothing: it and all below it are shown as they are.
+    Same,
+    /// A group; with its documents, unless they are shown as they are.
+    Group(Option<Texts>),
+    /// An array with other documents, and maybe other keys.
+    Array(Texts, Box<Chunks>),
+    /// A directory without documents.
+    Directory,
+    /// It has no form in the target, and why.
+    LeftOut(String),
+}
+
+/// The documents of a node by their names.
+pub(super) type Texts = Vec<(&'static str, Value)>;
+
+/// How the chunks of an array are named, and found in the store.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    /// The names that are shown.
+    pub(super) names: ChunkNames,
+    pub(super) keys: ChunkKeys,
+    /// The chunks that are shown.
+    pub(super) grid: ChunkGrid,
+    /// The keys in the store.
+    pub(super) source_keys: ChunkKeys,
+    /// How the chunks in the store are opened up, if they are.
+    pub(super) shards: Option<Shards>,
+}
+
+impl Chunks {
+    fn new(array: &Array, keys: ChunkKeys, shards: Option<Shards>) -> Result<Self, String> {
+        let source_keys = array
+            .chunk_keys
+            .clone()
+            .map_err(|error| error.to_string())?;
+        let grid = match &shards {
+            Some(shards) => ChunkGrid::regular(&array.shape, shards.chunk_shape())
+                .map_err(|error| error.to_string())?,
+            None => array.grid.clone().map_err(|error| error.to_string())?,
+        };
+        Ok(Self {
+            names: ChunkNames::of_keys(keys, grid.shape()),
+            keys,
+            grid,
+            source_keys,
+            shards,
+        })
+    }
+}
+
+/// Translates a node; `raw` is its `zarr.json`, if it has one.
+pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
+    let translated = match (target, node, node.format()) {
+        (Target::V2, Node::Group(_), Format::V2)
+        | (Target::V3, Node::Group(_), Format::V3)
+        | (
+            Target::Unsharded,
+            Node::Group(Group {
+                consolidated: None, ..
+            }),
+            Format::V3,
+        ) => Ok(Translation::Group(None)),
+        (Target::Unsharded, Node::Group(group), Format::V3) => {
+            Ok(unsharded_group(group.consolidated.as_ref(), raw))
+        }
+        (Target::V2, Node::Array(_), Format::V2) | (Target::V3, Node::Array(_), Format::V3) => {
+            Ok(Translation::Same)
+        }
+        (Target::Unsharded, _, Format::V2) => Err("it is not of version 3".into()),
+        (Target::Unsharded, Node::Array(array), Format::V3) => unsharded(array, raw),
+        (Target::V2, Node::Group(group), Format::V3) => group_to_v2(group),
+        (Target::V3, Node::Group(group), Format::V2) => group_to_v3(group),
+        (Target::V2, Node::Array(array), Format::V3) => array_to_v2(array),
+        (Target::V3, Node::Array(array), Format::V2) => array_to_v3(array),
+    };
+    translated.unwrap_or_else(Translation::LeftOut)
+}
+
+fn group_to_v2(group: &Group) -> Result<Translation, String> {
+    let attributes = attributes(&group.attributes)?;
+    if let Some(unknown) = group.extensions.first() {
+        return Err(unknown.to_string());
+    }
+    let mut texts = vec![(".zgroup", json!({"zarr_format": 2}))];
+    if !attributes.is_empty() {
+        texts.push((".zattrs", attributes.into()));
+    }
+    Ok(Translation::Group(Some(texts)))
+}
+
+fn group_to_v3(group: &Group) -> Result<Translation, String> {
+    let attributes = attributes(&group.attributes)?;
+    let document = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
+    Ok(Translation::Group(Some(vec![("zarr.json", document)])))
+}
+
+fn attributes<E: std::fmt::Display>(
+    attributes: &Result<Map<String, Value>, E>,
+) -> Result<Map<String, Value>, String> {
+    match attributes {
+        Ok(attributes) => Ok(attributes.clone()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The document of a group whose copies name sharded arrays.
+fn unsharded_group(copies: Option<&Consolidated>, raw: Option<&Value>) -> Translation {
+    let mut document = raw.cloned().unwrap_or_default();
+    let mut metadata = Map::new();
+    if let Some(copies) = copies {
+        for path in copies.paths() {
+            let (Some(Ok(node)), Some(copy)) = (copies.node(path), copies.copy(path, "zarr.json"))
+            else {
+                continue;
+            };
+            let copy = match translate(Target::Unsharded, &node, Some(copy)) {
+                Translation::Same | Translation::Group(None) => copy.clone(),
+                Translation::Group(Some(texts)) | Translation::Array(texts, _) => texts
+                    .into_iter()
+                    .map(|(_, text)| text)
+                    .next()
+                    .unwrap_or_default(),
+                Translation::Directory | Translation::LeftOut(_) => continue,
+            };
+            metadata.insert(path.to_owned(), copy);
+        }
+    }
+    let inline = super::outline::inline(metadata);
+    if let Some(members) = document.as_object_mut() {
+        members.insert("consolidated_metadata".into(), inline);
+    }
+    Translation::Group(Some(vec![("zarr.json", document)]))
+}
+
+/// A sharded array as one whose chunks are the inner chunks (zarr-specs, `sharding_indexed`).
+fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
+    let Ok(CodecChain::V3(specs)) = &array.codecs else {
+        // Nobody can read it, sharded or not.
+        return Ok(Translation::Same);
+    };
+    let Some((shards, inner)) = Shards::open(array, specs)? else {
+        return Ok(Translation::Same);
+    };
+    let keys = array
+        .chunk_keys
+        .clone()
+        .map_err(|error| error.to_string())?;
+    let mut document = raw.cloned().unwrap_or_default();
+    let members = document.as_object_mut().ok_or("no document")?;
+    let shape = shards.chunk_shape();
+    let grid = json!({"name": "regular", "configuration": {"chunk_shape": shape}});
+    members.insert("chunk_grid".into(), grid);
+    let inner: Vec<Value> = inner.iter().map(spec_to_json).collect();
+    members.insert("codecs".into(), inner.into());
+    members.shift_remove("consolidated_metadata");
+    let chunks = Chunks::new(array, keys, Some(shards))?;
+    Ok(Translation::Array(
+        vec![("zarr.json", document)],
+        Box::new(chunks),
+    ))
+}
+
+fn spec_to_json(spec: &CodecSpec) -> Value {
+    let mut codec = Map::new();
+    codec.insert("name".into(), spec.name.clone().into());
+    if !spec.configuration.is_empty() {
+        codec.insert("configuration".into(), spec.configuration.clone().into());
+    }
+    codec.into()
+}
+
+/// `.zarray` and `.zattrs` (v2, "Arrays") of a v3 array.
+fn array_to_v2(array: &Array) -> Result<Translation, String> {
+    let Ok(CodecChain::V3(specs)) = &array.codecs else {
+        return Err(problem(array));
+    };
+    let opened = Shards::open(array, specs)?;
+    let (shards, inner) = match opened {
+        Some((shards, inner)) => (Some(shards), inner),
+        None => (None, specs.clone()),
+    };
+    let parts = array.decodable().map_err(|error| error.to_string())?;
+    let source_keys = parts.chunk_keys;
+    let keys = ChunkKeys {
+        encoding: KeyEncoding::V2,
+        separator: source_keys.separator,
+    };
+    let rank = array.shape.len();
+    let chain = codecs::to_v2(&inner, parts.data_type, rank)?;
+    let chunks = Chunks::new(array, keys, shards)?;
+    let chunk_shape = chunks.grid.regular_chunk_shape();
+    let chunk_shape = chunk_shape.ok_or("chunks of different shapes have no form in v2")?;
+    let mut document = json!({
+        "zarr_format": 2,
+        "shape": array.shape,
+        "chunks": chunk_shape,
+        "dtype": types::to_v2(parts.data_type, chain.byte_order)?,
+        "compressor": chain.compressor,
+        "fill_value": fill::to_json(Format::V2, parts.data_type, parts.fill_value)?,
+        "order": if chain.order == Order::F { "F" } else { "C" },
+        "filters": if chain.filters.is_empty() { Value::Null } else { chain.filters.into() },
+    });
+    // Readers older than this member know only its default.
+    if keys.separator == Separator::Slash
+        && let Some(members) = document.as_object_mut()
+    {
+        members.insert("dimension_separator".into(), "/".into());
+    }
+    let mut texts = vec![(".zarray", document)];
+    let mut attributes = attributes(&array.attributes)?;
+    let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
+    if let Some(names) = names.filter(|names| names.len() == rank)
+        && !array.dimension_names.is_empty()
+        && !attributes.contains_key(DIMENSIONS)
+    {
+        attributes.insert(DIMENSIONS.into(), json!(names));
+    }
+    masks::to_v2(&mut attributes, parts.data_type, parts.fill_value);
+    if !attributes.is_empty() {
+        texts.push((".zattrs", attributes.into()));
+    }
+    Ok(Translation::Array(texts, Box::new(chunks)))
+}
+
+/// Where xarray keeps the names of the axes of v2 arrays.
+const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
+/// The `zarr.json` (v3 core, "Array metadata") of a v2 array.
+fn array_to_v3(array: &Array) -> Result<Translation, String> {
+    let parts = array.decodable().map_err(|error| error.to_string())?;
+    let CodecChain::V2 {
+        order,
+        filters,
+        compressor,
+    } = parts.codecs
+    else {
+        return Err(problem(array));
+    };
+    let rank = array.shape.len();
+    let chain = codecs::to_v3(*order, filters, compressor.as_ref(), parts.data_type, rank)?;
+    let (data_type, _) = types::to_v3(parts.data_type)?;
+    let keys = ChunkKeys {
+        encoding: KeyEncoding::Default,
+        separator: Separator::Slash,
+    };
+    let chunks = Chunks::new(array, keys, None)?;
+    let chunk_shape = chunks
+        .grid
+        .regular_chunk_shape()
+        .ok_or_else(|| problem(array))?;
+    let mut document = json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": array.shape,
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill::to_json(Format::V3, parts.data_type, parts.fill_value)?,
+        "codecs": chain,
+    });
+    let mut attributes = attributes(&array.attributes)?;
+    if let Some(members) = document.as_object_mut() {
+        let is_named = array.dimension_names.iter().all(Option::is_some);
+        if !array.dimension_names.is_empty() && is_named {
+            members.insert("dimension_names".into(), json!(array.dimension_names));
+            attributes.shift_remove(DIMENSIONS);
+            masks::to_v3(&mut attributes, parts.data_type, parts.fill_value);
+        }
+        members.insert("attributes".into(), attributes.into());
+    }
+    Ok(Translation::Array(
+        vec![("zarr.json", document)],
+        Box::new(chunks),
+    ))
+}
+
+/// The first thing that is wrong with an array.
+fn problem(array: &Array) -> String {
+    let mut problems = array.problems();
+    problems.next().map_or_else(
+        || "its codecs are of another version".into(),
+        |e| e.to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! The store, over stores in memory that can be made to fail.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::store::{Data, MemoryStore, Patience, never_waiting, read_whole};
+
+fn key(text: &str) -> Key {
+    Key::new(text.as_bytes()).unwrap()
+}
+
+/// A store that can change, be far away, and fail for keys with a suffix.
+#[derive(Debug)]
+struct Odd {
+    values: MemoryStore,
+    promises: Promises,
+    fails: &'static str,
+    version: AtomicU64,
+}
+
+impl Odd {
+    fn check(&self, key: &Key) -> Result<(), StoreError> {
+        match !self.fails.is_empty() && key.as_bytes().ends_with(self.fails.as_bytes()) {
+            true => Err(StoreError::TimedOut {
+                key: key.clone(),
+                what: "answer".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for Odd {
+    fn label(&self) -> &str {
+        "odd"
+    }
+
+    fn promises(&self) -> Promises {
+        self.promises
+    }
+
+    fn extent(&self) -> Extent {
+        self.values.extent()
+    }
+
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.check(key)?;
+        let stat = self.values.stat(key)?;
+        let version = Version(self.version.load(Ordering::Relaxed));
+        Ok(Stat { version, ..stat })
+    }
+
+    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+        if self.promises.is_far {
+            crate::store::may_wait(key)?;
+        }
+        self.check(key)?;
+        let object = self.values.open(key)?;
+        let version = Version(self.version.load(Ordering::Relaxed));
+        Ok(Arc::new(Versioned(object, version)))
+    }
+
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        self.check(prefix)?;
+        self.values.list(prefix)
+    }
+}
+
+#[derive(Debug)]
+struct Versioned(Arc<dyn Object>, Version);
+
+impl Object for Versioned {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        self.1
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        let version = self.1;
+        Ok(Stat {
+            version,
+            ..self.0.stat()?
+        })
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        self.0.read(offset, size_bytes, buffer, patience)
+    }
+}
+
+fn little() -> Value {
+    json!({"name": "bytes", "configuration": {"endian": "little"}})
+}
+
+fn array(changes: &[(&str, Value)]) -> Value {
+    let mut document = json!({"zarr_format": 3, "node_type": "array", "shape": [3, 4],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 4]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [little()]});
+    for (name, value) in changes {
+        document[*name] = value.clone();
+    }
+    document
+}
+
+/// Inner chunks of one row.
+fn sharding() -> Value {
+    json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 4],
+        "codecs": [little()], "index_codecs": [little(), "crc32c"]}}])
+}
+
+/// A shard of two inner chunks of four bytes, of which one may lie.
+fn shard(entries: [(u64, u64); 2]) -> Vec<u8> {
+    let mut bytes = vec![1, 2, 3, 4, 5, 6, 7, 8];
+    let index: Vec<u8> = entries
+        .iter()
+        .flat_map(|(offset, length)| [offset.to_le_bytes(), length.to_le_bytes()].concat())
+        .collect();
+    bytes.extend(&index);
+    bytes.extend(crc32c::crc32c(&index).to_le_bytes());
+    bytes
+}
+
+const ABSENT: (u64, u64) = (u64::MAX, u64::MAX);
+
+fn values() -> Vec<(Key, Vec<u8>)> {
+    let group = json!({"zarr_format": 3, "node_type": "group"});
+    let odd = array(&[("data_type", "int4".into())]);
+    let mut broken = shard([(0, 4), (4, 4)]);
+    broken[10] ^= 1;
+    let text = |value: &Value| value.to_string().into_bytes();
+    [
+        ("zarr.json", text(&group)),
+        ("readme.txt", b"text".to_vec()),
+        ("plain/zarr.json", text(&array(&[]))),
+        ("plain/c/0/0", vec![9; 8]),
+        ("shards/zarr.json", text(&array(&[("codecs", sharding())]))),
+        ("shards/c/0/0", shard([(4, 4), (0, 4)])),
+        ("shards/c/1/0", shard([(0, 4), ABSENT])),
+        ("holes/zarr.json", text(&array(&[("codecs", sharding())]))),
+        ("holes/c/0/0", shard([ABSENT, (100, 4)])),
+        ("broken/zarr.json", text(&array(&[("codecs", sharding())]))),
+        ("broken/c/0/0", broken),
+        ("broken/c/1/0", vec![1, 2]),
+        ("odd/zarr.json", text(&odd)),
+        ("odd/c/0/0", vec![9; 8]),
+    ]
+    .map(|(name, value)| (key(name), value))
+    .into()
+}
+
+fn translated(target: Target) -> Translated {
+    let store = Arc::new(MemoryStore::new(values()));
+    Translated::new(store, Key::root(), target, Duration::ZERO)
+}
+
+fn over(fails: &'static str, is_far: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
+    let store = Arc::new(Odd {
+        values: MemoryStore::new(values()),
+        promises: Promises {
+            pinned: false,
+            all_open: false,
+            is_far,
+            listings: Listings::Complete,
+        },
+        fails,
+        version: AtomicU64::new(1),
+    });
+    let inner = Arc::clone(&store) as Arc<dyn Store>;
+    (store, Translated::new(inner, Key::root(), Target::V2, ttl))
+}
+
+fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut listing = store.list(&key(prefix)).unwrap();
+    listing
+        .visit(0, &mut |listed| {
+            names.push(String::from_utf8(listed.name.to_vec()).unwrap());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(names[..2], [".", ".."]);
+    names.drain(..2);
+    names.sort();
+    names
+}
+
+fn read(store: &dyn Store, name: &str) -> Result<Vec<u8>, StoreError> {
+    let key = key(name);
+    let stat = store.stat(&key)?;
+    let object = store.open(&key)?;
+    assert_eq!(
+        (stat.size_bytes, stat.version),
+        (object.size_bytes(), object.version())
+    );
+    assert_eq!(object.stat()?.size_bytes, stat.size_bytes);
+    read_whole(&*object, &key, 1 << 20)
+}
+
+fn is_absent<T: std::fmt::Debug>(found: Result<T, StoreError>) -> bool {
+    matches!(found, Err(StoreError::NotFound { .. }))
+}
+
+#[test]
+fn names_are_those_of_the_other_version() {
+    let store = translated(Target::V2);
+    let root = [
+        ".zgroup",
+        ".zmetadata",
+        "broken",
+        "holes",
+        "plain",
+        "shards",
+    ];
+    assert_eq!(names(&store, ""), root);
+    assert_eq!(names(&store, "plain"), [".zarray", "0"]);
+    assert_eq!(names(&store, "plain/0"), ["0"]);
+    assert_eq!(names(&store, "shards"), [".zarray", "0", "1", "2"]);
+    assert_eq!(names(&store, "shards/1"), ["0"]);
+    // What can not be read is not hidden; what the index says is absent is.
+    assert_eq!(names(&store, "holes/1"), ["0"]);
+    assert!(names(&store, "holes/0").is_empty());
+    assert_eq!(names(&store, "broken/1"), ["0"]);
+    for absent in [
+        "zarr.json",
+        "plain/zarr.json",
+        "plain/c",
+        "plain/c/0/0",
+        "plain/1/0",
+        "plain/1",
+        "plain/0/1",
+        "plain/00/0",
+        "odd",
+        "odd/zarr.json",
+        "odd/c/0/0",
+        "readme.txt",
+        "nothing",
+        "nothing/.zarray",
+        ".zgroup/x",
+        "shards/3",
+        "holes/0/0",
+        "plain/.zgroup",
+    ] {
+        assert!(is_absent(store.stat(&key(absent))), "{absent}");
+        assert!(is_absent(store.open(&key(absent))), "{absent}");
+    }
+    let store = translated(Target::Unsharded);
+    assert_eq!(
+        names(&store, ""),
+        ["broken", "holes", "odd", "plain", "shards", "zarr.json"]
+    );
+    assert_eq!(names(&store, "shards"), ["c", "zarr.json"]);
+    assert_eq!(names(&store, "shards/c"), ["0", "1", "2"]);
+    assert_eq!(read(&store, "plain/c/0/0").unwrap(), [9; 8]);
+    assert_eq!(read(&store, "odd/c/0/0").unwrap(), [9; 8]);
+}
+
+#[test]
+fn values_are_the_same_bytes_or_a_range_of_a_shard() {
+    let store = translated(Target::V2);
+    assert_eq!(read(&store, "plain/0/0").unwrap(), [9; 8]);
+    assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
+    assert_eq!(read(&store, "shards/1/0").unwrap(), [1, 2, 3, 4]);
+    assert_eq!(read(&store, "shards/2/0").unwrap(), [1, 2, 3, 4]);
+    let object = store.open(&key("shards/0/0")).unwrap();
+    let part = |offset: u64, size: usize| {
+        let mut buffer = vec![0; size];
+        let data = object
+            .read(offset, size, &mut buffer, Patience::Wait)
+            .unwrap();
+        data.bytes(&buffer).to_vec()
+    };
+    assert_eq!(part(1, 2), [6, 7]);
+    assert_eq!(part(3, 100), [8]);
+    assert!(part(4, 1).is_empty() && part(u64::MAX, 1).is_empty());
+    assert!(object.backing().is_none());
+}
+
+#[test]
+fn an_index_that_lies_is_an_error_and_never_absence() {
+    let store = translated(Target::V2);
+    for (name, what) in [
+        ("holes/1/0", "inner chunk 1"),
+        ("broken/0/0", "crc32c"),
+        ("broken/1/0", "crc32c"),
+        ("broken/2/0", "a shard of 2 bytes"),
+    ] {
+        let error = read(&store, name).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Corrupt { .. }),
+            "{name}: {error}"
+        );
+        assert!(error.to_string().contains(what), "{name}: {error}");
+    }
+}
+
+#[test]
+fn no_failure_of_the_store_becomes_absence() {
+    for (fails, asked) in [
+        ("plain/zarr.json", "plain/.zarray"),
+        ("plain/zarr.json", "plain/0/0"),
+        ("plain/.zarray", "plain/0/0"),
+        ("zarr.json", "plain"),
+        ("c/0/0", "plain/0/0"),
+        ("c/0/0", "shards/1/0"),
+        ("plain/c/0", "plain/0"),
+        ("nothing", "nothing"),
+        ("holes/zarr.json", ".zmetadata"),
+    ] {
+        let (_, store) = over(fails, false, Duration::ZERO);
+        for error in [store.stat(&key(asked)).err(), store.open(&key(asked)).err()] {
+            let is_right = matches!(
+                error,
+                Some(StoreError::TimedOut { .. } | StoreError::NotAPrefix { .. })
+            );
+            assert!(is_right, "{fails} {asked}: {error:?}");
+        }
+    }
+    // One node that can not be had does not hide the others.
+    let (_, store) = over("holes/zarr.json", false, Duration::ZERO);
+    let found = names(&store, "");
+    assert!(found.contains(&"holes".into()) && found.contains(&"plain".into()));
+}
+
+#[test]
+fn who_does_not_wait_is_told_so() {
+    let (_, store) = over("", true, Duration::MAX);
+    let would_wait = |name: &str| {
+        let found = never_waiting(|| store.open(&key(name)).map(drop));
+        matches!(found, Err(StoreError::WouldWait { .. }))
+    };
+    assert!(would_wait("plain/.zarray") && would_wait("shards/0/0"));
+    assert!(read(&store, "plain/.zarray").is_ok());
+    assert!(!would_wait("plain/.zarray"), "it is known by now");
+    assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
+    // A walk would take a request for each node.
+    assert!(is_absent(store.stat(&key(".zmetadata"))));
+    let promises = store.promises();
+    assert!(promises.is_far && promises.listings == Listings::Partial && !promises.all_open);
+    // All of the grid: which chunks there are would take requests.
+    assert_eq!(names(&store, "holes/0"), ["0"]);
+}
+
+#[test]
+fn inner_chunks_of_metadata_that_have_changed_are_stale_once() {
+    let (inner, store) = over("", false, Duration::MAX);
+    let before = store.stat(&key("shards/0/0")).unwrap().version;
+    inner.version.store(2, Ordering::Relaxed);
+    let error = store.open(&key("shards/0/0")).unwrap_err();
+    assert!(matches!(error, StoreError::Stale { .. }), "{error}");
+    assert_ne!(store.stat(&key("shards/0/0")).unwrap().version, before);
+    assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
+}
+
+#[test]
+fn what_is_told_of_a_hierarchy_is_told_below_its_root_only() {
+    let store = Arc::new(MemoryStore::new(values()));
+    let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO);
+    assert!(store.differs().unwrap());
+    assert_eq!(read(&store, "plain/0/0").unwrap(), [9; 8]);
+    for outside in ["", "shards", "plain2", "plai"] {
+        assert!(is_absent(store.stat(&key(outside))), "{outside}");
+    }
+    let differs = Target::ALL.map(|target| translated(target).differs().unwrap());
+    assert_eq!(differs, [true, false, true]);
+}
+
+#[test]
+fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
+    let mut document = array(&[
+        ("codecs", sharding()),
+        ("shape", json!([1_u64 << 40, 1 << 10])),
+    ]);
+    document["chunk_grid"]["configuration"]["chunk_shape"] = json!([1 << 10, 1 << 10]);
+    let store = MemoryStore::new([
+        (key("zarr.json"), document.to_string().into_bytes()),
+        (key("c/0/0"), vec![0; 10]),
+    ]);
+    let store = Translated::new(Arc::new(store), Key::root(), Target::V2, Duration::ZERO);
+    let mut listing = store.list(&Key::root()).unwrap();
+    let mut seen = 0;
+    listing
+        .visit(1_u64 << 39, &mut |listed| {
+            seen += 1;
+            assert_eq!(listed.kind, Kind::Prefix);
+            if seen == 1000 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .unwrap();
+    assert_eq!(seen, 1000);
+    assert!(is_absent(store.stat(&key("1099511627775/0"))));
+    let huge = store.stat(&key("0/0"));
+    assert!(matches!(huge, Err(StoreError::Corrupt { .. })), "{huge:?}");
+}

@@ -1,0 +1,77 @@
+//! Attribute messages (IV.A.2.m).
+
+use super::datatype::Datatype;
+use super::object::{Writer, dataspace};
+
+/// An attribute of an object.
+#[derive(Debug, Clone)]
+pub(in crate::view) struct Attribute {
+    pub(in crate::view) name: String,
+    pub(in crate::view) datatype: Datatype,
+    pub(in crate::view) payload: Payload,
+}
+
+/// The values of an attribute.
+#[derive(Debug, Clone)]
+pub(in crate::view) enum Payload {
+    /// No value at all: empty text.
+    Nothing,
+    /// One value.
+    One(Vec<u8>),
+    /// So many values.
+    Many(u64, Vec<u8>),
+    /// One list for each of these entries of the heap, each with one object in it.
+    Lists(Vec<usize>),
+    /// Objects, each with an axis.
+    Axes(Vec<(usize, u32)>),
+}
+
+/// A message is at most so long: its size has 16 bits.
+const MAX_MESSAGE_BYTES: usize = 65_535;
+
+impl Attribute {
+    /// Whether it fits a message.
+    pub(in crate::view) fn fits(&self) -> bool {
+        self.encode(&Writer::nowhere()).len() <= MAX_MESSAGE_BYTES
+    }
+
+    /// The message, version 3.
+    pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
+        let datatype = self.datatype.encode();
+        let (space, values) = match &self.payload {
+            Payload::Nothing => (dataspace(None), Vec::new()),
+            Payload::One(value) => (dataspace(Some(&[])), value.clone()),
+            Payload::Many(count, values) => (dataspace(Some(&[*count])), values.clone()),
+            Payload::Lists(entries) => {
+                let mut values = Vec::new();
+                for entry in entries {
+                    let (heap, number) = writer.heap_entry(*entry);
+                    values.extend(1_u32.to_le_bytes());
+                    values.extend(heap.to_le_bytes());
+                    values.extend(number.to_le_bytes());
+                }
+                (dataspace(Some(&[entries.len() as u64])), values)
+            }
+            Payload::Axes(axes) => {
+                let mut values = Vec::new();
+                for (object, axis) in axes {
+                    values.extend(writer.object(*object).to_le_bytes());
+                    values.extend(axis.to_le_bytes());
+                    values.extend([0; 4]);
+                }
+                (dataspace(Some(&[axes.len() as u64])), values)
+            }
+        };
+        let mut bytes = vec![3, 0];
+        for size in [self.name.len() + 1, datatype.len(), space.len()] {
+            bytes.extend(u16::try_from(size).unwrap_or(u16::MAX).to_le_bytes());
+        }
+        bytes.push(u8::from(!self.name.is_ascii()));
+        bytes.extend(self.name.as_bytes());
+        bytes.push(0);
+        bytes.extend(datatype);
+        bytes.extend(space);
+        bytes.extend(values);
+        bytes
+    }
+}

@@ -1,0 +1,207 @@
+//! Object headers (IV.A.1.b) of groups and datasets.
+
+use super::attribute::Attribute;
+use super::datatype::Datatype;
+use super::{MAX_HEAP_OBJECTS, Object, UNDEFINED, checksum};
+
+/// A group: names of other objects, in order.
+#[derive(Debug, Default)]
+pub(in crate::view) struct Group {
+    pub(in crate::view) links: Vec<(String, usize)>,
+    pub(in crate::view) attributes: Vec<Attribute>,
+}
+
+/// An array.
+#[derive(Debug)]
+pub(in crate::view) struct Dataset {
+    pub(in crate::view) datatype: Datatype,
+    pub(in crate::view) shape: Vec<u64>,
+    /// What is read where nothing was written, as one element.
+    pub(in crate::view) fill: Option<Vec<u8>>,
+    pub(in crate::view) storage: Storage,
+    pub(in crate::view) attributes: Vec<Attribute>,
+}
+
+/// Where the elements are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::view) enum Storage {
+    /// Nowhere: all of them are fill values.
+    Nowhere,
+    /// In C order from this address.
+    Contiguous(u64),
+    /// Chunk behind chunk from this address, in C order over their grid, each of this shape.
+    Chunked(u64, Vec<u64>),
+}
+
+/// Addresses, as far as they are known.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) objects: Vec<u64>,
+    pub(super) heap_addresses: Vec<u64>,
+}
+
+impl Writer {
+    /// Nothing has an address yet.
+    pub(super) fn nowhere() -> Self {
+        Self {
+            objects: Vec::new(),
+            heap_addresses: Vec::new(),
+        }
+    }
+
+    /// The address of an object.
+    pub(super) fn object(&self, number: usize) -> u64 {
+        self.objects.get(number).copied().unwrap_or(UNDEFINED)
+    }
+
+    /// The address of the heap of an entry, and its number there.
+    pub(super) fn heap_entry(&self, entry: usize) -> (u64, u32) {
+        let heap = self.heap_addresses.get(entry / MAX_HEAP_OBJECTS);
+        let number = u32::try_from(entry % MAX_HEAP_OBJECTS + 1).unwrap_or(0);
+        (heap.copied().unwrap_or(UNDEFINED), number)
+    }
+}
+
+/// A dataspace message, version 2 (IV.A.2.b): none, one value (no axes), or an array.
+pub(super) fn dataspace(shape: Option<&[u64]>) -> Vec<u8> {
+    let rank = u8::try_from(shape.map_or(0, <[u64]>::len)).unwrap_or(u8::MAX);
+    let kind = match shape {
+        None => 2,
+        Some([]) => 0,
+        Some(_) => 1,
+    };
+    let mut bytes = vec![2, rank, 0, kind];
+    bytes.extend(
+        shape
+            .into_iter()
+            .flatten()
+            .flat_map(|length| length.to_le_bytes()),
+    );
+    bytes
+}
+
+/// The types of messages.
+mod message {
+    pub(super) const DATASPACE: u8 = 0x01;
+    pub(super) const LINK_INFO: u8 = 0x02;
+    pub(super) const DATATYPE: u8 = 0x03;
+    pub(super) const FILL_VALUE: u8 = 0x05;
+    pub(super) const LINK: u8 = 0x06;
+    pub(super) const LAYOUT: u8 = 0x08;
+    pub(super) const GROUP_INFO: u8 = 0x0A;
+    pub(super) const ATTRIBUTE: u8 = 0x0C;
+}
+
+impl Object {
+    /// The object header.
+    pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
+        let mut messages = Vec::new();
+        let mut add = |kind: u8, body: &[u8]| {
+            messages.push(kind);
+            messages.extend(u16::try_from(body.len()).unwrap_or(u16::MAX).to_le_bytes());
+            messages.push(0);
+            messages.extend(body);
+        };
+        let attributes = match self {
+            Self::Group(group) => {
+                let mut info = vec![0, 1];
+                // The order of creation is kept; all links are compact, so there is no heap.
+                info.extend((group.links.len() as u64).to_le_bytes());
+                info.extend([0xFF; 16]);
+                add(message::LINK_INFO, &info);
+                add(message::GROUP_INFO, &[0, 0]);
+                for (order, (name, object)) in (0_u64..).zip(&group.links) {
+                    add(message::LINK, &link(order, name, writer.object(*object)));
+                }
+                &group.attributes
+            }
+            Self::Dataset(dataset) => {
+                add(message::DATASPACE, &dataspace(Some(&dataset.shape)));
+                add(message::DATATYPE, &dataset.datatype.encode());
+                add(message::FILL_VALUE, &fill(dataset.fill.as_deref()));
+                add(message::LAYOUT, &dataset.layout());
+                &dataset.attributes
+            }
+        };
+        for attribute in attributes {
+            add(message::ATTRIBUTE, &attribute.encode(writer));
+        }
+        // Version 2; the size of what follows has four bytes.
+        let mut bytes = b"OHDR\x02\x02".to_vec();
+        bytes.extend(
+            u32::try_from(messages.len())
+                .unwrap_or(u32::MAX)
+                .to_le_bytes(),
+        );
+        bytes.extend(messages);
+        let sum = checksum(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        bytes
+    }
+}
+
+/// A hard link with a name in UTF-8 (IV.A.2.g).
+fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
+    // The length of the name has two bytes; order of creation and character set are there.
+    let mut bytes = vec![1, 0b1_0101];
+    bytes.extend(order.to_le_bytes());
+    bytes.push(1);
+    bytes.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend(name.as_bytes());
+    bytes.extend(address.to_le_bytes());
+    bytes
+}
+
+/// A fill value message, version 3 (IV.A.2.f): space is allocated early, as an implicit index
+/// needs it, and fill values are written if there is one.
+fn fill(value: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = vec![3];
+    match value {
+        Some(value) => {
+            bytes.push(0b10_1001);
+            bytes.extend(u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(value);
+        }
+        None => bytes.push(0b00_1001),
+    }
+    bytes
+}
+
+impl Dataset {
+    /// Bytes of all elements, if they are contiguous.
+    fn size_bytes(&self) -> u64 {
+        let item = self.datatype.size_bytes() as u64;
+        self.shape
+            .iter()
+            .fold(item, |size, length| size.saturating_mul(*length))
+    }
+
+    /// A layout message: version 3 of contiguous storage, version 4 of chunks (IV.A.2.i).
+    fn layout(&self) -> Vec<u8> {
+        let (address, chunk) = match &self.storage {
+            Storage::Nowhere => (UNDEFINED, None),
+            Storage::Contiguous(address) => (*address, None),
+            Storage::Chunked(address, chunk) => (*address, Some(chunk)),
+        };
+        let Some(chunk) = chunk else {
+            let mut bytes = vec![3, 1];
+            bytes.extend(address.to_le_bytes());
+            bytes.extend(self.size_bytes().to_le_bytes());
+            return bytes;
+        };
+        let item = [self.datatype.size_bytes() as u64];
+        let extents: Vec<u64> = chunk.iter().chain(&item).copied().collect();
+        // As few bytes as the longest extent needs: the library refuses more.
+        let longest = extents.iter().copied().max().unwrap_or(1);
+        let width = (64 - longest.leading_zeros()).div_ceil(8).max(1) as usize;
+        let rank = u8::try_from(extents.len()).unwrap_or(u8::MAX);
+        let mut bytes = vec![4, 2, 0, rank, u8::try_from(width).unwrap_or(8)];
+        for extent in extents {
+            bytes.extend(extent.to_le_bytes().iter().take(width));
+        }
+        // An implicit index.
+        bytes.push(2);
+        bytes.extend(address.to_le_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,424 @@
+//! NetCDF-4: a group as an HDF5 file with dimension scales (netcdf-c, "NetCDF-4 file format";
+//! HDF5 Dimension Scale Specification).
+
+use std::sync::Arc;
+
+use super::branch::Branch;
+use super::dataset::{Attr, Attribute, Data, Dataset, Group, Item, Variable};
+use super::hdf5::{self, Datatype, Object, Payload, Storage};
+use super::layout::{Layout, Made, Order, Placed, Placement};
+use super::number::{Kind, Number, Value};
+use crate::array::ArrayReader;
+use crate::zarr::ByteOrder;
+
+/// Elements begin at a multiple of this, so that what the kernel reads ahead of a header is no
+/// chunk.
+const DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
+/// At least so much is between the header and the elements.
+const GAP_BYTES: u64 = 128 << 10;
+/// Elements of each variable begin at a multiple of this.
+const VARIABLE_ALIGNMENT_BYTES: u64 = 64;
+/// HDF5 has no more axes (`H5S_MAX_RANK`).
+const MAX_RANK: usize = 32;
+/// A chunk of HDF5 has no more bytes.
+const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
+/// Attributes that are made here.
+const CLASS: &str = "CLASS";
+
+/// The NetCDF-4 file of a group and all that is below it.
+///
+/// # Errors
+/// Why there is none: nothing in it can be a variable, or it would be too long.
+pub(super) fn make(branch: &Branch) -> Result<Made, String> {
+    let dataset = Dataset::of(branch);
+    let mut plan = Plan::of(&dataset);
+    plan.group(&dataset.root);
+    plan.attach_scales();
+    let Plan {
+        mut file,
+        contents,
+        notes,
+        ..
+    } = plan;
+    let notes: Vec<String> = dataset.notes.iter().cloned().chain(notes).collect();
+    if contents.is_empty() {
+        let why = notes.into_iter().next();
+        return Err(why.unwrap_or_else(|| "no array is in it".into()));
+    }
+    let mut end = Some(file.header_bytes());
+    let mut is_behind_gap = false;
+    let mut sources = Vec::new();
+    let mut parts = Vec::new();
+    for (object, content) in contents {
+        let at = end.ok_or("no file can be so long")?;
+        let is_array = matches!(content, Content::Array(..));
+        let start = match is_array && !is_behind_gap {
+            true => at.checked_add(GAP_BYTES),
+            false => Some(at),
+        };
+        let alignment = match is_array && !is_behind_gap {
+            true => DATA_ALIGNMENT_BYTES,
+            false => VARIABLE_ALIGNMENT_BYTES,
+        };
+        is_behind_gap |= is_array;
+        let start = start.and_then(|start| start.checked_next_multiple_of(alignment));
+        let start = start.ok_or("no file can be so long")?;
+        parts.push(Placement::Zeros(start - at));
+        file.place(object, start);
+        end = match content {
+            Content::Bytes(bytes) => {
+                let end = start.checked_add(bytes.len() as u64);
+                parts.push(Placement::Bytes(bytes));
+                end
+            }
+            Content::Array(reader, placed) => {
+                let end = start.checked_add(placed.size_bytes);
+                let source = sources.len();
+                parts.push(Placement::Array(Placed { source, ..placed }));
+                sources.push(reader);
+                end
+            }
+        };
+    }
+    let header = file.header(end.ok_or("no file can be so long")?);
+    let header = std::iter::once(Placement::Bytes(header));
+    let layout = Layout::new(header.chain(parts)).ok_or("no file can be so long")?;
+    Ok(Made {
+        layout,
+        sources,
+        notes,
+    })
+}
+
+/// What the elements of a dataset are filled from.
+enum Content {
+    Bytes(Vec<u8>),
+    Array(Arc<ArrayReader>, Placed),
+}
+
+/// The objects of the file, as they are found.
+struct Plan<'a> {
+    dataset: &'a Dataset,
+    file: hdf5::File,
+    /// The dataset that stands for each dimension.
+    scales: Vec<usize>,
+    /// Datasets with each dimension, and which of their axes it is.
+    users: Vec<Vec<(usize, u32)>>,
+    /// What is here anyway first, so that it lies before the gap.
+    contents: Vec<(usize, Content)>,
+    notes: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    fn of(dataset: &'a Dataset) -> Self {
+        Self {
+            file: hdf5::File::default(),
+            scales: vec![0; dataset.dimensions.len()],
+            users: vec![Vec::new(); dataset.dimensions.len()],
+            contents: Vec::new(),
+            notes: Vec::new(),
+            dataset,
+        }
+    }
+
+    fn push(&mut self, object: Object) -> usize {
+        self.file.objects.push(object);
+        self.file.objects.len() - 1
+    }
+
+    fn group(&mut self, group: &Group) -> usize {
+        let number = self.push(Object::Group(hdf5::Group::default()));
+        let mut links = Vec::new();
+        let is_coordinate = |variable: &Variable, dimension: usize| {
+            let found = self.dataset.dimensions.get(dimension);
+            variable.dimensions == [dimension]
+                && found.is_some_and(|found| found.name == variable.name)
+        };
+        let coordinates: Vec<Option<usize>> = group
+            .variables
+            .iter()
+            .map(|variable| {
+                let mut dimensions = group.dimensions.iter();
+                dimensions.find(|dimension| is_coordinate(variable, **dimension))
+            })
+            .map(Option::<&usize>::copied)
+            .collect();
+        let mut names = Vec::new();
+        for dimension in &group.dimensions {
+            let Some(found) = self.dataset.dimensions.get(*dimension) else {
+                continue;
+            };
+            names.push(&found.name);
+            if !coordinates.contains(&Some(*dimension)) {
+                let scale = self.bare_scale(*dimension, found.length);
+                links.push((found.name.clone(), scale));
+            }
+        }
+        for (variable, coordinate) in group.variables.iter().zip(coordinates) {
+            let Some(object) = self.variable(variable, coordinate) else {
+                continue;
+            };
+            // A name that a dimension has as well, without being its coordinate.
+            let name = match coordinate.is_none() && names.contains(&&variable.name) {
+                true => format!("_nc4_non_coord_{}", variable.name),
+                false => variable.name.clone(),
+            };
+            links.push((name, object));
+        }
+        for group in &group.groups {
+            links.push((group.name.clone(), self.group(group)));
+        }
+        let attributes = self.attributes(&group.attributes, &group.name);
+        if let Some(Object::Group(group)) = self.file.objects.get_mut(number) {
+            *group = hdf5::Group { links, attributes };
+        }
+        number
+    }
+
+    /// A dimension without a variable.
+    fn bare_scale(&mut self, dimension: usize, length: u64) -> usize {
+        let name = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
+        let number = Number::new(Kind::Float, 4, ByteOrder::Big);
+        let object = self.push(Object::Dataset(hdf5::Dataset {
+            datatype: Datatype::Number(number),
+            shape: vec![length],
+            fill: None,
+            storage: Storage::Nowhere,
+            attributes: scale_attributes(&name, dimension),
+        }));
+        self.set_scale(dimension, object);
+        object
+    }
+
+    fn set_scale(&mut self, dimension: usize, object: usize) {
+        if let Some(scale) = self.scales.get_mut(dimension) {
+            *scale = object;
+        }
+    }
+
+    fn variable(&mut self, variable: &Variable, coordinate: Option<usize>) -> Option<usize> {
+        let shape = variable.shape(&self.dataset.dimensions);
+        if shape.len() > MAX_RANK {
+            let rank = shape.len();
+            self.note(
+                &variable.name,
+                &format!("left out: {rank} axes, HDF5 has {MAX_RANK}"),
+            );
+            return None;
+        }
+        let number = target(variable.item);
+        let datatype = match (number, variable.item) {
+            (Some(number), _) => Datatype::Number(number),
+            (
+                None,
+                Item::Text {
+                    size_bytes,
+                    is_ascii,
+                },
+            ) => Datatype::Text {
+                size_bytes,
+                is_ascii,
+            },
+            (None, Item::Number(_)) => return None,
+        };
+        let (storage, content) = match storage(variable, number, &shape) {
+            Ok(found) => found,
+            Err(why) => {
+                self.note(&variable.name, &format!("left out: {why}"));
+                return None;
+            }
+        };
+        let mut attributes = match coordinate {
+            Some(dimension) => scale_attributes(&variable.name, dimension),
+            None => Vec::new(),
+        };
+        attributes.extend(self.attributes(&variable.attributes, &variable.name));
+        let fill = variable.fill.zip(number);
+        let object = self.push(Object::Dataset(hdf5::Dataset {
+            datatype,
+            shape,
+            fill: fill.and_then(|(fill, number)| number.write(fill)),
+            storage,
+            attributes,
+        }));
+        match content {
+            Some(content @ Content::Bytes(_)) => self.contents.insert(0, (object, content)),
+            Some(content) => self.contents.push((object, content)),
+            None => {}
+        }
+        match coordinate {
+            Some(dimension) => self.set_scale(dimension, object),
+            None => {
+                for (axis, dimension) in (0..).zip(&variable.dimensions) {
+                    if let Some(users) = self.users.get_mut(*dimension) {
+                        users.push((object, axis));
+                    }
+                }
+                self.name_dimensions(object, &variable.dimensions);
+            }
+        }
+        Some(object)
+    }
+
+    fn name_dimensions(&mut self, object: usize, dimensions: &[usize]) {
+        if let Some(Object::Dataset(dataset)) = self.file.objects.get_mut(object)
+            && !dimensions.is_empty()
+        {
+            dataset.attributes.push(hdf5::Attribute {
+                name: "DIMENSION_LIST".into(),
+                datatype: Datatype::References,
+                payload: Payload::Lists(dimensions.to_vec()),
+            });
+        }
+    }
+
+    /// Tells each dimension who has it. There is one entry of the heap for each dimension.
+    fn attach_scales(&mut self) {
+        self.file.referred.clone_from(&self.scales);
+        for (scale, users) in self.scales.iter().zip(std::mem::take(&mut self.users)) {
+            let list = hdf5::Attribute {
+                name: "REFERENCE_LIST".into(),
+                datatype: Datatype::AxisReference,
+                payload: Payload::Axes(users),
+            };
+            // Readers go by DIMENSION_LIST; this one is left out where it is too long.
+            if let Payload::Axes(users) = &list.payload
+                && !users.is_empty()
+                && list.fits()
+                && let Some(Object::Dataset(dataset)) = self.file.objects.get_mut(*scale)
+            {
+                dataset.attributes.push(list);
+            }
+        }
+    }
+
+    fn attributes(&mut self, attributes: &[Attribute], of: &str) -> Vec<hdf5::Attribute> {
+        let mut found = Vec::new();
+        for attribute in attributes {
+            match encode(attribute).filter(hdf5::Attribute::fits) {
+                Some(encoded) => found.push(encoded),
+                None => self.note(of, &format!("attribute {:?} is too long", attribute.name)),
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, name: &str, what: &str) {
+        let name = if name.is_empty() { "the group" } else { name };
+        self.notes.push(format!("{name}: {what}"));
+    }
+}
+
+/// The numbers in the file: netCDF has no floats of two bytes.
+fn target(item: Item) -> Option<Number> {
+    match item {
+        Item::Number(number) if number.kind == Kind::Float && number.size_bytes == 2 => {
+            Some(Number::new(Kind::Float, 4, number.order))
+        }
+        Item::Number(number) => Some(number),
+        Item::Text { .. } => None,
+    }
+}
+
+/// How the elements lie in the file: in chunks as they are in the array, so that each is decoded
+/// once; contiguous where there is one, or where HDF5 can not have such chunks.
+fn storage(
+    variable: &Variable,
+    number: Option<Number>,
+    shape: &[u64],
+) -> Result<(Storage, Option<Content>), String> {
+    if shape.contains(&0) {
+        return Ok((Storage::Nowhere, None));
+    }
+    let (reader, pieces) = match &variable.data {
+        Data::Bytes(bytes) => {
+            let content = Content::Bytes(bytes.clone());
+            return Ok((Storage::Contiguous(0), Some(content)));
+        }
+        Data::Array(reader, pieces) => (reader, pieces),
+    };
+    let conversion = number.and_then(|number| variable.conversion(number));
+    let item = number.map_or(variable.item.size_bytes(), |number| number.size_bytes) as u64;
+    let chunk_bytes = pieces
+        .iter()
+        .try_fold(item, |n, extent| n.checked_mul(*extent));
+    let pairs = || pieces.iter().zip(shape);
+    let is_one = pairs().all(|(piece, length)| piece >= length);
+    // The extents of a chunk of HDF5 are within those of the array.
+    let fits = pairs().all(|(piece, length)| piece <= length)
+        && chunk_bytes.is_some_and(|bytes| bytes <= MAX_CHUNK_BYTES);
+    let (order, storage) = match fits && !is_one {
+        true => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
+        false => (Order::Rows, Storage::Contiguous(0)),
+    };
+    let placed = Placed::new(0, reader, order, conversion).ok_or("too many bytes")?;
+    Ok((storage, Some(Content::Array(Arc::clone(reader), placed))))
+}
+
+/// What makes a dataset a dimension of netCDF (`nc4hdf.c`).
+fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
+    let text = |name: &str, text: &str| hdf5::Attribute {
+        name: name.to_owned(),
+        datatype: Datatype::Terminated(text.len() + 1),
+        payload: Payload::One(text.bytes().chain([0]).collect()),
+    };
+    let number = i32::try_from(dimension).unwrap_or(i32::MAX);
+    vec![
+        text(CLASS, "DIMENSION_SCALE"),
+        text("NAME", name),
+        hdf5::Attribute {
+            name: "_Netcdf4Dimid".into(),
+            datatype: Datatype::Number(Number::new(Kind::Int, 4, ByteOrder::Little)),
+            payload: Payload::One(number.to_le_bytes().to_vec()),
+        },
+    ]
+}
+
+fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
+    let (datatype, payload) = match &attribute.value {
+        Attr::Text(text) => {
+            let datatype = Datatype::Text {
+                size_bytes: text.len().max(1),
+                is_ascii: text.is_ascii(),
+            };
+            match text.is_empty() {
+                true => (datatype, Payload::Nothing),
+                false => (datatype, Payload::One(text.as_bytes().to_vec())),
+            }
+        }
+        Attr::Texts(texts) => {
+            let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
+            // Checked before the padding is written.
+            let total = size_bytes.checked_mul(texts.len())?;
+            if total > usize::from(u16::MAX) {
+                return None;
+            }
+            let mut bytes = Vec::with_capacity(total);
+            for text in texts {
+                let end = bytes.len() + size_bytes;
+                bytes.extend(text.as_bytes());
+                bytes.resize(end, 0);
+            }
+            let is_ascii = bytes.is_ascii();
+            let datatype = Datatype::Text {
+                size_bytes,
+                is_ascii,
+            };
+            (datatype, Payload::Many(texts.len() as u64, bytes))
+        }
+        Attr::Numbers(number, values) => {
+            let number = target(Item::Number(*number))?;
+            let bytes: Option<Vec<Vec<u8>>> = values
+                .iter()
+                .map(|value: &Value| number.write(*value))
+                .collect();
+            let payload = Payload::Many(values.len() as u64, bytes?.concat());
+            (Datatype::Number(number), payload)
+        }
+    };
+    Some(hdf5::Attribute {
+        name: attribute.name.clone(),
+        datatype,
+        payload,
+    })
+}

@@ -1,0 +1,91 @@
+"""Reads one array through its computed files, whole and in order; prints ratios to `.npy`.
+
+Also how long headers of large files and of files of many variables take.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import zarr
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--zarrfs", required=True)
+parser.add_argument("--large", help="where tests/views/large.py has written its stores")
+parser.add_argument("--mib", type=int, default=512)
+parser.add_argument("--reps", type=int, default=3)
+args = parser.parse_args()
+
+
+def write(path):
+    group = zarr.open_group(path, mode="w", zarr_format=3)
+    times = args.mib * 2**20 // (4 * 512 * 1024)
+    shape = (times, 512, 1024)
+    plane = np.add.outer(np.arange(512), np.arange(1024)).astype("f4")
+    for name, chunks, codec in [
+        ("zstd", (1, 256, 512), zarr.codecs.ZstdCodec(level=3)),
+        ("none", (4, 512, 1024), None),
+        ("cubes", (16, 128, 128), zarr.codecs.BloscCodec(cname="lz4")),
+    ]:
+        parent = group.create_group(name)
+        array = parent.create_array(
+            "x", shape=shape, chunks=chunks, dtype="f4", dimension_names=("time", "lat", "lon"),
+            compressors=codec, fill_value=0,
+        )
+        for at in range(0, times, 16):
+            count = min(16, times - at)
+            array[at : at + count] = plane + np.arange(at, at + count, dtype="f4")[:, None, None]
+    return [name for name in group]
+
+
+class Mount:
+    def __init__(self, source):
+        self.dir = tempfile.mkdtemp()
+        subprocess.run([args.zarrfs, source, self.dir], check=True, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return pathlib.Path(self.dir)
+
+    def __exit__(self, *_):
+        subprocess.run([args.zarrfs, "umount", self.dir], check=True)
+        os.rmdir(self.dir)
+
+
+def read(path):
+    begin = time.perf_counter()
+    subprocess.run(["cat", str(path)], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begin
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    source = os.path.join(scratch, "bench.zarr")
+    groups = write(source)
+    print(f"{args.mib} MiB each, median of {args.reps}; seconds, and the ratio to .npy")
+    for group in sorted(groups):
+        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc"]
+        with Mount(source) as mount:
+            files += [name for name in os.listdir(mount / group / ".zarrfs") if name.endswith(".tif")]
+        seconds = {name: [] for name in files}
+        for _ in range(args.reps):
+            for name in files:
+                # A new mount: nothing is decoded yet, and the kernel has nothing of the file.
+                with Mount(source) as mount:
+                    seconds[name].append(read(mount / group / ".zarrfs" / name))
+        medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
+        told = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
+        print(f"{group:8}", "  ".join(told))
+
+if args.large:
+    for store, name in [("many.zarr", "root.nc"), ("sparse.zarr", "root.nc"), ("sparse.zarr", "root.cdf.nc")]:
+        with Mount(os.path.join(args.large, store)) as mount:
+            for what in "first", "again":
+                begin = time.perf_counter()
+                subprocess.run(["ncdump", "-h", mount / ".zarrfs" / name], stdout=subprocess.DEVNULL, check=True)
+                print(f"ncdump -h of {store} {name}, {what}: {time.perf_counter() - begin:.3f} s")
+sys.exit(0)

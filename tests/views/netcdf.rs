@@ -1,0 +1,272 @@
+//! Groups as NetCDF-4 and as classic NetCDF, opened by the programs that people have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::clients::{EIO, ENOENT};
+use crate::stores::Stores;
+use crate::support::*;
+
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A store that `tests/views/setup.sh` has written.
+fn fixture(name: &str) -> PathBuf {
+    let path = own("target/fixtures/formats").join(name);
+    assert!(path.exists(), "run tests/views/setup.sh: no {path:?}");
+    path
+}
+
+/// A Python with the libraries of netCDF; none if this user may not run it.
+pub fn python() -> Option<Command> {
+    let program = own("tests/views/.venv/bin/python");
+    let may_run = Command::new(&program).arg("--version").output().is_ok();
+    if !may_run {
+        assert!(!is_root(), "run tests/views/setup.sh: no {program:?}");
+        eprintln!("skipped: other users may not run {program:?}");
+        return None;
+    }
+    let mut command = Command::new(program);
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(command)
+}
+
+/// What a shell command prints that must succeed; `$F` is the file.
+fn tool(file: &Path, script: &str) -> String {
+    let script = format!("F={}\n{script}", file.display());
+    sh(&script)
+}
+
+/// The counter of pieces that were decoded.
+pub fn decoded(mount: &Mount) -> u64 {
+    let stats = run(zarrfs().arg("stats").arg(mount.path()).arg("--json"));
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    fn find(value: &serde_json::Value) -> Option<u64> {
+        match value {
+            serde_json::Value::Object(members) => members
+                .get("pieces_decoded")
+                .and_then(serde_json::Value::as_u64)
+                .or_else(|| members.values().find_map(find)),
+            _ => None,
+        }
+    }
+    find(&stats).expect("a counter of decoded pieces")
+}
+
+#[test]
+fn every_value_is_the_one_that_zarr_python_reads() {
+    let _watchdog = watchdog("netcdf values", 200);
+    for (store, groups) in [
+        ("climate_v2.zarr", &[""][..]),
+        ("climate_v3.zarr", &[""]),
+        ("others.zarr", &["", "inner", "inner/deep"]),
+    ] {
+        let mount = Mount::new(fixture(store));
+        for group in groups {
+            let name = group.rsplit('/').next().filter(|name| !name.is_empty());
+            let name = name.unwrap_or("root");
+            for format in ["nc", "cdf.nc", "cdf5.nc"] {
+                let Some(mut python) = python() else { return };
+                let file = mount
+                    .join(group)
+                    .join(".zarrfs")
+                    .join(format!("{name}.{format}"));
+                let told = run(python
+                    .arg(own("tests/views/netcdf.py"))
+                    .arg(mount.path())
+                    .arg(&file)
+                    .arg(group));
+                assert!(told.contains("variables"), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_programs_of_climate_people_open_it() {
+    let _watchdog = watchdog("netcdf programs", 200);
+    let mount = Mount::new(fixture("climate_v2.zarr"));
+    for (format, kind) in [
+        ("nc", "netCDF-4"),
+        ("cdf.nc", "classic"),
+        ("cdf5.nc", "cdf5"),
+    ] {
+        let file = mount.join(".zarrfs").join(format!("root.{format}"));
+        assert_eq!(tool(&file, "ncdump -k $F").trim(), kind);
+        let header = tool(&file, "ncdump -h $F");
+        for line in [
+            "float t2m(time, lat, lon) ;",
+            "t2m:_FillValue = NaNf ;",
+            "short packed(time, lat, lon) ;",
+            "packed:_FillValue = -32768s ;",
+            "packed:scale_factor = 0.01 ;",
+            "time:units = \"hours since 1900-01-01\" ;",
+            ":title = \"Klima für alle\" ;",
+        ] {
+            assert!(header.contains(line), "{format}: {line}: {header}");
+        }
+        // The mean of everything, unpacked, by two programs that share no code of ours.
+        let mean = |printed: String| -> f64 {
+            let last = printed
+                .split_whitespace()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
+            last.parse()
+                .unwrap_or_else(|e| panic!("{format}: {printed}: {e}"))
+        };
+        let nco = tool(
+            &file,
+            "T=$(mktemp -d); trap 'rm -rf $T' EXIT; ncwa -O -a time,lat,lon -v packed $F $T/o.nc
+             ncks -H -C -v packed -s '%.6f\\n' $T/o.nc",
+        );
+        let octave = tool(
+            &file,
+            "HOME=/tmp octave -qf --eval \"pkg load netcdf; x = ncread('$F', 'packed');
+             printf('%.6f\\n', mean(x(:)));\" 2>/dev/null || true",
+        );
+        assert!(
+            (mean(nco.clone()) - mean(octave.clone())).abs() < 1e-4,
+            "{nco} {octave}"
+        );
+        let cdo = tool(
+            &file,
+            "cdo -s showname $F 2>/dev/null; cdo -s ntime $F 2>/dev/null",
+        );
+        assert!(cdo.contains("t2m") && cdo.contains("packed"), "{cdo}");
+        assert!(cdo.trim().ends_with("30"), "{cdo}");
+        if format != "cdf5.nc" {
+            let gdal = tool(&file, "gdalinfo NETCDF:$F:t2m 2>/dev/null");
+            assert!(gdal.contains("Size is 36, 19"), "{gdal}");
+            assert!(gdal.contains("Origin = (-5.000000000000000,95.0"), "{gdal}");
+        }
+    }
+    let file = mount.join(".zarrfs/root.nc");
+    let dump = tool(
+        &file,
+        "h5dump -d /packed -s 0,0,0 -c 1,1,2 $F; h5dump -pH $F",
+    );
+    assert!(
+        dump.contains("H5T_STD_I16LE") && dump.contains("CHUNKED ( 10, 19, 12 )"),
+        "{dump}"
+    );
+}
+
+#[test]
+fn headers_of_large_files_decode_nothing() {
+    let _watchdog = watchdog("large netcdf", 120);
+    let mount = Mount::new(fixture("sparse.zarr"));
+    for format in ["nc", "cdf.nc", "cdf5.nc"] {
+        let file = mount.join(".zarrfs").join(format!("root.{format}"));
+        assert!(fs::metadata(&file).unwrap().len() > 17_000_000_000);
+        let header = tool(&file, "ncdump -h $F");
+        assert!(header.contains("float b(time, y, x)"), "{header}");
+    }
+    assert_eq!(decoded(&mount), 0);
+    let Some(mut python) = python() else { return };
+    let told = run(python
+        .args([
+            "-c",
+            "import netCDF4, numpy as np, sys
+for f in sys.argv[1:]:
+    d = netCDF4.Dataset(f); d.set_auto_mask(False)
+    for v in 'ab':
+        assert np.array_equal(d[v][300, :512, :512].ravel(), np.arange(512 * 512))
+        assert d[v][511, -1, -1] == 7 and d[v][0, 5, 5] == -1
+    assert np.array_equal(d['scale'][:], np.arange(512))
+print('equal')",
+        ])
+        .args(
+            ["nc", "cdf.nc", "cdf5.nc"].map(|format| mount.join(format!(".zarrfs/root.{format}"))),
+        ));
+    assert_eq!(told.trim(), "equal");
+    let classic = tool(&mount.join(".zarrfs/root.cdf.nc"), "ncdump -h $F");
+    assert!(
+        classic.contains("time = UNLIMITED ; // (512 currently)"),
+        "{classic}"
+    );
+}
+
+#[test]
+fn a_thousand_variables_are_one_file() {
+    let _watchdog = watchdog("many variables", 120);
+    let mount = Mount::new(fixture("many.zarr"));
+    let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
+    assert_eq!(header.matches("(time, lat, lon)").count(), 1000);
+    assert!(header.contains("variable_0999:long_name = \"number 999\" ;"));
+    assert_eq!(decoded(&mount), 0);
+}
+
+#[test]
+fn what_netcdf_can_not_say_is_left_out_and_said() {
+    let _watchdog = watchdog("netcdf left out", 60);
+    let mount = Mount::new(fixture("others.zarr"));
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for note in [
+        "records is not in it",
+        "\"bad/name\" is not in it",
+        "_FillValue \"?\" is no value of the data type",
+        "axis 1 is called k, as something else is",
+        "\"long\" is too long",
+        "root.cdf.nc: there are no groups in it: inner",
+    ] {
+        assert!(why.contains(note), "{note}: {why}");
+    }
+    let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
+    assert!(header.contains("int64 twice(k, k_2)") && header.contains("double lat(lat, lon)"));
+    assert!(
+        !header.contains("records") && !header.contains("bad/name"),
+        "{header}"
+    );
+}
+
+#[test]
+fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
+    let _watchdog = watchdog("netcdf errors", 60);
+    let stores = Stores::new();
+    let text = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""});
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    stores.v2("text", text, &[("0", b"\xff\xff\xff\xff"), ("1", b"")]);
+    stores.put("group/.zgroup", b"{\"zarr_format\": 2}");
+    stores.put("empty/.zgroup", b"{\"zarr_format\": 2}");
+    let mount = Mount::new(stores.path());
+    // The text has to be decoded to know the file, and it is broken.
+    assert_eq!(errno(read(mount.join(".zarrfs/root.nc"))), EIO);
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    assert!(why.contains("root.nc") && why.contains("text"), "{why}");
+    // The rest goes on.
+    assert_eq!(read(mount.join(".zarrfs/good.bin")).unwrap().len(), 32);
+    for group in ["group", "empty"] {
+        let file = mount.join(group).join(format!(".zarrfs/{group}.nc"));
+        assert_eq!(errno(read(file)), ENOENT);
+    }
+}
+
+#[test]
+fn a_group_that_changes_is_another_file() {
+    let _watchdog = watchdog("netcdf changes", 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    let mount = Mount::with(stores.path(), &["--ttl", "200ms"]);
+    let file = mount.join(".zarrfs/root.nc");
+    let before = tool(&file, "ncdump -h $F");
+    assert!(
+        before.contains("int good(dim_8)") && !before.contains("more"),
+        "{before}"
+    );
+    stores.v2("more", json!({}), &[("0", &[0; 16]), ("1", &[0; 16])]);
+    let is_seen = wait_until(Duration::from_secs(20), || {
+        let output = Command::new("ncdump")
+            .arg("-h")
+            .arg(&file)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("int more(dim_8)")
+    });
+    assert!(is_seen, "{}", tool(&file, "ncdump -h $F"));
+}

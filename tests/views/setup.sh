@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Installs the programs that the computed files are opened with: those of netCDF, HDF5, GDAL and
+# TIFF from the distribution, their Python libraries in an environment beside this file. Writes the
+# stores that they are compared with, in target/fixtures/formats. Does nothing when all is there.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
+. "$here/../../scripts/common.sh"
+fixtures=$root/target/fixtures/formats
+
+requirements="numpy==2.4.6 zarr==3.1.6 numcodecs==0.16.6 xarray==2026.9.0 scipy==1.17.1"
+requirements+=" netCDF4==1.7.5.1.post1 h5py==3.16.0 h5netcdf==1.8.2"
+requirements+=" tifffile==2026.3.3 rasterio==1.4.4"
+
+need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
+    tiffinfo:libtiff-tools octave:octave
+[ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
+python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+
+if [ "$(cat "$here/.venv/stamp" 2>/dev/null)" != "$requirements" ]; then
+    say "installing readers of netCDF and TIFF into $here"
+    rm -rf "$here/.venv"
+    python3 -m venv "$here/.venv"
+    # shellcheck disable=SC2086
+    "$here/.venv/bin/pip" install --quiet --disable-pip-version-check $requirements
+    echo "$requirements" >"$here/.venv/stamp"
+fi
+
+stamp=$(cat "$here/climate.py" "$here/large.py" "$here/setup.sh" | sha256sum)
+if [ "$(cat "$fixtures/stamp" 2>/dev/null)" != "$stamp" ]; then
+    rm -rf "$fixtures"
+    mkdir -p "$fixtures"
+    "$here/.venv/bin/python" "$here/climate.py" "$fixtures"
+    "$here/.venv/bin/python" "$here/large.py" "$fixtures"
+    echo "$stamp" >"$fixtures/stamp"
+fi

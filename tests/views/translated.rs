@@ -1,0 +1,420 @@
+//! The hierarchy as one of another version: read by both generations of the reference library,
+//! walked and copied by ordinary tools, and over sources that are damaged or hang.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::clients::{EIO, ENOENT, Foreground, drop_caches, gauge};
+use crate::stores::*;
+use crate::support::*;
+
+/// Something below the repository.
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The reference library of version 2 or 3.
+fn zarr(version: u8) -> Command {
+    let named = std::env::var_os(format!("ZARRFS_VENV{version}"));
+    let fallback = || own(&format!("tests/fixtures/.venv{version}"));
+    let mut command = Command::new(
+        named
+            .map_or_else(fallback, PathBuf::from)
+            .join("bin/python"),
+    );
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// Has a client compare a translation with its original; how many arrays were the same, and which
+/// are not in the translation.
+fn compare(version: u8, mount: &Path, target: &str, args: &[&str]) -> (u64, Vec<String>) {
+    let mut client = zarr(version);
+    client.arg(own("tests/views/translated.py")).arg(mount);
+    let output = run_for(client.arg(target).args(args), Duration::from_secs(250));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let counts = stdout.lines().last().unwrap_or_default();
+    let counts: Value = serde_json::from_str(counts).unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{target}: {stdout}\n{stderr}");
+    let missing = counts["missing"].as_array().unwrap().iter();
+    let missing = missing.map(|path| path.as_str().unwrap().to_owned());
+    (counts["same"].as_u64().unwrap(), missing.collect())
+}
+
+/// Arrays of the v3 matrix that v2 has no form for.
+const NOT_IN_V2: [&str; 14] = [
+    "codec/transpose-be-gzip",
+    "codec/transpose-twice",
+    "codec/transpose021",
+    "codec/transpose102",
+    "codec/transpose120",
+    "codec/transpose201",
+    "numcodecs/zfpy-accuracy",
+    "numcodecs/zfpy-precision",
+    "numcodecs/zfpy-rate",
+    "odd/bfloat16",
+    "odd/float8_e4m3",
+    "odd/int4",
+    "shard/compressed-after",
+    "shard/transposed-outside",
+];
+
+#[test]
+fn the_v3_matrix_as_v2_and_unsharded_holds_the_same_values() {
+    let _dog = watchdog("the v3 matrix translated", 300);
+    for source in ["v3", "v3-deflated.zip"] {
+        let mount = Mount::new(own("target/fixtures/matrix").join(source));
+        let digests = scratch();
+        let digests = digests.path().join("digests");
+        let digests = digests.to_str().unwrap();
+        // zarr-python 3 reads no structures in structures in v2; zarr-python 2 does.
+        let skipped = ["--skip", "dtype/struct-nested"];
+        let args = [&["2", "--digests", digests][..], &skipped].concat();
+        let (same, missing) = compare(3, mount.path(), "as-v2", &args);
+        assert!(same >= 239, "{same}");
+        assert_eq!(missing, NOT_IN_V2);
+        let (same, missing) = compare(2, mount.path(), "as-v2", &["2", "--expect", digests]);
+        assert!(same >= 241, "{same}");
+        assert_eq!(missing, NOT_IN_V2);
+        let (same, missing) = compare(3, mount.path(), "unsharded", &["3"]);
+        assert!(same >= 250, "{same}");
+        assert_eq!(missing, NOT_IN_V2[12..]);
+        let log = mount.log();
+        assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+    }
+}
+
+#[test]
+fn the_v2_matrix_as_v3_holds_the_same_values() {
+    let _dog = watchdog("the v2 matrix translated", 300);
+    for source in ["v2", "v2-stored.zip"] {
+        let mount = Mount::new(own("target/fixtures/matrix").join(source));
+        // The number 0 for absent strings: zarr-python 3 makes "0" of it, everybody else nothing.
+        let args = ["3", "--skip", "object/vlen-utf8-zerofill"];
+        let (same, missing) = compare(3, mount.path(), "as-v3", &args);
+        assert!(same >= 351, "{same}");
+        assert_eq!(missing.len(), 32, "{missing:?}");
+        let log = mount.log();
+        for name in &missing {
+            assert!(
+                log.contains(&format!("{name} is not in as-v3: ")),
+                "{name}: {log}"
+            );
+        }
+        assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+    }
+}
+
+#[test]
+fn consolidated_metadata_name_what_is_there() {
+    let _dog = watchdog("consolidated_metadata_name_what_is_there", 120);
+    let (v2, v3) = ("target/fixtures/matrix/v2", "target/fixtures/matrix/v3");
+    let mount = Mount::new(own(v3));
+    let script = "import sys, zarr\n\
+         g = zarr.open_consolidated(sys.argv[1])\n\
+         print(len(list(g['shard'].arrays())), g['shard/none-end'][:].size)";
+    let root = mount.join(".zarrfs/as-v2");
+    let found = run(zarr(2).args(["-c", script]).arg(&root));
+    assert_eq!(found.split_whitespace().next(), Some("19"), "{found}");
+    let copies: Value = serde_json::from_slice(&read(root.join(".zmetadata")).unwrap()).unwrap();
+    for (name, copy) in copies["metadata"].as_object().unwrap() {
+        let own: Value = serde_json::from_slice(&read(root.join(name)).unwrap()).unwrap();
+        assert_eq!(own, *copy, "{name}");
+    }
+    mount.unmount();
+    let mount = Mount::new(own(v2));
+    let script = "import sys, zarr\n\
+         g = zarr.open_group(sys.argv[1], mode='r', use_consolidated=True)\n\
+         print(len(list(g['dtype'].arrays())), g['dtype/bi4-zlib'][:].size)";
+    let found = run(zarr(3)
+        .args(["-W", "ignore", "-c", script])
+        .arg(mount.join(".zarrfs/as-v3")));
+    assert_eq!(found.split_whitespace().next(), Some("84"), "{found}");
+}
+
+/// Shards of four elements in inner chunks of two, with the index at the end.
+fn sharded() -> Value {
+    json!({"codecs": [{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2], "codecs": [little()], "index_codecs": [little(), {"name": "crc32c"}]}}]})
+}
+
+fn shard(first: (u64, u64), second: (u64, u64)) -> Vec<u8> {
+    let mut bytes: Vec<u8> = le(&[1, 2, 3, 4]);
+    let index: Vec<u8> = [first, second]
+        .iter()
+        .flat_map(|(offset, length)| [offset.to_le_bytes(), length.to_le_bytes()].concat())
+        .collect();
+    bytes.extend(&index);
+    bytes.extend(crc32c::crc32c(&index).to_le_bytes());
+    bytes
+}
+
+const ABSENT: (u64, u64) = (u64::MAX, u64::MAX);
+
+/// A v3 group with an array, shards that are right, shards that are not, and one array that v2 has
+/// no form for.
+fn hierarchy() -> Stores {
+    let stores = Stores::new();
+    fs::remove_dir_all(stores.path().join("good")).unwrap();
+    stores.put("zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#);
+    stores.v3(
+        "good",
+        json!({}),
+        &[("c/0", &le(&GOOD[..4])), ("c/1", &le(&GOOD[4..]))],
+    );
+    let right = shard((8, 8), (0, 8));
+    stores.v3(
+        "shards",
+        sharded(),
+        &[("c/0", &right), ("c/1", &shard((0, 8), ABSENT))],
+    );
+    let mut damaged = right.clone();
+    damaged[20] ^= 1;
+    let lying = shard((0, 8), (12, 8));
+    stores.v3("damaged", sharded(), &[("c/0", &damaged), ("c/1", &lying)]);
+    stores.v3("short", sharded(), &[("c/0", &right[..20])]);
+    let odd = json!({"data_type": "bfloat16", "fill_value": 0});
+    stores.v3("odd", odd, &[("c/0", &[0; 8])]);
+    stores
+}
+
+fn shown(mount: &Mount, target: &str, path: &str) -> PathBuf {
+    mount.join(".zarrfs").join(target).join(path)
+}
+
+#[test]
+fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
+    let _dog = watchdog("an_index_that_is_wrong_is_eio", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&[]);
+    for (target, at) in [("as-v2", ""), ("unsharded", "c/")] {
+        let chunk = |array: &str, n: u32| read(shown(&mount, target, &format!("{array}/{at}{n}")));
+        assert_eq!(chunk("shards", 0).unwrap(), le(&[3, 4]));
+        assert_eq!(chunk("shards", 1).unwrap(), le(&[1, 2]));
+        assert_eq!(chunk("shards", 2).unwrap(), le(&[1, 2]));
+        assert_eq!(errno(chunk("shards", 3)), ENOENT);
+        assert_eq!(errno(chunk("shards", 4)), ENOENT);
+        assert_eq!(errno(chunk("damaged", 0)), EIO);
+        assert_eq!(errno(chunk("damaged", 1)), EIO);
+        assert_eq!(chunk("damaged", 2).unwrap(), le(&[1, 2]));
+        assert_eq!(errno(chunk("damaged", 3)), EIO);
+        assert_eq!(errno(chunk("short", 0)), EIO);
+        assert_eq!(errno(chunk("short", 2)), ENOENT);
+    }
+    assert_eq!(
+        names(shown(&mount, "as-v2", "shards")),
+        [".zarray", "0", "1", "2"]
+    );
+    // What can not be read is there.
+    assert_eq!(
+        names(shown(&mount, "unsharded", "damaged/c")),
+        ["0", "1", "2", "3"]
+    );
+    assert_eq!(errno(read(shown(&mount, "as-v2", "odd/.zarray"))), ENOENT);
+    assert_eq!(
+        names(shown(&mount, "as-v2", "")),
+        [
+            ".zgroup",
+            ".zmetadata",
+            "damaged",
+            "good",
+            "shards",
+            "short"
+        ]
+    );
+    logged(
+        &mount,
+        &["odd is not in as-v2: data type bfloat16 has no name in v2"],
+    );
+    assert_eq!(mount.log().matches("odd is not in").count(), 1);
+    // The native tree is as it was.
+    assert_eq!(names(mount.path()), names(stores.path()));
+}
+
+#[test]
+fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
+    let _dog = watchdog("a_shard_that_is_written_again", 60);
+    let stores = hierarchy();
+    let mount = stores.mount(&["--ttl", "0s"]);
+    let chunk = || read(shown(&mount, "as-v2", "shards/0"));
+    assert_eq!(chunk().unwrap(), le(&[3, 4]));
+    let before = fs::metadata(shown(&mount, "as-v2", "shards/0"))
+        .unwrap()
+        .ino();
+    stores.put("shards/c/0.new", &shard((0, 8), (8, 8)));
+    fs::rename(
+        stores.path().join("shards/c/0.new"),
+        stores.path().join("shards/c/0"),
+    )
+    .unwrap();
+    assert_eq!(chunk().unwrap(), le(&[1, 2]));
+    let after = fs::metadata(shown(&mount, "as-v2", "shards/0"))
+        .unwrap()
+        .ino();
+    assert_ne!(before, after);
+    // Another grid: the same keys stand for other elements.
+    let mut other = v3_document();
+    for (name, value) in sharded().as_object().unwrap() {
+        other[name] = value.clone();
+    }
+    other["codecs"][0]["configuration"]["chunk_shape"] = json!([4]);
+    stores.put("shards/zarr.json", other.to_string().as_bytes());
+    stores.put(
+        "shards/c/0",
+        &[le(&[5, 6, 7, 8]), {
+            let index = [0_u64.to_le_bytes(), 16_u64.to_le_bytes()].concat();
+            [&index[..], &crc32c::crc32c(&index).to_le_bytes()].concat()
+        }]
+        .concat(),
+    );
+    assert_eq!(chunk().unwrap(), le(&[5, 6, 7, 8]));
+    assert_eq!(errno(read(shown(&mount, "as-v2", "shards/2"))), ENOENT);
+}
+
+#[test]
+fn numbers_are_the_same_after_a_remount_and_forgotten() {
+    let name = "numbers_are_the_same_after_a_remount_and_forgotten";
+    let _dog = watchdog(name, 60);
+    let stores = hierarchy();
+    let paths = [
+        "",
+        ".zgroup",
+        ".zmetadata",
+        "good",
+        "good/.zarray",
+        "good/0",
+        "shards/1",
+    ];
+    let numbers =
+        |mount: &Mount| paths.map(|path| fs::metadata(shown(mount, "as-v2", path)).unwrap().ino());
+    let mount = stores.mount(&[]);
+    let before = numbers(&mount);
+    let mut distinct = before.to_vec();
+    distinct.extend(["good", "shards"].map(|n| fs::metadata(mount.join(n)).unwrap().ino()));
+    distinct.extend(
+        ["good", "good/c/0"].map(|n| fs::metadata(shown(&mount, "unsharded", n)).unwrap().ino()),
+    );
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), paths.len() + 4);
+    if is_root() {
+        let known = || {
+            drop_caches();
+            gauge(mount.path(), "inodes") <= 2
+        };
+        assert!(
+            wait_until(Duration::from_secs(10), known),
+            "{}",
+            gauge(mount.path(), "inodes")
+        );
+    }
+    mount.unmount();
+    let mount = stores.mount(&[]);
+    assert_eq!(numbers(&mount), before);
+    assert_eq!(
+        xattr(&shown(&mount, "as-v2", "good"), "user.zarr.zarr_format").as_deref(),
+        Some("2")
+    );
+    assert_eq!(
+        xattr(&mount.join("good"), "user.zarr.zarr_format").as_deref(),
+        Some("3")
+    );
+}
+
+#[test]
+fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_made() {
+    let _dog = watchdog("translations_are_listed_where_they_differ", 60);
+    let stores = hierarchy();
+    let listed = |mount: &Mount, directory: &str| -> Vec<String> {
+        let found = names(mount.join(directory)).into_iter();
+        found
+            .filter(|name| name.starts_with("as-") || name == "unsharded")
+            .collect()
+    };
+    let mount = stores.mount(&[]);
+    assert_eq!(listed(&mount, ".zarrfs"), ["as-v2", "unsharded"]);
+    assert!(listed(&mount, "good/.zarrfs").is_empty());
+    assert!(shown(&mount, "as-v3", "good/zarr.json").is_file());
+    assert!(!mount.join("good/.zarrfs/as-v2").exists());
+    let copy = scratch();
+    sh(&format!(
+        "cp -r {mount}/.zarrfs/as-v2/shards {copy}/shards
+        diff -r {mount}/.zarrfs/as-v2/shards {copy}/shards",
+        mount = mount.path().display(),
+        copy = copy.path().display()
+    ));
+    mount.unmount();
+    let mount = stores.mount(&["--tree", "views", "--formats", "npy,as-v2"]);
+    assert_eq!(listed(&mount, ""), ["as-v2"]);
+    assert_eq!(
+        read(mount.join("unsharded/good/c/0")).unwrap(),
+        le(&GOOD[..4])
+    );
+    mount.unmount();
+    let mount = stores.mount(&["--tree", "both"]);
+    assert_eq!(listed(&mount, "views"), ["as-v2", "unsharded"]);
+    assert_eq!(
+        read(mount.join("views/as-v2/good/1")).unwrap(),
+        le(&GOOD[4..])
+    );
+    mount.unmount();
+    // A node of that name comes first.
+    stores.v3("as-v2", json!({}), &[]);
+    stores.put(
+        "unsharded/zarr.json",
+        br#"{"zarr_format": 3, "node_type": "group"}"#,
+    );
+    let mount = stores.mount(&["--tree", "views"]);
+    assert_eq!(listed(&mount, "unsharded"), [""; 0]);
+    assert!(!mount.join("unsharded/good").exists() && mount.join("as-v2/as-v2/.zarray").is_file());
+    let refused = Mount::attempt(stores.path(), &["--formats", "as-v4"]).unwrap_err();
+    assert!(
+        refused.stderr.contains("as-v2, as-v3, unsharded"),
+        "{refused:?}"
+    );
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
+    let _dog = watchdog("a_store_that_hangs_is_an_error_in_time", 120);
+    let stores = hierarchy();
+    let gate = stores.path().with_extension("gate");
+    let env = [("ZARRFS_TEST_FAR", gate.to_str().unwrap())];
+    let mount = Foreground::new(
+        &[],
+        &env,
+        stores.path(),
+        &["--timeout", "2s", "--ttl", "0s"],
+    );
+    let at = |path: &str| mount.join(".zarrfs/as-v2").join(path);
+    assert_eq!(read(at("shards/0")).unwrap(), le(&[3, 4]));
+    fs::write(&gate, "all").unwrap();
+    for path in [
+        "good/0",
+        "shards/1",
+        "shards/3",
+        "good/.zarray",
+        "nothing",
+        "damaged/0",
+    ] {
+        let began = Instant::now();
+        let error = errno(read(at(path)));
+        assert_ne!(error, ENOENT, "{path}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{path}");
+        // What is not asked of the store is answered meanwhile.
+        let began = Instant::now();
+        assert!(fs::metadata(&mount.path).is_ok());
+        assert!(began.elapsed() < Duration::from_secs(4), "{path}");
+    }
+    fs::remove_file(&gate).unwrap();
+    assert_eq!(read(at("shards/1")).unwrap(), le(&[1, 2]));
+    assert_eq!(errno(read(at("shards/3"))), ENOENT);
+    assert_eq!(gauge(&mount.path, "panics"), 0);
+}
