@@ -47,6 +47,15 @@ fn rasters_are_what_the_reference_library_reads() {
         assert_eq!(gauge(mount.path(), "pieces_decoded"), 0, "{name}");
     }
 
+    // A file read from its beginning to its end takes each piece of the image and of its overviews
+    // once, as tiles and as strips.
+    for (node, pieces) in [("pyramid/r10m/B02", 420), ("pyramid/r10m/B03", 223)] {
+        let before = gauge(mount.path(), "pieces_decoded");
+        read(tif(&mount, node)).unwrap();
+        let decoded = gauge(mount.path(), "pieces_decoded") - before;
+        assert_eq!(decoded, pieces, "{node}");
+    }
+
     let output = rasters("check", &[&store, mount.path()]);
     let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     for (what, least) in [
