@@ -137,6 +137,28 @@ def write_systems():
         create(own, name, data, (16, 32), ("y", "x"), attributes={**code, **more})
 
 
+def write_inherited():
+    data = values((40, 50), ">i2")
+    transform = [2.0, 0.0, 10.0, 0.0, -2.0, 90.0]
+    group = zarr.create_group(store("group"), zarr_format=2)
+    group.attrs.update({"proj:code": "EPSG:25832", "spatial:transform": transform, "spatial:shape": [40, 50]})
+    create(group, "child", data, (16, 32), ("y", "x"), version=2)
+    create(group, "other", data[:20], (16, 32), ("y", "x"), version=2)
+    create(group.create_group("deeper"), "grandchild", data, (16, 32), ("y", "x"), version=2)
+    create(group, "torn", data, (16, 32), ("y", "x"), version=2, attributes={
+        "proj:code": "EPSG:25832", "proj:wkt2": CRS.from_epsg(25833).to_wkt(version="WKT2_2019")})
+    # As rioxarray writes it, with and without coordinates; and what coordinates contradict.
+    for name, x, units in (("plain", None, None), ("same", 11 + 2 * np.arange(50), "m"),
+                           ("moved", 21 + 2 * np.arange(50), "metre"), ("far", 11 + 2 * np.arange(50), "km")):
+        group = zarr.create_group(store("cf_" + name), zarr_format=3)
+        create(group, "a", data.astype("i2"), (16, 32), ("y", "x"), attributes={"grid_mapping": "spatial_ref: x y"})
+        create(group, "spatial_ref", np.array(0), (), attributes={
+            "crs_wkt": CRS.from_epsg(25832).to_wkt(), "GeoTransform": "10.0 2.0 0.0 90.0 0.0 -2.0"})
+        if x is not None:
+            create(group, "x", x.astype("f4"), (50,), ("x",), attributes={"units": units})
+            create(group, "y", 89 - 2 * np.arange(40.0), (40,), ("y",), attributes={"units": units})
+
+
 def write_types():
     group = zarr.create_group(store("types2"), zarr_format=2)
     for kind in TYPES:
@@ -304,6 +326,15 @@ def check():
     check_place("own/hostile", None, None)
     for name in ("rotated", "hostile"):
         check_pixels(f"own/{name}")
+    place = [2, 0, 10, 0, -2, 90]
+    check_place("group/child", place, 25832)
+    check_place("group/other", None, 25832)
+    check_place("group/deeper/grandchild", None, None)
+    check_place("group/torn", place, None)
+    check_place("cf_plain/a", place, 25832)
+    check_place("cf_same/a", place, 25832)
+    check_place("cf_moved/a", [2, 0, 20, 0, -2, 90], 25832)
+    check_place("cf_far/a", place, None)
     for name in sorted(os.listdir(store("types2"))) + sorted(os.listdir(store("types3"))):
         half = "types2" if name[:6] in ("tiled_", "strips") else "types3"
         if name.startswith((".", "zarr.json")):
@@ -336,6 +367,7 @@ def write():
     write_pyramid()
     write_climate()
     write_systems()
+    write_inherited()
     write_types()
     write_sparse()
 

@@ -81,6 +81,9 @@ impl Groups {
             if node.metadata().attributes().is_err() {
                 notes.add(format!("the attributes of {key} are not known"));
             }
+            for problem in node.problems() {
+                notes.add(format!("the group {key}: {problem}"));
+            }
             groups.ancestors.push(node);
         }
         if view.array.attributes.is_err() {
