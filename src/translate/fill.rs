@@ -27,7 +27,7 @@ pub(super) fn to_json(
         }
         // Readers of v2 do not agree on how bytes are written.
         (DataType::Variable(Variable::Bytes), FillValue::Variable(value))
-            if target == Format::V2 && *value != Value::from("") =>
+            if target == Format::V2 && value.as_str() != Some("") =>
         {
             Err("a fill value of bytes has no one form in v2".into())
         }
