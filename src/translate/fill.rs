@@ -25,6 +25,12 @@ pub(super) fn to_json(
         (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Undefined) => {
             Ok("".into())
         }
+        // Readers of v2 do not agree on how bytes are written.
+        (DataType::Variable(Variable::Bytes), FillValue::Variable(value))
+            if target == Format::V2 && value.as_str() != Some("") =>
+        {
+            Err("a fill value of bytes has no one form in v2".into())
+        }
         (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Variable(value)) => {
             Ok(value.clone())
         }
@@ -187,6 +193,27 @@ mod tests {
                 assert_eq!(json.to_string(), expected, "{dtype}");
             }
         }
+    }
+
+    #[test]
+    fn elements_of_variable_length_are_written_as_all_readers_read_them() {
+        let [text, bytes] = [Variable::Text, Variable::Bytes].map(DataType::Variable);
+        let fill = |value: &str| FillValue::Variable(value.into());
+        for target in [Format::V2, Format::V3] {
+            assert_eq!(to_json(target, &text, &fill("a")), Ok(json!("a")));
+            assert_eq!(
+                to_json(target, &bytes, &FillValue::Undefined),
+                Ok(json!(""))
+            );
+            assert_eq!(to_json(target, &bytes, &fill("")), Ok(json!("")));
+        }
+        assert_eq!(
+            to_json(Format::V3, &bytes, &fill("YQ==")),
+            Ok(json!("YQ=="))
+        );
+        assert!(to_json(Format::V2, &bytes, &fill("YQ==")).is_err());
+        let objects = DataType::Variable(Variable::Object);
+        assert!(to_json(Format::V3, &objects, &FillValue::Undefined).is_err());
     }
 
     #[test]

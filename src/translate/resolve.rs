@@ -151,7 +151,7 @@ impl Shared {
         }
         // Behind the reading: metadata are written before chunks. What is absent is so only by the
         // metadata that say where it would be.
-        if shards.is_some() {
+        if shards.is_some() || matches!(opened, Err(StoreError::NotFound { .. })) {
             self.check_document(array, node)?;
         }
         opened
@@ -168,9 +168,14 @@ impl Shared {
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
-        match self.store.stat(&source).map_err(in_place)? {
-            stat if stat.kind == Kind::Object => Ok(stat),
-            _ => Err(in_place(StoreError::NotAPrefix { key: source })),
+        match self.store.stat(&source).map_err(in_place) {
+            Ok(stat) if stat.kind == Kind::Object => Ok(stat),
+            Ok(_) => Err(in_place(StoreError::NotAPrefix { key: source })),
+            Err(error @ StoreError::NotFound { .. }) => {
+                self.check_document(array, node)?;
+                Err(error)
+            }
+            Err(error) => Err(error),
         }
     }
 

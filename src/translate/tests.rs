@@ -366,6 +366,21 @@ fn inner_chunks_of_metadata_that_have_changed_are_stale_once() {
 }
 
 #[test]
+fn chunks_are_absent_only_by_metadata_that_have_not_changed() {
+    let (inner, store) = over("", false, Duration::MAX);
+    assert!(is_absent(store.stat(&key("plain/1/0"))));
+    assert!(is_absent(store.open(&key("plain/1/0"))));
+    inner.version.store(2, Ordering::Relaxed);
+    let found = store.stat(&key("plain/1/0"));
+    assert!(matches!(found, Err(StoreError::Stale { .. })), "{found:?}");
+    assert!(is_absent(store.stat(&key("plain/1/0"))));
+    inner.version.store(3, Ordering::Relaxed);
+    let found = store.open(&key("plain/1/0"));
+    assert!(matches!(found, Err(StoreError::Stale { .. })), "{found:?}");
+    assert_eq!(read(&*Arc::new(store), "plain/0/0").unwrap(), [9; 8]);
+}
+
+#[test]
 fn what_is_told_of_a_hierarchy_is_told_below_its_root_only() {
     let store = Arc::new(MemoryStore::new(values()));
     let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO);

@@ -11,7 +11,7 @@ use super::nodes::Nodes;
 use super::number::{Number, Value};
 use crate::array::read_elements;
 use crate::codec::Element;
-use crate::store::{Key, Kind, Patience, StoreError};
+use crate::store::{Data, Key, Kind, Patience, StoreError, may_wait};
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
 /// A group, its arrays and its groups, each in the order of their names.
@@ -42,11 +42,34 @@ pub type DecodedTexts = Result<Arc<Vec<String>>, String>;
 
 /// Nodes in one branch.
 const MAX_NODES: usize = 4096;
+/// What their metadata and texts may take in memory.
+const MAX_BYTES: u64 = 256 << 20;
 /// Groups inside groups.
 const MAX_DEPTH: usize = 64;
 /// Decoded text of one array, and nodes that are looked at to find whether there is any array.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
 const MAX_LOOKED_AT: usize = 256;
+
+/// What may still be gathered.
+#[derive(Debug)]
+struct Room {
+    nodes: usize,
+    bytes: u64,
+}
+
+impl Room {
+    /// One more node, or what it has.
+    fn take(&mut self, bytes: u64) -> Result<(), NoContent> {
+        let nodes = self.nodes.checked_sub(1).ok_or_else(|| {
+            NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
+        })?;
+        let left = self.bytes.checked_sub(bytes).ok_or_else(|| {
+            NoContent::Absent("metadata and texts below it are too long for one file".into())
+        })?;
+        (self.nodes, self.bytes) = (nodes, left);
+        Ok(())
+    }
+}
 
 impl Nodes {
     /// A group with its arrays, and with all that is below it if that is wanted.
@@ -54,7 +77,11 @@ impl Nodes {
     /// # Errors
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
     pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
-        let mut room = MAX_NODES;
+        let limit = self.engine().memory_limit_bytes();
+        let mut room = Room {
+            nodes: MAX_NODES,
+            bytes: (limit / 8).min(MAX_BYTES),
+        };
         self.gather(node, depth, 0, &mut room)
     }
 
@@ -63,7 +90,7 @@ impl Nodes {
         node: &Arc<ViewNode>,
         wanted: Depth,
         depth: usize,
-        room: &mut usize,
+        room: &mut Room,
     ) -> Result<Branch, NoContent> {
         if depth > MAX_DEPTH {
             return Err(NoContent::Absent(format!(
@@ -77,15 +104,17 @@ impl Nodes {
             groups_left_out: Vec::new(),
         };
         for child in self.child_keys(node)? {
-            *room = room.checked_sub(1).ok_or_else(|| {
-                NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
-            })?;
             let child = self.node(&child).map_err(NoContent::Failed)?;
+            room.take(child.memory_bytes)?;
             if child.is_array() {
-                branch.arrays.push(Leaf {
-                    texts: self.texts_of(&child)?,
-                    node: child,
-                });
+                let texts = self.texts_of(&child)?;
+                if let Some(Ok(texts)) = &texts {
+                    let bytes = texts
+                        .iter()
+                        .map(|text| text.capacity() + size_of::<String>());
+                    room.take(bytes.sum::<usize>() as u64)?;
+                }
+                branch.arrays.push(Leaf { node: child, texts });
             } else if wanted == Depth::Own {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
@@ -173,6 +202,7 @@ impl Nodes {
                 let Ok(DataType::Variable(Variable::Text)) = &array.data_type else {
                     return Ok(None);
                 };
+                may_wait(node.key()).map_err(NoContent::Failed)?;
                 let (store, engine) = (&**self.store(), self.engine());
                 let elements = read_elements(store, node.key(), array, pipeline, most, engine);
                 let elements = match elements {
@@ -198,6 +228,8 @@ impl Nodes {
         let Some(reader) = node.reader() else {
             return Err(NoContent::Absent("no elements of constant size".into()));
         };
+        // Decoding takes its time.
+        may_wait(node.key()).map_err(NoContent::Failed)?;
         let size = usize::try_from(reader.size_bytes()).unwrap_or(usize::MAX);
         let mut bytes = vec![0; size];
         let mut at = 0;
@@ -211,8 +243,8 @@ impl Nodes {
             };
             let rest = bytes.get_mut(at..).unwrap_or_default();
             let length = match data {
-                crate::store::Data::Filled(range) => range.len(),
-                crate::store::Data::Shared(shared, range) => {
+                Data::Filled(range) => range.len(),
+                Data::Shared(shared, range) => {
                     let part = shared.get(range).unwrap_or_default();
                     let target = rest.get_mut(..part.len()).unwrap_or_default();
                     target.copy_from_slice(part);

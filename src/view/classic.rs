@@ -94,6 +94,7 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Only dimensions that are used: those of groups are not.
     let used = used_dimensions(&mut planned, &dimensions);
+    let record = record.filter(|_| planned.iter().any(|planned| planned.is_record));
     let records = record.and_then(|record| dimensions.get(record));
     let mut header = Header {
         version,

@@ -304,7 +304,8 @@ impl Nodes {
         if node.key == self.options().root {
             match left_out(&**self.store(), &node.key) {
                 Ok(nodes) => {
-                    for node in nodes {
+                    // One that leaves out the root is not there at all.
+                    for node in nodes.into_iter().filter(|left| left.key != node.key) {
                         text.push_str(&format!("{node}\n"));
                     }
                 }

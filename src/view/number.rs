@@ -92,8 +92,14 @@ impl Number {
 
     /// The bytes of a value; `None` if this number can not hold exactly it.
     pub fn write(self, value: Value) -> Option<Vec<u8>> {
-        let mut bytes = match (self.kind, value) {
-            (Kind::Float, value) => self.write_float(value)?,
+        let word = self.word(value)?;
+        Some(word.get(..self.size_bytes)?.to_vec())
+    }
+
+    /// The bytes of a value, at the beginning of a word.
+    fn word(self, value: Value) -> Option<[u8; 8]> {
+        let mut word = match (self.kind, value) {
+            (Kind::Float, value) => self.float_word(value)?,
             (kind, value) => {
                 let value = value.whole()?;
                 let bits = u32::try_from(8 * self.size_bytes).ok()?;
@@ -104,18 +110,19 @@ impl Number {
                 if !(least..=most).contains(&value) {
                     return None;
                 }
-                value.to_le_bytes().get(..self.size_bytes)?.to_vec()
+                let [a, b, c, d, e, f, g, h, ..] = value.to_le_bytes();
+                [a, b, c, d, e, f, g, h]
             }
         };
         if self.order == ByteOrder::Big {
-            bytes.reverse();
+            word.get_mut(..self.size_bytes)?.reverse();
         }
-        Some(bytes)
+        Some(word)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "compared afterwards")]
     #[expect(clippy::cast_precision_loss, reason = "compared afterwards")]
-    fn write_float(self, value: Value) -> Option<Vec<u8>> {
+    fn float_word(self, value: Value) -> Option<[u8; 8]> {
         let wide = match value {
             Value::Float(value) => value,
             Value::Int(value) => {
@@ -125,16 +132,19 @@ impl Number {
             }
         };
         let is_same = |back: f64| back == wide || (back.is_nan() && wide.is_nan());
-        match self.size_bytes {
-            8 => Some(wide.to_le_bytes().to_vec()),
-            4 => Some(wide as f32)
-                .filter(|value| is_same((*value).into()))
-                .map(|value| value.to_le_bytes().to_vec()),
-            2 => Some(f16::from_f64(wide))
-                .filter(|value| is_same((*value).into()))
-                .map(|value| value.to_le_bytes().to_vec()),
-            _ => None,
-        }
+        let bits = match self.size_bytes {
+            8 => wide.to_bits(),
+            4 => {
+                let narrow = wide as f32;
+                is_same(narrow.into()).then_some(narrow.to_bits().into())?
+            }
+            2 => {
+                let narrow = f16::from_f64(wide);
+                is_same(narrow.into()).then_some(narrow.to_bits().into())?
+            }
+            _ => return None,
+        };
+        Some(bits.to_le_bytes())
     }
 }
 
@@ -204,8 +214,8 @@ impl Conversion {
         let numbers = from.chunks_exact(size);
         for (number, target) in numbers.zip(to.chunks_exact_mut(self.to.size_bytes)) {
             let value = self.from.read(number).unwrap_or(Value::Int(0));
-            let written = self.to.write(value).ok_or(value)?;
-            target.copy_from_slice(&written);
+            let word = self.to.word(value).ok_or(value)?;
+            target.copy_from_slice(word.get(..self.to.size_bytes).unwrap_or_default());
         }
         Ok(())
     }

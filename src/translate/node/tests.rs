@@ -150,3 +150,96 @@ fn copies_in_a_group_are_of_the_arrays_that_are_shown() {
     let chunks = &metadata["x"]["chunk_grid"]["configuration"]["chunk_shape"];
     assert_eq!(*chunks, json!([2, 4]));
 }
+
+/// Documents with bytes changed at random: whatever is made of them is read back as an array of the
+/// same shape and type whose chunks can be decoded.
+#[test]
+fn what_is_made_of_damaged_documents_is_right_or_nothing() {
+    let zarray = json!({"zarr_format": 2, "shape": [20, 30], "chunks": [10, 10], "dtype": "<f4",
+        "order": "F", "fill_value": -1.5, "dimension_separator": "/",
+        "filters": [{"id": "delta", "dtype": "<f4"}],
+        "compressor": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}});
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let mut made = 0;
+    for (document, is_v3) in [(zarray, false), (sharded(), true)] {
+        let text = document.to_string().into_bytes();
+        for _ in 0..20_000 {
+            let mut text = text.clone();
+            for _ in 0..=random(3) {
+                let at = random(text.len());
+                match random(4) {
+                    0 => text[at] = b"0123456789-<>|fiuScS[]{}\","[random(26)],
+                    1 => _ = text.remove(at),
+                    2 => text.insert(at, b"0123456789"[random(10)]),
+                    _ => text[at] ^= 1 << random(7),
+                }
+            }
+            let documents = crate::zarr::Documents {
+                zarr_json: is_v3.then_some(&text),
+                zarray: (!is_v3).then_some(&text),
+                ..Default::default()
+            };
+            let Some(Ok(node)) = documents.node().map(|detected| detected.node) else {
+                continue;
+            };
+            let raw = crate::zarr::document::parse(&text).ok();
+            for target in Target::ALL {
+                let Translation::Array(texts, chunks) = translate(target, &node, raw.as_ref())
+                else {
+                    continue;
+                };
+                made += 1;
+                let own = node.as_array().unwrap();
+                let text = texts[0].1.to_string();
+                let documents = crate::zarr::Documents {
+                    zarr_json: (texts[0].0 == "zarr.json").then_some(text.as_bytes()),
+                    zarray: (texts[0].0 == ".zarray").then_some(text.as_bytes()),
+                    ..Default::default()
+                };
+                let read = documents.node().unwrap().node.unwrap();
+                let read = read.as_array().unwrap();
+                let parts = read
+                    .decodable()
+                    .unwrap_or_else(|error| panic!("{error}: {text}"));
+                assert_eq!(read.shape, own.shape);
+                assert_eq!(parts.grid, &chunks.grid, "{text}");
+                assert_eq!(parts.chunk_keys, chunks.keys, "{text}");
+                let own = own.decodable().unwrap();
+                assert_eq!(parts.data_type.size_bytes(), own.data_type.size_bytes());
+                let last: Vec<u64> = chunks
+                    .grid
+                    .shape()
+                    .iter()
+                    .map(|n| n.saturating_sub(1))
+                    .collect();
+                if let (Some(shards), true) = (&chunks.shards, chunks.grid.chunk_count() > 0) {
+                    let (shard, _) = shards.locate(&last);
+                    assert!(own.grid.contains(&shard), "{text}");
+                }
+                let shape = parts.grid.regular_chunk_shape().unwrap();
+                let pipeline = crate::codec::Pipeline::new(
+                    own.codecs,
+                    own.data_type,
+                    &own.grid.regular_chunk_shape().unwrap(),
+                    own.fill_value,
+                );
+                if pipeline.is_ok() {
+                    let again = crate::codec::Pipeline::new(
+                        parts.codecs,
+                        parts.data_type,
+                        &shape,
+                        parts.fill_value,
+                    );
+                    assert!(again.is_ok(), "{again:?}: {text}");
+                }
+            }
+        }
+    }
+    assert!(made > 5000, "{made}");
+}

@@ -13,6 +13,8 @@ pub(super) struct Scopes {
     open: Vec<HashMap<String, usize>>,
     /// What each group declares, in order.
     declared: Vec<Vec<usize>>,
+    /// Decoded text that is in variables so far.
+    pub(super) text_bytes: usize,
 }
 
 impl Scopes {

@@ -26,6 +26,7 @@ pub(super) fn group(
         if let Node::Array(array) = leaf.node.metadata()
             && let ([Some(name)], [length]) = (&array.dimension_names[..], &array.shape[..])
             && name == leaf.node.name()
+            && *length <= MAX_LENGTH
         {
             scopes.dimension(name, *length, &[]);
         }
@@ -78,8 +79,11 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
     if !is_name(node.name()) {
         return Err("no name of netCDF".into());
     }
+    if let Some(length) = array.shape.iter().find(|length| **length > MAX_LENGTH) {
+        return Err(format!("{length} elements along one axis"));
+    }
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
-    let (item, data, parts) = elements(leaf, array)?;
+    let (item, data, parts) = elements(leaf, array, scopes)?;
     let mut dimensions = Vec::new();
     for (axis, length) in array.shape.iter().enumerate() {
         let given = array.dimension_names.get(axis).and_then(Option::as_deref);
@@ -133,16 +137,19 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
 }
 
 /// What one element is, where they are, and how many numbers each is.
-fn elements(leaf: &Leaf, array: &zarr::Array) -> Result<(Item, Data, u64), String> {
+fn elements(
+    leaf: &Leaf,
+    array: &zarr::Array,
+    scopes: &mut Scopes,
+) -> Result<(Item, Data, u64), String> {
     if let Some(texts) = &leaf.texts {
         let texts = texts.as_ref().map_err(Clone::clone)?;
         let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
         let total = size_bytes.checked_mul(texts.len());
-        if total.is_none_or(|total| total > MAX_TEXT_BYTES) {
-            return Err(format!(
-                "text of more than {MAX_TEXT_BYTES} bytes once it is padded"
-            ));
-        }
+        let total = total.and_then(|total| scopes.text_bytes.checked_add(total));
+        scopes.text_bytes = total
+            .filter(|total| *total <= MAX_TEXT_BYTES)
+            .ok_or_else(|| format!("more than {MAX_TEXT_BYTES} bytes of text once it is padded"))?;
         let mut bytes = Vec::new();
         for text in &**texts {
             let padded = bytes.len() + size_bytes;
@@ -186,8 +193,10 @@ fn elements(leaf: &Leaf, array: &zarr::Array) -> Result<(Item, Data, u64), Strin
     Ok((item, Data::Array(Arc::clone(reader), pieces), parts))
 }
 
-/// Text of one variable, padded to the longest of its elements.
-const MAX_TEXT_BYTES: usize = 8 << 20;
+/// The longest axis: libraries count the bytes of what is along it.
+const MAX_LENGTH: u64 = 1 << 58;
+/// Text of all variables, padded to the longest of the elements of each.
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where
 /// nobody has chosen one: it says nothing, and zeros that are there must not be hidden.
