@@ -63,7 +63,8 @@ fn no_data(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Option<Valu
     };
     let of_xarray = match (&array.format, &array.fill_value) {
         (Format::V2, Ok(FillValue::Fixed(bytes))) if scene.own("_ARRAY_DIMENSIONS").is_some() => {
-            own.read(bytes)
+            // Zero is what zarr-python writes where nobody has chosen: zeros must not be hidden.
+            own.read(bytes).filter(|value| value.float() != 0.0)
         }
         _ => None,
     };
