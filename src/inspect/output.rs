@@ -17,7 +17,7 @@ pub fn print(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A text of the source, with what a terminal would obey escaped.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     // Besides control characters: those that turn the direction of a line.
     let obeyed = |c: char| {
         c.is_control()
