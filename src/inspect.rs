@@ -14,6 +14,7 @@ mod keys;
 mod output;
 mod progress;
 mod report;
+mod rows;
 mod summary;
 mod tree;
 mod walk;
