@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_size, parse_time, parse_umask};
+use crate::units::{parse_log_filter, parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
 
 pub use expand::expand_mount_options;
@@ -148,14 +148,14 @@ pub enum TreeShown {
 /// The options of a mount; each is also a `-o` option, with `_` for `-`.
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
-    /// Stay in the foreground
+    /// Stay in the foreground; systemd is told when the mount answers (NOTIFY_SOCKET)
     #[arg(short, long, help_heading = "Process")]
     pub foreground: bool,
-    /// Log to a file instead of standard error
+    /// Log to a file instead of syslog, or in the foreground standard error
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub log_file: Option<PathBuf>,
     /// What to log: error, warn, info, debug, trace, or a filter as in ZARRFS_LOG
-    #[arg(long, value_name = "LEVEL", help_heading = "Process")]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
     pub log_level: Option<String>,
     /// Threads that take requests from the kernel [default: one a core, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
@@ -203,7 +203,7 @@ pub struct MountOptions {
     /// Keep what was fetched in this directory, for the next time and for other mounts
     #[arg(long, value_name = "DIR", help_heading = "Caching")]
     pub disk_cache: Option<PathBuf>,
-    /// What that may take
+    /// What --disk-cache may take
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
     pub disk_cache_size: u64,
     /// When the kernel may read files of a local directory itself

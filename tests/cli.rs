@@ -59,7 +59,7 @@ const GENERIC: [&str; 15] = [
 ];
 
 /// Values that are none, each with the option that must refuse it.
-const BAD_VALUES: [(&str, &str); 23] = [
+const BAD_VALUES: [(&str, &str); 27] = [
     ("ttl", "yesterday"),
     ("ttl", ""),
     ("ttl", "1 parsec"),
@@ -83,6 +83,10 @@ const BAD_VALUES: [(&str, &str); 23] = [
     ("umask", "77777777777"),
     ("umask", ""),
     ("passthrough", "maybe"),
+    ("log-level", "nonsense"),
+    ("timeout", "0"),
+    ("views", "some"),
+    ("formats", "npy+jpeg"),
 ];
 
 fn zarrfs_with(args: &[&str]) -> Said {

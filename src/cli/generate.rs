@@ -8,6 +8,9 @@ use clap_mangen::Man;
 
 use super::{Cli, MountArgs};
 
+/// What a declaration of options can not say.
+const MANUAL: &[u8] = include_bytes!("manual.man");
+
 /// The completions for a shell.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
@@ -100,6 +103,7 @@ pub fn man(command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
         })?;
         text.extend_from_slice(&below_a_section(&sections));
     }
+    text.extend_from_slice(MANUAL);
     text.extend_from_slice(&rendered(|text| man.render_version_section(text))?);
     Ok(Some(text))
 }

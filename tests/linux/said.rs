@@ -85,3 +85,22 @@ fn the_version_has_one_line_or_all_that_is_built_in() {
     let fuser = format!("fuser {}", fuser.unwrap().trim_end_matches('"'));
     assert!(long.out.contains(&fuser), "no {fuser}: {long:?}");
 }
+
+/// The table is written by `ZARRFS_UPDATE_README=1 cargo test --test linux readme`.
+#[test]
+fn the_options_in_the_readme_are_those_of_the_declaration() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = readme.split_once("<!-- options -->\n").unwrap();
+    let (table, after) = rest.split_once("<!-- /options -->\n").unwrap();
+    let wanted = zarrfs::cli::options();
+    if std::env::var_os("ZARRFS_UPDATE_README").is_some() {
+        let text = format!("{before}<!-- options -->\n{wanted}<!-- /options -->\n{after}");
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    assert!(
+        table == wanted,
+        "paste this into README.md, or set ZARRFS_UPDATE_README:\n{wanted}"
+    );
+}

@@ -119,6 +119,9 @@ fn advice(label: &str, error: &StoreError) -> &'static str {
             " (a password goes into the URL, a token into --header; --missing-status 403 where a \
              server says so of what is not there)"
         }
+        StoreError::Denied { what, .. } if what.contains("--anonymous") => {
+            " (they come from the environment, --env-file or --profile)"
+        }
         StoreError::Denied { .. } => {
             " (credentials come from the environment, --env-file or --profile; --anonymous asks \
              without any)"
