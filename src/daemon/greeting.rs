@@ -49,8 +49,12 @@ pub(super) fn mount_name(source: &Source, label: &str) -> String {
         Some(text) if text.contains("://") && text.contains(['@', '?', '#', ';']) => {
             label.to_owned()
         }
-        Some(text) => text.to_owned(),
-        None => label.to_owned(),
+        Some(text) if text.contains("://") || text.starts_with("zip::") => text.to_owned(),
+        // Whoever reads the table is in another directory.
+        _ => match std::path::absolute(given) {
+            Ok(path) => path.to_string_lossy().into_owned(),
+            Err(_) => label.to_owned(),
+        },
     }
 }
 
@@ -69,6 +73,8 @@ mod tests {
         ] {
             assert_eq!(shown(given), given);
         }
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(shown("./b.zip"), here.join("b.zip").to_str().unwrap());
         for secret in [
             "https://u:p@h/x",
             "https://h/x?sig=1",

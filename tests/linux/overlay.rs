@@ -48,3 +48,37 @@ fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() 
     }
     place.assert_untouched();
 }
+
+/// What `mountPropagation` of Kubernetes and `rshared` of Docker are, without either: a daemon in a
+/// mount namespace of its own, whose mount the host sees, and other containers by way of the host.
+#[test]
+fn a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers() {
+    let test = "a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    place.store();
+    let script = r#"
+        data=$2/data; mkdir "$data"; mount -t tmpfs none "$data"; mount --make-shared "$data"
+        mkdir "$data/ocean"
+        container() { unshare -m --propagation "$@"; }
+        container unchanged "$3" "$2/store" "$data/ocean" --allow-other
+        cat "$data/ocean/zarr.json"
+        container slave cat "$data/ocean/zarr.json"
+        container unchanged "$3" umount "$data/ocean"
+        ! findmnt "$data/ocean"
+        # Without the function, whose process would not be the daemon.
+        unshare -m --propagation unchanged "$3" "$2/store" "$data/ocean" -f & daemon=$!
+        until findmnt "$data/ocean" >/dev/null; do sleep 0.02; done
+        kill $daemon; wait $daemon
+        ! findmnt "$data/ocean"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-euc", script, "bash"]);
+    command.arg(&place.path).arg(place.dir());
+    let all = said(command.arg(zarrfs().get_program()).env("LC_ALL", "C"));
+    assert_eq!(all.ok().out, GROUP.repeat(2), "{all:?}");
+    place.assert_untouched();
+}
