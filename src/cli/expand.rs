@@ -112,6 +112,9 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
     {
         return Ok(None);
     }
+    if name == "remount" {
+        return Err("`remount` is not possible: unmount, and mount with other options".into());
+    }
     let long = name.replace('_', "-");
     let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
     let known = command
@@ -203,6 +206,7 @@ mod tests {
             ("ttl", "ttl"),
             ("verify=1", "verify"),
             ("foreground", "foreground"),
+            ("remount,ro", "unmount"),
         ] {
             let message = expand(&["zarrfs", "-o", options]).unwrap_err();
             assert!(message.contains(named), "{message}");

@@ -75,7 +75,7 @@ pub enum OpenError {
     #[error(transparent)]
     Remote(#[from] RemoteOpenError),
     /// The system could not open it.
-    #[error("{}: {error}", path.display())]
+    #[error("source {}: {error}", path.display())]
     Io {
         /// The source.
         path: PathBuf,
