@@ -1,20 +1,25 @@
 //! What the command line says. Every option is declared once, here; `-o name[=value]` of
 //! mount(8) is turned into `--name[=value]` before clap sees it.
 
+mod expand;
+mod features;
 mod generate;
+mod helper;
 mod inspection;
 mod remote;
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_size, parse_time, parse_umask};
+use crate::units::{parse_log_filter, parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
 
-pub use generate::{completions, man};
+pub use expand::expand_mount_options;
+pub use generate::{completions, man, options};
+pub use helper::{Asked, HelperArgs};
 pub use inspection::{
     CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
@@ -24,11 +29,31 @@ pub use remote::RemoteArgs;
 ///
 /// `zarrfs SOURCE MOUNTPOINT [options]` is `zarrfs mount SOURCE MOUNTPOINT [options]`.
 #[derive(Debug, Parser)]
-#[command(name = "zarrfs", version, max_term_width = 100)]
+#[command(name = "zarrfs", version, long_version = features::text(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// What mount(8) asks for, if it has called us as its helper.
+    #[arg(skip)]
+    pub asked: Option<Asked>,
+}
+
+impl Cli {
+    /// The file with variables for the environment of the command.
+    pub fn env_file(&self) -> Option<&Path> {
+        let remote = match &self.command {
+            Command::Mount(arguments) => &arguments.options.remote,
+            Command::Demo(arguments) => &arguments.options.remote,
+            Command::Tree(arguments) => &arguments.source.remote,
+            Command::Info(arguments) => &arguments.source.remote,
+            Command::Check(arguments) => &arguments.source.remote,
+            Command::Umount(_) | Command::Stats(_) | Command::Completions(_) | Command::Man(_) => {
+                return None;
+            }
+        };
+        remote.env_file.as_deref()
+    }
 }
 
 /// The commands.
@@ -123,14 +148,14 @@ pub enum TreeShown {
 /// The options of a mount; each is also a `-o` option, with `_` for `-`.
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
-    /// Stay in the foreground
+    /// Stay in the foreground; systemd is told when the mount answers (NOTIFY_SOCKET)
     #[arg(short, long, help_heading = "Process")]
     pub foreground: bool,
-    /// Log to a file instead of standard error
+    /// Log to a file instead of syslog, or in the foreground standard error
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub log_file: Option<PathBuf>,
     /// What to log: error, warn, info, debug, trace, or a filter as in ZARRFS_LOG
-    #[arg(long, value_name = "LEVEL", help_heading = "Process")]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
     pub log_level: Option<String>,
     /// Threads that take requests from the kernel [default: one a core, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
@@ -178,7 +203,7 @@ pub struct MountOptions {
     /// Keep what was fetched in this directory, for the next time and for other mounts
     #[arg(long, value_name = "DIR", help_heading = "Caching")]
     pub disk_cache: Option<PathBuf>,
-    /// What that may take
+    /// What --disk-cache may take
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
     pub disk_cache_size: u64,
     /// When the kernel may read files of a local directory itself
@@ -214,75 +239,6 @@ pub struct MountOptions {
     pub mount_options: Vec<String>,
 }
 
-/// Options of mount(8) that say nothing to us: the mount is always read-only, nosuid, nodev and
-/// noexec, whatever they ask for.
-const GENERIC: &[&str] = &[
-    "ro",
-    "rw",
-    "defaults",
-    "auto",
-    "noauto",
-    "nofail",
-    "_netdev",
-    "user",
-    "users",
-    "nouser",
-    "owner",
-    "group",
-    "suid",
-    "nosuid",
-    "dev",
-    "nodev",
-    "exec",
-    "noexec",
-    "atime",
-    "noatime",
-    "relatime",
-    "norelatime",
-    "strictatime",
-    "diratime",
-    "nodiratime",
-    "sync",
-    "async",
-    "dirsync",
-    "lazytime",
-    "default_permissions",
-];
-
-/// Options that are for the command line only.
-const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
-
-/// Turns `-o a,b=c` into `--a --b=c` and drops the generic options.
-///
-/// # Errors
-/// Names an option that does not exist, or one without the value it needs.
-pub fn expand_mount_options(
-    arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Vec<OsString>, String> {
-    let mut expanded = Vec::new();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        if argument == OsStr::new("--") {
-            expanded.push(argument);
-            expanded.extend(arguments.by_ref());
-            break;
-        }
-        let list = match argument.to_str() {
-            Some("-o") => arguments.next().ok_or("-o needs options behind it")?,
-            Some(text) if text.starts_with("-o") => text.get(2..).unwrap_or_default().into(),
-            _ => {
-                expanded.push(argument);
-                continue;
-            }
-        };
-        let list = list.to_str().ok_or("-o: options must be UTF-8")?;
-        for option in list.split(',').filter(|option| !option.is_empty()) {
-            expanded.extend(expand_one(option)?);
-        }
-    }
-    Ok(expanded)
-}
-
 /// Puts in the word `mount` where no command is named, as mount(8) calls us.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
@@ -301,40 +257,13 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-fn expand_one(option: &str) -> Result<Option<OsString>, String> {
-    let (name, value) = match option.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (option, None),
-    };
-    if GENERIC.contains(&name)
-        || name.starts_with("x-")
-        || matches!(name, "comment" | "subtype" | "fsname")
-    {
-        return Ok(None);
-    }
-    let long = name.replace('_', "-");
-    let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
-    let known = command
-        .get_arguments()
-        .find(|arg| arg.get_long() == Some(&long));
-    match (known, value) {
-        (None, _) => Err(format!("unknown mount option `{name}`")),
-        (Some(_), _) if NOT_IN_O.contains(&long.as_str()) => {
-            Err(format!("unknown mount option `{name}`"))
-        }
-        (Some(arg), None) if arg.get_action().takes_values() => {
-            Err(format!("mount option `{name}` needs a value: {name}=..."))
-        }
-        (Some(arg), Some(_)) if !arg.get_action().takes_values() => {
-            Err(format!("mount option `{name}` takes no value"))
-        }
-        (Some(_), Some(value)) => Ok(Some(format!("--{long}={value}").into())),
-        (Some(_), None) => Ok(Some(format!("--{long}").into())),
-    }
-}
-
-/// Reads a command line; `--help`, `--version` and mistakes end the process (with 2 for mistakes).
+/// Reads a command line; `--help`, `--version` and mistakes end the process (with 2 for
+/// mistakes; with 1 where mount(8) has called us).
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if helper::is_called(arguments.first()) {
+        return helper::parse(arguments);
+    }
     match expand_mount_options(arguments) {
         Ok(arguments) => Cli::parse_from(with_command(arguments)),
         Err(message) => Cli::command()
@@ -347,57 +276,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
 mod tests {
     use super::*;
 
-    fn expand(arguments: &[&str]) -> Result<Vec<String>, String> {
-        let expanded = expand_mount_options(arguments.iter().map(OsString::from))?;
-        Ok(expanded
-            .into_iter()
-            .map(|argument| argument.into_string().unwrap())
-            .collect())
-    }
-
     #[test]
     fn the_declaration_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn mount_options_become_long_options() {
-        let given = [
-            "zarrfs",
-            "a",
-            "b",
-            "-o",
-            "ro,allow_other,ttl=5s",
-            "-ocache_size=1G,x-foo=bar,dev",
-        ];
-        let expanded = [
-            "zarrfs",
-            "a",
-            "b",
-            "--allow-other",
-            "--ttl=5s",
-            "--cache-size=1G",
-        ];
-        assert_eq!(expand(&given).unwrap(), expanded);
-        let arguments = with_command(expanded.map(OsString::from).to_vec());
-        let Command::Mount(mount) = Cli::parse_from(arguments).command else {
-            panic!("mounting needs no word");
-        };
-        assert!(mount.options.allow_other);
-        assert_eq!(mount.options.cache_size, Some(1 << 30));
-    }
-
-    #[test]
-    fn mistakes_in_mount_options_are_named() {
-        for (options, named) in [
-            ("bogus", "bogus"),
-            ("ttl", "ttl"),
-            ("verify=1", "verify"),
-            ("foreground", "foreground"),
-        ] {
-            let message = expand(&["zarrfs", "-o", options]).unwrap_err();
-            assert!(message.contains(named), "{message}");
-        }
-        assert!(expand(&["zarrfs", "-o"]).is_err());
+        HelperArgs::command().debug_assert();
     }
 }

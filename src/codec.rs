@@ -59,3 +59,41 @@ pub use element::Element;
 pub use error::CodecError;
 pub use pipeline::Pipeline;
 pub use shard::{IndexLocation, ShardIndex, Sharding};
+
+/// The names of all codecs, as both Zarr versions have them (v3 also as `numcodecs.<name>`).
+pub const NAMES: [&str; 30] = [
+    "adler32",
+    "astype",
+    "base64",
+    "bitround",
+    "blosc",
+    "bytes",
+    "bz2",
+    "categorize",
+    "crc32",
+    "crc32c",
+    "delta",
+    "fixedscaleoffset",
+    "fletcher32",
+    "gzip",
+    "jenkins_lookup3",
+    "json2",
+    "lz4",
+    "lzma",
+    "msgpack2",
+    "packbits",
+    "pcodec",
+    "quantize",
+    "sharding_indexed",
+    "shuffle",
+    "transpose",
+    "vlen-array",
+    "vlen-bytes",
+    "vlen-utf8",
+    "zlib",
+    "zstd",
+];
+
+/// Codecs of numcodecs that are left out: the library of the one dies on corrupt input, the other
+/// runs programs.
+pub const NOT_BUILT_IN: [&str; 2] = ["zfpy", "pickle"];

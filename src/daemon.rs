@@ -5,9 +5,12 @@
 //! is done; the process that was called returns only then.
 
 mod background;
+mod environment;
+mod greeting;
 mod kernel;
 mod logging;
 mod mountpoint;
+mod namespace;
 mod signals;
 mod socket;
 mod stats;
@@ -21,7 +24,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::{MountOptions, Passthrough, TreeShown, UmountArgs, Views};
+use crate::cli::{Asked, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
 use crate::explore::ExploredStore;
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
@@ -32,6 +35,7 @@ use crate::store::{
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
+pub use environment::take_environment;
 use mountpoint::Mountpoint;
 pub use stats::stats;
 
@@ -52,11 +56,19 @@ pub enum Source {
 ///
 /// # Errors
 /// What was tried and what was found; then nothing is mounted.
-pub fn mount(source: &Source, mountpoint: &Path, options: MountOptions) -> Result<(), Failure> {
+pub fn mount(
+    source: &Source,
+    mountpoint: &Path,
+    options: MountOptions,
+    asked: Option<&Asked>,
+) -> Result<(), Failure> {
+    if asked.is_some_and(|asked| asked.is_fake) {
+        return Ok(());
+    }
     if !options.foreground && !is_background() {
         return background::start();
     }
-    let result = serve(source, mountpoint, &options);
+    let result = serve(source, mountpoint, &options, asked);
     if is_background()
         && let Err(failure) = &result
     {
@@ -82,7 +94,15 @@ pub fn is_background() -> bool {
 }
 
 /// Mounts and serves until unmounted.
-fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(), Failure> {
+fn serve(
+    source: &Source,
+    mountpoint: &Path,
+    options: &MountOptions,
+    asked: Option<&Asked>,
+) -> Result<(), Failure> {
+    if let Some(file) = asked.and_then(|asked| asked.namespace.as_deref()) {
+        namespace::enter(file)?;
+    }
     let mountpoint = Mountpoint::claim(mountpoint, options.nonempty)?;
     let log = options.log_file.as_deref();
     if let Some(log) = log {
@@ -117,6 +137,7 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
         }
         None => root,
     };
+    let greeting = greeting::is_wanted(asked).then(|| (Arc::clone(&store), root.clone()));
     let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
     let mut fs = Fs::new(tree, policy(options, promises))?;
     let socket = open_socket();
@@ -134,7 +155,8 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     }
 
     let signals = signals::Signals::block()?;
-    let device = kernel::mount(mountpoint.target(), &label, options.allow_other)?;
+    let name = greeting::mount_name(source, &label);
+    let device = kernel::mount(mountpoint.target(), &name, options.allow_other)?;
     let transport = Transport {
         threads: options
             .threads
@@ -159,6 +181,9 @@ fn serve(source: &Source, mountpoint: &Path, options: &MountOptions) -> Result<(
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     log::info!("{label} is mounted on {}", mountpoint.path().display());
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    if let Some((store, root)) = greeting {
+        greeting::say(&*store, &root, mountpoint.path(), options);
+    }
     if is_background() {
         background::ready();
     }

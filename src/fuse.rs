@@ -42,6 +42,9 @@ use self::reading::Read;
 use self::waiting::Watch;
 use crate::fs::{Fs, Handle, Ino};
 
+/// What speaks with the kernel, and the newest version of the protocol that it knows.
+pub const TRANSPORT: &str = "FUSE 7.40 (fuser 0.18.0)";
+
 /// How requests are taken from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Transport {

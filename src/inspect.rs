@@ -14,6 +14,8 @@ mod keys;
 mod output;
 mod progress;
 mod report;
+mod rows;
+mod summary;
 mod tree;
 mod walk;
 
@@ -32,7 +34,8 @@ use crate::units::FOREVER;
 pub use check::{Verdict, check};
 pub use counters::counters;
 pub use info::info;
-pub use output::print;
+pub use output::{print, printable};
+pub use summary::summary;
 pub use tree::tree;
 
 /// A failure, for a person.

@@ -15,16 +15,23 @@ const MOUNT_FAILED: u8 = 32;
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
+    if let Some(file) = cli.env_file()
+        && let Err(failure) = daemon::take_environment(file)
+    {
+        let mounts = matches!(cli.command, Command::Mount(_) | Command::Demo(_));
+        return ended(Err(failure), if mounts { MOUNT_FAILED } else { FAILED });
+    }
+    let asked = cli.asked.as_ref();
     match cli.command {
         Command::Umount(arguments) => ended(daemon::umount(&arguments), FAILED),
         Command::Demo(demo) => ended(
-            daemon::mount(&Source::Demo, &demo.mountpoint, demo.options),
+            daemon::mount(&Source::Demo, &demo.mountpoint, demo.options, None),
             MOUNT_FAILED,
         ),
         Command::Mount(mount) => {
             let source = Source::Given(mount.source);
             ended(
-                daemon::mount(&source, &mount.mountpoint, mount.options),
+                daemon::mount(&source, &mount.mountpoint, mount.options, asked),
                 MOUNT_FAILED,
             )
         }

@@ -34,7 +34,7 @@ pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use pinned::{PinnedBytes, PinnedError};
 pub use remote::{RemoteOpenError, RemoteOptions, Traffic, Usage};
-pub use source::{OpenError, OpenOptions, SourceName, open_demo};
+pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
 pub use together::ask_each;
 pub use waiting::{may_wait, never_waiting};
 pub use whole::{read_into, read_whole};

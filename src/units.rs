@@ -64,6 +64,27 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
 /// What `inf` stands for.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// Checks what is to be logged: a level, or filters of modules as of env_logger.
+///
+/// # Errors
+/// Says what a level is; a word that is none would be taken for a module, and nothing be logged.
+pub fn parse_log_filter(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
+    let mut filters = text.split(',').map(str::trim);
+    let is_good = filters.all(|filter| match filter.rsplit_once('=') {
+        Some((module, level)) => !module.is_empty() && is_level(level),
+        None => is_level(filter) || filter.contains("::") || filter == "zarrfs",
+    });
+    match is_good {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "`{text}` is neither one of {} nor a filter such as zarrfs::store=debug",
+            LEVELS.join(", ")
+        )),
+    }
+}
+
 /// Reads permission bits in octal.
 ///
 /// # Errors
@@ -149,6 +170,22 @@ mod tests {
         assert!(
             parse_time("soon").is_err() && parse_time("1y").is_err() && parse_time("").is_err()
         );
+    }
+
+    #[test]
+    fn a_level_is_told_from_a_slip() {
+        for text in [
+            "debug",
+            "WARN",
+            "zarrfs::store=trace",
+            "info,zarrfs::fuse=off",
+            "zarrfs",
+        ] {
+            assert_eq!(parse_log_filter(text).as_deref(), Ok(text));
+        }
+        for text in ["", "nonsense", "debg", "zarrfs=loud", "=debug", "debug,"] {
+            assert!(parse_log_filter(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ const GENERIC: [&str; 15] = [
 ];
 
 /// Values that are none, each with the option that must refuse it.
-const BAD_VALUES: [(&str, &str); 23] = [
+const BAD_VALUES: [(&str, &str); 27] = [
     ("ttl", "yesterday"),
     ("ttl", ""),
     ("ttl", "1 parsec"),
@@ -83,6 +83,10 @@ const BAD_VALUES: [(&str, &str); 23] = [
     ("umask", "77777777777"),
     ("umask", ""),
     ("passthrough", "maybe"),
+    ("log-level", "nonsense"),
+    ("timeout", "0"),
+    ("views", "some"),
+    ("formats", "npy+jpeg"),
 ];
 
 fn zarrfs_with(args: &[&str]) -> Said {
@@ -110,9 +114,11 @@ fn help_and_version_are_on_stdout() {
     assert!(umount.ok().out.contains("--lazy"), "{}", umount.out);
     zarrfs_with(&["demo", "--help"]).ok();
 
-    let version = zarrfs_with(&["--version"]);
+    let version = zarrfs_with(&["-V"]);
     let expected = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(version.ok().out, expected);
+    let version = zarrfs_with(&["--version"]);
+    assert!(version.ok().out.starts_with(&expected), "{version:?}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ const LAYERS: [Layer; 17] = [
     Layer {
         name: "daemon",
         below: &[
-            "cli", "fuse", "fs", "tree", "view", "explore", "array", "store", "machine",
+            "inspect", "cli", "fuse", "fs", "tree", "view", "explore", "array", "store", "machine",
         ],
         may: &[Transport, System],
     },
@@ -54,7 +54,7 @@ const LAYERS: [Layer; 17] = [
     },
     Layer {
         name: "cli",
-        below: &["view", "store", "units"],
+        below: &["fuse", "view", "codec", "store", "units"],
         may: &[],
     },
     Layer {

@@ -2,17 +2,70 @@
 
 use std::io;
 
-use clap::CommandFactory;
+use clap::{Arg, Args, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::Cli;
+use super::{Cli, MountArgs};
+
+/// What a declaration of options can not say.
+const MANUAL: &[u8] = include_bytes!("manual.man");
 
 /// The completions for a shell.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "zarrfs", &mut text);
     text
+}
+
+/// The options of a mount as a table of Markdown, for the README.
+pub fn options() -> String {
+    let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
+    let mut headings: Vec<&str> = Vec::new();
+    for heading in command.get_arguments().filter_map(Arg::get_help_heading) {
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    let mut text = String::new();
+    for heading in headings {
+        let mut rows = command
+            .get_arguments()
+            .filter(|arg| arg.get_help_heading() == Some(heading))
+            .map(row)
+            .collect::<String>();
+        rows.insert_str(0, &format!("| {heading} | |\n|---|---|\n"));
+        text.push_str(&rows);
+        text.push('\n');
+    }
+    text
+}
+
+/// One option: how it is written, what it means, what it is if it is not given.
+fn row(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    let choices: Vec<_> = arg
+        .get_possible_values()
+        .iter()
+        .map(|choice| choice.get_name().to_owned())
+        .collect();
+    let value = match (arg.get_action().takes_values(), choices.as_slice()) {
+        (false, _) => String::new(),
+        (true, []) => format!(" {}", names.join(" ")),
+        (true, choices) => format!(" {}", choices.join("\\|")),
+    };
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let name = [short, long].into_iter().flatten().collect::<Vec<_>>();
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let given = arg.get_default_values().iter();
+    let default = given
+        .map(|value| value.to_string_lossy().into_owned())
+        .filter(|value| !value.is_empty() && arg.get_action().takes_values())
+        .map(|value| format!(" [default: {value}]"))
+        .collect::<String>();
+    let help = help.replace('|', "\\|").replace('\n', " ");
+    format!("| `{}{value}` | {help}{default} |\n", name.join(", "))
 }
 
 /// The manual page of zarrfs with all its commands, or of one of these; none if there is no such
@@ -50,6 +103,7 @@ pub fn man(command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
         })?;
         text.extend_from_slice(&below_a_section(&sections));
     }
+    text.extend_from_slice(MANUAL);
     text.extend_from_slice(&rendered(|text| man.render_version_section(text))?);
     Ok(Some(text))
 }

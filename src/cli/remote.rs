@@ -1,5 +1,6 @@
 //! How what is far away is asked; the same for a mount and for the commands that look at a source.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -31,6 +32,10 @@ pub struct RemoteArgs {
     /// The profile of the AWS configuration to use
     #[arg(long, value_name = "NAME", help_heading = "Remote")]
     pub profile: Option<String>,
+    /// Take variables for the environment, such as AWS_ACCESS_KEY_ID=..., from this file of
+    /// NAME=VALUE lines; root takes it only if nobody else can read or change it
+    #[arg(long, value_name = "FILE", help_heading = "Remote")]
+    pub env_file: Option<PathBuf>,
     /// Send this header with every request; other users can see it in the list of processes
     #[arg(long, value_name = "NAME: VALUE", help_heading = "Remote")]
     pub header: Vec<String>,

@@ -581,3 +581,27 @@ fn codecs_may_be_named_with_a_prefix_an_address_or_alone() {
         assert_eq!(decode(&pipeline, &zlib).unwrap(), [1, 2, 3]);
     }
 }
+
+#[test]
+fn the_codecs_that_the_version_names_are_there_and_the_others_are_not() {
+    let is_unsupported = |name: &str| {
+        let known = ["bytes", "transpose", "sharding_indexed"].contains(&name);
+        let name = match known {
+            true => name.to_owned(),
+            false => format!("numcodecs.{name}"),
+        };
+        let last = matches!(name.as_str(), "numcodecs.zfpy" | "numcodecs.pickle");
+        let codecs = match last {
+            true => json!([name]),
+            false => json!([name, little()]),
+        };
+        let made = v3(&codecs);
+        matches!(&made, Err(CodecError::Unsupported { name: what }) if *what == name)
+    };
+    for name in super::NAMES {
+        assert!(!is_unsupported(name), "{name}");
+    }
+    for name in super::NOT_BUILT_IN {
+        assert!(is_unsupported(name), "{name}");
+    }
+}

@@ -30,41 +30,66 @@ pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
 }
 
-/// Mounts and returns the open `/dev/fuse` of it.
-pub(super) fn mount(
-    target: Target<'_>,
-    label: &str,
-    allow_other: bool,
-) -> Result<OwnedFd, Failure> {
+/// What mounts go through.
+const DEVICE: &str = "/dev/fuse";
+
+/// Mounts and returns the open `/dev/fuse` of it. `name` is what the mount table shows as its
+/// source.
+pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
-        match mount_directly(target, label, allow_other) {
-            Err(Errno::PERM) => {}
-            Err(e) => return Err(explain(target, e)),
+        match mount_directly(target, name, allow_other) {
+            Err(Refused::Mount(Errno::PERM)) => {}
+            Err(refused) => return Err(explain(target, &refused)),
             Ok(device) => return Ok(device),
         }
     }
-    mount_with_helper(target, label, allow_other)
+    mount_with_helper(target, name, allow_other)
 }
 
-fn explain(target: Target<'_>, error: Errno) -> Failure {
+/// Where it was that a mount failed.
+#[derive(Debug)]
+enum Refused {
+    Device(io::Error),
+    Mount(Errno),
+}
+
+/// What lets a container mount.
+const CONTAINER: &str = "a container needs --device /dev/fuse and --cap-add SYS_ADMIN, and where \
+                         AppArmor is, --security-opt apparmor=unconfined";
+
+fn explain(target: Target<'_>, refused: &Refused) -> Failure {
     let shown = target.path.display();
-    match error {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => format!(
-            "/dev/fuse: {}: is the kernel module `fuse` loaded?",
-            io::Error::from(error)
+    match refused {
+        Refused::Device(error) => format!(
+            "mounting on {shown}: {DEVICE}: {error} ({})",
+            of_device(error)
         )
         .into(),
-        error => format!("mounting on {shown}: {}", io::Error::from(error)).into(),
+        Refused::Mount(Errno::NODEV) => format!(
+            "mounting on {shown}: this kernel knows no FUSE (load its module: modprobe fuse)"
+        )
+        .into(),
+        Refused::Mount(Errno::NOENT) => {
+            format!("mounting on {shown}: the directory was removed meanwhile").into()
+        }
+        Refused::Mount(error) => {
+            format!("mounting on {shown}: mount(2): {}", io::Error::from(*error)).into()
+        }
     }
 }
 
-fn mount_directly(
-    target: Target<'_>,
-    label: &str,
-    allow_other: bool,
-) -> rustix::io::Result<OwnedFd> {
-    let device = File::options().read(true).write(true).open("/dev/fuse");
-    let device = OwnedFd::from(device.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?);
+/// What can be done where the device can not be opened.
+fn of_device(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
+            format!("load the kernel's module: modprobe fuse; {CONTAINER}")
+        }
+        _ => format!("this user can not open it, it usually has mode 0666; {CONTAINER}"),
+    }
+}
+
+fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Refused> {
+    let device = OwnedFd::from(open_device().map_err(Refused::Device)?);
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -79,24 +104,29 @@ fn mount_directly(
         | MountFlags::NOSUID
         | MountFlags::NOEXEC
         | MountFlags::NOATIME;
-    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    let data = CString::new(data).map_err(|_| Refused::Mount(Errno::INVAL))?;
     // Through the open directory: what was checked is what is mounted on.
     let target = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
-    let label = label.replace('\0', "");
+    let name = name.replace('\0', "");
     rustix::mount::mount(
-        label.as_str(),
+        name.as_str(),
         target.as_str(),
         FS_TYPE,
         flags,
         Some(data.as_c_str()),
-    )?;
+    )
+    .map_err(Refused::Mount)?;
     Ok(device)
+}
+
+fn open_device() -> io::Result<File> {
+    File::options().read(true).write(true).open(DEVICE)
 }
 
 /// Has fusermount3, which may, mount and send the open `/dev/fuse` back over a socket.
 fn mount_with_helper(
     target: Target<'_>,
-    label: &str,
+    name: &str,
     allow_other: bool,
 ) -> Result<OwnedFd, Failure> {
     let (ours, theirs) = rustix::net::socketpair(
@@ -106,7 +136,7 @@ fn mount_with_helper(
         None,
     )?;
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
-    let name = label
+    let name = name
         .replace('\\', "\\\\")
         .replace(',', "\\,")
         .replace('\0', "");
@@ -124,23 +154,21 @@ fn mount_with_helper(
         .stdin(Stdio::null())
         .output()
         .map_err(|e| {
-            format!("fusermount3 could not be run ({e}); it comes with the package fuse3")
+            let shown = target.path.display();
+            format!(
+                "mounting on {shown}: fusermount3 could not be run ({e}); it comes with the \
+                 package fuse3 (such as: apt install fuse3)"
+            )
         })?;
     drop(theirs);
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
-        let mut message = message.trim().to_owned();
-        if message.contains("user_allow_other") {
-            message.push_str(" (an administrator can set user_allow_other there)");
-        } else if File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-            .is_err()
-        {
-            message.push_str(" (this user can not open /dev/fuse; it usually has mode 0666)");
-        }
-        return Err(message.into());
+        let message = message.trim();
+        let advice = advice(message);
+        return Err(match message {
+            "" => format!("fusermount3 has failed ({}){advice}", output.status).into(),
+            _ => format!("{message}{advice}").into(),
+        });
     }
     let mut byte = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -156,6 +184,25 @@ fn mount_with_helper(
         _ => None,
     });
     device.ok_or_else(|| "fusermount3 mounted, but sent no device".into())
+}
+
+/// What can be done about what fusermount3 says.
+fn advice(message: &str) -> String {
+    if message.contains("user_allow_other") {
+        return " (an administrator can set user_allow_other there; without --allow-other it is \
+                not needed)"
+            .into();
+    }
+    if let Err(error) = open_device() {
+        return format!(" ({})", of_device(&error));
+    }
+    if message.contains("Operation not permitted") {
+        return format!(" ({CONTAINER})");
+    }
+    if message.contains("write access") || message.contains("not owned") {
+        return " (an ordinary user can mount only on a directory of their own)".into();
+    }
+    String::new()
 }
 
 /// Unmounts; busy is [`io::ErrorKind::ResourceBusy`].

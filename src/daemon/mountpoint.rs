@@ -1,9 +1,10 @@
 //! The directory that is mounted on: checked, locked, held open.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,12 @@ impl Mountpoint {
     pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, Failure> {
         let shown = given.display();
         let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
-        let path = resolve(given).map_err(failed)?;
+        let path = resolve(given).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                format!("mountpoint {shown}: {e}; it has to be a directory that is there")
+            }
+            _ => failed(e),
+        })?;
         let mut recovered = false;
         if let Some(entry) = entry(&path)?
             && entry.kind == kernel::FS_TYPE
@@ -38,7 +44,8 @@ impl Mountpoint {
                 }
                 _ => {
                     return Err(format!(
-                        "mountpoint {shown}: {} is already mounted there",
+                        "mountpoint {shown}: {} is already mounted there (to end that: zarrfs \
+                         umount {shown})",
                         entry.source
                     )
                     .into());
@@ -55,9 +62,11 @@ impl Mountpoint {
         }
         let directory = File::from(directory);
         if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
-            return Err(
-                format!("mountpoint {shown}: the directory is not empty (see --nonempty)").into(),
-            );
+            return Err(format!(
+                "mountpoint {shown}: the directory is not empty (--nonempty hides what is \
+                     in it while the mount lasts)"
+            )
+            .into());
         }
         Ok(Self {
             path,
@@ -162,6 +171,41 @@ pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
         });
     }
     Ok(found)
+}
+
+/// Where a mount is now: a directory above it may have been renamed.
+pub(super) fn place_of(mount: &MountEntry) -> io::Result<Option<PathBuf>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let lines = table.split(|b| *b == b'\n');
+    for line in lines {
+        let mut fields = line.split(|b| *b == b' ');
+        let (id, device) = (fields.next(), fields.nth(1));
+        if id == Some(mount.id.as_bytes()) && device == Some(mount.device.as_bytes()) {
+            let path = fields.nth(1).map(unescape);
+            return Ok(path.map(|path| PathBuf::from(OsString::from_vec(path))));
+        }
+    }
+    Ok(None)
+}
+
+fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = (*first == b'\\').then(|| tail.get(..3)).flatten();
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = tail.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    plain
 }
 
 /// As the kernel writes paths in the mount table.

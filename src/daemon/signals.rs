@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::kernel;
-use super::mountpoint::{MountEntry, entry};
+use super::mountpoint::{MountEntry, entry, place_of};
 
 /// How long a busy mount is tried before it is detached, and then served before the end.
 const BUSY: Duration = Duration::from_secs(5);
@@ -59,13 +59,15 @@ impl Signals {
 /// Unmounts, lazily if it stays busy, and gives the last files that stay open some time; none if
 /// another signal comes.
 fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
-    let is_ours = || entry(path).is_ok_and(|now| now.as_ref() == ours);
     let mut again = false;
     let mut waited = Duration::ZERO;
-    while is_ours() && kernel::unmount(path, false).is_err() {
+    while let Some(path) = uncovered(path, ours) {
+        if kernel::unmount(&path, false).is_ok() {
+            break;
+        }
         if again || waited >= BUSY {
             log::warn!("{} is busy: detaching it", path.display());
-            let _ = kernel::unmount(path, true);
+            let _ = kernel::unmount(&path, true);
             break;
         }
         again = signals.recv_timeout(RETRY).is_ok();
@@ -75,4 +77,14 @@ fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
         // The session ends the process itself when the last file is closed.
         let _ = signals.recv_timeout(BUSY);
     }
+}
+
+/// Where our mount is, if it is there and nothing is mounted on top of it.
+fn uncovered(path: &Path, ours: Option<&MountEntry>) -> Option<PathBuf> {
+    let ours = ours?;
+    let is_ours = |path: &Path| entry(path).is_ok_and(|now| now.as_ref() == Some(ours));
+    if is_ours(path) {
+        return Some(path.to_owned());
+    }
+    place_of(ours).ok().flatten().filter(|path| is_ours(path))
 }

@@ -28,8 +28,9 @@ impl Service {
             wanted |= InitFlags::FUSE_NO_OPEN_SUPPORT;
         }
         if self.passthrough.load(Ordering::Relaxed) {
+            // The kernel stacks two file systems at most: with one below, an overlay can be on top.
             let can = config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
-                && config.set_max_stack_depth(2).is_ok();
+                && config.set_max_stack_depth(1).is_ok();
             self.passthrough.store(can, Ordering::Relaxed);
             if can {
                 wanted |= InitFlags::FUSE_PASSTHROUGH;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
 /// Prints bytes on standard output.
@@ -17,7 +18,7 @@ pub fn print(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A text of the source, with what a terminal would obey escaped.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     // Besides control characters: those that turn the direction of a line.
     let obeyed = |c: char| {
         c.is_control()
@@ -84,6 +85,39 @@ pub(super) fn tuple(value: &Value) -> String {
 pub(super) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
+
+/// Colours for a terminal; nothing where none are wanted, as NO_COLOR and TERM say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    /// For the standard output.
+    pub(super) fn of_stdout() -> Self {
+        let choice = anstream::AutoStream::choice(&io::stdout());
+        Self {
+            is_on: choice != anstream::ColorChoice::Never,
+        }
+    }
+
+    /// A text in a style.
+    pub(super) fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
+        match self.is_on && !text.is_empty() {
+            true => Cow::Owned(format!("{style}{text}{style:#}")),
+            false => Cow::Borrowed(text),
+        }
+    }
+}
+
+/// Names of groups and directories.
+pub(super) const GROUP: Style = AnsiColor::Blue.on_default().bold();
+/// Names of arrays.
+pub(super) const ARRAY: Style = Style::new().bold();
+/// What holds a line together and is not read.
+pub(super) const FAINT: Style = Style::new().dimmed();
+/// What is wrong.
+pub(super) const WRONG: Style = AnsiColor::Red.on_default();
 
 /// What the lines of a tree are drawn with.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::hierarchy::{self, What};
-use super::output::{Lines, printable, shortened, size, tuple};
+use super::output::{ARRAY, GROUP, Lines, WRONG, shortened, size, tuple};
+use super::rows::{Line, Rows};
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
 use crate::store::{Key, Store};
@@ -53,6 +54,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
     let store = &*opened.store;
     let mut drawing = Drawing {
         lines: (!args.json).then(Lines::of_stdout),
+        rows: Rows::of_stdout(),
         label: store.label().to_owned(),
         entries: 0,
     };
@@ -204,31 +206,32 @@ impl Entry {
     }
 
     /// What is behind the name in a line.
-    fn text(&self) -> String {
-        let mut text = match &self.what {
-            What::Directory => "(directory)".to_owned(),
-            What::Broken { document, why, .. } => format!("! {document}: {why}"),
+    fn line(&self) -> Line {
+        let mut line = match &self.what {
+            What::Directory => Line::of(GROUP, "(directory)"),
+            What::Broken { document, why, .. } => Line {
+                style: WRONG,
+                cells: Vec::new(),
+                notes: vec![format!("{document}: {why}")],
+            },
             What::Node(node) => match &**node {
                 Node::Group(group) => {
-                    let mut text = "(group)".to_owned();
-                    if let Err(error) = &group.attributes {
-                        text.push_str(&format!("  ! {error}"));
-                    }
-                    for extension in &group.extensions {
-                        text.push_str(&format!("  ! {extension}"));
-                    }
-                    text
+                    let mut line = Line::of(GROUP, "(group)");
+                    let wrong = group.attributes.as_ref().err().map(ToString::to_string);
+                    let extensions = group.extensions.iter().map(ToString::to_string);
+                    line.notes.extend(wrong.into_iter().chain(extensions));
+                    line
                 }
-                Node::Array(array) => array_text(array),
+                Node::Array(array) => array_line(array),
             },
         };
-        if self.has_unlisted {
-            text.push_str(" children not known");
+        if self.has_unlisted
+            && let Some(cell) = line.cells.last_mut()
+        {
+            cell.push_str(" children not known");
         }
-        for note in &self.notes {
-            text.push_str(&format!("  ! {note}"));
-        }
-        text
+        line.notes.extend(self.notes.iter().cloned());
+        line
     }
 
     fn json(&self, key: &Key) -> Value {
@@ -274,7 +277,7 @@ impl Entry {
 }
 
 /// `float32  (20, 30)  chunks (9, 13)  zlib  2.3 KiB`, and why it can not be read.
-fn array_text(array: &Array) -> String {
+fn array_line(array: &Array) -> Line {
     let info = array.info();
     let cell = |name: &str| {
         let text = info.get(name).map_or_else(|| "?".to_owned(), tuple);
@@ -293,30 +296,27 @@ fn array_text(array: &Array) -> String {
         }
         (Err(_), Err(_)) => "?".to_owned(),
     };
-    let mut text = format!(
-        "{data_type}  {}  chunks {}",
-        cell("shape"),
-        cell("chunk_shape")
-    );
-    if !codecs.is_empty() {
-        text.push_str(&format!("  {}", shortened(&codecs, MAX_CELL)));
+    let bytes = array.size_bytes().map(size).unwrap_or_default();
+    let wrong = array.attributes.as_ref().err().map(ToString::to_string);
+    let unreadable = pipeline.err().map(|why| why.to_string());
+    Line {
+        style: ARRAY,
+        cells: vec![
+            data_type,
+            cell("shape"),
+            format!("chunks {}", cell("chunk_shape")),
+            shortened(&codecs, MAX_CELL).into_owned(),
+            bytes,
+        ],
+        notes: wrong.into_iter().chain(unreadable).collect(),
     }
-    if let Some(bytes) = array.size_bytes() {
-        text.push_str(&format!("  {}", size(bytes)));
-    }
-    if let Err(error) = &array.attributes {
-        text.push_str(&format!("  ! {error}"));
-    }
-    if let Err(why) = pipeline {
-        text.push_str(&format!("  ! {why}"));
-    }
-    text
 }
 
 /// Writes entries as they come.
 struct Drawing {
     /// None for JSON.
     lines: Option<Lines>,
+    rows: Rows,
     label: String,
     entries: u64,
 }
@@ -330,7 +330,8 @@ impl Drawing {
         Ok(())
     }
 
-    fn end(&self, out: &mut impl Write) -> io::Result<()> {
+    fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.rows.flush(out)?;
         if self.lines.is_none() {
             writeln!(out, "\n]}}")?;
         }
@@ -351,25 +352,23 @@ impl Drawing {
             self.entries += 1;
             return write!(out, "{comma}\n{}", entry.json(key));
         };
-        let text = entry.text();
-        let text = printable(&text);
+        let line = entry.line();
         let Some((name, is_last)) = name else {
             let label = match key.is_root() {
                 true => self.label.clone(),
                 false => format!("{}: {}", self.label, key.display()),
             };
-            return writeln!(out, "{}  {text}", printable(&label));
+            return self.rows.push(out, "", &label, line);
         };
+        let mut drawn = String::new();
         for frame in above.iter().skip(1) {
-            let line = if frame.is_last {
-                lines.gap
-            } else {
-                lines.trunk
-            };
-            out.write_all(line.as_bytes())?;
+            drawn.push_str(match frame.is_last {
+                true => lines.gap,
+                false => lines.trunk,
+            });
         }
-        let branch = if is_last { lines.last } else { lines.branch };
+        drawn.push_str(if is_last { lines.last } else { lines.branch });
         let name = String::from_utf8_lossy(name);
-        writeln!(out, "{branch}{}  {text}", printable(&name))
+        self.rows.push(out, &drawn, &name, line)
     }
 }

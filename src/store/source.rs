@@ -32,7 +32,11 @@ pub struct OpenOptions {
 #[non_exhaustive]
 pub enum OpenError {
     /// A URL of a kind that is not built in.
-    #[error("{source_name}: sources of the kind `{scheme}` are not supported by this version")]
+    #[error(
+        "{source_name}: sources of the kind `{scheme}` are not supported by this version; there \
+         are paths, file and {}",
+        REMOTE_SCHEMES.join(", ")
+    )]
     UnknownScheme {
         /// The source, without secrets.
         source_name: String,
@@ -54,7 +58,7 @@ pub enum OpenError {
         error: InvalidKey,
     },
     /// Neither a directory nor a regular file.
-    #[error("{}: neither a directory nor a zip archive", path.display())]
+    #[error("{}: neither a directory nor a zip archive: it is no regular file", path.display())]
     WrongKind {
         /// The source.
         path: PathBuf,
@@ -71,7 +75,7 @@ pub enum OpenError {
     #[error(transparent)]
     Remote(#[from] RemoteOpenError),
     /// The system could not open it.
-    #[error("{}: {error}", path.display())]
+    #[error("source {}: {error}", path.display())]
     Io {
         /// The source.
         path: PathBuf,
@@ -97,7 +101,7 @@ enum Place {
 }
 
 /// URLs of these kinds are asked over a network.
-const REMOTE: [&str; 10] = [
+pub const REMOTE_SCHEMES: [&str; 10] = [
     "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure",
 ];
 
@@ -125,7 +129,7 @@ impl SourceName {
                 let path = first.split_once("://").map_or(first, |(_, path)| path);
                 Self::local(Path::new(path.strip_prefix("localhost").unwrap_or(path)))?
             }
-            Some(scheme) if REMOTE.contains(&scheme) => Self {
+            Some(scheme) if REMOTE_SCHEMES.contains(&scheme) => Self {
                 place: Place::Url(first.to_owned()),
                 is_zip: false,
                 root: Key::root(),

@@ -71,7 +71,10 @@ impl Default for ZipOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
     /// There is no end-of-central-directory record: not a zip, or a truncated one.
-    #[error("no end of central directory: not a zip archive, or a truncated one")]
+    #[error(
+        "no end of central directory: not a zip archive, or a truncated one (what can be mounted \
+         is a directory with a Zarr hierarchy, or a zip archive of one)"
+    )]
     NoDirectory,
     /// The directory is not what its end record claims.
     #[error("bad central directory: {0}")]

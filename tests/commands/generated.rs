@@ -79,3 +79,39 @@ fn stats_are_those_of_the_mount() {
     assert!(look("stats", &path, &[]).code == Some(1));
     look("stats", "/proc", &[]).failed(1, &["/proc", "proc, not zarrfs"]);
 }
+
+#[test]
+fn the_manual_page_has_what_options_do_not_say_and_man_finds_no_fault_with_it() {
+    let whole = said(zarrfs().arg("man"));
+    for section in [
+        "EXAMPLES",
+        "FSTAB",
+        "ENVIRONMENT",
+        "EXIT STATUS",
+        "FILES",
+        "SEE ALSO",
+    ] {
+        let title = whole
+            .ok()
+            .out
+            .lines()
+            .any(|l| l.starts_with(".SH") && l.contains(section));
+        assert!(title, "no {section}");
+    }
+    if !std::path::Path::new("/usr/bin/man").exists() {
+        return;
+    }
+    let dir = scratch();
+    let page = dir.path().join("zarrfs.1");
+    std::fs::write(&page, &whole.out).unwrap();
+    let mut man = Command::new("man");
+    man.args(["--warnings", "-l"]).arg(page);
+    man.env("MANROFFSEQ", "")
+        .env("MANWIDTH", "100")
+        .env("LC_ALL", "C.UTF-8");
+    let shown = said(&mut man);
+    // A system without manual pages may have a program that says so.
+    if shown.code == Some(0) && shown.out.contains("EXIT STATUS") {
+        assert_eq!(shown.err, "");
+    }
+}

@@ -54,7 +54,8 @@ fn boxes_are_drawn_on_a_terminal_of_utf_8() {
     let on_terminal = |locale: &str| {
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]);
-        said(script.env("LC_ALL", locale).current_dir(dir.path()))
+        script.env("LC_ALL", locale).env("NO_COLOR", "1");
+        said(script.current_dir(dir.path()))
     };
     let utf8 = on_terminal("C.UTF-8");
     assert!(
@@ -65,6 +66,40 @@ fn boxes_are_drawn_on_a_terminal_of_utf_8() {
     assert!(
         ascii.ok().out.is_ascii() && ascii.out.contains("`-- v3"),
         "{ascii:?}"
+    );
+}
+
+#[test]
+fn a_terminal_gets_colours_and_columns_and_a_program_neither() {
+    let dir = scratch();
+    let command = format!("{} tree demo: --path v3", env!("CARGO_BIN_EXE_zarrfs"));
+    let on_terminal = |variables: &[(&str, &str)]| {
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]);
+        script
+            .env_remove("NO_COLOR")
+            .env("TERM", "xterm")
+            .env("LC_ALL", "C");
+        script
+            .envs(variables.iter().copied())
+            .current_dir(dir.path());
+        said(&mut script).ok().out.replace("\r\n", "\n")
+    };
+    let coloured = on_terminal(&[]);
+    assert!(coloured.contains("\u{1b}[1mlat\u{1b}[0m"), "{coloured:?}");
+    for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let plain = on_terminal(&[variable]);
+        assert!(!plain.contains('\u{1b}'), "{plain:?}");
+        let columns: Vec<_> = plain.lines().map(|line| line.find("chunks")).collect();
+        assert!(
+            columns[1].is_some() && columns[1..].iter().all(|c| *c == columns[1]),
+            "{plain}"
+        );
+    }
+    let piped = look("tree", "demo:", &["--path", "v3"]);
+    assert!(
+        !piped.ok().out.contains('\u{1b}') && !piped.out.contains("   <f4"),
+        "{piped:?}"
     );
 }
 

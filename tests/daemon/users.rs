@@ -303,7 +303,7 @@ fn nobody_can_not_mount_on_what_is_not_theirs() {
     let foreign = place.make_dir("foreign");
     let binary = place.open_to_nobody();
     let mount = [binary.to_str().unwrap(), store.to_str().unwrap()];
-    nobody(&mount, &foreign).failed(32, &["foreign", "access|permission"]);
+    nobody(&mount, &foreign).failed(32, &["foreign", "access|permission", "of their own"]);
 
     let secret = place.store_named("secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
@@ -338,7 +338,8 @@ fn h02_an_ordinary_user_needs_user_allow_other() {
         : > "$2/conf"; mount --bind "$2/conf" /etc/fuse.conf
         as_nobody "${mount[@]}" --allow-other
     "#;
-    in_a_namespace(&place, &binary, &store, without).failed(32, &["user_allow_other"]);
+    in_a_namespace(&place, &binary, &store, without)
+        .failed(32, &["user_allow_other", "administrator"]);
     place.assert_untouched();
 
     let with = r#"
@@ -377,7 +378,10 @@ fn a_missing_fusermount3_is_named() {
         as_nobody "${mount[@]}"
     "#;
     for script in [not_in_path, not_allowed] {
-        in_a_namespace(&place, &binary, &store, script).failed(32, &["fusermount3"]);
+        in_a_namespace(&place, &binary, &store, script).failed(
+            32,
+            &["fusermount3", "mnt|fusermount3 has failed", "fuse3|exit"],
+        );
         place.assert_untouched();
     }
 }
@@ -399,7 +403,7 @@ fn a_device_that_can_not_be_opened_is_named() {
         as_nobody "${mount[@]}"
     "#;
     in_a_namespace(&place, &binary, &store, private)
-        .failed(32, &["/dev/fuse", "permission denied"]);
+        .failed(32, &["/dev/fuse", "permission denied", "mode 0666"]);
     place.assert_untouched();
 
     let missing = r#"
@@ -408,6 +412,39 @@ fn a_device_that_can_not_be_opened_is_named() {
         mount --rbind "$2/no-dev" /dev
         "${mount[@]}"
     "#;
-    in_a_namespace(&place, &binary, &store, missing).failed(32, &["/dev/fuse", "no such file"]);
+    in_a_namespace(&place, &binary, &store, missing).failed(
+        32,
+        &[
+            "mnt",
+            "/dev/fuse",
+            "no such file",
+            "modprobe fuse",
+            "--device /dev/fuse",
+        ],
+    );
+    place.assert_untouched();
+}
+
+/// As in a container that was given the device and not the right to mount.
+#[test]
+fn a_container_that_may_not_mount_is_told_what_it_needs() {
+    let test = "a_container_that_may_not_mount_is_told_what_it_needs";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
+    command
+        .arg(zarrfs().get_program())
+        .arg(&store)
+        .arg(&place.path);
+    let refused = said(command.env("LC_ALL", "C"));
+    refused.failed(
+        32,
+        &["not permitted", "--cap-add SYS_ADMIN", "--device /dev/fuse"],
+    );
     place.assert_untouched();
 }

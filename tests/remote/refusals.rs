@@ -45,6 +45,11 @@ fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
         "{source}: not named: {said}"
     );
     assert!(refusal.stderr.lines().count() <= 5, "{source}: {said}");
+    let ways = ["--env-file", "--header"];
+    assert!(
+        ways.iter().any(|way| refusal.stderr.contains(way)),
+        "{source}: it does not say what to do: {said}"
+    );
     for secret in secrets {
         assert!(
             !refusal.stderr.contains(secret),

@@ -86,7 +86,7 @@ pub enum RemoteError {
         what: String,
     },
     /// It does not answer as it should, or refuses.
-    #[error("{label}: {error}")]
+    #[error("{label}: {error}{}", advice(label, error))]
     Failed {
         /// The source, without secrets.
         label: String,
@@ -109,6 +109,25 @@ pub enum RemoteError {
         /// The system's error.
         error: std::io::Error,
     },
+}
+
+/// What can be done about a refusal.
+fn advice(label: &str, error: &StoreError) -> &'static str {
+    let is_web = label.starts_with("http");
+    match error {
+        StoreError::Denied { .. } if is_web => {
+            " (a password goes into the URL, a token into --header; --missing-status 403 where a \
+             server says so of what is not there)"
+        }
+        StoreError::Denied { what, .. } if what.contains("--anonymous") => {
+            " (they come from the environment, --env-file or --profile)"
+        }
+        StoreError::Denied { .. } => {
+            " (credentials come from the environment, --env-file or --profile; --anonymous asks \
+             without any)"
+        }
+        _ => "",
+    }
 }
 
 /// What is at a URL.
@@ -167,9 +186,9 @@ pub(in crate::store) fn open(
         return Ok(Found::Archive(archive, tail));
     }
     let what = match remote.1 {
-        Kind::Bucket => "no key begins with it".into(),
+        Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
         Kind::Web => format!(
-            "none of {} is there, and it is not listed",
+            "none of {} is there, and it is not listed (is it the URL of the hierarchy itself?)",
             ANCHORS.join(", ")
         ),
     };

@@ -1,0 +1,36 @@
+//! What this build can do, for `zarrfs --version` and for reports of bugs.
+
+use std::sync::LazyLock;
+
+use crate::{codec, fuse, store};
+
+static TEXT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}\n\
+         zarr: v2, v3, sharding, consolidated metadata\n\
+         codecs: {}\n\
+         not built in: {}\n\
+         sources: directory, zip (stored, deflate, zstd), {}\n\
+         transport: {}\n\
+         built for: {} {}, {}",
+        env!("CARGO_PKG_VERSION"),
+        codec::NAMES.join(" "),
+        codec::NOT_BUILT_IN.join(" "),
+        store::REMOTE_SCHEMES
+            .map(|scheme| format!("{scheme}://"))
+            .join(" "),
+        fuse::TRANSPORT,
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+        if cfg!(debug_assertions) {
+            "for tests"
+        } else {
+            "release"
+        },
+    )
+});
+
+/// The version and what there is in it.
+pub(super) fn text() -> &'static str {
+    &TEXT
+}

@@ -1,0 +1,108 @@
+//! What a hierarchy is, in some words, for who has just mounted it.
+
+use super::hierarchy::{self, What};
+use super::output::{count, printable, size, tuple};
+use crate::store::{Key, Store};
+use crate::zarr::{Array, Consolidated, Format, Node};
+
+/// More nodes are counted, and their sizes not added up.
+const MAX_SIZED: usize = 20_000;
+
+/// What is at `root`: the format, and as much of what is below it as its own documents say.
+/// Nothing is walked.
+pub fn summary(store: &dyn Store, root: &Key) -> String {
+    let node = match hierarchy::place(store, root).what {
+        What::Node(node) => node,
+        What::Directory => return "no Zarr metadata at its top".into(),
+        What::Broken {
+            is_unread: true, ..
+        } => return "metadata not read yet".into(),
+        What::Broken { document, why, .. } => {
+            return printable(&format!("{document} is not understood: {why}")).into_owned();
+        }
+    };
+    let format = match node.format() {
+        Format::V2 => "Zarr v2",
+        Format::V3 => "Zarr v3",
+    };
+    match &*node {
+        Node::Array(array) => format!("{format}, {}", of_array(array)),
+        Node::Group(_) => match hierarchy::copies(store, root, &node) {
+            Ok(Some(copies)) => format!("{format}, {}", of_copies(&copies)),
+            Ok(None) | Err(_) => format!("{format} group"),
+        },
+    }
+}
+
+fn of_array(array: &Array) -> String {
+    let info = array.info();
+    let shape = info.get("shape").map_or_else(|| "?".to_owned(), tuple);
+    let data_type = match &array.data_type {
+        Ok(data_type) => data_type.to_string(),
+        Err(_) => "?".to_owned(),
+    };
+    let text = format!("array {data_type} {shape}");
+    let text = printable(&text);
+    match array.size_bytes() {
+        Some(bytes) => format!("{text}, {} decoded", size(bytes)),
+        None => text.into_owned(),
+    }
+}
+
+fn of_copies(copies: &Consolidated) -> String {
+    let (mut groups, mut arrays) = (0_u64, 0_u64);
+    let mut bytes = Some(0_u64);
+    for (place, path) in copies.paths().enumerate() {
+        if !copies.is_array(path) {
+            groups += u64::from(!path.is_empty());
+            continue;
+        }
+        arrays += 1;
+        let node = (place < MAX_SIZED).then(|| copies.node(path)).flatten();
+        let array = node.and_then(Result::ok);
+        let more = array
+            .as_ref()
+            .and_then(|node| node.as_array()?.size_bytes());
+        bytes = bytes
+            .zip(more)
+            .and_then(|(sum, more)| sum.checked_add(more));
+    }
+    let mut text = format!("{}, {}", count(groups, "group"), count(arrays, "array"));
+    if let Some(bytes) = bytes {
+        text.push_str(&format!(", {} decoded", size(bytes)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn of(documents: &[(&str, &str)]) -> String {
+        let store = MemoryStore::new(documents.iter().map(|(key, text)| {
+            let key = Key::new(key.as_bytes()).unwrap();
+            (key, text.as_bytes().to_vec())
+        }));
+        summary(&store, &Key::root())
+    }
+
+    const GROUP: &str = r#"{"zarr_format":3,"node_type":"group"}"#;
+    const ZARRAY: &str = r#"{"zarr_format":2,"shape":[4,5],"chunks":[2,5],"dtype":"<f4","compressor":null,"filters":null,"fill_value":0,"order":"C"}"#;
+
+    #[test]
+    fn what_its_own_documents_say_is_said() {
+        assert_eq!(of(&[("zarr.json", GROUP)]), "Zarr v3 group");
+        assert_eq!(of(&[("a/b", "")]), "no Zarr metadata at its top");
+        assert_eq!(
+            of(&[(".zarray", ZARRAY)]),
+            "Zarr v2, array <f4 (4, 5), 80 B decoded"
+        );
+        let copies = format!(
+            r#"{{"zarr_consolidated_format":1,"metadata":{{".zgroup":{{"zarr_format":2}},"g/.zgroup":{{"zarr_format":2}},"g/a/.zarray":{ZARRAY}}}}}"#
+        );
+        let documents = [(".zgroup", r#"{"zarr_format":2}"#), (".zmetadata", &copies)];
+        assert_eq!(of(&documents), "Zarr v2, 1 group, 1 array, 80 B decoded");
+        assert!(of(&[("zarr.json", "{\u{1b}")]).starts_with("zarr.json is not understood: "));
+    }
+}

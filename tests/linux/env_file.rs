@@ -1,0 +1,117 @@
+//! `--env-file`: variables for a command that inherits none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::place::*;
+use crate::support::*;
+
+fn file(place: &Place, text: &str, mode: u32) -> String {
+    let path = place.join("env");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn environment(pid: u32) -> String {
+    let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    String::from_utf8_lossy(&text).replace('\0', "\n")
+}
+
+#[test]
+fn its_variables_are_those_of_the_daemon_in_both_modes() {
+    let test = "its_variables_are_those_of_the_daemon_in_both_modes";
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    let env = file(
+        &place,
+        "# a comment\nA_NAME=a value = $HOME\nexport B='b'\n",
+        0o600,
+    );
+    let has = |pid| {
+        let text = environment(pid);
+        text.contains("A_NAME=a value = $HOME\n") && text.contains("\nB=b\n")
+    };
+    let pid = place.mount(&store, &["--env-file", &env]);
+    // Only root may look into the daemon.
+    assert!(!is_root() || has(pid), "{}", environment(pid));
+    place.unmount(&[]).ok();
+    let mut daemon = place.foreground(&store, &["-o", &format!("env_file={env}")]);
+    assert_eq!(daemon.id(), daemon_of(&place.path));
+    assert!(!is_root() || has(daemon.id()));
+    place.unmount(&[]).ok();
+    daemon.ends_well(std::time::Duration::from_secs(3));
+    let tree = said(zarrfs().args(["tree", "demo:", "--env-file", &env]));
+    assert!(tree.ok().out.starts_with("demo"));
+}
+
+#[test]
+fn a_file_that_can_not_be_used_is_named_and_its_values_are_not() {
+    let place = Place::new();
+    let store = place.store();
+    let missing = place.join("missing");
+    let directory = place.make_dir("directory");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = |env: &Path, words: &[&str]| {
+        let env = env.to_str().unwrap();
+        for args in [&["--env-file", env][..], &["-f", "--env-file", env]] {
+            let said = place.attempt(&store, args);
+            said.failed(32, &[&["--env-file", env], words].concat());
+            assert!(!said.err.contains("hunter2"), "{said:?}");
+        }
+        let tree = said(zarrfs().args(["tree", "demo:", "--env-file", env]));
+        tree.failed(1, words);
+        place.assert_untouched();
+    };
+    refused(&missing, &["no such file"]);
+    refused(&directory, &["is a directory"]);
+    for text in ["hunter2", "A=1\n\nB hunter2", "A-B=hunter2"] {
+        let line = format!("line {}", text.lines().count());
+        refused(
+            Path::new(&file(&place, text, 0o600)),
+            &[&line, "NAME=VALUE"],
+        );
+    }
+}
+
+#[test]
+fn root_takes_only_a_file_that_is_its_own() {
+    let test = "root_takes_only_a_file_that_is_its_own";
+    if skipped_without_root(test) {
+        return;
+    }
+    let place = Place::new();
+    let store = place.store();
+    for (mode, words) in [
+        (0o644, &["0644", "read it", "chmod 600"][..]),
+        (0o604, &["0604", "read it"]),
+        (0o620, &["0620", "change it"]),
+        (0o602, &["0602", "change it"]),
+    ] {
+        let env = file(&place, "A=hunter2", mode);
+        place
+            .attempt(&store, &["--env-file", &env])
+            .failed(32, words);
+    }
+    for mode in [0o400, 0o600, 0o640] {
+        let env = file(&place, "A=1", mode);
+        said(zarrfs().args(["tree", "demo:", "--env-file", &env])).ok();
+    }
+    let env = file(&place, "A=hunter2", 0o600);
+    run(Command::new("chown").args(["nobody", &env]));
+    place
+        .attempt(&store, &["--env-file", &env])
+        .failed(32, &["belongs to user"]);
+    place.assert_untouched();
+
+    // What belongs to an ordinary user is theirs to show.
+    let binary = place.open_to_nobody();
+    fs::set_permissions(&env, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut tree = Command::new(binary);
+    tree.args(["tree", "demo:", "--env-file", &env]);
+    said(&mut as_nobody(&tree)).ok();
+}

@@ -1,0 +1,106 @@
+//! What a mount that works says, and to whom.
+
+use std::process::Command;
+
+use crate::place::*;
+use crate::support::*;
+
+fn on_terminal(command: &str) -> String {
+    let mut script = Command::new("script");
+    script.args(["-qec", command, "/dev/null"]);
+    said(&mut script).ok().out.clone()
+}
+
+#[test]
+fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
+    let _dog = watchdog(
+        "a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store_named("store");
+    let binary = zarrfs();
+    let binary = binary.get_program().to_str().unwrap();
+    let (source, point) = (store.to_str().unwrap(), place.path.to_str().unwrap());
+    let mounted = format!("zarrfs: {source} is mounted on {point}: Zarr v3 group");
+    for (options, end) in [
+        ("", format!("; decoded files: {point}/.zarrfs\r\n")),
+        ("--views off", "\r\n".into()),
+        ("--tree both", format!("; decoded files: {point}/views\r\n")),
+        ("--tree views", "; shown are decoded files\r\n".into()),
+    ] {
+        let told = on_terminal(&format!("{binary} {source} {point} {options}"));
+        assert_eq!(told, format!("{mounted}{end}"));
+        place.unmount(&[]).ok();
+    }
+    let quiet = on_terminal(&format!("{binary} {source} {point} 2>/dev/null"));
+    assert_eq!(quiet, "");
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn consolidated_metadata_tell_how_much_there_is() {
+    let _dog = watchdog("consolidated_metadata_tell_how_much_there_is", 60);
+    let place = Place::new();
+    let store = place.make_dir("consolidated");
+    let zarray = r#"{"zarr_format":2,"shape":[1024,512],"chunks":[512,512],"dtype":"<f4","compressor":null,"filters":null,"fill_value":0,"order":"C"}"#;
+    let group = r#"{"zarr_format":2}"#;
+    let copies = format!(
+        r#"{{"zarr_consolidated_format":1,"metadata":{{".zgroup":{group},"g/.zgroup":{group},"g/a/.zarray":{zarray},"b/.zarray":{zarray}}}}}"#
+    );
+    std::fs::write(store.join(".zgroup"), group).unwrap();
+    std::fs::write(store.join(".zmetadata"), copies).unwrap();
+    let binary = zarrfs();
+    let (source, point) = (store.display(), place.path.display());
+    let command = format!("{} {source} {point}", binary.get_program().display());
+    let told = on_terminal(&command);
+    assert!(
+        told.contains("Zarr v2, 1 group, 2 arrays, 4.0 MiB decoded"),
+        "{told}"
+    );
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn the_version_has_one_line_or_all_that_is_built_in() {
+    let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
+    let short = said(zarrfs().arg("-V"));
+    assert_eq!(short.ok().out, line);
+    let long = said(zarrfs().arg("--version"));
+    assert!(long.ok().out.starts_with(&line), "{long:?}");
+    for word in [
+        "zarr: v2, v3",
+        " blosc ",
+        " zstd",
+        "not built in: zfpy",
+        "s3://",
+        "https://",
+        "zip",
+    ] {
+        assert!(long.out.contains(word), "no {word}: {long:?}");
+    }
+    // What is said of the transport is what is built.
+    let manifest = include_str!("../../Cargo.toml");
+    let fuser = manifest.lines().find_map(|l| l.strip_prefix("fuser = \"="));
+    let fuser = format!("fuser {}", fuser.unwrap().trim_end_matches('"'));
+    assert!(long.out.contains(&fuser), "no {fuser}: {long:?}");
+}
+
+/// The table is written by `ZARRFS_UPDATE_README=1 cargo test --test linux readme`.
+#[test]
+fn the_options_in_the_readme_are_those_of_the_declaration() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = readme.split_once("<!-- options -->\n").unwrap();
+    let (table, after) = rest.split_once("<!-- /options -->\n").unwrap();
+    let wanted = zarrfs::cli::options();
+    if std::env::var_os("ZARRFS_UPDATE_README").is_some() {
+        let text = format!("{before}<!-- options -->\n{wanted}<!-- /options -->\n{after}");
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    assert!(
+        table == wanted,
+        "paste this into README.md, or set ZARRFS_UPDATE_README:\n{wanted}"
+    );
+}
