@@ -104,3 +104,27 @@ fn the_options_in_the_readme_are_those_of_the_declaration() {
         "paste this into README.md, or set ZARRFS_UPDATE_README:\n{wanted}"
     );
 }
+
+#[test]
+fn a_zip_of_another_method_is_told_which_and_what_is_read() {
+    let _dog = watchdog("a_zip_of_another_method_is_told_which_and_what_is_read", 60);
+    let place = Place::new();
+    let zip = place.join("bzip2.zip");
+    let script = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_BZIP2) as z:
+    z.writestr("zarr.json", sys.argv[2])
+"#;
+    let mut python = Command::new("python3");
+    run(python.args(["-c", script]).arg(&zip).arg(GROUP));
+    let words = [
+        "bzip2.zip",
+        "zarr.json",
+        "method 12 (bzip2)",
+        "stored, deflated and zstd",
+    ];
+    place.attempt(&zip, &[]).failed(32, &words);
+    let native = place.attempt(&zip, &["--views", "off", "--strict"]);
+    native.failed(32, &["bzip2.zip", "--strict", "can not be read"]);
+    place.assert_untouched();
+}

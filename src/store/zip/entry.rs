@@ -57,7 +57,7 @@ impl ZipObject {
             Coding::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
             Coding::Encrypted => return unsupported("encrypted zip entry".into()),
             Coding::UnknownMethod => {
-                return unsupported(format!("zip compression method {}", node.crc()));
+                return unsupported(unknown_method(node.crc()));
             }
             Coding::Split => return unsupported("part of an archive of several files".into()),
             Coding::Overlapping => {
@@ -398,4 +398,20 @@ impl Object for ZipObject {
         }
         Ok(data)
     }
+}
+
+/// What APPNOTE.TXT (4.4.5) calls a method, and what is read instead.
+fn unknown_method(method: u32) -> String {
+    let name = match method {
+        1 => " (shrink)",
+        6 => " (implode)",
+        9 => " (deflate64)",
+        12 => " (bzip2)",
+        14 => " (lzma)",
+        95 => " (xz)",
+        98 => " (ppmd)",
+        99 => " (AES encryption)",
+        _ => "",
+    };
+    format!("zip compression method {method}{name}; stored, deflated and zstd entries are read")
 }
