@@ -13,6 +13,7 @@ mod course;
 mod engine;
 mod fetch;
 mod geometry;
+mod holding;
 mod inner_grid;
 mod memory;
 mod pieces;

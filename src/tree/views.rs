@@ -5,6 +5,7 @@
 //! it: it is the same after a remount, and another one when the metadata change. The table holds
 //! only numbers that the kernel has looked up and not forgotten.
 
+mod current;
 mod find;
 mod names;
 mod place;
@@ -19,7 +20,7 @@ pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
-use crate::view::{Content, Format, NoContent, Nodes, Rendering, ViewNode};
+use crate::view::{Format, Nodes};
 
 /// What is at the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,70 +167,6 @@ impl ViewTree {
             // Two places with one hash: the later one takes the next free number.
             ino = Ino((ino.0.wrapping_add(1) & (VIEW_BIT - 1)) | VIEW_BIT);
         }
-    }
-
-    /// The file at a place, if it is one.
-    fn object(&self, place: &Place) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        let content = match &place.what {
-            What::File(format, rendering) => {
-                let content = self.content(&place.node, *format)?;
-                if rendering_of(&content) != *rendering {
-                    return Err(has_changed(place));
-                }
-                Some(content)
-            }
-            _ => None,
-        };
-        Ok(place.object(content, &self.nodes))
-    }
-
-    fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, StoreError> {
-        self.nodes
-            .content(node, format)
-            .map_err(|error| match error {
-                NoContent::Absent(_) => StoreError::NotFound {
-                    key: node.key().clone(),
-                },
-                NoContent::Failed(error) => error,
-            })
-    }
-
-    /// Fails if the metadata that a place was made of are not those of its node any more.
-    fn check(&self, place: &Place) -> Result<(), StoreError> {
-        if self.nodes.store().promises().pinned {
-            return Ok(());
-        }
-        let key = place.node.key();
-        self.nodes.store().stat(key)?;
-        if self.nodes.node(key)?.version() != place.node.version() {
-            return Err(has_changed(place));
-        }
-        match &place.what {
-            What::File(format, Some(rendering)) if format.is_of_many() => {
-                let content = self.content(&place.node, *format)?;
-                match rendering_of(&content) == Some(*rendering) {
-                    true => Ok(()),
-                    false => Err(has_changed(place)),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Which content it is, where the metadata of the node alone do not tell.
-fn rendering_of(content: &Content) -> Option<Rendering> {
-    match content {
-        Content::Elements(rendering) => Some(*rendering),
-        Content::Made(file) => file.rendering,
-        _ => None,
-    }
-}
-
-fn has_changed(place: &Place) -> StoreError {
-    StoreError::Stale {
-        key: place.node.key().clone(),
-        what: "its metadata have changed".into(),
     }
 }
 

@@ -1,22 +1,12 @@
-//! What the formats of a node are, and why there are none.
+//! What the formats of a node are, or why there are none.
 
-use std::hash::Hasher;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use lru::LruCache;
-use siphasher::sip::SipHasher13;
-
-use super::around::ArrayView;
-use super::format::{Format, Make};
 use super::layout::Made;
-use super::node::{Elements, ViewNode};
-use super::nodes::Nodes;
-use super::texts::Rendering;
 use crate::array::{ArrayReader, Reservation};
-use crate::store::{Key, StoreError};
-use crate::translate::{NoOutline, left_out};
-use crate::zarr;
+use crate::store::StoreError;
+use crate::translate::NoOutline;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// What a format of a node is.
@@ -24,7 +14,7 @@ use crate::zarr::chunk_names::ChunkNames;
 pub enum Content {
     /// A text that was made.
     Text(Vec<u8>),
-    /// The text of decoded elements; [`Nodes::text`] has it.
+    /// The text of decoded elements; `Nodes::text` has it.
     Elements(Rendering),
     /// A file of parts.
     Made(Arc<MadeFile>),
@@ -34,30 +24,31 @@ pub enum Content {
     Inner(Arc<ArrayReader>, ChunkNames),
 }
 
+/// Which content a file has that is not told by the metadata of its node alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rendering {
+    /// A hash of all that makes it.
+    pub hash: u64,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// A text that was made of decoded elements.
+#[derive(Debug, Clone)]
+pub(super) struct Text {
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) rendering: Rendering,
+    pub(super) made: Instant,
+}
+
 /// A computed file, with the memory that its headers take.
 #[derive(Debug)]
 pub struct MadeFile {
     pub(super) made: Made,
     /// What it is made of, where that is more than its own node.
     pub rendering: Option<Rendering>,
-    asked: Instant,
-    _memory: Reservation,
-}
-
-/// Computed files of many nodes, least recently used first out.
-#[derive(Debug)]
-pub(super) struct Files {
-    kept: LruCache<(Key, u64, Format), Arc<MadeFile>>,
-    bytes: u64,
-}
-
-impl Default for Files {
-    fn default() -> Self {
-        Self {
-            kept: LruCache::unbounded(),
-            bytes: 0,
-        }
-    }
+    pub(super) asked: Instant,
+    pub(super) _memory: Reservation,
 }
 
 /// Why there is no file of a format.
@@ -93,250 +84,5 @@ impl MadeFile {
     /// Whether nothing that it is filled from can change.
     pub(super) fn is_constant(&self) -> bool {
         self.made.sources.iter().all(|reader| reader.is_constant())
-    }
-}
-
-impl Nodes {
-    /// What a format of a node is.
-    ///
-    /// # Errors
-    /// Why there is no such file, or that it could not be found out.
-    pub fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, NoContent> {
-        match (format.make(), &node.elements) {
-            (Make::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Make::Why, _) => Ok(Content::Text(self.why(node)?.into_bytes())),
-            (Make::Elements, Elements::Variable(..)) => {
-                let rendering = self.rendering(node).map_err(NoContent::Failed)?;
-                Ok(Content::Elements(rendering))
-            }
-            (Make::Elements, _) => {
-                array_of(node)?;
-                Err("elements of constant size: they are in .npy"
-                    .to_owned()
-                    .into())
-            }
-            (Make::Outline(make), _) => {
-                if node.is_array() {
-                    return Err("this is an array".to_owned().into());
-                }
-                self.kept(node, format, || {
-                    Ok(Made::text(make(&**self.store(), &node.key)?))
-                })
-            }
-            (Make::Group(depth, make), _) => {
-                if node.is_array() {
-                    return Err("this is an array".to_owned().into());
-                }
-                self.kept(node, format, || Ok(make(&self.branch(node, depth)?)?))
-            }
-            (Make::Array(make), _) => {
-                let made = make(&array_of(node)?)?;
-                let made = self.file(node, format, made, None, Instant::now())?;
-                Ok(Content::Made(made))
-            }
-            (Make::Placed(check, make), _) => {
-                let array = array_of(node)?;
-                check(&array)?;
-                self.kept(node, format, || make(&array, self))
-            }
-            (Make::Chunks, _) => {
-                let reader = array_of(node)?.reader;
-                let pieces = reader.pieces();
-                let names = ChunkNames::of_keys(pieces.chunk_keys(), pieces.grid().shape());
-                Ok(Content::Chunks(Arc::clone(reader), names))
-            }
-            (Make::Inner, _) => {
-                let reader = array_of(node)?.reader;
-                let counts = reader.pieces().inner_counts();
-                let counts =
-                    counts.ok_or("its chunks are no shards with inner chunks".to_owned())?;
-                Ok(Content::Inner(
-                    Arc::clone(reader),
-                    ChunkNames::nested(counts),
-                ))
-            }
-        }
-    }
-
-    /// Whether a format can be made of a node, as far as can be told without much ado.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self, node: &ViewNode, format: Format) -> Result<(), NoContent> {
-        match (format.make(), &node.elements) {
-            (Make::Node(make), _) => Ok(make(node).map(drop)?),
-            // It is made of the answers of this function.
-            (Make::Why, _) | (Make::Elements, Elements::Variable(..)) => Ok(()),
-            (Make::Elements, _) => {
-                array_of(node)?;
-                Err("elements of constant size: they are in .npy"
-                    .to_owned()
-                    .into())
-            }
-            (Make::Array(make), _) => Ok(make(&array_of(node)?).map(drop)?),
-            (Make::Placed(check, _), _) => Ok(check(&array_of(node)?)?),
-            (Make::Chunks, _) => Ok(array_of(node).map(drop)?),
-            (Make::Inner, _) => match array_of(node)?.reader.pieces().inner_counts() {
-                Some(_) => Ok(()),
-                None => Err("its chunks are no shards with inner chunks"
-                    .to_owned()
-                    .into()),
-            },
-            (Make::Outline(_), _) if node.is_implicit => {
-                Err("it has no document".to_owned().into())
-            }
-            // There it is made only of consolidated metadata.
-            (Make::Outline(make), _) if self.store().promises().is_far => {
-                Ok(make(&**self.store(), &node.key).map(drop)?)
-            }
-            (Make::Outline(_), _) if format.word() == "zmetadata" => match node.node.format() {
-                zarr::Format::V2 => Ok(()),
-                zarr::Format::V3 => Err("a node of version 3 has none".to_owned().into()),
-            },
-            (Make::Outline(_), _) => Ok(()),
-            (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
-            (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err("no array in it can be read".to_owned().into()),
-                Err(error) => Err(NoContent::Failed(error)),
-            },
-        }
-    }
-
-    /// A file of several nodes: kept, or made again.
-    fn kept(
-        &self,
-        node: &ViewNode,
-        format: Format,
-        make: impl FnOnce() -> Result<Made, NoContent>,
-    ) -> Result<Content, NoContent> {
-        let place = (node.key.clone(), node.version, format);
-        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_pinned = self.store().promises().pinned;
-        if let Some(file) = lock().kept.get(&place)
-            && (is_pinned || file.asked.elapsed() < self.options().ttl)
-        {
-            return Ok(Content::Made(Arc::clone(file)));
-        }
-        let asked = Instant::now();
-        let made = make()?;
-        let mut hasher = SipHasher13::new();
-        for header in made.layout.headers() {
-            hasher.write(header);
-        }
-        for reader in &made.sources {
-            hasher.write(reader.key().as_bytes());
-            hasher.write_u64(reader.document_version());
-        }
-        let rendering = Rendering {
-            hash: hasher.finish(),
-            size_bytes: made.layout.size_bytes(),
-        };
-        let file = self.file(node, format, made, Some(rendering), asked)?;
-        let mut files = lock();
-        let bytes = |file: &MadeFile| file.made.layout.header_bytes();
-        files.bytes = files.bytes.saturating_add(bytes(&file));
-        if let Some(old) = files.kept.put(place, Arc::clone(&file)) {
-            files.bytes = files.bytes.saturating_sub(bytes(&old));
-        }
-        // The newest stays: who asked for it has not read it yet.
-        let most = self.engine().memory_limit_bytes() / 16;
-        while files.bytes > most && files.kept.len() > 1 {
-            let Some((_, old)) = files.kept.pop_lru() else {
-                break;
-            };
-            files.bytes = files.bytes.saturating_sub(bytes(&old));
-        }
-        Ok(Content::Made(file))
-    }
-
-    fn file(
-        &self,
-        node: &ViewNode,
-        format: Format,
-        made: Made,
-        rendering: Option<Rendering>,
-        asked: Instant,
-    ) -> Result<Arc<MadeFile>, NoContent> {
-        let bytes = made.layout.header_bytes();
-        let most = self.engine().memory_limit_bytes() / 8;
-        if bytes > most {
-            let why = format!("a header of {bytes} bytes; {most} are the limit for {format}");
-            return Err(NoContent::Absent(why));
-        }
-        let memory = self.engine().reserve_now(&node.key, bytes);
-        Ok(Arc::new(MadeFile {
-            made,
-            rendering,
-            asked,
-            _memory: memory.map_err(NoContent::Failed)?,
-        }))
-    }
-
-    /// What is not there and why, for people.
-    fn why(&self, node: &Arc<ViewNode>) -> Result<String, NoContent> {
-        let mut text = String::new();
-        for problem in &node.problems {
-            text.push_str(problem);
-            text.push('\n');
-        }
-        let formats = Format::all().filter(|format| format.suits(node.is_array()));
-        for format in formats.filter(|format| !matches!(format.make(), Make::Why)) {
-            let name = format.own_name(&node.name);
-            let found = match format.is_of_many() {
-                true => self.content(node, format).map(Some),
-                false => self.check(node, format).map(|()| None),
-            };
-            match found {
-                Ok(Some(Content::Made(file))) => {
-                    for note in &file.made.notes {
-                        text.push_str(&format!("{name}: {note}\n"));
-                    }
-                }
-                Ok(_) => {}
-                Err(NoContent::Absent(why)) => text.push_str(&format!("{name}: {why}\n")),
-                Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
-                    return Err(NoContent::Failed(error));
-                }
-                Err(NoContent::Failed(error)) => text.push_str(&format!("{name}: {error}\n")),
-            }
-        }
-        if node.key == self.options().root {
-            match left_out(&**self.store(), &node.key) {
-                Ok(nodes) => {
-                    // One that leaves out the root is not there at all.
-                    for node in nodes.into_iter().filter(|left| left.key != node.key) {
-                        text.push_str(&format!("{node}\n"));
-                    }
-                }
-                Err(NoOutline::Failed(error @ StoreError::WouldWait { .. })) => {
-                    return Err(NoContent::Failed(error));
-                }
-                Err(NoOutline::Absent(why)) => {
-                    text.push_str(&format!(
-                        "what as-v2, as-v3 and unsharded leave out: {why}\n"
-                    ));
-                }
-                Err(NoOutline::Failed(error)) => {
-                    text.push_str(&format!(
-                        "what as-v2, as-v3 and unsharded leave out: {error}\n"
-                    ));
-                }
-            }
-        }
-        if text.is_empty() {
-            text.push_str("Everything can be made of this node.\n");
-        }
-        Ok(text)
-    }
-}
-
-/// The node as an array with elements of constant size, or why it is none.
-fn array_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
-    match &node.elements {
-        Elements::None => Err("this is a group".into()),
-        Elements::Variable(..) => Err("elements of variable length: they are in .json".into()),
-        Elements::Unreadable(why) => Err(why.clone()),
-        Elements::Fixed(_) => node.array_view().ok_or_else(|| "this is a group".into()),
     }
 }

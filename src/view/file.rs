@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::content::MadeFile;
+use super::content::{MadeFile, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::texts::Rendering;
 use crate::array::ArrayReader;
 use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
 

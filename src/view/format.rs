@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::around::{ArrayView, Surroundings};
-use super::branch::Branch;
+use super::branch::{Branch, Depth};
 use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
@@ -55,15 +55,6 @@ pub enum Make {
     Outline(fn(&dyn Store, &Key) -> Result<Vec<u8>, NoOutline>),
     /// A file of a group: of its arrays, or of all that is below it.
     Group(Depth, fn(&Branch) -> Result<Made, String>),
-}
-
-/// How much of a hierarchy is in a file of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// The arrays in the group itself.
-    Own,
-    /// Also the groups in it, and so on.
-    All,
 }
 
 /// One row of the table.

@@ -3,18 +3,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::content::Files;
+use super::content::{MadeFile, Text};
 use super::document::Found;
 use super::format::{Format, FormatSet};
+use super::kept::Kept;
 use super::node::{Elements, ViewNode};
-use super::texts::Texts;
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::codec::Pipeline;
 use crate::store::{Key, Store, StoreError, Version};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
-use lru::LruCache;
-
 /// How nodes are shown.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
@@ -32,17 +30,13 @@ pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     options: NodesOptions,
-    known: Mutex<Known>,
-    pub(super) texts: Mutex<Texts>,
-    pub(super) made: Mutex<Files>,
+    known: Mutex<Kept<Key, Read>>,
+    pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
+    pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
 }
 
-/// Nodes that were read, least recently used first out.
-#[derive(Debug)]
-struct Known {
-    nodes: LruCache<Key, (Arc<ViewNode>, Instant)>,
-    bytes: u64,
-}
+/// A node and when it was read.
+type Read = (Arc<ViewNode>, Instant);
 
 /// Nodes that are kept.
 const MAX_NODES: usize = 4096;
@@ -54,10 +48,7 @@ impl Nodes {
             store,
             engine,
             options,
-            known: Mutex::new(Known {
-                nodes: LruCache::unbounded(),
-                bytes: 0,
-            }),
+            known: Mutex::default(),
             texts: Mutex::default(),
             made: Mutex::default(),
         }
@@ -89,7 +80,7 @@ impl Nodes {
     /// Those of the store. A document that is wrong is no error: the node says so.
     pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
         let is_pinned = self.store.promises().pinned;
-        if let Some((node, read)) = self.lock().nodes.get(key)
+        if let Some((node, read)) = self.lock().get(key)
             && (is_pinned || read.elapsed() < self.options.ttl)
         {
             return Ok(Arc::clone(node));
@@ -97,7 +88,7 @@ impl Nodes {
         let read = Instant::now();
         let documents = Found::read(&*self.store, key)?;
         let mut known = self.lock();
-        let node = match known.nodes.get(key) {
+        let node = match known.get(key) {
             Some((node, _)) if node.version == documents.version => Arc::clone(node),
             _ => {
                 drop(known);
@@ -106,22 +97,13 @@ impl Nodes {
                 node
             }
         };
-        known.bytes = known.bytes.saturating_add(node.memory_bytes);
-        let entry = (Arc::clone(&node), read);
-        if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
-            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
-        }
         let most = self.engine.memory_limit_bytes() / 16;
-        while (known.bytes > most || known.nodes.len() > MAX_NODES) && known.nodes.len() > 1 {
-            let Some((_, (old, _))) = known.nodes.pop_lru() else {
-                break;
-            };
-            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
-        }
+        let entry = (Arc::clone(&node), read);
+        known.put(key.clone(), entry, node.memory_bytes, most, MAX_NODES);
         Ok(node)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Kept<Key, Read>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,54 +1,22 @@
-//! Texts that are made of decoded elements, kept for a while.
+//! Texts that are made of decoded elements.
 
 use std::hash::Hasher;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lru::LruCache;
 use siphasher::sip::SipHasher13;
 
+use super::content::{Rendering, Text};
 use super::elements::render;
+use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use crate::array::read_elements;
 use crate::store::{Key, Patience, StoreError};
 use crate::zarr::Node;
 
-/// Texts that were made of decoded elements, least recently used first out.
-#[derive(Debug)]
-pub(super) struct Texts {
-    kept: LruCache<(Key, u64), Text>,
-    bytes: u64,
-}
-
-/// A text that was made of decoded elements.
-#[derive(Debug, Clone)]
-struct Text {
-    bytes: Arc<Vec<u8>>,
-    rendering: Rendering,
-    made: Instant,
-}
-
-/// Which content a file has that is not told by the metadata of its node alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rendering {
-    /// A hash of all that makes it.
-    pub hash: u64,
-    /// Its size.
-    pub size_bytes: u64,
-}
-
 /// Elements of variable length, and the text that is made of them, may take so much.
 const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
-
-impl Default for Texts {
-    fn default() -> Self {
-        Self {
-            kept: LruCache::unbounded(),
-            bytes: 0,
-        }
-    }
-}
 
 impl Nodes {
     /// The text of the elements of an array of variable length: kept, or made again.
@@ -63,7 +31,7 @@ impl Nodes {
         patience: Patience,
     ) -> Result<Arc<Vec<u8>>, StoreError> {
         let place = (node.key.clone(), node.version);
-        if let Some(text) = self.texts().kept.get(&place)
+        if let Some(text) = self.texts().get(&place)
             && text.rendering == expected
         {
             return Ok(Arc::clone(&text.bytes));
@@ -85,7 +53,7 @@ impl Nodes {
     pub(super) fn rendering(&self, node: &ViewNode) -> Result<Rendering, StoreError> {
         let is_pinned = self.store().promises().pinned;
         let place = (node.key.clone(), node.version);
-        if let Some(text) = self.texts().kept.get(&place)
+        if let Some(text) = self.texts().get(&place)
             && (is_pinned || text.made.elapsed() < self.options().ttl)
         {
             return Ok(text.rendering);
@@ -130,24 +98,14 @@ impl Nodes {
             rendering,
             made,
         };
-        let mut texts = self.texts();
         let most = self.engine().memory_limit_bytes() / 8;
-        texts.bytes = texts.bytes.saturating_add(rendering.size_bytes);
         let place = (node.key.clone(), node.version);
-        if let Some(old) = texts.kept.put(place, text.clone()) {
-            texts.bytes = texts.bytes.saturating_sub(old.rendering.size_bytes);
-        }
-        // The newest stays: who asked for it has not read it yet.
-        while texts.bytes > most && texts.kept.len() > 1 {
-            let Some((_, old)) = texts.kept.pop_lru() else {
-                break;
-            };
-            texts.bytes = texts.bytes.saturating_sub(old.rendering.size_bytes);
-        }
+        self.texts()
+            .put(place, text.clone(), rendering.size_bytes, most, usize::MAX);
         Ok(text)
     }
 
-    fn texts(&self) -> MutexGuard<'_, Texts> {
+    fn texts(&self) -> MutexGuard<'_, Kept<(Key, u64), Text>> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,274 @@
+//! Gathering what a file is made of: the nodes below a group, and the elements of small arrays.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::around::Surroundings;
+use super::branch::{Branch, DecodedTexts, Depth, Leaf};
+use super::content::NoContent;
+use super::node::{Elements, ViewNode};
+use super::nodes::Nodes;
+use super::number::{Number, Value};
+use crate::array::read_elements;
+use crate::codec::Element;
+use crate::store::{Data, Key, Kind, Patience, StoreError, may_wait};
+use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
+
+/// Nodes in one branch.
+const MAX_NODES: usize = 4096;
+/// What their metadata and texts may take in memory.
+const MAX_BYTES: u64 = 256 << 20;
+/// Groups inside groups.
+const MAX_DEPTH: usize = 64;
+/// Decoded text of one array, and nodes that are looked at to find whether there is any array.
+const MAX_TEXT_BYTES: u64 = 4 << 20;
+const MAX_LOOKED_AT: usize = 256;
+
+/// What may still be gathered.
+#[derive(Debug)]
+struct Room {
+    nodes: usize,
+    bytes: u64,
+}
+
+impl Room {
+    /// One more node, or what it has.
+    fn take(&mut self, bytes: u64) -> Result<(), NoContent> {
+        let nodes = self.nodes.checked_sub(1).ok_or_else(|| {
+            NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
+        })?;
+        let left = self.bytes.checked_sub(bytes).ok_or_else(|| {
+            NoContent::Absent("metadata and texts below it are too long for one file".into())
+        })?;
+        (self.nodes, self.bytes) = (nodes, left);
+        Ok(())
+    }
+}
+
+impl Nodes {
+    /// A group with its arrays, and with all that is below it if that is wanted.
+    ///
+    /// # Errors
+    /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
+    pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
+        let limit = self.engine().memory_limit_bytes();
+        let mut room = Room {
+            nodes: MAX_NODES,
+            bytes: (limit / 8).min(MAX_BYTES),
+        };
+        self.gather(node, depth, 0, &mut room)
+    }
+
+    fn gather(
+        &self,
+        node: &Arc<ViewNode>,
+        wanted: Depth,
+        depth: usize,
+        room: &mut Room,
+    ) -> Result<Branch, NoContent> {
+        if depth > MAX_DEPTH {
+            return Err(NoContent::Absent(format!(
+                "more than {MAX_DEPTH} groups inside each other"
+            )));
+        }
+        let mut branch = Branch {
+            node: Arc::clone(node),
+            arrays: Vec::new(),
+            groups: Vec::new(),
+            groups_left_out: Vec::new(),
+        };
+        for child in self.child_keys(node)? {
+            let child = self.node(&child).map_err(NoContent::Failed)?;
+            room.take(child.memory_bytes)?;
+            if child.is_array() {
+                let texts = self.texts_of(&child)?;
+                if let Some(Ok(texts)) = &texts {
+                    let bytes = texts
+                        .iter()
+                        .map(|text| text.capacity() + size_of::<String>());
+                    room.take(bytes.sum::<usize>() as u64)?;
+                }
+                branch.arrays.push(Leaf { node: child, texts });
+            } else if wanted == Depth::Own {
+                branch.groups_left_out.push(child.name().to_owned());
+            } else {
+                let group = self.gather(&child, wanted, depth + 1, room)?;
+                if !group.arrays.is_empty() || !group.groups.is_empty() {
+                    branch.groups.push(group);
+                }
+            }
+        }
+        Ok(branch)
+    }
+
+    /// The keys that may be nodes of a group, in order; files have names only in UTF-8.
+    fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, NoContent> {
+        let mut names = Vec::new();
+        let mut list = || -> Result<(), StoreError> {
+            let mut listing = self.store().list(node.key())?;
+            listing.visit(0, &mut |listed| {
+                let is_name = !matches!(listed.name, b"." | b"..");
+                if listed.kind == Kind::Prefix
+                    && is_name
+                    && std::str::from_utf8(listed.name).is_ok()
+                {
+                    names.push(listed.name.to_vec());
+                }
+                ControlFlow::Continue(())
+            })
+        };
+        list().map_err(NoContent::Failed)?;
+        names.sort();
+        let keys = names.iter().filter_map(|name| node.key().join(name).ok());
+        Ok(keys.collect())
+    }
+
+    /// Whether there is an array with elements in a group, or somewhere below it; true as well if
+    /// that was not found out after a while.
+    pub(super) fn has_arrays(&self, node: &ViewNode, depth: Depth) -> Result<bool, StoreError> {
+        let mut left = MAX_LOOKED_AT;
+        let mut groups = vec![node.key().clone()];
+        while let Some(key) = groups.pop() {
+            let group = self.node(&key)?;
+            let keys = match self.child_keys(&group) {
+                Ok(keys) => keys,
+                Err(NoContent::Failed(error)) => return Err(error),
+                Err(NoContent::Absent(_)) => continue,
+            };
+            for key in keys {
+                let Some(rest) = left.checked_sub(1) else {
+                    return Ok(true);
+                };
+                left = rest;
+                let child = self.node(&key)?;
+                match &child.elements {
+                    Elements::Fixed(_) | Elements::Variable(..) => return Ok(true),
+                    Elements::None if depth == Depth::All => groups.push(key),
+                    Elements::None | Elements::Unreadable(_) => {}
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn texts_of(&self, node: &ViewNode) -> Result<Option<DecodedTexts>, NoContent> {
+        let Node::Array(array) = node.metadata() else {
+            return Ok(None);
+        };
+        let most = MAX_TEXT_BYTES.min(self.engine().memory_limit_bytes() / 32);
+        let too_much = || format!("more than {most} bytes of text");
+        match &node.elements {
+            Elements::Fixed(reader) => {
+                let data_type = reader.pieces().data_type();
+                let Scalar::Text(order) = data_type.scalar else {
+                    return Ok(None);
+                };
+                if reader.size_bytes() > most {
+                    return Ok(Some(Err(too_much())));
+                }
+                let bytes = self.all_bytes(node)?;
+                let texts = bytes.chunks_exact(data_type.size_bytes.max(4));
+                let texts = texts.map(|text| utf32(text, order)).collect::<Option<_>>();
+                let texts = texts.ok_or("not the code points of any text".to_owned());
+                Ok(Some(texts.map(Arc::new)))
+            }
+            Elements::Variable(pipeline, document) => {
+                let Ok(DataType::Variable(Variable::Text)) = &array.data_type else {
+                    return Ok(None);
+                };
+                may_wait(node.key()).map_err(NoContent::Failed)?;
+                let (store, engine) = (&**self.store(), self.engine());
+                let elements = read_elements(store, node.key(), array, pipeline, most, engine);
+                let elements = match elements {
+                    Ok(elements) => elements,
+                    Err(StoreError::TooLarge { .. }) => return Ok(Some(Err(too_much()))),
+                    Err(error) => return Err(NoContent::Failed(error)),
+                };
+                self.check_document(document.as_ref())
+                    .map_err(NoContent::Failed)?;
+                let texts = elements.iter().map(|element| match element {
+                    Element::Text(text) => Some(text.as_str().to_owned()),
+                    _ => None,
+                });
+                let texts: Option<Vec<String>> = texts.collect();
+                Ok(Some(texts.map(Arc::new).ok_or("not text".to_owned())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// All bytes of a small array.
+    fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
+        let Some(reader) = node.reader() else {
+            return Err(NoContent::Absent("no elements of constant size".into()));
+        };
+        // Decoding takes its time.
+        may_wait(node.key()).map_err(NoContent::Failed)?;
+        let size = usize::try_from(reader.size_bytes()).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; size];
+        let mut at = 0;
+        while at < size {
+            let data = {
+                let rest = bytes.get_mut(at..).unwrap_or_default();
+                let length = rest.len();
+                reader
+                    .read(at as u64, length, rest, Patience::Wait)
+                    .map_err(NoContent::Failed)?
+            };
+            let rest = bytes.get_mut(at..).unwrap_or_default();
+            let length = match data {
+                Data::Filled(range) => range.len(),
+                Data::Shared(shared, range) => {
+                    let part = shared.get(range).unwrap_or_default();
+                    let target = rest.get_mut(..part.len()).unwrap_or_default();
+                    target.copy_from_slice(part);
+                    part.len()
+                }
+            };
+            if length == 0 {
+                break;
+            }
+            at += length;
+        }
+        Ok(bytes)
+    }
+}
+
+impl Surroundings for Nodes {
+    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        match self.store().stat(key) {
+            Ok(stat) if stat.kind == Kind::Prefix => {
+                self.node(key).map(Some).map_err(NoContent::Failed)
+            }
+            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+            Err(error) => Err(NoContent::Failed(error)),
+        }
+    }
+
+    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent> {
+        let Some(view) = node.array_view() else {
+            return Err(NoContent::Absent("no numbers".into()));
+        };
+        let Some((number, 1)) = view.number() else {
+            return Err(NoContent::Absent("no numbers".into()));
+        };
+        if view.reader.size_bytes() / number.size_bytes as u64 > most {
+            return Err(NoContent::Absent(format!("more than {most} numbers")));
+        }
+        let bytes = self.all_bytes(node)?;
+        let numbers = bytes.chunks_exact(number.size_bytes);
+        Ok(numbers
+            .filter_map(|bytes| Number::read(number, bytes))
+            .collect())
+    }
+}
+
+/// Text of code points of 4 bytes, without the NULs at its end.
+fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
+    let points = bytes.as_chunks::<4>().0.iter().map(|point| match order {
+        ByteOrder::Little => u32::from_le_bytes(*point),
+        ByteOrder::Big => u32::from_be_bytes(*point),
+    });
+    let text: Option<String> = points.map(char::from_u32).collect();
+    Some(text?.trim_end_matches('\0').to_owned())
+}
