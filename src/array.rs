@@ -18,6 +18,7 @@ mod inner_grid;
 mod memory;
 mod pieces;
 mod pool;
+mod prefetch;
 mod raw;
 mod reader;
 mod variable;
