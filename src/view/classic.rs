@@ -7,24 +7,32 @@
 
 mod header;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::header::{Header, Type, Variable};
 use super::branch::Branch;
 use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item};
 use super::layout::{Layout, Made, Order, Placed, Placement, Slab};
-use super::number::Value;
+use super::number::{Kind, Value};
 use crate::array::ArrayReader;
 
 /// Elements begin at a multiple of this, so that what the kernel reads ahead of a header is no
 /// chunk.
 const DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
 /// At least so much is between the header and the elements.
-const GAP_BYTES: u64 = 128 << 10;
+///
+/// Libraries look at the first 4 MiB of a file to find out what it is: an element that can not be
+/// read must not stand there.
+const GAP_BYTES: u64 = 4 << 20;
+/// Variables of which an element may not be readable begin at a multiple of this.
+const APART_BYTES: u64 = 128 << 10;
 /// CDF-1: a variable begins before this.
 const MAX_OFFSET_1: u64 = i32::MAX as u64;
 /// CDF-1 and CDF-2: the size of a variable, or of its part of a record.
 const MAX_VARIABLE_BYTES: u64 = u32::MAX as u64 - 3;
+/// Texts of one array.
+const MAX_PADDED_BYTES: usize = 8 << 20;
 /// CDF-1 and CDF-2: the length of a dimension.
 const MAX_LENGTH: u64 = i32::MAX as u64;
 
@@ -59,6 +67,8 @@ struct Planned {
     /// All of it, or its part of a record, without padding.
     size_bytes: u64,
     is_record: bool,
+    /// Whether it has numbers that the file does not hold all of.
+    is_inexact: bool,
 }
 
 enum Elements {
@@ -67,7 +77,7 @@ enum Elements {
 }
 
 fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
-    let dataset = Dataset::of(branch);
+    let dataset = Dataset::of(branch)?;
     let mut notes = dataset.notes.clone();
     if !branch.groups_left_out.is_empty() {
         let names = branch.groups_left_out.join(", ");
@@ -79,7 +89,7 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
         Version::Cdf5 => None,
         _ => record_dimension(&dataset, version),
     };
-    let mut dimensions = dataset.dimensions.clone();
+    let mut dimensions = Dimensions::of(dataset.dimensions.clone());
     let mut planned = Vec::new();
     for variable in &dataset.root.variables {
         match plan(variable, &mut dimensions, record, version, &mut notes) {
@@ -87,15 +97,17 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
             Err(why) => notes.push(format!("{} is not in it: {why}", variable.name)),
         }
     }
+    // Reading one whole may fail: others should not be reached through it.
+    planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
         let why = notes.into_iter().next();
         return Err(why.unwrap_or_else(|| "no array is in it".into()));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Only dimensions that are used: those of groups are not.
-    let used = used_dimensions(&mut planned, &dimensions);
+    let used = used_dimensions(&mut planned, &dimensions.all);
     let record = record.filter(|_| planned.iter().any(|planned| planned.is_record));
-    let records = record.and_then(|record| dimensions.get(record));
+    let records = record.and_then(|record| dimensions.all.get(record));
     let mut header = Header {
         version,
         dimensions: used,
@@ -149,21 +161,21 @@ fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
 
 /// The type of elements in the file; characters for text.
 fn target(item: Item, version: Version) -> Option<Type> {
-    let Item::Number(number) = item else {
-        return Some(Type::CHAR);
-    };
-    Type::of(number, version)
+    match item {
+        Item::Number(number) => Type::of(number, version),
+        Item::Char | Item::Text => Some(Type::CHAR),
+    }
 }
 
 fn plan(
     variable: &dataset::Variable,
-    dimensions: &mut Vec<Dimension>,
+    dimensions: &mut Dimensions,
     record: Option<usize>,
     version: Version,
     notes: &mut Vec<String>,
 ) -> Result<Planned, String> {
     let kind = target(variable.item, version).ok_or("no type of netCDF holds its numbers")?;
-    let shape = variable.shape(dimensions);
+    let shape = variable.shape(&dimensions.all);
     if shape.contains(&0) {
         return Err("it has no elements".into());
     }
@@ -173,12 +185,13 @@ fn plan(
         return Err(format!("a dimension of {length}; {MAX_LENGTH} is the most"));
     }
     let mut numbers = variable.dimensions.clone();
-    let characters = match variable.item {
-        Item::Text { size_bytes, .. } => size_bytes as u64,
-        Item::Number(_) => 1,
+    let texts = match &variable.data {
+        Data::Texts(texts) => Some(padded(texts)?),
+        Data::Array(..) => None,
     };
-    if let Item::Text { size_bytes, .. } = variable.item {
-        numbers.push(text_dimension(size_bytes as u64, dimensions));
+    let characters = texts.as_ref().map_or(1, |(length, _)| *length);
+    if texts.is_some() {
+        numbers.push(dimensions.text(characters));
     }
     let is_record = record.is_some() && numbers.first() == record.as_ref();
     if record.is_some_and(|record| numbers.iter().skip(1).any(|number| *number == record)) {
@@ -201,9 +214,10 @@ fn plan(
              unlimited dimension (.cdf5.nc has no such limit)"
         ));
     }
-    let elements = match &variable.data {
-        Data::Bytes(bytes) => Elements::Bytes(bytes.clone()),
-        Data::Array(reader, _) => {
+    let is_utf8 = texts.as_ref().is_some_and(|(_, bytes)| !bytes.is_ascii());
+    let elements = match (&variable.data, texts) {
+        (Data::Texts(_), texts) => Elements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes)),
+        (Data::Array(reader, _), _) => {
             let conversion = kind.number.and_then(|number| variable.conversion(number));
             let placed = Placed::new(0, reader, Order::Rows, conversion);
             Elements::Array(Arc::clone(reader), placed.ok_or("too many bytes")?)
@@ -212,11 +226,23 @@ fn plan(
     if matches!(elements, Elements::Bytes(_)) && is_record {
         return Err("text along the unlimited dimension".into());
     }
+    let mut attributes = attributes(&variable.attributes, version, &variable.name, notes);
+    if is_utf8 && attributes.iter().all(|there| there.name != "_Encoding") {
+        attributes.push(header::Attribute {
+            name: "_Encoding".into(),
+            kind: Type::CHAR,
+            count: 5,
+            bytes: b"utf-8".to_vec(),
+        });
+    }
+    let is_wide = matches!(variable.item, Item::Number(number)
+        if number.size_bytes == 8 && number.kind != Kind::Float);
     Ok(Planned {
+        is_inexact: is_wide && version != Version::Cdf5,
         variable: Variable {
             name: variable.name.clone(),
             dimensions: numbers,
-            attributes: attributes(&variable.attributes, version, &variable.name, notes),
+            attributes,
             kind,
             vsize: size_bytes
                 .checked_next_multiple_of(4)
@@ -228,50 +254,75 @@ fn plan(
     })
 }
 
-/// The dimension along the characters of text.
-fn text_dimension(length: u64, dimensions: &mut Vec<Dimension>) -> usize {
-    let names = (0..).map(|attempt| match attempt {
-        0 => format!("string{length}"),
-        attempt => format!("string{length}_{attempt}"),
-    });
-    for name in names {
-        match dimensions
-            .iter()
-            .position(|dimension| dimension.name == name)
-        {
-            Some(found)
-                if dimensions
-                    .get(found)
-                    .is_some_and(|found| found.length == length) =>
-            {
-                return found;
-            }
-            Some(_) => {}
-            None => {
-                dimensions.push(Dimension { name, length });
-                break;
-            }
+/// Texts of one length, padded with NUL, and that length.
+fn padded(texts: &[String]) -> Result<(u64, Vec<u8>), String> {
+    let length = texts.iter().map(String::len).max().unwrap_or(0).max(1);
+    let total = length.checked_mul(texts.len());
+    if total.is_none_or(|total| total > MAX_PADDED_BYTES) {
+        return Err(format!(
+            "more than {MAX_PADDED_BYTES} bytes of text once it is padded"
+        ));
+    }
+    let mut bytes = Vec::new();
+    for text in texts {
+        let end = bytes.len() + length;
+        bytes.extend(text.as_bytes());
+        bytes.resize(end, 0);
+    }
+    Ok((length as u64, bytes))
+}
+
+/// The dimensions of the file, with those along the characters of texts.
+struct Dimensions {
+    all: Vec<Dimension>,
+    names: HashMap<String, usize>,
+}
+
+impl Dimensions {
+    fn of(all: Vec<Dimension>) -> Self {
+        let names = all.iter().enumerate();
+        let names = names.map(|(number, dimension)| (dimension.name.clone(), number));
+        Self {
+            names: names.collect(),
+            all,
         }
     }
-    dimensions.len() - 1
+
+    /// The dimension along so many characters.
+    fn text(&mut self, length: u64) -> usize {
+        let mut name = format!("string{length}");
+        loop {
+            match self.names.get(&name) {
+                Some(found) if self.all.get(*found).is_some_and(|it| it.length == length) => {
+                    return *found;
+                }
+                Some(_) => name.push('_'),
+                None => break,
+            }
+        }
+        let number = self.all.len();
+        self.names.insert(name.clone(), number);
+        self.all.push(Dimension { name, length });
+        number
+    }
 }
 
 /// Leaves out the dimensions that nobody has, and numbers the others anew.
 fn used_dimensions(planned: &mut [Planned], all: &[Dimension]) -> Vec<(usize, Dimension)> {
-    let mut used: Vec<(usize, Dimension)> = Vec::new();
-    for (number, dimension) in all.iter().enumerate() {
-        let mut variables = planned.iter();
-        if variables.any(|planned| planned.variable.dimensions.contains(&number)) {
-            used.push((number, dimension.clone()));
-        }
-    }
+    let numbers = planned
+        .iter()
+        .flat_map(|planned| &planned.variable.dimensions);
+    let used: BTreeSet<usize> = numbers.copied().collect();
+    let places: HashMap<usize, usize> = used.iter().copied().zip(0..).collect();
     for planned in planned {
         for number in &mut planned.variable.dimensions {
-            let place = used.iter().position(|(old, _)| old == number);
-            *number = place.unwrap_or(0);
+            *number = places.get(number).copied().unwrap_or(0);
         }
     }
-    used
+    let used = used
+        .into_iter()
+        .filter_map(|number| Some((number, all.get(number)?.clone())));
+    used.collect()
 }
 
 fn attributes(
@@ -338,6 +389,10 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
     for is_record in [false, true] {
         for (planned, offset) in planned.iter().zip(&mut offsets) {
             if planned.is_record == is_record {
+                if planned.is_inexact && !is_record {
+                    // Others are not read together with what may fail.
+                    at = at.checked_next_multiple_of(APART_BYTES)?;
+                }
                 *offset = at;
                 let padding = padding_bytes(planned, is_only);
                 at = at.checked_add(planned.size_bytes)?.checked_add(padding)?;
@@ -355,13 +410,21 @@ fn parts(
     let offsets = offsets(header, &planned)?;
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let bytes = header.encode(&variables, &offsets);
-    let start = offsets.iter().min()?;
-    let gap = start.checked_sub(bytes.len() as u64)?;
-    let mut parts = vec![Placement::Bytes(bytes), Placement::Zeros(gap)];
+    let mut end = bytes.len() as u64;
+    let mut parts = vec![Placement::Bytes(bytes)];
     let is_only = is_only_record(&planned);
     let mut slabs = Vec::new();
-    for planned in planned {
+    let mut records_begin = None;
+    for (planned, offset) in planned.into_iter().zip(offsets) {
         let padding = padding_bytes(&planned, is_only);
+        if planned.is_record {
+            records_begin.get_or_insert(offset);
+        } else {
+            parts.push(Placement::Zeros(offset.checked_sub(end)?));
+            end = offset
+                .checked_add(planned.size_bytes)?
+                .checked_add(padding)?;
+        }
         match planned.elements {
             Elements::Bytes(bytes) => parts.push(Placement::Bytes(bytes)),
             Elements::Array(reader, placed) => {
@@ -381,7 +444,8 @@ fn parts(
         }
         parts.push(Placement::Zeros(padding));
     }
-    if let Some((_, records)) = header.record {
+    if let (Some((_, records)), Some(begin)) = (header.record, records_begin) {
+        parts.push(Placement::Zeros(begin.checked_sub(end)?));
         parts.push(Placement::Records(records, slabs));
     }
     Some(parts)

@@ -60,8 +60,10 @@ pub(super) struct Variable {
 pub(super) enum Item {
     /// A number, as it is in the array.
     Number(Number),
-    /// Text of so many bytes, padded with NUL.
-    Text { size_bytes: usize, is_ascii: bool },
+    /// One byte of text: those of a text are along the last dimension.
+    Char,
+    /// Text of any length.
+    Text,
 }
 
 /// Where the elements of a variable are.
@@ -70,7 +72,7 @@ pub(super) enum Data {
     /// In an array. Its pieces have this shape, one extent for each dimension of the variable.
     Array(Arc<ArrayReader>, Vec<u64>),
     /// Here, in C order.
-    Bytes(Vec<u8>),
+    Texts(Arc<Vec<String>>),
 }
 
 /// A name and a value.
@@ -89,27 +91,27 @@ pub(super) enum Attr {
     Numbers(Number, Vec<Value>),
 }
 
-impl Item {
-    /// Bytes of one element in the array.
-    pub(super) fn size_bytes(self) -> usize {
-        match self {
-            Self::Number(number) => number.size_bytes,
-            Self::Text { size_bytes, .. } => size_bytes,
-        }
-    }
-}
+/// Dimensions of one file: each takes some memory in its header.
+const MAX_DIMENSIONS: usize = 16_384;
 
 impl Dataset {
     /// The data model of a group and all that is below it.
-    pub(super) fn of(branch: &Branch) -> Self {
-        let mut builder = dimensions::Scopes::default();
+    ///
+    /// # Errors
+    /// If it has too many dimensions.
+    pub(super) fn of(branch: &Branch) -> Result<Self, String> {
+        let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
-        let root = variables::group(branch, String::new(), &mut builder, &mut notes);
-        Self {
-            dimensions: builder.into_dimensions(),
+        let root = variables::group(branch, String::new(), &mut scopes, &mut notes);
+        let dimensions = scopes.into_dimensions();
+        if dimensions.len() > MAX_DIMENSIONS {
+            return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
+        }
+        Ok(Self {
+            dimensions,
             root,
             notes,
-        }
+        })
     }
 }
 
@@ -127,7 +129,7 @@ impl Variable {
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
             Item::Number(from) => Some(Conversion { from, to }),
-            Item::Text { .. } => None,
+            Item::Char | Item::Text => None,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) use attribute::{Attribute, Payload};
 pub(super) use datatype::Datatype;
 pub(super) use object::{Dataset, Group, Storage};
 
-use object::Writer;
+pub(super) use object::Writer;
 
 /// The address of what is nowhere.
 const UNDEFINED: u64 = u64::MAX;
@@ -32,28 +32,53 @@ pub(super) enum Object {
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) objects: Vec<Object>,
-    /// Objects that attributes of variable length refer to; each is one entry of a heap.
-    pub(super) referred: Vec<usize>,
+    /// What values of variable length refer to.
+    pub(super) heap: Vec<Entry>,
 }
 
-/// A heap has at most so many objects: their numbers have 16 bits.
-const MAX_HEAP_OBJECTS: usize = 60_000;
+/// One entry of a heap.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// The address of an object.
+    Address(usize),
+    /// A text that is not empty.
+    Text(String),
+}
+
+impl Entry {
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Address(_) => 8,
+            Self::Text(text) => text.len(),
+        }
+    }
+}
+
+/// A heap has at most so many entries: their numbers have 16 bits.
+const MAX_HEAP_ENTRIES: usize = 60_000;
 /// The smallest heap that the library reads.
 const MIN_HEAP_BYTES: usize = 4096;
 
 impl File {
-    /// Bytes that [`File::header`] writes, so that the elements can be put behind them.
-    pub(super) fn header_bytes(&self) -> u64 {
-        let sizes = self.sizes();
-        SUPERBLOCK_BYTES + sizes.iter().sum::<u64>() + self.heaps_bytes()
-    }
-
-    fn sizes(&self) -> Vec<u64> {
+    /// Addresses of everything but the elements, which follow from the sizes.
+    pub(super) fn writer(&self) -> Writer {
         let nowhere = Writer::nowhere();
-        let sizes = self.objects.iter();
-        sizes
-            .map(|object| object.encode(&nowhere).len() as u64)
-            .collect()
+        let mut objects = Vec::with_capacity(self.objects.len());
+        let mut at = SUPERBLOCK_BYTES;
+        for object in &self.objects {
+            objects.push(at);
+            at += object.encode(&nowhere).len() as u64;
+        }
+        let mut heaps = Vec::new();
+        for entries in self.heap.chunks(MAX_HEAP_ENTRIES) {
+            heaps.push(at);
+            at += heap_bytes(entries) as u64;
+        }
+        Writer {
+            objects,
+            heaps,
+            end: at,
+        }
     }
 
     /// Says where the elements of a dataset begin.
@@ -67,31 +92,15 @@ impl File {
     }
 
     /// Writes the header of a file of `end` bytes in all, once all datasets have their places.
-    pub(super) fn header(&self, end: u64) -> Vec<u8> {
-        let mut addresses = Vec::with_capacity(self.objects.len());
-        let mut at = SUPERBLOCK_BYTES;
-        for size in self.sizes() {
-            addresses.push(at);
-            at += size;
-        }
-        let heaps = at;
-        let writer = Writer {
-            heap_addresses: heap_addresses(heaps, self.referred.len()),
-            objects: addresses,
-        };
+    pub(super) fn header(&self, writer: &Writer, end: u64) -> Vec<u8> {
         let mut bytes = superblock(end, writer.object(0));
         for object in &self.objects {
-            bytes.extend(object.encode(&writer));
+            bytes.extend(object.encode(writer));
         }
-        for referred in self.referred.chunks(MAX_HEAP_OBJECTS) {
-            bytes.extend(heap(referred, &writer));
+        for entries in self.heap.chunks(MAX_HEAP_ENTRIES) {
+            bytes.extend(heap(entries, writer));
         }
         bytes
-    }
-
-    fn heaps_bytes(&self) -> u64 {
-        let heaps = self.referred.chunks(MAX_HEAP_OBJECTS);
-        heaps.map(|heap| heap_bytes(heap.len()) as u64).sum()
     }
 }
 
@@ -108,35 +117,28 @@ fn superblock(end: u64, root: u64) -> Vec<u8> {
     bytes
 }
 
-/// Header, one entry of 24 bytes for each object, and the entry of what is free.
-fn heap_bytes(objects: usize) -> usize {
-    (16 + 24 * objects + 16)
-        .next_multiple_of(8)
-        .max(MIN_HEAP_BYTES)
+/// Header, each entry with 16 bytes before it, and the entry of what is free.
+fn heap_bytes(entries: &[Entry]) -> usize {
+    let sizes = entries
+        .iter()
+        .map(|entry| 16 + entry.size_bytes().next_multiple_of(8));
+    (16 + sizes.sum::<usize>() + 16).max(MIN_HEAP_BYTES)
 }
 
-fn heap_addresses(first: u64, objects: usize) -> Vec<u64> {
-    let mut addresses = Vec::new();
-    let (mut at, mut left) = (first, objects);
-    while left > 0 {
-        let here = left.min(MAX_HEAP_OBJECTS);
-        addresses.push(at);
-        at += heap_bytes(here) as u64;
-        left -= here;
-    }
-    addresses
-}
-
-/// A global heap collection (III.E) whose entries are references to objects.
-fn heap(referred: &[usize], writer: &Writer) -> Vec<u8> {
-    let size = heap_bytes(referred.len());
+/// A global heap collection (III.E).
+fn heap(entries: &[Entry], writer: &Writer) -> Vec<u8> {
+    let size = heap_bytes(entries);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();
     bytes.extend((size as u64).to_le_bytes());
-    for (number, object) in (1_u16..).zip(referred) {
+    for (number, entry) in (1_u16..).zip(entries) {
         bytes.extend(number.to_le_bytes());
         bytes.extend([0; 6]);
-        bytes.extend(8_u64.to_le_bytes());
-        bytes.extend(writer.object(*object).to_le_bytes());
+        bytes.extend((entry.size_bytes() as u64).to_le_bytes());
+        match entry {
+            Entry::Address(object) => bytes.extend(writer.object(*object).to_le_bytes()),
+            Entry::Text(text) => bytes.extend(text.as_bytes()),
+        }
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
     }
     // Entry 0 is what is free, itself included.
     let free = size - bytes.len();
@@ -159,17 +161,20 @@ mod tests {
     fn heaps_are_as_long_as_they_say() {
         let writer = Writer {
             objects: vec![7; 10],
-            heap_addresses: Vec::new(),
+            heaps: Vec::new(),
+            end: 0,
         };
         for count in [0, 1, 10, 500] {
-            let referred = vec![3; count];
-            let heap = heap(&referred, &writer);
-            assert_eq!(heap.len(), heap_bytes(count));
+            let entries: Vec<Entry> = (0..count)
+                .map(|number| match number % 2 {
+                    0 => Entry::Address(number % 10),
+                    _ => Entry::Text("ä".repeat(number)),
+                })
+                .collect();
+            let heap = heap(&entries, &writer);
+            assert_eq!(heap.len(), heap_bytes(&entries));
             assert!(heap.len() >= MIN_HEAP_BYTES && heap.starts_with(b"GCOL"));
         }
-        let addresses = heap_addresses(100, MAX_HEAP_OBJECTS + 1);
-        let second = 100 + heap_bytes(MAX_HEAP_OBJECTS) as u64;
-        assert_eq!(addresses, [100, second]);
     }
 
     #[test]

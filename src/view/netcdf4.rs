@@ -1,11 +1,12 @@
 //! NetCDF-4: a group as an HDF5 file with dimension scales (netcdf-c, "NetCDF-4 file format";
 //! HDF5 Dimension Scale Specification).
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::branch::Branch;
-use super::dataset::{Attr, Attribute, Data, Dataset, Group, Item, Variable};
-use super::hdf5::{self, Datatype, Object, Payload, Storage};
+use super::dataset::{Attr, Attribute, Data, Dataset, Dimension, Group, Item, Variable};
+use super::hdf5::{self, Datatype, Entry, Object, Payload, Storage};
 use super::layout::{Layout, Made, Order, Placed, Placement};
 use super::number::{Kind, Number, Value};
 use crate::array::ArrayReader;
@@ -22,15 +23,17 @@ const VARIABLE_ALIGNMENT_BYTES: u64 = 64;
 const MAX_RANK: usize = 32;
 /// A chunk of HDF5 has no more bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
-/// Attributes that are made here.
-const CLASS: &str = "CLASS";
+/// What netCDF-4 puts before the name of a variable that a dimension has as well.
+const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
+/// The longest name of netCDF (`NC_MAX_NAME`).
+const MAX_NAME_BYTES: usize = 256;
 
 /// The NetCDF-4 file of a group and all that is below it.
 ///
 /// # Errors
 /// Why there is none: nothing in it can be a variable, or it would be too long.
 pub(super) fn make(branch: &Branch) -> Result<Made, String> {
-    let dataset = Dataset::of(branch);
+    let dataset = Dataset::of(branch)?;
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
@@ -45,7 +48,8 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
         let why = notes.into_iter().next();
         return Err(why.unwrap_or_else(|| "no array is in it".into()));
     }
-    let mut end = Some(file.header_bytes());
+    let writer = file.writer();
+    let mut end = Some(writer.end);
     let mut is_behind_gap = false;
     let mut sources = Vec::new();
     let mut parts = Vec::new();
@@ -66,7 +70,8 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
         parts.push(Placement::Zeros(start - at));
         file.place(object, start);
         end = match content {
-            Content::Bytes(bytes) => {
+            Content::Texts(texts) => {
+                let bytes = writer.texts(&texts);
                 let end = start.checked_add(bytes.len() as u64);
                 parts.push(Placement::Bytes(bytes));
                 end
@@ -80,7 +85,7 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
             }
         };
     }
-    let header = file.header(end.ok_or("no file can be so long")?);
+    let header = file.header(&writer, end.ok_or("no file can be so long")?);
     let header = std::iter::once(Placement::Bytes(header));
     let layout = Layout::new(header.chain(parts)).ok_or("no file can be so long")?;
     Ok(Made {
@@ -92,7 +97,8 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
 
 /// What the elements of a dataset are filled from.
 enum Content {
-    Bytes(Vec<u8>),
+    /// The length of each text and its entry of the heap.
+    Texts(Vec<Option<(u32, usize)>>),
     Array(Arc<ArrayReader>, Placed),
 }
 
@@ -111,8 +117,12 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn of(dataset: &'a Dataset) -> Self {
+        let mut file = hdf5::File::default();
+        // The first entries are those of the dimensions, by their numbers.
+        let scales = dataset.dimensions.iter().map(|_| Entry::Address(0));
+        file.heap.extend(scales);
         Self {
-            file: hdf5::File::default(),
+            file,
             scales: vec![0; dataset.dimensions.len()],
             users: vec![Vec::new(); dataset.dimensions.len()],
             contents: Vec::new(),
@@ -129,40 +139,38 @@ impl<'a> Plan<'a> {
     fn group(&mut self, group: &Group) -> usize {
         let number = self.push(Object::Group(hdf5::Group::default()));
         let mut links = Vec::new();
-        let is_coordinate = |variable: &Variable, dimension: usize| {
-            let found = self.dataset.dimensions.get(dimension);
-            variable.dimensions == [dimension]
-                && found.is_some_and(|found| found.name == variable.name)
-        };
-        let coordinates: Vec<Option<usize>> = group
-            .variables
-            .iter()
-            .map(|variable| {
-                let mut dimensions = group.dimensions.iter();
-                dimensions.find(|dimension| is_coordinate(variable, **dimension))
-            })
-            .map(Option::<&usize>::copied)
+        let all = self.dataset;
+        let names: HashMap<&str, usize> = (group.dimensions.iter())
+            .filter_map(|number| Some((&all.dimensions.get(*number)?.name[..], *number)))
             .collect();
-        let mut names = Vec::new();
+        let coordinate = |variable: &Variable| {
+            let dimension = names.get(&variable.name[..]).copied();
+            dimension.filter(|dimension| variable.dimensions == [*dimension])
+        };
+        let coordinates: HashSet<usize> = group.variables.iter().filter_map(coordinate).collect();
         for dimension in &group.dimensions {
-            let Some(found) = self.dataset.dimensions.get(*dimension) else {
-                continue;
-            };
-            names.push(&found.name);
-            if !coordinates.contains(&Some(*dimension)) {
-                let scale = self.bare_scale(*dimension, found.length);
-                links.push((found.name.clone(), scale));
+            if !coordinates.contains(dimension) {
+                links.extend(self.bare_scale(*dimension));
             }
         }
-        for (variable, coordinate) in group.variables.iter().zip(coordinates) {
+        for variable in &group.variables {
+            let coordinate = coordinate(variable);
             let Some(object) = self.variable(variable, coordinate) else {
+                links.extend(coordinate.and_then(|dimension| self.bare_scale(dimension)));
                 continue;
             };
             // A name that a dimension has as well, without being its coordinate.
-            let name = match coordinate.is_none() && names.contains(&&variable.name) {
-                true => format!("_nc4_non_coord_{}", variable.name),
+            let name = match coordinate.is_none() && names.contains_key(&variable.name[..]) {
+                true => format!("{NOT_A_COORDINATE}{}", variable.name),
                 false => variable.name.clone(),
             };
+            if name.len() > MAX_NAME_BYTES {
+                self.note(
+                    &variable.name,
+                    "left out: a dimension has this name as well",
+                );
+                continue;
+            }
             links.push((name, object));
         }
         for group in &group.groups {
@@ -176,18 +184,19 @@ impl<'a> Plan<'a> {
     }
 
     /// A dimension without a variable.
-    fn bare_scale(&mut self, dimension: usize, length: u64) -> usize {
-        let name = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
+    fn bare_scale(&mut self, dimension: usize) -> Option<(String, usize)> {
+        let Dimension { name, length } = self.dataset.dimensions.get(dimension)?.clone();
+        let title = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
         let number = Number::new(Kind::Float, 4, ByteOrder::Big);
         let object = self.push(Object::Dataset(hdf5::Dataset {
             datatype: Datatype::Number(number),
             shape: vec![length],
             fill: None,
             storage: Storage::Nowhere,
-            attributes: scale_attributes(&name, dimension),
+            attributes: scale_attributes(&title, dimension),
         }));
         self.set_scale(dimension, object);
-        object
+        Some((name, object))
     }
 
     fn set_scale(&mut self, dimension: usize, object: usize) {
@@ -209,19 +218,14 @@ impl<'a> Plan<'a> {
         let number = target(variable.item);
         let datatype = match (number, variable.item) {
             (Some(number), _) => Datatype::Number(number),
-            (
-                None,
-                Item::Text {
-                    size_bytes,
-                    is_ascii,
-                },
-            ) => Datatype::Text {
-                size_bytes,
-                is_ascii,
+            (None, Item::Char) => Datatype::Text {
+                size_bytes: 1,
+                is_ascii: true,
             },
+            (None, Item::Text) => Datatype::VariableText,
             (None, Item::Number(_)) => return None,
         };
-        let (storage, content) = match storage(variable, number, &shape) {
+        let (storage, content) = match self.storage(variable, number, &shape) {
             Ok(found) => found,
             Err(why) => {
                 self.note(&variable.name, &format!("left out: {why}"));
@@ -242,7 +246,7 @@ impl<'a> Plan<'a> {
             attributes,
         }));
         match content {
-            Some(content @ Content::Bytes(_)) => self.contents.insert(0, (object, content)),
+            Some(content @ Content::Texts(_)) => self.contents.insert(0, (object, content)),
             Some(content) => self.contents.push((object, content)),
             None => {}
         }
@@ -260,6 +264,61 @@ impl<'a> Plan<'a> {
         Some(object)
     }
 
+    /// How the elements lie in the file: in chunks as they are in the array, so that each is decoded
+    /// once; contiguous where there is one, or where HDF5 can not have such chunks.
+    fn storage(
+        &mut self,
+        variable: &Variable,
+        number: Option<Number>,
+        shape: &[u64],
+    ) -> Result<(Storage, Option<Content>), String> {
+        if shape.contains(&0) {
+            return Ok((Storage::Nowhere, None));
+        }
+        let (reader, pieces) = match &variable.data {
+            Data::Texts(texts) => {
+                let content = Content::Texts(self.texts(texts));
+                return Ok((Storage::Contiguous(0), Some(content)));
+            }
+            Data::Array(reader, pieces) => (reader, pieces),
+        };
+        let conversion = number.and_then(|number| variable.conversion(number));
+        let item = number.map_or(1, |number| number.size_bytes) as u64;
+        let chunk_bytes = pieces
+            .iter()
+            .try_fold(item, |n, extent| n.checked_mul(*extent));
+        let pairs = || pieces.iter().zip(shape);
+        let is_one = pairs().all(|(piece, length)| piece >= length);
+        // The extents of a chunk of HDF5 are within those of the array.
+        let fits = pairs().all(|(piece, length)| piece <= length)
+            && chunk_bytes.is_some_and(|bytes| bytes <= MAX_CHUNK_BYTES);
+        let (order, storage) = match fits && !is_one {
+            true => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
+            false => (Order::Rows, Storage::Contiguous(0)),
+        };
+        let placed = Placed::new(0, reader, order, conversion).ok_or("too many bytes")?;
+        Ok((storage, Some(Content::Array(Arc::clone(reader), placed))))
+    }
+
+    /// Puts texts into the heap, each once.
+    fn texts(&mut self, texts: &[String]) -> Vec<Option<(u32, usize)>> {
+        let mut known: HashMap<&str, usize> = HashMap::new();
+        let mut entries = Vec::with_capacity(texts.len());
+        for text in texts {
+            if text.is_empty() {
+                entries.push(None);
+                continue;
+            }
+            let entry = *known.entry(text).or_insert_with(|| {
+                self.file.heap.push(Entry::Text(text.clone()));
+                self.file.heap.len() - 1
+            });
+            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            entries.push(Some((length, entry)));
+        }
+        entries
+    }
+
     fn name_dimensions(&mut self, object: usize, dimensions: &[usize]) {
         if let Some(Object::Dataset(dataset)) = self.file.objects.get_mut(object)
             && !dimensions.is_empty()
@@ -272,9 +331,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Tells each dimension who has it. There is one entry of the heap for each dimension.
+    /// Tells each dimension who has it.
     fn attach_scales(&mut self) {
-        self.file.referred.clone_from(&self.scales);
+        for (entry, scale) in self.file.heap.iter_mut().zip(&self.scales) {
+            *entry = Entry::Address(*scale);
+        }
         for (scale, users) in self.scales.iter().zip(std::mem::take(&mut self.users)) {
             let list = hdf5::Attribute {
                 name: "REFERENCE_LIST".into(),
@@ -316,43 +377,8 @@ fn target(item: Item) -> Option<Number> {
             Some(Number::new(Kind::Float, 4, number.order))
         }
         Item::Number(number) => Some(number),
-        Item::Text { .. } => None,
+        Item::Char | Item::Text => None,
     }
-}
-
-/// How the elements lie in the file: in chunks as they are in the array, so that each is decoded
-/// once; contiguous where there is one, or where HDF5 can not have such chunks.
-fn storage(
-    variable: &Variable,
-    number: Option<Number>,
-    shape: &[u64],
-) -> Result<(Storage, Option<Content>), String> {
-    if shape.contains(&0) {
-        return Ok((Storage::Nowhere, None));
-    }
-    let (reader, pieces) = match &variable.data {
-        Data::Bytes(bytes) => {
-            let content = Content::Bytes(bytes.clone());
-            return Ok((Storage::Contiguous(0), Some(content)));
-        }
-        Data::Array(reader, pieces) => (reader, pieces),
-    };
-    let conversion = number.and_then(|number| variable.conversion(number));
-    let item = number.map_or(variable.item.size_bytes(), |number| number.size_bytes) as u64;
-    let chunk_bytes = pieces
-        .iter()
-        .try_fold(item, |n, extent| n.checked_mul(*extent));
-    let pairs = || pieces.iter().zip(shape);
-    let is_one = pairs().all(|(piece, length)| piece >= length);
-    // The extents of a chunk of HDF5 are within those of the array.
-    let fits = pairs().all(|(piece, length)| piece <= length)
-        && chunk_bytes.is_some_and(|bytes| bytes <= MAX_CHUNK_BYTES);
-    let (order, storage) = match fits && !is_one {
-        true => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
-        false => (Order::Rows, Storage::Contiguous(0)),
-    };
-    let placed = Placed::new(0, reader, order, conversion).ok_or("too many bytes")?;
-    Ok((storage, Some(Content::Array(Arc::clone(reader), placed))))
 }
 
 /// What makes a dataset a dimension of netCDF (`nc4hdf.c`).
@@ -364,7 +390,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
     };
     let number = i32::try_from(dimension).unwrap_or(i32::MAX);
     vec![
-        text(CLASS, "DIMENSION_SCALE"),
+        text("CLASS", "DIMENSION_SCALE"),
         text("NAME", name),
         hdf5::Attribute {
             name: "_Netcdf4Dimid".into(),

@@ -105,8 +105,40 @@ def others():
     add(deep, "wide", np.arange(20, dtype="i4").reshape(2, 10), (4, 5), ["two", "x"])
 
 
+def traps():
+    """Names and values that files of netCDF and their readers stumble over."""
+    root_group = zarr.open_group(root / "traps.zarr", mode="w", zarr_format=3)
+
+    def add(parent, name, data, dims, attributes=None, **options):
+        array = parent.create_array(name, shape=data.shape, dtype=data.dtype, dimension_names=dims, **options)
+        array[...] = data
+        array.update_attributes(attributes or {})
+
+    add(root_group, "x", np.arange(5.0), ["x"])
+    shadow = root_group.create_group("shadow")
+    add(shadow, "a", np.arange(5), ["x"])
+    add(shadow, "b", np.arange(3), ["x"])
+    finer = root_group.create_group("finer")
+    add(finer, "data", np.arange(10), ["x"])
+    add(finer, "x", np.arange(10) / 2, ["x"])
+    add(root_group, "v", np.arange(6.0).reshape(2, 3), ["time", "k"])
+    add(root_group.create_group("time"), "u", np.arange(3), ["k"])
+    add(root_group, "flag", np.array([["a", "b", "c"], ["d", "e", "f"]], "U4"), ["p", "q"])
+    add(root_group, "blank", np.array([["", "", ""], ["", "", ""]], "U4"), ["p", "q"])
+    add(root_group, "letters", np.array([["ab", "ä"], ["", "xyz"]], "U4"), ["p", "r"])
+    add(root_group, "z", np.array([1 + 2j, 3 + 1j, 5 + 5j], "c16"), ["k"], {"_FillValue": 1.0})
+    add(root_group, "n" * 230, np.arange(6).reshape(2, 3), ["n" * 230, "k"])
+    add(root_group, "long", np.arange(7), ["n" * 250])
+    add(root_group, "longer", np.arange(8), ["n" * 250])
+    add(root_group, "e\u0301", np.arange(3), ["o\u0308"])
+    add(root_group, "unsigned", np.array([-1, 5], "i1"), ["two"], {"_Unsigned": "true", "_FillValue": 255})
+    add(root_group, "weeks", np.array([1, 2, "NaT"], "M8[W]"), ["k"])
+    add(root_group, "_nc4_non_coord_x", np.arange(4), ["four"])
+
+
 if __name__ == "__main__":
     root.mkdir(parents=True, exist_ok=True)
     write(False)
     write(True)
     others()
+    traps()

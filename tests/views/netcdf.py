@@ -7,6 +7,7 @@ netCDF4-python, and with scipy if that reads it. Prints what was compared.
 
 import os
 import sys
+import unicodedata
 import warnings
 
 import h5py
@@ -45,6 +46,9 @@ def text(values):
 
 def same(name, found, wanted):
     found, wanted = np.asarray(found), np.asarray(wanted)
+    if wanted.dtype.kind == "S" and found.ndim == wanted.ndim + 1:
+        # Characters along a dimension of their own.
+        found = np.ascontiguousarray(found).view(f"S{found.shape[-1]}")[..., 0]
     assert found.shape == wanted.shape, (name, found.shape, wanted.shape)
     if wanted.dtype.kind in "OTUS":
         assert text(found) == text(wanted), (name, found, wanted)
@@ -55,8 +59,9 @@ def same(name, found, wanted):
 
 
 def nodes(group, path=""):
-    for name in group:
-        node = group[name]
+    """Arrays by the names that netCDF has for them: in NFC."""
+    for key in group:
+        node, name = group[key], unicodedata.normalize("NFC", key)
         if isinstance(node, zarr.Group):
             yield from nodes(node, f"{path}{name}/")
         else:
@@ -73,13 +78,16 @@ def classic(file, wanted):
     readers = [found]
     if model != "NETCDF3_64BIT_DATA":
         with scipy.io.netcdf_file(file, mmap=False) as dataset:
-            readers.append({name: variable[...] for name, variable in dataset.variables.items()})
+            # It takes the bytes of names for Latin-1.
+            variables = {name.encode("latin-1").decode(): variable for name, variable in dataset.variables.items()}
+            readers.append({name: variable[...] for name, variable in variables.items()})
     for found in readers:
         for name, data in wanted.items():
             values = np.asarray(found[name])
             if data.dtype.kind in "OTUS":
-                values = [b"".join(row.ravel().tolist()) for row in values]
-                assert text(values) == text(data.ravel()), (name, values, data)
+                rows = values.reshape(data.size, -1)
+                values = [b"".join(row.tolist()).rstrip(b"\0") for row in rows]
+                assert text(values) == text(data), (name, values, data)
             else:
                 assert values.shape == data.shape, (name, values.shape)
                 assert np.array_equal(values.astype("f8"), data.astype("f8"), equal_nan=True), name
@@ -91,7 +99,7 @@ def main():
     path = sys.argv[3] if len(sys.argv) > 3 else ""
     group = zarr.open_group(os.path.join(mount, path), mode="r", use_consolidated=False)
     wanted = {name: expected(array) for name, array in nodes(group)}
-    wanted = {name: data for name, data in wanted.items() if data is not None}
+    wanted = {name: data for name, data in wanted.items() if data is not None and "_nc4_" not in name}
     if file.endswith((".cdf.nc", ".cdf5.nc")):
         return classic(file, {n: d for n, d in wanted.items() if "/" not in n and d.size})
 
@@ -115,7 +123,7 @@ def main():
             with xr.open_dataset(file, engine=engine, group=parent or None, **options) as dataset:
                 for name, data in wanted.items():
                     above, _, own = name.rpartition("/")
-                    if above == parent and data.dtype.kind not in "OTUS":
+                    if above == parent:
                         found = dataset[own].values
                         same(name, found.astype("u1") if found.dtype == bool else found, data)
                         opened += 1

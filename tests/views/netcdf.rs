@@ -65,6 +65,7 @@ fn every_value_is_the_one_that_zarr_python_reads() {
         ("climate_v2.zarr", &[""][..]),
         ("climate_v3.zarr", &[""]),
         ("others.zarr", &["", "inner", "inner/deep"]),
+        ("traps.zarr", &["", "shadow", "finer", "time"]),
     ] {
         let mount = Mount::new(fixture(store));
         for group in groups {
@@ -223,6 +224,58 @@ fn what_netcdf_can_not_say_is_left_out_and_said() {
         !header.contains("records") && !header.contains("bad/name"),
         "{header}"
     );
+}
+
+#[test]
+fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
+    let _watchdog = watchdog("netcdf names", 60);
+    let mount = Mount::new(fixture("traps.zarr"));
+    let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
+    for line in [
+        "int64 a(x) ;",
+        "int64 b(x_3) ;",
+        "int64 data(x) ;",
+        "double v(time_2, k) ;",
+        "group: time {",
+        "string flag(p, q) ;",
+        "unsigned:_FillValue = -1b ;",
+    ] {
+        assert!(header.contains(line), "{line}: {header}");
+    }
+    assert!(
+        !header.contains("z:_FillValue") && !header.contains("weeks:units"),
+        "{header}"
+    );
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    assert!(why.contains("_nc4_non_coord_x is not in it"), "{why}");
+}
+
+#[test]
+fn an_integer_that_a_double_does_not_hold_is_an_error_for_itself() {
+    let _watchdog = watchdog("netcdf integers", 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    let wide = json!({"dtype": "<i8"});
+    let bytes = |values: [i64; 4]| values.map(i64::to_le_bytes).concat();
+    let (exact, other) = (bytes([1, 2, 3, 1 << 60]), bytes([1, 2, 3, i64::MAX]));
+    stores.v2("exact", wide.clone(), &[("0", &exact), ("1", &exact)]);
+    stores.v2("other", wide, &[("0", &other), ("1", &exact)]);
+    let mount = Mount::new(stores.path());
+    let file = mount.join(".zarrfs/root.cdf.nc");
+    let Some(mut python) = python() else { return };
+    let told = run(python
+        .args([
+            "-c",
+            "import netCDF4, sys
+d = netCDF4.Dataset(sys.argv[1]); d.set_auto_mask(False)
+assert d['good'][:].tolist() == [10, -11, 12, -13, 14, -15, 16, -17]
+try:
+    print(d['other'][:])
+except (OSError, RuntimeError) as error:
+    print('refused')",
+        ])
+        .arg(file));
+    assert_eq!(told.trim(), "refused");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attr, Attribute, Item};
 use crate::view::number::{Kind, Number, Value};
@@ -48,10 +49,25 @@ pub(super) fn is_name(name: &str) -> bool {
         && !name.contains('/')
         && !name.chars().any(char::is_control)
         && !name.ends_with(' ')
+        // What netCDF-4 puts before the name of a variable that a dimension has as well.
+        && !name.starts_with(NOT_A_COORDINATE)
         && name
             .chars()
             .next()
             .is_some_and(|first| first.is_alphanumeric() || first == '_' || !first.is_ascii())
+}
+
+/// The prefix of variables with the name of a dimension.
+const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
+
+/// The name as netCDF looks it up: in NFC.
+pub(super) fn canonical(name: &str) -> String {
+    name.nfc().collect()
+}
+
+/// Whether an attribute says something of the values of elements.
+pub(super) fn is_of_values(name: &str) -> bool {
+    OF_THE_TYPE.contains(&name)
 }
 
 /// The attributes of a group.
@@ -79,9 +95,9 @@ pub(super) fn of_variable(
     let (mut found, mut fill) = (Vec::new(), None);
     for (name, json) in named(members, note) {
         if name == "_FillValue" {
-            match fill_value(json, item) {
+            match fill_value(json, item).or_else(|| unsigned(json, item, members)) {
                 Some(value) => fill = Some(value),
-                None if matches!(item, Item::Text { .. }) || json.is_null() => {}
+                None if !matches!(item, Item::Number(_)) || json.is_null() => {}
                 None => note(format!(
                     "_FillValue {json} is no value of the data type: left out"
                 )),
@@ -113,10 +129,15 @@ fn named<'a>(
                 .iter()
                 .any(|begin| name.starts_with(begin));
         if is_of_a_library {
+            if !name.starts_with('_') {
+                note(format!(
+                    "attribute {name:?} is not in it: HDF5 has its own of this name"
+                ));
+            }
             continue;
         }
         match is_name(name) {
-            true => found.push((name.clone(), json)),
+            true => found.push((canonical(name), json)),
             false => note(format!(
                 "attribute {name:?} is not in it: no name of netCDF"
             )),
@@ -176,6 +197,20 @@ fn fill_value(json: &Json, item: Item) -> Option<Value> {
         json => number(json)?,
     };
     nearest(target, value)
+}
+
+/// A value of what is unsigned by the attribute `_Unsigned` (NUG, "Attribute Conventions"), with
+/// the same bits.
+fn unsigned(json: &Json, item: Item, members: &Map<String, Json>) -> Option<Value> {
+    let Item::Number(target) = item else {
+        return None;
+    };
+    let is_unsigned = members.get("_Unsigned").and_then(Json::as_str) == Some("true");
+    if target.kind != Kind::Int || !is_unsigned {
+        return None;
+    }
+    let own = Number::new(Kind::UInt, target.size_bytes, target.order);
+    target.read(&own.write(number(json)?)?)
 }
 
 /// The value as `target` holds it: floats are rounded, as they were when the elements were written.

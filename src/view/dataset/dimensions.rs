@@ -1,7 +1,7 @@
 //! Dimensions of groups inside groups: a name stands for one length in a group and in the groups
 //! below it, unless they declare it again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Dimension;
 
@@ -9,24 +9,43 @@ use super::Dimension;
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     all: Vec<Dimension>,
-    /// Name to number, for each group on the way down.
-    open: Vec<HashMap<String, usize>>,
-    /// What each group declares, in order.
-    declared: Vec<Vec<usize>>,
+    open: Vec<Scope>,
     /// Decoded text that is in variables so far.
     pub(super) text_bytes: usize,
 }
 
+/// What one group says of names.
+#[derive(Debug, Default)]
+struct Scope {
+    /// Name to number, of what the group declares.
+    names: HashMap<String, usize>,
+    /// What it declares, in order.
+    declared: Vec<usize>,
+    /// Names whose meaning in the group is settled. Readers look dimensions up by their names, so
+    /// one that has been used is not declared anew.
+    settled: HashSet<String>,
+    /// Names of its groups: a file has each name once.
+    groups: HashSet<String>,
+}
+
+/// The longest name before something is put behind it.
+const MAX_STEM_BYTES: usize = 200;
+
 impl Scopes {
-    pub(super) fn enter(&mut self) {
-        self.open.push(HashMap::new());
-        self.declared.push(Vec::new());
+    /// Goes down into a group which has groups of these names.
+    pub(super) fn enter(&mut self, groups: impl IntoIterator<Item = String>) {
+        self.open.push(Scope {
+            groups: groups.into_iter().collect(),
+            ..Scope::default()
+        });
     }
 
     /// What the group has declared.
     pub(super) fn leave(&mut self) -> Vec<usize> {
-        self.open.pop();
-        self.declared.pop().unwrap_or_default()
+        self.open
+            .pop()
+            .map(|scope| scope.declared)
+            .unwrap_or_default()
     }
 
     pub(super) fn into_dimensions(self) -> Vec<Dimension> {
@@ -35,40 +54,58 @@ impl Scopes {
 
     /// The dimension that a name means in the current group.
     pub(super) fn find(&self, name: &str) -> Option<(usize, u64)> {
-        let number = self.open.iter().rev().find_map(|names| names.get(name))?;
+        let mut scopes = self.open.iter().rev();
+        let number = scopes.find_map(|scope| scope.names.get(name))?;
         Some((*number, self.all.get(*number)?.length))
     }
 
-    /// Whether the current group itself declares a name, and with which length.
-    fn own(&self, name: &str) -> Option<u64> {
-        let number = self.open.last()?.get(name)?;
-        Some(self.all.get(*number)?.length)
+    /// Settles what a name means in the current group, if that is open: what it means in the groups
+    /// above if that has this length, else a dimension of its own. All names that a group uses are
+    /// settled before the first of them is used.
+    pub(super) fn settle(&mut self, name: &str, length: u64) {
+        let Some(scope) = self.open.last_mut() else {
+            return;
+        };
+        if scope.groups.contains(name) || !scope.settled.insert(name.to_owned()) {
+            return;
+        }
+        if self.find(name).is_none_or(|(_, there)| there != length) {
+            self.declare(name.to_owned(), length);
+        }
     }
 
-    /// A dimension of this length, called `name` if that is possible in the current group. None of
-    /// `taken` is given: a variable has each dimension once.
+    /// A dimension of this length, called `name` if that is what the name means in the current
+    /// group. None of `taken` is given: a variable has each dimension once.
     pub(super) fn dimension(&mut self, name: &str, length: u64, taken: &[usize]) -> usize {
-        let mut candidate = name.to_owned();
+        self.settle(name, length);
+        if let Some((number, there)) = self.find(name)
+            && there == length
+            && !taken.contains(&number)
+        {
+            return number;
+        }
+        let is_other_length = self.find(name).is_some_and(|(_, there)| there != length);
+        let mut end = name.len().min(MAX_STEM_BYTES);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        let stem = name.get(..end).unwrap_or_default();
         for attempt in 2_u64.. {
+            let candidate = match (is_other_length, attempt) {
+                (true, 2) => format!("{stem}_{length}"),
+                (true, attempt) => format!("{stem}_{length}_{attempt}"),
+                (false, attempt) => format!("{stem}_{attempt}"),
+            };
+            self.settle(&candidate, length);
             match self.find(&candidate) {
                 Some((number, there)) if there == length && !taken.contains(&number) => {
                     return number;
                 }
-                // A group may declare a name of the groups above again.
-                Some((number, _)) if self.own(&candidate).is_none() && !taken.contains(&number) => {
-                    return self.declare(candidate, length);
-                }
-                Some((number, there)) => {
-                    candidate = match there == length || taken.contains(&number) {
-                        true => format!("{name}_{attempt}"),
-                        false if attempt == 2 => format!("{name}_{length}"),
-                        false => format!("{name}_{length}_{attempt}"),
-                    };
-                }
-                None => return self.declare(candidate, length),
+                _ => {}
             }
         }
-        self.declare(candidate, length)
+        // There is always a next number.
+        self.declare(name.to_owned(), length)
     }
 
     fn declare(&mut self, name: String, length: u64) -> usize {
@@ -77,9 +114,9 @@ impl Scopes {
             name: name.clone(),
             length,
         });
-        if let (Some(names), Some(declared)) = (self.open.last_mut(), self.declared.last_mut()) {
-            names.insert(name, number);
-            declared.push(number);
+        if let Some(scope) = self.open.last_mut() {
+            scope.names.insert(name, number);
+            scope.declared.push(number);
         }
         number
     }
@@ -89,23 +126,50 @@ impl Scopes {
 mod tests {
     use super::*;
 
+    fn names(scopes: Scopes) -> Vec<String> {
+        let all = scopes.into_dimensions().into_iter();
+        all.map(|dimension| dimension.name).collect()
+    }
+
     #[test]
     fn a_name_means_one_length_in_a_group() {
         let mut scopes = Scopes::default();
-        scopes.enter();
+        scopes.enter([]);
         let x = scopes.dimension("x", 3, &[]);
         assert_eq!(scopes.dimension("x", 3, &[]), x);
         let other = scopes.dimension("x", 4, &[]);
         let twice = scopes.dimension("x", 3, &[x]);
-        scopes.enter();
-        assert_eq!(scopes.dimension("x", 3, &[]), x);
+        scopes.enter([]);
         let inner = scopes.dimension("x", 5, &[]);
         assert_eq!(scopes.find("x"), Some((inner, 5)));
         assert_eq!(scopes.leave(), [inner]);
         assert_eq!(scopes.find("x"), Some((x, 3)));
         assert_eq!(scopes.leave(), [x, other, twice]);
-        let names = scopes.into_dimensions();
-        let names: Vec<_> = names.iter().map(|dimension| &dimension.name[..]).collect();
-        assert_eq!(names, ["x", "x_4", "x_2", "x"]);
+        assert_eq!(names(scopes), ["x", "x_4", "x_2", "x"]);
+    }
+
+    #[test]
+    fn a_name_that_was_used_is_not_declared_again() {
+        let mut scopes = Scopes::default();
+        scopes.enter(["time".to_owned()]);
+        let x = scopes.dimension("x", 3, &[]);
+        let time = scopes.dimension("time", 2, &[]);
+        scopes.enter([]);
+        assert_eq!(scopes.dimension("x", 3, &[]), x);
+        let other = scopes.dimension("x", 5, &[]);
+        assert_eq!(scopes.dimension("x", 3, &[]), x);
+        assert_eq!(scopes.leave(), [other]);
+        assert_eq!(scopes.leave(), [x, time]);
+        assert_eq!(names(scopes), ["x", "time_2", "x_5"]);
+    }
+
+    #[test]
+    fn names_stay_short() {
+        let mut scopes = Scopes::default();
+        scopes.enter([]);
+        let long = "ä".repeat(128);
+        scopes.dimension(&long, 6, &[]);
+        scopes.dimension(&long, 7, &[]);
+        assert!(names(scopes).iter().all(|name| name.len() <= 256));
     }
 }

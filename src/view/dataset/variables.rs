@@ -1,8 +1,9 @@
 //! From arrays to variables.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::attributes::{self, is_name};
+use super::attributes::{self, canonical, is_name, is_of_values};
 use super::dimensions::Scopes;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::view::branch::{Branch, Leaf};
@@ -20,20 +21,33 @@ pub(super) fn group(
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
 ) -> Group {
-    scopes.enter();
-    // The length of a dimension is that of its coordinate variable, if it has one.
-    for leaf in &branch.arrays {
-        if let Node::Array(array) = leaf.node.metadata()
-            && let ([Some(name)], [length]) = (&array.dimension_names[..], &array.shape[..])
-            && name == leaf.node.name()
-            && *length <= MAX_LENGTH
+    let groups = branch.groups.iter();
+    scopes.enter(groups.map(|group| canonical(group.node.name())));
+    // The length of a dimension is that of its coordinate variable, if it has one, else that of the
+    // first array that has it.
+    let arrays = || branch.arrays.iter().filter_map(|leaf| leaf_array(leaf));
+    for (name, array) in arrays() {
+        if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
+            && dimension == name
         {
-            scopes.dimension(name, *length, &[]);
+            settle(dimension, *length, scopes);
         }
     }
+    for (_, array) in arrays() {
+        for (dimension, length) in array.dimension_names.iter().zip(&array.shape) {
+            if let Some(dimension) = dimension {
+                settle(dimension, *length, scopes);
+            }
+        }
+    }
+    let mut names = HashSet::new();
     let mut variables = Vec::new();
     for leaf in &branch.arrays {
         match variable(leaf, scopes, notes) {
+            Ok(variable) if !names.insert(variable.name.clone()) => notes.push(format!(
+                "{} is not in it: another array has the same name in NFC",
+                leaf.node.key()
+            )),
             Ok(variable) => variables.push(variable),
             Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
         }
@@ -42,7 +56,7 @@ pub(super) fn group(
     for branch in &branch.groups {
         let name = branch.node.name();
         match is_name(name) {
-            true => groups.push(group(branch, name.to_owned(), scopes, notes)),
+            true => groups.push(group(branch, canonical(name), scopes, notes)),
             false => notes.push(format!(
                 "{} is not in it: no name of netCDF",
                 branch.node.key()
@@ -61,6 +75,20 @@ pub(super) fn group(
         variables,
         attributes,
         groups,
+    }
+}
+
+/// The name and the metadata of an array that can be a variable.
+fn leaf_array(leaf: &Leaf) -> Option<(&str, &zarr::Array)> {
+    match leaf.node.metadata() {
+        Node::Array(array) if is_name(leaf.node.name()) => Some((leaf.node.name(), array)),
+        _ => None,
+    }
+}
+
+fn settle(name: &str, length: u64, scopes: &mut Scopes) {
+    if is_name(name) && length <= MAX_LENGTH {
+        scopes.settle(&canonical(name), length);
     }
 }
 
@@ -88,7 +116,7 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
     for (axis, length) in array.shape.iter().enumerate() {
         let given = array.dimension_names.get(axis).and_then(Option::as_deref);
         let wanted = match given {
-            Some(name) if is_name(name) => name.to_owned(),
+            Some(name) if is_name(name) => canonical(name),
             Some(name) => {
                 note(format!("{name:?} is no name for a dimension of netCDF"));
                 format!("dim_{length}")
@@ -109,6 +137,10 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
     }
+    if let (Item::Char, Data::Array(_, pieces)) = (item, &data) {
+        let length = pieces.last().copied().unwrap_or(1);
+        dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
+    }
     let (mut attributes, fill) = match node.metadata().attributes() {
         Ok(members) => attributes::of_variable(members, item, &mut note),
         Err(error) => {
@@ -117,6 +149,11 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         }
     };
     let mut fill = fill.or_else(|| xarray_fill(array, item));
+    if parts == PARTS {
+        // They are said of whole numbers, and would be taken for each part.
+        fill = None;
+        attributes.retain(|attribute| !is_of_values(&attribute.name));
+    }
     if let zarr::DataType::Fixed(fixed) = array.data_type.as_ref().map_err(|e| e.to_string())? {
         add_meaning(&fixed.scalar, &mut attributes, &mut fill, &mut note);
     }
@@ -127,7 +164,7 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         attributes.insert(0, Attribute { name, value });
     }
     Ok(Variable {
-        name: node.name().to_owned(),
+        name: canonical(node.name()),
         dimensions,
         item,
         data,
@@ -144,24 +181,17 @@ fn elements(
 ) -> Result<(Item, Data, u64), String> {
     if let Some(texts) = &leaf.texts {
         let texts = texts.as_ref().map_err(Clone::clone)?;
-        let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-        let total = size_bytes.checked_mul(texts.len());
-        let total = total.and_then(|total| scopes.text_bytes.checked_add(total));
-        scopes.text_bytes = total
+        let bytes: usize = texts
+            .iter()
+            .map(|text| text.len() + size_of::<String>())
+            .sum();
+        scopes.text_bytes = (scopes.text_bytes.checked_add(bytes))
             .filter(|total| *total <= MAX_TEXT_BYTES)
-            .ok_or_else(|| format!("more than {MAX_TEXT_BYTES} bytes of text once it is padded"))?;
-        let mut bytes = Vec::new();
-        for text in &**texts {
-            let padded = bytes.len() + size_bytes;
-            bytes.extend(text.as_bytes());
-            bytes.resize(padded, 0);
+            .ok_or_else(|| format!("more than {MAX_TEXT_BYTES} bytes of text in one file"))?;
+        if texts.iter().any(|text| text.contains('\0')) {
+            return Err("text with NUL in it".into());
         }
-        let is_ascii = bytes.is_ascii();
-        let item = Item::Text {
-            size_bytes,
-            is_ascii,
-        };
-        return Ok((item, Data::Bytes(bytes), 1));
+        return Ok((Item::Text, Data::Texts(Arc::clone(texts)), 1));
     }
     let reader = match &leaf.node.elements {
         Elements::Fixed(reader) => reader,
@@ -175,14 +205,8 @@ fn elements(
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
-            let size_bytes = data_type.size_bytes;
-            (
-                Item::Text {
-                    size_bytes,
-                    is_ascii: true,
-                },
-                1,
-            )
+            pieces.push(data_type.size_bytes as u64);
+            (Item::Char, 1)
         }
         (None, _) => return Err(format!("netCDF has no data type for {data_type}")),
     };
@@ -195,7 +219,7 @@ fn elements(
 
 /// The longest axis: libraries count the bytes of what is along it.
 const MAX_LENGTH: u64 = 1 << 58;
-/// Text of all variables, padded to the longest of the elements of each.
+/// Decoded text of all variables.
 const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where
@@ -238,7 +262,6 @@ fn add_meaning(
     };
     *fill = Some(Value::Int(i64::MIN.into()));
     let name = match unit.base {
-        TimeBase::Week => "weeks",
         TimeBase::Day => "days",
         TimeBase::Hour => "hours",
         TimeBase::Minute => "minutes",

@@ -12,6 +12,8 @@ pub(in crate::view) enum Datatype {
     Text { size_bytes: usize, is_ascii: bool },
     /// Text of so many bytes, the last of them NUL: what dimension scales have to be marked with.
     Terminated(usize),
+    /// Text of any length, in UTF-8, in a heap.
+    VariableText,
     /// The address of an object.
     Reference,
     /// A list of addresses in a heap.
@@ -28,7 +30,7 @@ impl Datatype {
             Self::Number(number) => number.size_bytes,
             Self::Text { size_bytes, .. } | Self::Terminated(size_bytes) => size_bytes,
             Self::Reference => 8,
-            Self::References | Self::AxisReference => 16,
+            Self::References | Self::AxisReference | Self::VariableText => 16,
         }
     }
 
@@ -49,6 +51,7 @@ impl Datatype {
             Self::Text { is_ascii, .. } => (0x13, [if is_ascii { 0x01 } else { 0x11 }, 0, 0]),
             Self::Terminated(_) => (0x13, [0, 0, 0]),
             Self::Reference => (0x17, [0, 0, 0]),
+            Self::VariableText => (0x19, [1, 1, 0]),
             Self::References => (0x19, [0, 0, 0]),
             Self::AxisReference => (0x36, [2, 0, 0]),
         };
@@ -78,6 +81,8 @@ impl Datatype {
                 bytes.extend([0, 0]);
                 bytes.extend(bits.to_le_bytes());
             }
+            // What the list is made of: characters.
+            Self::VariableText => bytes.extend([0x13, 0x10, 0, 0, 1, 0, 0, 0]),
             Self::References => bytes.extend(Self::Reference.encode()),
             Self::AxisReference => {
                 let axis = Number::new(Kind::Int, 4, ByteOrder::Little);

@@ -2,7 +2,7 @@
 
 use super::attribute::Attribute;
 use super::datatype::Datatype;
-use super::{MAX_HEAP_OBJECTS, Object, UNDEFINED, checksum};
+use super::{MAX_HEAP_ENTRIES, Object, UNDEFINED, checksum};
 
 /// A group: names of other objects, in order.
 #[derive(Debug, Default)]
@@ -35,9 +35,11 @@ pub(in crate::view) enum Storage {
 
 /// Addresses, as far as they are known.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(in crate::view) struct Writer {
     pub(super) objects: Vec<u64>,
-    pub(super) heap_addresses: Vec<u64>,
+    pub(super) heaps: Vec<u64>,
+    /// The end of all of it.
+    pub(in crate::view) end: u64,
 }
 
 impl Writer {
@@ -45,7 +47,8 @@ impl Writer {
     pub(super) fn nowhere() -> Self {
         Self {
             objects: Vec::new(),
-            heap_addresses: Vec::new(),
+            heaps: Vec::new(),
+            end: 0,
         }
     }
 
@@ -56,9 +59,25 @@ impl Writer {
 
     /// The address of the heap of an entry, and its number there.
     pub(super) fn heap_entry(&self, entry: usize) -> (u64, u32) {
-        let heap = self.heap_addresses.get(entry / MAX_HEAP_OBJECTS);
-        let number = u32::try_from(entry % MAX_HEAP_OBJECTS + 1).unwrap_or(0);
+        let heap = self.heaps.get(entry / MAX_HEAP_ENTRIES);
+        let number = u32::try_from(entry % MAX_HEAP_ENTRIES + 1).unwrap_or(0);
         (heap.copied().unwrap_or(UNDEFINED), number)
+    }
+
+    /// Elements of variable length: each the length of a text and its entry of the heap, or nothing
+    /// if it is empty.
+    pub(in crate::view) fn texts(&self, texts: &[Option<(u32, usize)>]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(texts.len() * 16);
+        for text in texts {
+            let (length, (heap, number)) = match text {
+                Some((length, entry)) => (*length, self.heap_entry(*entry)),
+                None => (0, (0, 0)),
+            };
+            bytes.extend(length.to_le_bytes());
+            bytes.extend(heap.to_le_bytes());
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes
     }
 }
 
