@@ -117,15 +117,23 @@ impl Drop for Far {
 
 /// A program that is started and should hang.
 pub fn start(program: &str, args: &[&Path]) -> Killed {
-    let mut command = Command::new(program);
+    let mut command = listening(program);
     command.args(args).stdin(Stdio::null());
     Killed(quiet(&mut command))
+}
+
+/// A program that ends when it is told to, even if the tests themselves run in the background of a
+/// shell, which has its programs ignore some signals.
+fn listening(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT,TERM", program]);
+    command
 }
 
 /// A Python client that is started and should hang behind its call of `ready()`.
 pub fn start_python(script: &str, path: &Path) -> Killed {
     let script = format!("def ready():\n print(flush=True)\n{script}");
-    let mut python = Command::new("python3");
+    let mut python = listening("python3");
     python.args(["-c", &script]).arg(path);
     let mut python = Killed(quiet(&mut python));
     let stdout = python.0.stdout.as_mut().unwrap();
