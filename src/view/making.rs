@@ -37,8 +37,8 @@ impl Nodes {
                     .into())
             }
             (Make::Outline(make), _) => {
-                if node.is_array() {
-                    return Err("this is an array".to_owned().into());
+                if node.is_array() || node.is_implicit {
+                    return Err("no document says that it is a group".to_owned().into());
                 }
                 self.kept(node, format, || {
                     Ok(Made::text(make(&**self.store(), &node.key)?))

@@ -18,7 +18,7 @@ pub struct ViewNode {
     pub(super) name: String,
     pub(super) node: Node,
     pub(super) problems: Vec<String>,
-    /// Whether it has no document: a group because something is in it.
+    /// Whether it has no document that says what it is: a group because something is in it.
     pub(super) is_implicit: bool,
     pub(super) elements: Elements,
     pub(super) version: u64,

@@ -123,7 +123,9 @@ impl Nodes {
         let mut problems: Vec<String> = found.problem.into_iter().collect();
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
         let detected = documents.node();
-        let is_implicit = detected.is_none();
+        let is_implicit = detected
+            .as_ref()
+            .is_none_or(|detected| detected.node.is_err());
         let node = match detected {
             None => implicit(),
             Some(detected) => {
