@@ -1,12 +1,12 @@
 //! Every array that zarr-python 2 and 3 write, as a directory, a stored and a deflated zip.
 
 use std::fs::{self, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::clients::skipped_without_root;
+use crate::stores::may_run;
 use crate::support::*;
 
 /// Something below the repository.
@@ -39,22 +39,9 @@ fn python(program: &str, mount: &Mount, half: &str) -> Command {
     command
 }
 
-/// Whether this user may not run the interpreter of the environment; says so. Root always may.
-fn skipped_without_python(source: &str) -> bool {
-    let found = Command::new(interpreter()).arg("--version").output();
-    let is_denied = found.is_err_and(|e| e.kind() == ErrorKind::PermissionDenied) && !is_root();
-    if is_denied {
-        eprintln!(
-            "skipped: {source}: other users may not run {:?}",
-            interpreter()
-        );
-    }
-    is_denied
-}
-
 /// Compares every view of a mount with the expected bytes.
 fn check(half: &str, source: &str, args: &[&str], wrap: fn(Command) -> Command) {
-    if skipped_without_python(source) {
+    if !may_run(&interpreter()) {
         return;
     }
     let mount = Mount::with(matrix(source), args);
@@ -169,7 +156,7 @@ fn views_read_at_random_and_mapped_and_through_their_sidecars_are_the_same_bytes
         ("v3", "v3"),
         ("v3", "v3-stored.zip"),
     ] {
-        if skipped_without_python(source) {
+        if !may_run(&interpreter()) {
             return;
         }
         let mount = Mount::new(matrix(source));

@@ -10,6 +10,20 @@ use serde_json::{Value, json};
 use crate::clients::EIO;
 use crate::support::*;
 
+/// Whether this user may run a program that was installed for the tests; says so if not. Root always
+/// may.
+pub fn may_run(program: &Path) -> bool {
+    let found = std::process::Command::new(program)
+        .arg("--version")
+        .output();
+    if let Err(error) = &found {
+        let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied && !is_root();
+        assert!(is_denied, "run scripts/test once: {program:?}: {error}");
+        eprintln!("skipped: other users may not run {program:?}");
+    }
+    found.is_ok()
+}
+
 /// A directory with arrays in it.
 pub struct Stores(tempfile::TempDir);
 
