@@ -11,7 +11,7 @@ use super::nodes::Nodes;
 use super::number::{Number, Value};
 use crate::array::read_elements;
 use crate::codec::Element;
-use crate::store::{Data, Key, Kind, Patience, StoreError, may_wait};
+use crate::store::{Data, Key, Kind, Listings, Patience, StoreError, may_wait};
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
 /// Nodes in one branch.
@@ -77,7 +77,9 @@ impl Nodes {
             groups: Vec::new(),
             groups_left_out: Vec::new(),
         };
-        for child in self.child_keys(node)? {
+        let children = self.child_keys(node)?;
+        self.check_names(node)?;
+        for child in children {
             let child = self.node(&child).map_err(NoContent::Failed)?;
             room.take(child.memory_bytes)?;
             if child.is_array() {
@@ -99,6 +101,19 @@ impl Nodes {
             }
         }
         Ok(branch)
+    }
+
+    /// Fails if a group may have nodes that nobody has named, once its listing was had: a file
+    /// without some of the variables would look like one of all of them.
+    pub(super) fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
+        if self.store().promises().listings == Listings::Complete {
+            return Ok(());
+        }
+        may_wait(node.key()).map_err(NoContent::Failed)?;
+        match self.store().unknown(node.key()) {
+            Some(unknown) => Err(NoContent::Absent(unknown.what)),
+            None => Ok(()),
+        }
     }
 
     /// The keys that may be nodes of a group, in order; files have names only in UTF-8.

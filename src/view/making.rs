@@ -117,8 +117,13 @@ impl Nodes {
             (Make::Outline(_), _) => Ok(()),
             (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
             (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err("no array in it can be read".to_owned().into()),
+                Ok(has_arrays) => {
+                    self.check_names(node)?;
+                    match has_arrays {
+                        true => Ok(()),
+                        false => Err("no array in it can be read".to_owned().into()),
+                    }
+                }
                 Err(error) => Err(NoContent::Failed(error)),
             },
         }

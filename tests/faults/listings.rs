@@ -68,6 +68,63 @@ fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
 }
 
 #[test]
+fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
+    let _dog = watchdog(
+        "d13_a_group_of_which_nobody_knows_all_arrays_is_no_file",
+        60,
+    );
+    let group = |mount: &Mount, name: &str| mount.join(".zarrfs").join(name);
+    for server in [Server::files, Server::listing_files] {
+        let remote = Remote::on(server(), Far::Http, Format::V2);
+        let mount = remote.mount(&[]);
+        let file = read(group(&mount, "root.nc")).unwrap();
+        assert!(file.starts_with(b"\x89HDF"));
+        drop(mount);
+        // Some of its arrays can be found, and a file of these would look like one of all.
+        remote.server.remove("store/.zmetadata");
+        let mount = remote.mount(&[]);
+        for name in ["root.nc", "root.cdf.nc"] {
+            assert_eq!(errno(fs::metadata(group(&mount, name))), ENOENT);
+        }
+        assert!(
+            !names(mount.join(".zarrfs"))
+                .unwrap()
+                .contains(&"root.nc".into())
+        );
+        let why = fs::read_to_string(group(&mount, "why.txt")).unwrap();
+        assert!(why.contains("root.nc: children: "), "{why}");
+        remote.reads(&mount, "a");
+    }
+}
+
+#[test]
+fn d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file() {
+    let _dog = watchdog(
+        "d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file",
+        60,
+    );
+    let remote = Remote::new(Far::S3);
+    remote.put(
+        "zarr.json",
+        "{\"zarr_format\": 3, \"node_type\": \"group\"}",
+    );
+    let mount = remote.mount(&["--retries", "1", "--ttl", "100ms"]);
+    remote
+        .server
+        .add(on("store/good/zarr.json"), Fault::status(500));
+    let file = mount.join(".zarrfs/root.nc");
+    assert_eq!(errno(read(&file)), EIO);
+    assert!(
+        names(mount.join(".zarrfs"))
+            .unwrap()
+            .contains(&"root.nc".into())
+    );
+    remote.server.heal();
+    assert!(wait_until(SOON, || read(&file)
+        .is_ok_and(|bytes| bytes.starts_with(b"\x89HDF"))));
+}
+
+#[test]
 fn d14_pages_follow_each_other_also_when_one_is_empty() {
     let _dog = watchdog("d14_pages_follow_each_other_also_when_one_is_empty", 60);
     let remote = Remote::new(Far::S3);

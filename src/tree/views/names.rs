@@ -95,7 +95,9 @@ impl ViewTree {
             match self.nodes.check(node, format) {
                 Ok(()) => {}
                 Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => return Err(error),
-                Err(_) => continue,
+                // It may well be there: why it can not be had is said when it is looked up.
+                Err(NoContent::Failed(_)) => {}
+                Err(NoContent::Absent(_)) => continue,
             }
             let place = Place {
                 node: Arc::clone(node),
