@@ -96,8 +96,11 @@ impl Paint {
     /// For the standard output.
     pub(super) fn of_stdout() -> Self {
         let choice = anstream::AutoStream::choice(&io::stdout());
+        // The library colours dumb terminals too where CI is set.
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty());
         Self {
-            is_on: choice != anstream::ColorChoice::Never,
+            is_on: choice != anstream::ColorChoice::Never && (is_forced || !is_dumb),
         }
     }
 

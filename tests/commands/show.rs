@@ -76,10 +76,13 @@ fn a_terminal_gets_colours_and_columns_and_a_program_neither() {
     let on_terminal = |variables: &[(&str, &str)]| {
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]);
+        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            script.env_remove(variable);
+        }
         script
-            .env_remove("NO_COLOR")
             .env("TERM", "xterm")
-            .env("LC_ALL", "C");
+            .env("LC_ALL", "C")
+            .env("CI", "true");
         script
             .envs(variables.iter().copied())
             .current_dir(dir.path());
