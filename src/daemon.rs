@@ -157,6 +157,7 @@ fn serve(
     let signals = signals::Signals::block()?;
     let name = greeting::mount_name(source, &label);
     let device = kernel::mount(mountpoint.target(), &name, options.allow_other)?;
+    let mountpoint = mountpoint.release();
     let transport = Transport {
         threads: options
             .threads
@@ -169,25 +170,25 @@ fn serve(
     let mounted = match Mounted::start(device, fs, transport) {
         Ok(mounted) => mounted,
         Err(e) => {
-            let _ = kernel::unmount(mountpoint.path(), true);
+            let _ = kernel::unmount(&mountpoint, true);
             return Err(format!("the kernel did not answer the mount: {e}").into());
         }
     };
-    let ours = mountpoint::entry(mountpoint.path())?;
+    let ours = mountpoint::entry(&mountpoint)?;
     let last = socket.clone();
     let close = move || last.iter().for_each(|socket| socket.close());
-    signals.watch(mountpoint.path().to_owned(), ours, close)?;
+    signals.watch(mountpoint.clone(), ours, close)?;
     std::env::set_current_dir("/")?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    log::info!("{label} is mounted on {}", mountpoint.path().display());
+    log::info!("{label} is mounted on {}", mountpoint.display());
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     if let Some((store, root)) = greeting {
-        greeting::say(&*store, &root, mountpoint.path(), options);
+        greeting::say(&*store, &root, &mountpoint, options);
     }
     if is_background() {
         background::ready();
     }
-    let shown = mountpoint.path().display();
+    let shown = mountpoint.display();
     let ended = mounted.run();
     socket.iter().for_each(|socket| socket.close());
     match ended {

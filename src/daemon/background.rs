@@ -23,7 +23,6 @@ pub(super) fn start() -> Result<(), Failure> {
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .process_group(0)
         .spawn()
         .map_err(|e| format!("starting the background process: {e}"))?;
     let mut answer = String::new();
@@ -59,6 +58,9 @@ pub(super) fn tell(message: &str) {
 }
 
 /// The mount answers: from now on nothing of the caller's is kept.
+///
+/// Its process group was, until now: systemd's autofs lets that one alone reach the place where it
+/// waits for this mount.
 pub(super) fn ready() {
     let _ = rustix::process::setsid();
     if let Ok(null) = File::options().write(true).open("/dev/null") {

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -33,24 +32,33 @@ impl Mountpoint {
             }
             _ => failed(e),
         })?;
+        let taken = |entry: &MountEntry| {
+            format!(
+                "mountpoint {shown}: {} is already mounted there (to end that: zarrfs umount \
+                 {shown})",
+                entry.source
+            )
+        };
         let mut recovered = false;
-        if let Some(entry) = entry(&path)?
-            && entry.kind == kernel::FS_TYPE
-        {
-            match rustix::fs::statvfs(&path) {
-                Err(Errno::NOTCONN) => {
-                    kernel::unmount(&path, true).map_err(failed)?;
-                    recovered = true;
+        match entry(&path)? {
+            Some(entry) if entry.kind == kernel::FS_TYPE => {
+                if rustix::fs::statvfs(&path).err() != Some(Errno::NOTCONN) {
+                    return Err(taken(&entry).into());
                 }
-                _ => {
-                    return Err(format!(
-                        "mountpoint {shown}: {} is already mounted there (to end that: zarrfs \
-                         umount {shown})",
-                        entry.source
-                    )
-                    .into());
-                }
+                kernel::unmount(&path, true).map_err(failed)?;
+                recovered = true;
             }
+            Some(entry) if entry.kind == AUTOMOUNT => {
+                // Whoever opens or lists this directory waits for the mount that is made here.
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let directory = rustix::fs::open(&path, flags, Mode::empty());
+                return Ok(Self {
+                    directory: directory.map_err(|e| failed(e.into()))?.into(),
+                    path,
+                    recovered,
+                });
+            }
+            _ => {}
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
@@ -59,6 +67,12 @@ impl Mountpoint {
         let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
         if lock == Err(Errno::AGAIN) {
             return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
+        }
+        // Who had the lock before may have mounted since.
+        if let Some(entry) = entry(&path)?
+            && entry.kind == kernel::FS_TYPE
+        {
+            return Err(taken(&entry).into());
         }
         let directory = File::from(directory);
         if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
@@ -73,6 +87,12 @@ impl Mountpoint {
             directory,
             recovered,
         })
+    }
+
+    /// Lets go of the directory once it is mounted on, and keeps its path. A directory of an
+    /// automount that is open would keep it from unmounting what nobody uses.
+    pub(super) fn release(self) -> PathBuf {
+        self.path
     }
 
     /// The path, without links.
@@ -115,13 +135,18 @@ impl Mountpoint {
 
 /// Whether `upper` is `lower` or a directory above it, compared as the file system sees them.
 fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
-    let Ok(upper) = std::fs::metadata(upper) else {
+    // Not `std::fs::metadata`: its statx(2) would have an automount mount, and wait for it.
+    let identity = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    let Ok(upper) = identity(upper) else {
         return false;
     };
-    lower.ancestors().any(|directory| {
-        std::fs::metadata(directory).is_ok_and(|m| (m.dev(), m.ino()) == (upper.dev(), upper.ino()))
-    })
+    lower
+        .ancestors()
+        .any(|directory| identity(directory) == Ok(upper))
 }
+
+/// What the mount table calls a place where something is mounted as soon as somebody looks.
+const AUTOMOUNT: &str = "autofs";
 
 /// The path without links; the last component may be a dead mount, which can not be looked at.
 pub(super) fn resolve(given: &Path) -> io::Result<PathBuf> {
