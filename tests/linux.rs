@@ -13,6 +13,8 @@ mod place;
 #[path = "support/servers.rs"]
 mod servers;
 
+#[path = "linux/booted.rs"]
+mod booted;
 #[path = "linux/env_file.rs"]
 mod env_file;
 #[path = "linux/fstab.rs"]
