@@ -4,6 +4,7 @@
 //! mount, so that a failure leaves nothing behind; the mount is ready when the kernel's handshake
 //! is done; the process that was called returns only then.
 
+mod answer;
 mod background;
 mod environment;
 mod greeting;
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
@@ -167,18 +170,12 @@ fn serve(
             && !promises.is_far,
         deadline: options.remote.timeout,
     };
-    let mounted = match Mounted::start(device, fs, transport) {
-        Ok(mounted) => mounted,
-        Err(e) => {
-            let _ = kernel::unmount(&mountpoint, true);
-            return Err(format!("the kernel did not answer the mount: {e}").into());
-        }
-    };
-    let ours = mountpoint::entry(&mountpoint)?;
     let last = socket.clone();
     let close = move || last.iter().for_each(|socket| socket.close());
-    signals.watch(mountpoint.clone(), ours, close)?;
-    std::env::set_current_dir("/")?;
+    let mounted =
+        take_up(device, fs, transport, &mountpoint, signals, close).inspect_err(|_| {
+            let _ = kernel::unmount(&mountpoint, true);
+        })?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     log::info!("{label} is mounted on {}", mountpoint.display());
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
@@ -197,6 +194,23 @@ fn serve(
         Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
     }
     Ok(())
+}
+
+/// What is left to do once the kernel has mounted; if it fails, somebody has to unmount.
+fn take_up(
+    device: OwnedFd,
+    fs: Arc<Fs>,
+    transport: Transport,
+    mountpoint: &Path,
+    signals: signals::Signals,
+    last: impl FnOnce() + Send + 'static,
+) -> Result<Mounted, Failure> {
+    let mounted = Mounted::start(device, fs, transport)
+        .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
+    let ours = mountpoint::entry(mountpoint)?;
+    signals.watch(mountpoint.to_owned(), ours, last)?;
+    std::env::set_current_dir("/")?;
+    Ok(mounted)
 }
 
 /// Where the daemon tells what it has counted; a mount works without.
@@ -401,27 +415,41 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
         )
         .into());
     }
-    let daemon = daemon_of(&path);
+    let daemon = match arguments.lazy {
+        true => None,
+        false => daemon_of(&path)?,
+    };
     kernel::unmount(&path, arguments.lazy).map_err(|e| match e.kind() {
         io::ErrorKind::ResourceBusy => {
             format!("{shown}: busy: files are open or a process works there (see --lazy)")
         }
         _ => format!("{shown}: {e}"),
     })?;
-    if let (Some(daemon), false) = (daemon, arguments.lazy) {
+    if let Some(daemon) = daemon {
         kernel::wait_for_end(&daemon, Duration::from_secs(10));
     }
     Ok(())
 }
 
-/// The process that serves a mount, if it answers.
-fn daemon_of(path: &Path) -> Option<rustix::fd::OwnedFd> {
-    let mut value = [0; 32];
-    let length = rustix::fs::getxattr(path, "user.zarrfs.pid", &mut value).ok()?;
-    let pid: i32 = std::str::from_utf8(value.get(..length)?)
-        .ok()?
-        .parse()
-        .ok()?;
-    let pid = rustix::process::Pid::from_raw(pid)?;
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+/// The process that serves a mount, if it is there.
+fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
+    let value = match answer::attribute(path, "user.zarrfs.pid") {
+        Ok(value) => value,
+        // The question that nobody answers keeps the mount busy as long as this process is there.
+        Err(Errno::TIMEDOUT) => {
+            return Err(format!(
+                "{}: the daemon has not answered in {:?} (see --lazy)",
+                path.display(),
+                answer::LIMIT
+            )
+            .into());
+        }
+        Err(_) => return Ok(None),
+    };
+    let pid = std::str::from_utf8(&value)
+        .ok()
+        .and_then(|v| v.parse().ok());
+    let pid = pid.and_then(rustix::process::Pid::from_raw);
+    let flags = rustix::process::PidfdFlags::empty();
+    Ok(pid.and_then(|pid| rustix::process::pidfd_open(pid, flags).ok()))
 }

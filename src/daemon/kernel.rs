@@ -183,7 +183,10 @@ fn mount_with_helper(
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
-    device.ok_or_else(|| "fusermount3 mounted, but sent no device".into())
+    device.ok_or_else(|| {
+        let _ = unmount(target.path, true);
+        "fusermount3 mounted, but sent no device".into()
+    })
 }
 
 /// What can be done about what fusermount3 says.

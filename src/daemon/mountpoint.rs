@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::kernel::Target;
-use super::{Failure, kernel};
+use super::{Failure, answer, kernel};
 
 /// A directory that this process alone mounts on.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Mountpoint {
         let mut recovered = false;
         match entry(&path)? {
             Some(entry) if entry.kind == kernel::FS_TYPE => {
-                if rustix::fs::statvfs(&path).err() != Some(Errno::NOTCONN) {
+                if !answer::is_dead(&path) {
                     return Err(taken(&entry).into());
                 }
                 kernel::unmount(&path, true).map_err(failed)?;

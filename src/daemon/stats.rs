@@ -4,23 +4,19 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
+use super::answer::{self, LIMIT};
 use super::{Failure, kernel, mountpoint, socket};
 
 /// Where the root of a mount tells that its daemon listens.
 const SOCKET: &str = "user.zarrfs.socket";
 /// What it tells itself, if there is no socket: totals only.
 const TOTALS: &str = "user.zarrfs.stats";
-/// No extended attribute is longer (xattr(7)).
-const MAX_VALUE_BYTES: usize = 64 << 10;
 /// No document is longer: it has some thousand arrays, whose names are those of keys.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-/// A daemon answers at once.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// The counters and gauges of the mount on `mountpoint`, as the daemon names them.
 ///
@@ -37,8 +33,9 @@ pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
         }
         Some(_) => {}
     }
-    let attribute = |name| match attribute(&path, name) {
+    let attribute = |name| match answer::attribute(&path, name) {
         Err(Errno::NOTCONN) => Err(format!("{shown}: the daemon of this mount is gone")),
+        Err(Errno::TIMEDOUT) => Err(format!("{shown}: the daemon has not answered in {LIMIT:?}")),
         Err(Errno::NODATA) => Ok(None),
         Err(e) => Err(format!("{shown}: {e}")),
         Ok(value) => Ok(Some(value)),
@@ -51,13 +48,6 @@ pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
         None => attribute(TOTALS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
     };
     serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}").into())
-}
-
-fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
-    let mut value = vec![0; MAX_VALUE_BYTES];
-    let length = rustix::fs::getxattr(path, name, &mut value)?;
-    value.truncate(length);
-    Ok(value)
 }
 
 fn ask(path: &Path) -> io::Result<Vec<u8>> {

@@ -149,8 +149,10 @@ fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
             Found::Chunk(_) => {
                 chunks += 1;
                 let size = found.size_bytes.map(Ok);
-                let size = size.unwrap_or_else(|| store.stat(&found.key).map(|s| s.size_bytes));
-                bytes = bytes.saturating_add(size.unwrap_or(0));
+                match size.unwrap_or_else(|| store.stat(&found.key).map(|s| s.size_bytes)) {
+                    Ok(size) => bytes = bytes.saturating_add(size),
+                    Err(error) => failed = Some(format!("{}: {error}", found.key)),
+                }
             }
             Found::Stray | Found::Misplaced(_) => others += 1,
             Found::Plain => {}

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -241,6 +241,32 @@ fn g12_a_lazy_unmount_leaves_open_files_readable() {
         assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
         place.assert_untouched();
     }
+}
+
+#[test]
+fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
+    let test = "g12_no_command_waits_without_end_for_a_daemon_that_is_stopped";
+    let _dog = watchdog(test, 100);
+    let place = Place::new();
+    let store = place.store();
+    let pid = place.mount(&store, &[]);
+    kill(pid, Signal::STOP);
+    let stats = said(zarrfs().arg("stats").arg(&place.path));
+    let again = place.attempt(&store, &[]);
+    let unmounted = place.unmount(&[]);
+    let start = Instant::now();
+    let detached = place.unmount(&["--lazy"]);
+    let took = start.elapsed();
+    // What cleans up after a failure may look at the mount.
+    kill(pid, Signal::CONT);
+    stats.failed(1, &["mnt", "has not answered"]);
+    again.failed(32, &["mnt", "already mounted"]);
+    unmounted.failed(1, &["mnt", "has not answered", "--lazy"]);
+    detached.ok();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(!place.is_mounted());
+    assert!(wait_until(Duration::from_secs(5), || !runs(pid)));
+    place.assert_untouched();
 }
 
 #[test]

@@ -201,8 +201,9 @@ pub fn is_mounted(path: &Path) -> bool {
 
 /// The line of /proc/self/mountinfo for `path`.
 pub fn mount_entry(path: &Path) -> Option<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let wanted = path.to_str().unwrap().replace(' ', "\\040");
+    let table = fs::read("/proc/self/mountinfo").unwrap();
+    let table = String::from_utf8_lossy(&table);
+    let wanted = path.to_string_lossy().replace(' ', "\\040");
     table
         .lines()
         .rev()
