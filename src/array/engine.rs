@@ -121,7 +121,10 @@ impl Engine {
     }
 
     /// Reserves what decoding `key` takes, and waits for it until the deadline.
-    pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
+    pub fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
         self.reserve_until(key, bytes, self.deadline())
     }
 

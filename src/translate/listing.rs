@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::node::Translation;
 use super::resolve::Place;
 use super::text::Text;
-use super::{MadeText, Shared, Shown, Target, ZMETADATA};
-use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit};
+use super::whole::Dated;
+use super::{Shared, Shown};
+use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit, may_wait};
 use crate::zarr::chunk_names::{Cell, Found};
 
 /// Names of chunks are asked for one by one in directories of a near store with at most so many;
@@ -58,13 +59,16 @@ impl Shared {
                     true => shared.whole(&node)?,
                     false => None,
                 };
-                let mut texts = node.texts.clone();
-                if let Some((name, text)) = whole {
-                    texts.retain(|(own, _)| *own != name);
-                    texts.push((name, text));
+                let own = node.texts.iter();
+                let own = own.map(|(name, text)| (*name, Arc::clone(text), node.modified));
+                let mut texts: Vec<_> = own.collect();
+                if let Some((text, modified)) = whole {
+                    let name = shared.target.consolidated();
+                    texts.retain(|(own, ..)| *own != name);
+                    texts.push((name, text, modified));
                 }
-                for (name, text) in texts {
-                    let stat = Text::new(text, node.modified).stat()?;
+                for (name, text, modified) in texts {
+                    let stat = Text::new(text, modified).stat()?;
                     names.fixed.push((name.into(), Kind::Object, Some(stat)));
                 }
                 match &node.translation {
@@ -92,7 +96,7 @@ impl Shared {
                 Kind::Object if is_same && self.is_own_document(listed.name) => {
                     names.push((listed.name.to_vec(), Kind::Object, listed.stat));
                 }
-                Kind::Prefix if !matches!(listed.name, b"." | b"..") => {
+                _ if listed.is_below() => {
                     members.push(listed.name.to_vec());
                 }
                 _ => {}
@@ -111,17 +115,14 @@ impl Shared {
     }
 
     /// The document of the root that has the copies of all others, if it has one.
-    fn whole(&self, root: &Shown) -> Result<Option<MadeText>, StoreError> {
-        let name = match self.target {
-            Target::V2 => ZMETADATA,
-            Target::V3 | Target::Unsharded => "zarr.json",
-        };
+    fn whole(&self, root: &Shown) -> Result<Option<Dated>, StoreError> {
         match self.consolidated(root) {
-            Ok(text) => Ok(text.map(|text| (name, text))),
+            Ok(whole) => Ok(whole),
             Err(error @ StoreError::WouldWait { .. }) => Err(error),
             // One node that can not be had does not hide the others.
             Err(error) => {
-                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+                let (name, target) = (self.target.consolidated(), self.target.word());
+                log::warn!("{name} of {target} is not listed: {error}");
                 Ok(None)
             }
         }
@@ -184,6 +185,9 @@ impl Listing for Names {
         };
         let is_far = self.shared.store.promises().is_far;
         let is_asked = !is_far && names.len(*cell) <= MAX_ASKED;
+        if is_asked {
+            may_wait(&self.prefix)?;
+        }
         for place in cookie.saturating_sub(fixed).. {
             let Some((name, found)) = names.nth(*cell, place) else {
                 break;
