@@ -98,7 +98,7 @@ fn v2(
     for spec in compressor.into_iter().chain(filters.iter().rev()) {
         let first = filters.is_empty() || filters.first().is_some_and(|f| std::ptr::eq(f, spec));
         let stored = data_type.fixed().filter(|_| first).and_then(Number::of);
-        stages.extend(numcodecs::any(config(spec), element_bytes, stored)?);
+        stages.extend(numcodecs::any(config(spec), stored)?);
     }
     // zarr-python applies the order to `json2` and `msgpack2` as well, though their nested lists are
     // in C order already: arrays of several axes are read as it reads them.

@@ -31,7 +31,7 @@ pub(super) struct Filter {
 
 /// A codec from bytes to bytes; none if the id is not of one.
 ///
-/// `element_bytes` is the array's element size, for codecs that depend on it.
+/// `element_bytes` is the element size for codecs that leave it out.
 ///
 /// # Errors
 /// A configuration that is wrong or not supported.
@@ -136,19 +136,18 @@ fn unsupported_pair(name: &str, encoded: Number, decoded: Number) -> CodecError 
     ))
 }
 
+/// The element size of `shuffle` in v2 where it is not written.
+const SHUFFLED_BYTES: usize = 4;
+
 /// Any codec of a v2 array of elements of constant size.
 ///
 /// `stored` is the type of the numbers that the codec was given, where that is known.
 ///
 /// # Errors
 /// An id that is not known, or a configuration that is wrong or not supported.
-pub(super) fn any(
-    config: Config<'_>,
-    element_bytes: usize,
-    stored: Option<Number>,
-) -> Result<Option<Stage>, CodecError> {
+pub(super) fn any(config: Config<'_>, stored: Option<Number>) -> Result<Option<Stage>, CodecError> {
     let name = config.codec;
-    if let Some(Undo(stage)) = bytes_to_bytes(name, config, element_bytes)? {
+    if let Some(Undo(stage)) = bytes_to_bytes(name, config, SHUFFLED_BYTES)? {
         return Ok(stage);
     }
     if let Some(filter) = filter(name, config, None)? {

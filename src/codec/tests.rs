@@ -605,3 +605,36 @@ fn the_codecs_that_the_version_names_are_there_and_the_others_are_not() {
         assert!(is_unsupported(name), "{name}");
     }
 }
+
+#[test]
+fn an_element_size_that_is_not_written_is_four_in_v2_and_that_of_the_array_in_v3() {
+    let doubles = scalar(Scalar::Float(ByteOrder::Little), 8);
+    let planes = |width: usize| -> Vec<u8> {
+        let bytes: Vec<u8> = (0..16).collect();
+        let plane = |at| bytes.iter().skip(at).step_by(width).copied();
+        (0..width).flat_map(plane).collect()
+    };
+    let expected: Vec<u8> = (0..16).collect();
+    let old = v2(
+        &doubles,
+        &[2],
+        Order::C,
+        &json!([]),
+        &json!({"id": "shuffle"}),
+    )
+    .unwrap();
+    assert_eq!(decode(&old, &planes(4)).unwrap(), expected);
+    let new = v3_of(&doubles, &[2], &json!([little(), "numcodecs.shuffle"])).unwrap();
+    assert_eq!(decode(&new, &planes(8)).unwrap(), expected);
+    // Filters that store other numbers do not matter.
+    let filter = json!({"name": "numcodecs.astype",
+        "configuration": {"encode_dtype": "<f4", "decode_dtype": "<f8"}});
+    let chain = json!([filter, little(), "numcodecs.shuffle"]);
+    let narrow = v3_of(&doubles, &[4], &chain).unwrap();
+    let doubles = decode(&narrow, &planes(8)).unwrap();
+    let stored = expected
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let bytes: Vec<u8> = stored.flat_map(|v| f64::from(v).to_le_bytes()).collect();
+    assert_eq!(doubles, bytes);
+}

@@ -44,6 +44,14 @@ const BYTES: [&str; 12] = [
     "jenkins_lookup3",
 ];
 
+/// The compressors in Blosc that v3 names.
+const BLOSC_NAMES: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
+
+/// How many bytes `shuffle` takes together, and how many in v2 where it is not written
+/// (numcodecs).
+const ELEMENT_SIZE: &str = "elementsize";
+const V2_ELEMENT_SIZE: usize = 4;
+
 /// Members of configurations that name types of numbers.
 const TYPES: [&str; 4] = ["dtype", "astype", "encode_dtype", "decode_dtype"];
 
@@ -109,7 +117,12 @@ pub(super) fn to_v2(
         _ => return Err(no_form(serializer)),
     }
     for spec in specs {
-        let codec = bytes_to_v2(spec).ok_or_else(|| no_form(spec))?;
+        let mut codec = bytes_to_v2(spec).ok_or_else(|| no_form(spec))?;
+        if id(spec).0 == "shuffle" {
+            let size_bytes = data_type.size_bytes();
+            let size_bytes = size_bytes.ok_or("codec shuffle of elements of any size")?;
+            write_element_size(&mut codec, size_bytes);
+        }
         let before = std::mem::replace(&mut chain.compressor, codec);
         if !before.is_null() {
             chain.filters.push(before);
@@ -146,6 +159,15 @@ fn with_id(id: &str, configuration: &Map<String, Value>) -> Value {
     let members = configuration.iter().filter(|(name, _)| *name != "id");
     codec.extend(members.map(|(name, value)| (name.clone(), value.clone())));
     codec.into()
+}
+
+/// The element size of `shuffle` where it is not written: the array's in v3 (zarr-python).
+fn write_element_size(configuration: &mut Value, default: usize) {
+    if configuration.get(ELEMENT_SIZE).is_none_or(Value::is_null)
+        && let Some(members) = configuration.as_object_mut()
+    {
+        members.insert(ELEMENT_SIZE.into(), default.into());
+    }
 }
 
 fn filter_to_v2(spec: &CodecSpec, data_type: &DataType, is_first: bool) -> Result<Value, String> {
@@ -249,6 +271,12 @@ pub(super) fn to_v3(
                 stored = filter_to_v3(spec, stored)?;
                 codecs.push(wrapped(spec));
             }
+            if fixed.size_bytes == 1 && stored.size_bytes > 1 {
+                // zarr-python takes the byte order of such an array for none.
+                return Err(
+                    "filters that make more bytes of single ones have no form in v3".into(),
+                );
+            }
             match specs.next_if(|spec| spec.name == "pcodec") {
                 Some(_) if byte_order(&stored)? != Some(ByteOrder::Little) => {
                     return Err("codec pcodec of big-endian numbers".into());
@@ -277,7 +305,10 @@ pub(super) fn to_v3(
 
 /// numcodecs' codec as v3 names it.
 fn wrapped(spec: &CodecSpec) -> Value {
-    let configuration = Value::from(spec.configuration.clone());
+    let mut configuration = Value::from(spec.configuration.clone());
+    if spec.name == "shuffle" {
+        write_element_size(&mut configuration, V2_ELEMENT_SIZE);
+    }
     json!({"name": format!("numcodecs.{}", spec.name), "configuration": configuration})
 }
 
@@ -319,6 +350,7 @@ fn filter_to_v3(spec: &CodecSpec, decoded: Fixed) -> Result<Fixed, String> {
 fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
     let member = |name: &str| spec.configuration.get(name);
     let level = |default: i64| member("level").and_then(Value::as_i64).unwrap_or(default);
+    // Levels matter to writers only, and what is outside keeps zarr-python from opening the array.
     let configuration = match spec.name.as_str() {
         "crc32c" => {
             let location = member("location").and_then(Value::as_str);
@@ -329,9 +361,9 @@ fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
         }
         "zstd" => {
             let has_checksum = member("checksum") == Some(&Value::Bool(true));
-            json!({"level": level(0), "checksum": has_checksum})
+            json!({"level": level(0).clamp(-131_072, 22), "checksum": has_checksum})
         }
-        "gzip" => json!({"level": level(1)}),
+        "gzip" => json!({"level": level(1).clamp(0, 9)}),
         "blosc" => blosc(spec, data_type)?,
         id if BYTES.contains(&id) => return Some(wrapped(spec)),
         _ => return None,
@@ -356,13 +388,17 @@ fn blosc(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
         -1 => "shuffle",
         _ => return None,
     };
-    let or = |name: &str, other: Value| member(name).cloned().unwrap_or(other);
+    // The rest stands in each chunk, and matters to writers only.
+    let cname = member("cname").and_then(Value::as_str);
+    let cname = cname.filter(|name| BLOSC_NAMES.contains(name));
+    let level = member("clevel").and_then(Value::as_i64);
+    let block_bytes = member("blocksize").and_then(Value::as_u64);
     Some(json!({
         "typesize": item_bytes,
-        "cname": or("cname", "lz4".into()),
-        "clevel": or("clevel", 5.into()),
+        "cname": cname.unwrap_or("lz4"),
+        "clevel": level.unwrap_or(5).clamp(0, 9),
         "shuffle": shuffle,
-        "blocksize": or("blocksize", 0.into()),
+        "blocksize": block_bytes.unwrap_or(0),
     }))
 }
 

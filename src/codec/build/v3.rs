@@ -24,6 +24,9 @@ use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
 pub(super) struct Builder<'a> {
     fill: &'a FillValue,
     depth: usize,
+    /// The element size of `shuffle` where it is not written: the array's, whatever filters make
+    /// of it (zarr-python).
+    shuffled_bytes: usize,
     data_type: DataType,
     shape: Vec<u64>,
     /// Whether a filter has changed the numbers, so that fill values would have to be encoded.
@@ -62,6 +65,7 @@ impl<'a> Builder<'a> {
         Self {
             fill,
             depth,
+            shuffled_bytes: data_type.size_bytes().unwrap_or(1),
             data_type: data_type.clone(),
             shape: shape.to_vec(),
             filtered: false,
@@ -85,7 +89,7 @@ impl<'a> Builder<'a> {
         let id = id.strip_prefix("numcodecs.").unwrap_or(id);
         self.names.push(spec.name.clone());
         if self.serializer.is_some() {
-            return match numcodecs::bytes_to_bytes(id, config, self.element_bytes())? {
+            return match numcodecs::bytes_to_bytes(id, config, self.shuffled_bytes)? {
                 Some(Undo(stage)) => {
                     self.bytes.extend(stage);
                     Ok(())
@@ -248,7 +252,7 @@ impl<'a> Builder<'a> {
                 };
                 Serializer::Object(config.codec.to_owned(), object(config, variable)?)
             }
-            _ if numcodecs::bytes_to_bytes(id, config, self.element_bytes())?.is_some() => {
+            _ if numcodecs::bytes_to_bytes(id, config, self.shuffled_bytes)?.is_some() => {
                 return Err(config.invalid("stands before any codec that makes bytes"));
             }
             _ => return Err(CodecError::unsupported(config.codec)),

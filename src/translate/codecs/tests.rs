@@ -66,6 +66,48 @@ fn chains_of_v3_become_filters_and_a_compressor() {
 }
 
 #[test]
+fn an_element_size_that_is_not_written_is_that_of_the_version() {
+    for configuration in [json!({}), json!({"elementsize": null})] {
+        let shuffle = json!({"name": "numcodecs.shuffle", "configuration": configuration});
+        let found = down("float64", json!([little(), shuffle])).unwrap();
+        assert_eq!(found.compressor, json!({"id": "shuffle", "elementsize": 8}));
+        let found = down("string", json!(["vlen-utf8", shuffle]));
+        assert_eq!(found, Err("codec shuffle of elements of any size".into()));
+        let mut shuffle = configuration;
+        shuffle["id"] = "shuffle".into();
+        let found = up("<f8", Order::C, json!([shuffle])).unwrap();
+        assert_eq!(found[1]["configuration"], json!({"elementsize": 4}));
+    }
+}
+
+#[test]
+fn what_matters_to_writers_only_is_within_the_bounds_of_v3() {
+    let configuration = |codec: Value| {
+        let mut found = up("<f8", Order::C, json!([codec])).unwrap();
+        found.remove(1)["configuration"].take()
+    };
+    for (id, level, expected) in [
+        ("gzip", json!(-1), 0),
+        ("gzip", json!(12), 9),
+        ("gzip", json!("7"), 1),
+        ("zstd", json!(25), 22),
+        ("zstd", json!(-5), -5),
+    ] {
+        let found = configuration(json!({"id": id, "level": level}));
+        assert_eq!(found["level"], expected, "{id} {level}");
+    }
+    let found = configuration(json!({"id": "blosc", "cname": "new", "clevel": "5",
+        "shuffle": 1, "blocksize": null}));
+    let expected = json!({"typesize": 8, "cname": "lz4", "clevel": 5, "shuffle": "shuffle",
+        "blocksize": 0});
+    assert_eq!(found, expected);
+    assert_eq!(
+        configuration(json!({"id": "blosc", "clevel": 10}))["clevel"],
+        9
+    );
+}
+
+#[test]
 fn what_v2_can_not_undo_is_named() {
     let axes = |order: Value| json!({"name": "transpose", "configuration": {"order": order}});
     let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}});
@@ -194,6 +236,11 @@ fn what_v3_can_not_undo_is_named() {
             "<i4",
             json!([{"id": "zlib"}, {"id": "delta", "dtype": "<i4"}]),
             "codec delta has no form in v3",
+        ),
+        (
+            "|u1",
+            json!([{"id": "delta", "dtype": "|u1", "astype": "<i4"}, {"id": "zlib"}]),
+            "filters that make more bytes of single ones have no form in v3",
         ),
         ("<i4", json!([{"id": "odd"}]), "codec odd has no form in v3"),
         (
