@@ -3,7 +3,7 @@
 //!
 //! A node is shown only if every reader of the other version gets the same elements; any other is
 //! left out, with the reason. What is said of a node follows from its own documents; the copies in
-//! consolidated metadata are used only for consolidated metadata.
+//! consolidated metadata speak for it only in a far store, and there for all that is said of it.
 //!
 //! **Architecture Invariant:** nothing here decodes a chunk, and a chunk that is shown is the same
 //! object of the inner store, or a range of it that a shard's index was asked for.
@@ -14,6 +14,7 @@
 //! Lock order: none is taken below another.
 
 mod codecs;
+mod copies;
 pub(crate) mod documents;
 mod fill;
 mod listing;
@@ -26,6 +27,7 @@ mod shards;
 mod tests;
 mod text;
 mod types;
+mod unreadable;
 mod whole;
 
 use std::collections::HashSet;
@@ -40,7 +42,7 @@ use siphasher::sip::SipHasher13;
 pub use self::outline::{NoOutline, Whole, zmetadata_json, zom_json};
 
 use self::documents::Found;
-use self::node::{Translation, translate};
+use self::node::{Translation, implicit_group, translate};
 use self::outline::{Hierarchy, MAX_NODES};
 use self::resolve::Place;
 use self::shards::Indexes;
@@ -109,6 +111,9 @@ struct Shared {
     known: Mutex<Known>,
     indexes: Indexes,
     consolidated: Mutex<Option<Consolidated>>,
+    /// Copies that nodes are made of, and who reads them.
+    copies: Mutex<Option<copies::Kept>>,
+    copying: Flights<(), copies::Kept>,
     /// Who reads a whole hierarchy, by the version of its root: one is enough.
     consolidating: Flights<u64, Consolidated>,
     /// Nodes whose reasons were logged.
@@ -175,6 +180,8 @@ impl Translated {
             indexes: Indexes::new(Arc::clone(&engine)),
             engine,
             consolidated: Mutex::default(),
+            copies: Mutex::default(),
+            copying: Flights::default(),
             consolidating: Flights::default(),
             told: Mutex::default(),
         }))
@@ -212,6 +219,7 @@ pub fn left_out(store: &dyn Store, root: &Key, engine: &Engine) -> Result<Vec<Le
             left_out.push(LeftOut {
                 target,
                 key: key.clone(),
+                path: key.below(root).unwrap_or_default().to_vec(),
                 why: why.to_owned(),
             });
         };
@@ -225,13 +233,16 @@ pub fn left_out(store: &dyn Store, root: &Key, engine: &Engine) -> Result<Vec<Le
     Ok(left_out)
 }
 
-/// A node that a translation leaves out, with all below it; or the copies that a document lacks.
+/// A node that a translation leaves out, with all below it; or the copies that a document lacks; or
+/// what is masked otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeftOut {
     /// Which translation.
     pub target: Target,
     /// The node.
     pub key: Key,
+    /// Where it would be in the translation.
+    pub path: Vec<u8>,
     /// The reason.
     pub why: String,
 }
@@ -243,7 +254,7 @@ impl fmt::Display for LeftOut {
             f,
             "{}/{}: {}",
             self.target.word(),
-            self.key.display().trim_matches('/'),
+            String::from_utf8_lossy(&self.path).escape_debug(),
             self.why
         )
     }
@@ -272,7 +283,7 @@ impl Shared {
             may_wait(key)?;
         }
         let read = Instant::now();
-        let found = Found::read(&*self.store, key)?;
+        let found = self.documents_at(key)?;
         if found.texts.iter().all(Option::is_none) && found.problem.is_none() {
             match self.store.stat(key) {
                 Ok(stat) if stat.kind == Kind::Prefix => {}
@@ -346,7 +357,10 @@ impl Shared {
         }
         let _memory = self.engine.reserve_now(key, bytes)?;
         let Some(detected) = found.documents().node() else {
-            return Ok(Translation::Directory);
+            return Ok(match *key == self.root {
+                true => Translation::Directory,
+                false => implicit_group(self.target),
+            });
         };
         let [zarr_json, ..] = &found.texts;
         Ok(match detected.node {
@@ -371,6 +385,7 @@ impl Shared {
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
             Err(error) => return Err(error),
         };
+        self.forget_copies();
         let mut known = self.known();
         if let Some((old, _)) = known.nodes.pop(key) {
             known.bytes = known.bytes.saturating_sub(old.memory_bytes);

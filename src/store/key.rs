@@ -89,6 +89,15 @@ impl Key {
         Self(self.0.get(..cut).unwrap_or_default().into())
     }
 
+    /// What follows a prefix, empty at the prefix itself; none if the key is not below it.
+    pub fn below(&self, prefix: &Self) -> Option<&[u8]> {
+        let below = self.as_bytes().strip_prefix(prefix.as_bytes())?;
+        match (prefix.as_bytes(), below) {
+            (b"", below) | (_, below @ b"") | (_, [b'/', below @ ..]) => Some(below),
+            _ => None,
+        }
+    }
+
     /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
@@ -124,6 +133,25 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_follows_a_prefix_is_below_it() {
+        let key = |text: &str| Key::new(text.as_bytes()).unwrap();
+        for (of, prefix, below) in [
+            ("a/b/c", "a", Some("b/c")),
+            ("a/b", "", Some("a/b")),
+            ("a", "a", Some("")),
+            ("", "", Some("")),
+            ("ab", "a", None),
+            ("a", "a/b", None),
+        ] {
+            assert_eq!(
+                key(of).below(&key(prefix)),
+                below.map(str::as_bytes),
+                "{of}"
+            );
+        }
+    }
 
     #[test]
     fn components_that_no_directory_may_hold_are_refused() {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::node::Translation;
-use super::resolve::Place;
+use super::resolve::{DOCUMENTS, Place};
 use super::text::Text;
 use super::whole::Dated;
 use super::{Shared, Shown};
@@ -96,7 +96,7 @@ impl Shared {
                 Kind::Object if is_same && self.is_own_document(listed.name) => {
                     names.push((listed.name.to_vec(), Kind::Object, listed.stat));
                 }
-                _ if listed.is_below() => {
+                _ if listed.is_below() && !DOCUMENTS.contains(&listed.name) => {
                     members.push(listed.name.to_vec());
                 }
                 _ => {}

@@ -1,6 +1,6 @@
 //! What marks missing elements for xarray, whose conventions for the two versions differ: in v2 it
 //! is the `fill_value`, in v3 the attribute `_FillValue`, which for floats is base64 of a
-//! little-endian `f64` (xarray, "Zarr Encoding Specification").
+//! little-endian `f64`, for complex numbers of both parts (xarray, "Zarr Encoding Specification").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -46,6 +46,18 @@ pub(super) fn to_v3(
     }
 }
 
+/// What xarray masks in another way than the v3 array that these documents of v2 are made of: for
+/// it the `fill_value` is the mask, whatever the attribute says. Missing chunks need it.
+pub(super) fn lost(documents: &[(&str, Value)]) -> Option<String> {
+    let of = |document: &str, member: &str| {
+        let (_, found) = documents.iter().find(|(name, _)| *name == document)?;
+        found.get(member).filter(|value| !value.is_null())
+    };
+    let (fill, mask) = (of(".zarray", "fill_value")?, of(".zattrs", ATTRIBUTE)?);
+    let is_same = fill == mask || fill.as_f64().is_some_and(|n| mask.as_f64() == Some(n));
+    (!is_same).then(|| format!("xarray masks its fill value {fill} and not its _FillValue {mask}"))
+}
+
 fn encoded(
     fixed: &Fixed,
     data_type: &DataType,
@@ -66,6 +78,15 @@ fn encoded(
             },
             _ => None,
         },
+        (Scalar::Complex(order), FillValue::Fixed(bytes)) => {
+            let part = Fixed {
+                scalar: Scalar::Float(*order),
+                size_bytes: fixed.size_bytes / 2,
+            };
+            let (re, im) = bytes.split_at_checked(part.size_bytes)?;
+            let mask = |bytes| fill::number(&part, bytes).map(encode);
+            Some(Value::Array(vec![mask(re)?, mask(im)?]))
+        }
         (Scalar::Int(_) | Scalar::UInt(_), FillValue::Fixed(_)) => {
             fill::to_json(Format::V3, data_type, fill_value).ok()
         }
@@ -113,6 +134,12 @@ mod tests {
             (">i2", json!(-1), None, Some(json!(-1))),
             ("<u8", json!(u64::MAX), None, Some(json!(u64::MAX))),
             ("<i2", json!(null), None, None),
+            (
+                ">c8",
+                json!(["NaN", -9999]),
+                None,
+                Some(json!(["AAAAAAAA+H8=", "AAAAAICHw8A="])),
+            ),
             ("|S1", json!("YQ=="), None, None),
         ] {
             let (data_type, fill_value) = parsed(dtype, fill_value);
@@ -124,6 +151,26 @@ mod tests {
                 to_v2(&mut attributes, &data_type, &fill_value);
                 assert!(attributes.is_empty(), "{attributes:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_mask_that_v2_has_no_place_for_is_told() {
+        for (fill, mask, is_told) in [
+            (json!(0), json!(-999), true),
+            (json!(-999), json!(-999.0), false),
+            (json!("NaN"), json!("NaN"), false),
+            (json!(0.0), json!("NaN"), true),
+            (json!(0), json!(null), false),
+            (json!(null), json!(1), false),
+        ] {
+            let zarray = json!({"fill_value": fill});
+            let documents = [
+                (".zarray", zarray),
+                (".zattrs", json!({"_FillValue": mask})),
+            ];
+            assert_eq!(lost(&documents).is_some(), is_told, "{documents:?}");
+            assert!(lost(&documents[..1]).is_none());
         }
     }
 

@@ -2,13 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shards::Shards;
+use super::shards::{SHARDING, Shards};
 use super::{Target, codecs, fill, masks, types};
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
-use crate::zarr::{
-    Array, ChunkGrid, CodecChain, CodecSpec, Consolidated, Format, Group, Node, Order,
-};
+use crate::zarr::{Array, ChunkGrid, CodecChain, Format, Group, Node, Order};
 
 /// What becomes of a node.
 #[derive(Debug)]
@@ -75,9 +73,7 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
             }),
             Format::V3,
         ) => Ok(Translation::Group(None)),
-        (Target::Unsharded, Node::Group(group), Format::V3) => {
-            Ok(unsharded_group(group.consolidated.as_ref(), raw))
-        }
+        (Target::Unsharded, Node::Group(_), Format::V3) => Ok(without_copies(raw)),
         (Target::V2, Node::Array(_), Format::V2) | (Target::V3, Node::Array(_), Format::V3) => {
             Ok(Translation::Same)
         }
@@ -118,33 +114,25 @@ fn attributes<E: std::fmt::Display>(
     }
 }
 
-/// The document of a group whose copies name sharded arrays.
-fn unsharded_group(copies: Option<&Consolidated>, raw: Option<&Value>) -> Translation {
+/// The document of a group without its copies, which name sharded arrays.
+fn without_copies(raw: Option<&Value>) -> Translation {
     let mut document = raw.cloned().unwrap_or_default();
-    let mut metadata = Map::new();
-    if let Some(copies) = copies {
-        for path in copies.paths() {
-            let (Some(Ok(node)), Some(copy)) = (copies.node(path), copies.copy(path, "zarr.json"))
-            else {
-                continue;
-            };
-            let copy = match translate(Target::Unsharded, &node, Some(copy)) {
-                Translation::Same | Translation::Group(None) => copy.clone(),
-                Translation::Group(Some(texts)) | Translation::Array(texts, _) => texts
-                    .into_iter()
-                    .map(|(_, text)| text)
-                    .next()
-                    .unwrap_or_default(),
-                Translation::Directory | Translation::LeftOut(_) => continue,
-            };
-            metadata.insert(path.to_owned(), copy);
-        }
-    }
-    let inline = super::outline::inline(metadata);
     if let Some(members) = document.as_object_mut() {
-        members.insert("consolidated_metadata".into(), inline);
+        members.shift_remove("consolidated_metadata");
     }
     Translation::Group(Some(vec![("zarr.json", document)]))
+}
+
+/// What becomes of a directory without documents below the root: v3 has no groups that no document
+/// names, and zarr-python wants one in consolidated metadata of v2 too.
+pub(super) fn implicit_group(target: Target) -> Translation {
+    Translation::Group(Some(vec![match target {
+        Target::V2 => (".zgroup", json!({"zarr_format": 2})),
+        Target::V3 | Target::Unsharded => {
+            let document = json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
+            ("zarr.json", document)
+        }
+    }]))
 }
 
 /// A sharded array as one whose chunks are the inner chunks (zarr-specs, `sharding_indexed`).
@@ -153,9 +141,10 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
         // Nobody can read it, sharded or not.
         return Ok(Translation::Same);
     };
-    let Some((shards, inner)) = Shards::open(array, specs)? else {
+    let Some((shards, _)) = Shards::open(array, specs)? else {
         return Ok(Translation::Same);
     };
+    let inner = raw.and_then(innermost).ok_or("no document")?;
     let keys = array
         .chunk_keys
         .clone()
@@ -165,8 +154,7 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
     let shape = shards.chunk_shape();
     let grid = json!({"name": "regular", "configuration": {"chunk_shape": shape}});
     members.insert("chunk_grid".into(), grid);
-    let inner: Vec<Value> = inner.iter().map(spec_to_json).collect();
-    members.insert("codecs".into(), inner.into());
+    members.insert("codecs".into(), inner.clone());
     members.shift_remove("consolidated_metadata");
     let chunks = Chunks::new(array, keys, Some(shards))?;
     Ok(Translation::Array(
@@ -175,13 +163,15 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
     ))
 }
 
-fn spec_to_json(spec: &CodecSpec) -> Value {
-    let mut codec = Map::new();
-    codec.insert("name".into(), spec.name.clone().into());
-    if !spec.configuration.is_empty() {
-        codec.insert("configuration".into(), spec.configuration.clone().into());
+/// The codecs of the innermost chunks, as they are written.
+fn innermost(document: &Value) -> Option<&Value> {
+    let mut codecs = document.get("codecs")?;
+    while let [spec] = codecs.as_array()?.as_slice()
+        && spec.get("name").is_some_and(|name| name == SHARDING)
+    {
+        codecs = spec.get("configuration")?.get("codecs")?;
     }
-    codec.into()
+    Some(codecs)
 }
 
 /// `.zarray` and `.zattrs` (v2, "Arrays") of a v3 array.
@@ -223,12 +213,14 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     }
     let mut texts = vec![(".zarray", document)];
     let mut attributes = attributes(&array.attributes)?;
-    let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
-    if let Some(names) = names.filter(|names| names.len() == rank)
-        && !array.dimension_names.is_empty()
-        && !attributes.contains_key(DIMENSIONS)
-    {
-        attributes.insert(DIMENSIONS.into(), json!(names));
+    // Those of the document count, whatever the attributes say; xarray wants a list of none too.
+    if rank == 0 || array.dimension_names.iter().any(Option::is_some) {
+        attributes.shift_remove(DIMENSIONS);
+        let names = array.dimension_names.iter().map(Option::as_deref);
+        let names: Option<Vec<&str>> = names.collect();
+        if let Some(names) = names.filter(|names| names.len() == rank) {
+            attributes.insert(DIMENSIONS.into(), json!(names));
+        }
     }
     masks::to_v2(&mut attributes, parts.data_type, parts.fill_value);
     if !attributes.is_empty() {
@@ -275,9 +267,15 @@ fn array_to_v3(array: &Array) -> Result<Translation, String> {
     });
     let mut attributes = attributes(&array.attributes)?;
     if let Some(members) = document.as_object_mut() {
-        let is_named = array.dimension_names.iter().all(Option::is_some);
-        if !array.dimension_names.is_empty() && is_named {
-            members.insert("dimension_names".into(), json!(array.dimension_names));
+        let names = &array.dimension_names;
+        let is_named = match rank {
+            0 => attributes.get(DIMENSIONS) == Some(&json!([])),
+            _ => !names.is_empty() && names.iter().all(Option::is_some),
+        };
+        if is_named {
+            if rank > 0 {
+                members.insert("dimension_names".into(), json!(names));
+            }
             attributes.shift_remove(DIMENSIONS);
             masks::to_v3(&mut attributes, parts.data_type, parts.fill_value);
         }

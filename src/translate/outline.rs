@@ -6,11 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use super::Target;
+use super::copies::Copies;
 use super::documents::{self, Found};
-use super::node::{Translation, translate};
+use super::node::{Translation, implicit_group, translate};
+use super::resolve::DOCUMENTS;
+use super::{Target, masks};
 use crate::array::{Engine, Reservation};
-use crate::store::{Key, Reading, Store, StoreError, may_wait, prefixes_below, read_whole};
+use crate::store::{
+    Key, Reading, Store, StoreError, Version, may_wait, prefixes_below, read_whole,
+};
 use crate::zarr::document::{self, MAX_DOCUMENT_BYTES};
 use crate::zarr::{Consolidated, Documents, MetadataError, Node};
 
@@ -121,9 +125,8 @@ impl<'a> Budget<'a> {
 }
 
 impl Hierarchy {
-    /// The outline of the node at a key: from consolidated metadata where the node has them, else
-    /// from the documents of each node, unless the store is far away; then of at most so many
-    /// nodes. Nodes that can not be read say so.
+    /// The outline of the node at a key: from the documents of each node, of at most so many, or
+    /// from the consolidated metadata that it has if the store is far away. Nodes that can not be read say so.
     ///
     /// # Errors
     /// Why there is none.
@@ -185,31 +188,41 @@ impl Outline {
     ) -> Result<Self, NoOutline> {
         let found = Found::read(store, key)?;
         let mut outline = Self::of(key, &found, budget)?;
-        match outline.node() {
-            Some(Ok(Node::Array(_))) => return Ok(outline),
-            Some(Ok(Node::Group(mut group))) => {
-                let copies = match group.consolidated.take() {
-                    Some(copies) => {
-                        budget.take_bytes(key, twice(found.texts.iter().flatten()))?;
-                        Some(copies)
-                    }
-                    None if outline.documents[0].is_none() => zmetadata_at(store, key, budget)?,
-                    None => None,
-                };
-                if let Some(copies) = copies {
-                    outline.add_copies(&copies, budget)?;
-                    return Ok(outline);
-                }
-            }
-            _ => {}
+        if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
+            return Ok(outline);
         }
         if store.promises().is_far {
-            let what = "the store is far away, and the group has no consolidated metadata";
-            return Err(NoOutline::Absent(what.into()));
+            let Some((copies, _)) = outline.copies(store, key, &found, budget)? else {
+                let what = "the store is far away, and the group has no consolidated metadata";
+                return Err(NoOutline::Absent(what.into()));
+            };
+            outline.add_copies(&copies, budget)?;
+            return Ok(outline);
         }
         budget.nodes = budget.nodes.min(most);
         outline.walk(store, key, 0, budget)?;
         Ok(outline)
+    }
+
+    /// The copies that it has if it is a group, and the document that they are in.
+    fn copies(
+        &self,
+        store: &dyn Store,
+        key: &Key,
+        found: &Found,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<(Consolidated, (Key, Version))>, NoOutline> {
+        let Some(Ok(Node::Group(group))) = self.node() else {
+            return Ok(None);
+        };
+        match (group.consolidated, &found.array) {
+            (Some(copies), Some(document)) => {
+                budget.take_bytes(key, twice(found.texts.iter().flatten()))?;
+                Ok(Some((copies, document.clone())))
+            }
+            (None, _) if self.documents[0].is_none() => zmetadata_at(store, key, budget),
+            _ => Ok(None),
+        }
     }
 
     fn of(key: &Key, found: &Found, budget: &mut Budget<'_>) -> Result<Self, NoOutline> {
@@ -354,8 +367,13 @@ impl Outline {
 
     /// The outline of what a translation shows. Nodes that are left out are not in it.
     pub(super) fn translated(self, target: Target) -> Option<Self> {
+        let translation = self.translation(target)?;
+        self.translated_to(target, translation)
+    }
+
+    fn translated_to(self, target: Target, translation: Translation) -> Option<Self> {
         let mut translated = Self::default();
-        match self.translation(target)? {
+        match translation {
             Translation::Same | Translation::Group(None) => {
                 translated.documents = self.documents;
             }
@@ -372,22 +390,40 @@ impl Outline {
             Translation::LeftOut(_) => return None,
         }
         for (name, member) in self.members {
-            if let Some(member) = member.translated(target) {
+            if DOCUMENTS.contains(&name.as_bytes()) {
+                continue;
+            }
+            let translation = match member.translation(target) {
+                None => continue,
+                Some(Translation::Directory) => implicit_group(target),
+                Some(translation) => translation,
+            };
+            if let Some(member) = member.translated_to(target, translation) {
                 translated.members.insert(name, member);
             }
         }
         Some(translated)
     }
 
-    /// Calls `tell` for each node that a translation leaves out, with its key and the reason.
+    /// Calls `tell` for each node that a translation leaves out, or that xarray masks otherwise, with
+    /// its key and the reason.
     pub(super) fn left_out(&self, target: Target, key: &Key, tell: &mut dyn FnMut(&Key, &str)) {
         match self.translation(target) {
             None => {}
             Some(Translation::LeftOut(why)) => tell(key, &why),
+            Some(Translation::Array(texts, _)) => {
+                if let Some(why) = masks::lost(&texts) {
+                    tell(key, &why);
+                }
+            }
             Some(_) => {
                 for (name, member) in &self.members {
-                    if let Ok(below) = key.join(name.as_bytes()) {
-                        member.left_out(target, &below, tell);
+                    let Ok(below) = key.join(name.as_bytes()) else {
+                        continue;
+                    };
+                    match DOCUMENTS.contains(&name.as_bytes()) {
+                        true => tell(&below, "its name is that of a document"),
+                        false => member.left_out(target, &below, tell),
                     }
                 }
             }
@@ -397,7 +433,7 @@ impl Outline {
     /// Whether a translation makes consolidated metadata for this node from those below it.
     pub(super) fn is_consolidated(&self, target: Target) -> bool {
         let translation = self.translation(target);
-        target != Target::Unsharded && matches!(translation, Some(Translation::Group(Some(_))))
+        matches!(translation, Some(Translation::Group(Some(_))))
     }
 
     /// Why a node of it is no metadata, if there is one.
@@ -517,7 +553,7 @@ pub(super) fn inline(metadata: Map<String, Value>) -> Value {
 }
 
 /// Whether asking again changes nothing.
-fn is_lasting(error: &StoreError) -> bool {
+pub(super) fn is_lasting(error: &StoreError) -> bool {
     matches!(
         error,
         StoreError::Denied { .. }
@@ -527,12 +563,37 @@ fn is_lasting(error: &StoreError) -> bool {
     )
 }
 
-/// The copies that a v2 group has.
+/// The copies that the group at a key has, if it is one, and has any that can be made use of.
+///
+/// # Errors
+/// Those of the store, unless asking again changes nothing.
+pub(super) fn copies_at(
+    store: &dyn Store,
+    key: &Key,
+    engine: &Engine,
+) -> Result<Option<Copies>, StoreError> {
+    let mut budget = Budget::new(engine);
+    let found = Found::read(store, key)?;
+    let read = Outline::of(key, &found, &mut budget)
+        .and_then(|outline| outline.copies(store, key, &found, &mut budget));
+    match read {
+        Ok(Some((nodes, document))) if nodes.paths().count() <= MAX_NODES => Ok(Some(Copies {
+            nodes,
+            modified: budget.modified,
+            document,
+            _memory: budget.memory,
+        })),
+        Ok(_) | Err(NoOutline::Absent(_)) => Ok(None),
+        Err(NoOutline::Failed(error)) => Err(error),
+    }
+}
+
+/// The copies that a v2 group has, and the document that they are in.
 fn zmetadata_at(
     store: &dyn Store,
     key: &Key,
     budget: &mut Budget<'_>,
-) -> Result<Option<Consolidated>, NoOutline> {
+) -> Result<Option<(Consolidated, (Key, Version))>, NoOutline> {
     const LIMIT_BYTES: u64 = MAX_DOCUMENT_BYTES as u64;
     let Ok(key) = key.join(b".zmetadata") else {
         return Ok(None);
@@ -540,10 +601,10 @@ fn zmetadata_at(
     let read = || {
         let object = store.open_for(&key, Reading::Whole(LIMIT_BYTES))?;
         let text = read_whole(&*object, &key, LIMIT_BYTES)?;
-        Ok((text, object.stat()?.modified))
+        Ok((text, object.version(), object.stat()?.modified))
     };
     match read() {
-        Ok((text, modified)) => {
+        Ok((text, version, modified)) => {
             let bytes = twice([&text]);
             if bytes > budget.bytes {
                 return Ok(None);
@@ -554,7 +615,7 @@ fn zmetadata_at(
                 return Ok(None);
             };
             budget.modified = budget.modified.max(modified);
-            Ok(Some(copies))
+            Ok(Some((copies, (key, version))))
         }
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
         Err(error) if is_lasting(&error) => Ok(None),

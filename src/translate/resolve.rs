@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::node::{Chunks, Translation};
+use super::outline::is_lasting;
 use super::shards::Shards;
+use super::unreadable::Unreadable;
 use super::{Shared, Shown, Target};
 use crate::store::{Key, Kind, Object, Reading, Stat, StoreError, Version};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
@@ -26,7 +28,7 @@ pub(super) enum Place {
 }
 
 /// The documents of both versions.
-const DOCUMENTS: [&[u8]; 5] = [
+pub(super) const DOCUMENTS: [&[u8]; 5] = [
     b"zarr.json",
     b".zarray",
     b".zgroup",
@@ -41,13 +43,7 @@ impl Shared {
     /// [`StoreError::NotFound`] if it is proven that there is nothing; those of the store.
     pub(super) fn resolve(&self, key: &Key) -> Result<Place, StoreError> {
         let absent = || StoreError::NotFound { key: key.clone() };
-        let root = self.root.as_bytes();
-        let below = key.as_bytes().strip_prefix(root).ok_or_else(absent)?;
-        let mut rest = match (root, below) {
-            (b"", below) | (_, below @ b"") => below,
-            (_, [b'/', below @ ..]) => below,
-            _ => return Err(absent()),
-        };
+        let mut rest = key.below(&self.root).ok_or_else(absent)?;
         let mut at = self.root.clone();
         loop {
             let node = self.node(&at)?.ok_or_else(absent)?;
@@ -105,10 +101,10 @@ impl Shared {
         }
     }
 
-    /// Whether groups of the target have a document of that name.
+    /// Whether groups of the target have a document of that name that says nothing of others.
     pub(super) fn is_own_document(&self, name: &[u8]) -> bool {
         match self.target {
-            Target::V2 => matches!(name, b".zgroup" | b".zattrs" | b".zmetadata"),
+            Target::V2 => matches!(name, b".zgroup" | b".zattrs"),
             Target::V3 | Target::Unsharded => name == b"zarr.json",
         }
     }
@@ -137,7 +133,9 @@ impl Shared {
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
         let reading = shards.map_or(reading, Shards::reading);
-        let opened = self.store.open_for(&source, reading).map_err(in_place);
+        let opened = self.store.open_for(&source, reading);
+        let is_misplaced = matches!(opened, Err(StoreError::NotAPrefix { .. }));
+        let opened = opened.map_err(in_place);
         let opened = opened.and_then(|object| match shards {
             Some(shards) => self
                 .indexes
@@ -152,7 +150,40 @@ impl Shared {
         if shards.is_some() || matches!(opened, Err(StoreError::NotFound { .. })) {
             self.check_document(array, node)?;
         }
-        opened
+        match opened {
+            Err(error) if is_misplaced || shards.is_some() && is_lasting(&error) => {
+                let stat = self.unreadable(node, &source, &error)?;
+                Ok(Arc::new(Unreadable { stat, error }))
+            }
+            opened => opened,
+        }
+    }
+
+    /// What is said of a chunk that is there and can not be had, however often it is asked for:
+    /// readers that are told of an error before they read take the chunk for one that is absent.
+    ///
+    /// # Errors
+    /// `error`, if the store can not tell this version of the chunk from others.
+    fn unreadable(
+        &self,
+        node: &Shown,
+        source: &Key,
+        error: &StoreError,
+    ) -> Result<Stat, StoreError> {
+        let (modified, version) = match (self.store.stat(source), error) {
+            (Ok(stat), _) => (stat.modified, stat.version.0),
+            (Err(StoreError::NotAPrefix { .. }), StoreError::Corrupt { .. }) => (node.modified, 0),
+            _ => return Err(error.clone()),
+        };
+        Ok(Stat {
+            kind: Kind::Object,
+            // Nobody asks for the bytes of a value that has none.
+            size_bytes: 1,
+            blocks: 1,
+            modified,
+            version: Version(super::hash(&[version, node.version, u64::MAX])),
+            links: 1,
+        })
     }
 
     pub(super) fn chunk_stat(
@@ -168,7 +199,13 @@ impl Shared {
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         match self.store.stat(&source).map_err(in_place) {
             Ok(stat) if stat.kind == Kind::Object => Ok(stat),
-            Ok(_) => Err(in_place(StoreError::NotAPrefix { key: source })),
+            Ok(_) => {
+                let error = in_place(StoreError::NotAPrefix {
+                    key: source.clone(),
+                });
+                self.unreadable(node, &source, &error)
+            }
+            Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error),
             Err(error @ StoreError::NotFound { .. }) => {
                 self.check_document(array, node)?;
                 Err(error)

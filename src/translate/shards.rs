@@ -46,6 +46,12 @@ impl Shards {
             let (Some(sharding), [spec]) = (level.sharding(), &inner[..]) else {
                 return Err("shards that other codecs go around".into());
             };
+            let index_bytes = sharding.index_size_bytes();
+            if index_bytes > MAX_INDEX_BYTES {
+                return Err(format!(
+                    "shards with an index of {index_bytes} bytes, {MAX_INDEX_BYTES} are read at most"
+                ));
+            }
             inner = codecs(spec)?;
             shapes.push(sharding.inner_chunk_shape().to_vec());
             level = sharding.inner();
@@ -100,8 +106,11 @@ impl Shards {
     }
 }
 
+/// The codec whose chunks are shards.
+pub(super) const SHARDING: &str = "sharding_indexed";
+
 fn is_sharding(spec: &CodecSpec) -> bool {
-    spec.name == "sharding_indexed"
+    spec.name == SHARDING
 }
 
 fn codecs(spec: &CodecSpec) -> Result<Vec<CodecSpec>, String> {

@@ -58,6 +58,13 @@ impl Odd {
         }
     }
 
+    /// A store that is far away.
+    pub(super) fn far(values: MemoryStore) -> Self {
+        let mut odd = Self::near(values, "", false);
+        odd.promises.is_far = true;
+        odd
+    }
+
     fn check(&self, key: &Key) -> Result<(), StoreError> {
         let key = key.clone();
         if self.fails.is_empty() || !key.as_bytes().ends_with(self.fails.as_bytes()) {
@@ -598,6 +605,94 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
         .unwrap();
     assert_eq!(seen, 1000);
     assert!(is_absent(store.stat(&key("1099511627775/0"))));
-    let huge = store.stat(&key("0/0"));
-    assert!(matches!(huge, Err(StoreError::Corrupt { .. })), "{huge:?}");
+    let short = store.open(&key("0/0")).unwrap();
+    let error = read_whole(&*short, &key("0/0"), 1);
+    assert!(
+        matches!(error, Err(StoreError::Corrupt { .. })),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_chunk_that_can_not_be_read_is_there_and_another_one_when_its_shard_is() {
+    let (store, shown) = over("", false, Duration::ZERO);
+    for chunk in ["broken/0/0", "broken/2/0"] {
+        let stat = shown.stat(&key(chunk)).unwrap();
+        assert_eq!((stat.kind, stat.size_bytes), (Kind::Object, 1));
+        let object = shown.open(&key(chunk)).unwrap();
+        assert_eq!(object.version(), stat.version);
+        let read = object.read(0, 1, &mut [0; 64], Patience::Wait);
+        let error = read.unwrap_err().to_string();
+        assert!(error.starts_with("broken/c/"), "{error}");
+        store.version.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(shown.stat(&key(chunk)).unwrap().version, stat.version);
+    }
+}
+
+/// A root of v2 whose copies name an array that is not what it was, and one that is gone.
+fn of_two_minds() -> MemoryStore {
+    let zgroup = json!({"zarr_format": 2});
+    let zarray = |dtype: &str| {
+        json!({"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": dtype, "fill_value": 0,
+            "order": "C", "filters": null, "compressor": null})
+    };
+    let copies = json!({".zgroup": zgroup, "x/.zarray": zarray("|u1"), "z/.zarray": zarray("|u1"),
+        "gone/.zarray": zarray("|u1")});
+    let z = array(&[("data_type", "bfloat16".into())]);
+    let text = |value: &Value| value.to_string().into_bytes();
+    MemoryStore::new(
+        [
+            (".zgroup", text(&zgroup)),
+            (
+                ".zmetadata",
+                text(&json!({"zarr_consolidated_format": 1, "metadata": copies})),
+            ),
+            ("x/.zarray", text(&zarray("<i2"))),
+            ("z/.zarray", text(&zarray("|u1"))),
+            ("z/zarr.json", text(&z)),
+            ("a/b/.zarray", text(&zarray("|u1"))),
+            ("a/zarr.json/.zarray", text(&zarray("|u1"))),
+        ]
+        .map(|(name, value)| (key(name), value)),
+    )
+}
+
+fn parsed(store: &dyn Store, name: &str) -> Value {
+    serde_json::from_slice(&read(store, name).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_consolidated_is_what_nodes_are() {
+    let shown = |store: Arc<dyn Store>, target| {
+        Translated::new(store, Key::root(), target, Duration::ZERO, engine())
+    };
+    let near: Arc<dyn Store> = Arc::new(of_two_minds());
+    let v2 = shown(Arc::clone(&near), Target::V2);
+    assert_eq!(names(&v2, ""), [".zgroup", ".zmetadata", "a", "x"]);
+    let copies = parsed(&v2, ".zmetadata")["metadata"].take();
+    let copied: Vec<&String> = copies.as_object().unwrap().keys().collect();
+    assert_eq!(copied, [".zgroup", "a/.zgroup", "a/b/.zarray", "x/.zarray"]);
+    for (name, copy) in copies.as_object().unwrap() {
+        assert_eq!(parsed(&v2, name), *copy, "{name}");
+    }
+    let far: Arc<dyn Store> = Arc::new(Odd::far(of_two_minds()));
+    for (store, data_type) in [(near, "int16"), (far, "uint8")] {
+        let v3 = shown(store, Target::V3);
+        let copies = parsed(&v3, "zarr.json")["consolidated_metadata"]["metadata"].take();
+        assert_eq!(copies["x"]["data_type"], data_type);
+        for (path, copy) in copies.as_object().unwrap() {
+            if path != "gone" {
+                assert_eq!(parsed(&v3, &format!("{path}/zarr.json")), *copy, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_name_of_a_document_is_a_node() {
+    let store = Arc::new(of_two_minds());
+    let v3 = Translated::new(store, Key::root(), Target::V3, Duration::ZERO, engine());
+    assert_eq!(names(&v3, "a"), ["b", "zarr.json"]);
+    assert_eq!(parsed(&v3, "a/zarr.json")["node_type"], "group");
+    assert!(is_absent(v3.stat(&key("a/zarr.json/.zarray"))));
 }

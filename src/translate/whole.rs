@@ -3,11 +3,13 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use super::node::{Texts, Translation};
+use serde_json::Value;
+
+use super::node::Translation;
 use super::outline::{self, Hierarchy, MAX_NODES, NoOutline};
-use super::{Shared, Shown, Target};
+use super::{Shared, Shown, Target, ZMETADATA};
 use crate::array::Reservation;
-use crate::store::{StoreError, may_wait};
+use crate::store::{Kind, StoreError, may_wait};
 
 /// A document, and when the last of what it was made of was changed.
 pub(super) type Dated = (Arc<Vec<u8>>, SystemTime);
@@ -38,12 +40,11 @@ impl Shared {
     /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. None
     /// if there are none to be had, or they are shown as they are.
     pub(super) fn consolidated(&self, root: &Shown) -> Result<Option<Dated>, StoreError> {
-        let Translation::Group(Some(texts)) = &root.translation else {
-            return Ok(None);
+        let texts = match &root.translation {
+            Translation::Group(Some(texts)) => &texts[..],
+            Translation::Group(None) if self.has_zmetadata()? => &[],
+            _ => return Ok(None),
         };
-        if self.target == Target::Unsharded {
-            return Ok(None);
-        }
         if let Some(kept) = self.kept(root) {
             return Ok(kept.whole);
         }
@@ -61,7 +62,27 @@ impl Shared {
         Ok(made.whole)
     }
 
-    fn consolidate(&self, root: &Shown, texts: &Texts) -> Result<Consolidated, StoreError> {
+    /// Whether a root of v2 that is shown as it is has consolidated metadata. They may name nodes
+    /// that are not shown, so that they are made anew.
+    fn has_zmetadata(&self) -> Result<bool, StoreError> {
+        let Ok(key) = self.root.join(ZMETADATA.as_bytes()) else {
+            return Ok(false);
+        };
+        if self.target != Target::V2 {
+            return Ok(false);
+        }
+        match self.store.stat(&key) {
+            Ok(stat) => Ok(stat.kind == Kind::Object),
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn consolidate(
+        &self,
+        root: &Shown,
+        texts: &[(&str, Value)],
+    ) -> Result<Consolidated, StoreError> {
         let made = Instant::now();
         let most = match self.ttl {
             Some(_) => MAX_LIVE_NODES,

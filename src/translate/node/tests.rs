@@ -124,31 +124,94 @@ fn names_of_axes_go_both_ways() {
 }
 
 #[test]
-fn copies_in_a_group_are_of_the_arrays_that_are_shown() {
+fn a_group_without_shards_has_no_copies_of_them() {
     let mut group = json!({"zarr_format": 3, "node_type": "group"});
-    assert!(matches!(
-        translate(Target::Unsharded, &v3(&group), Some(&group)),
-        Translation::Group(None)
-    ));
-    let mut around = sharded();
-    around["codecs"]
-        .as_array_mut()
-        .unwrap()
-        .push("crc32c".into());
+    let made = |group: &Value| translate(Target::Unsharded, &v3(group), Some(group));
+    assert!(matches!(made(&group), Translation::Group(None)));
+    let without = group.clone();
     group["consolidated_metadata"] = json!({"kind": "inline", "must_understand": false,
-        "metadata": {"x": sharded(), "around": around,
-            "g": {"zarr_format": 3, "node_type": "group"}}});
-    let [(_, found)] = &document(translate(Target::Unsharded, &v3(&group), Some(&group)))[..]
-    else {
-        panic!();
+        "metadata": {"x": sharded()}});
+    assert_eq!(document(made(&group)), [("zarr.json", without)]);
+}
+
+#[test]
+fn inner_codecs_stay_as_they_are_written() {
+    let mut array = sharded();
+    let little =
+        json!({"name": "bytes", "configuration": {"endian": "little"}, "must_understand": true});
+    let inner = json!([little, {"name": "numcodecs.bz2", "configuration": {}}, "crc32c"]);
+    array["codecs"][0]["configuration"]["codecs"] = inner.clone();
+    let texts = document(translate(Target::Unsharded, &v3(&array), Some(&array)));
+    assert_eq!(texts[0].1["codecs"], inner);
+}
+
+#[test]
+fn an_index_that_is_never_read_has_no_array() {
+    let mut array = sharded();
+    array["shape"] = json!([4_194_304, 4]);
+    array["chunk_grid"]["configuration"]["chunk_shape"] = json!([4_194_304, 4]);
+    array["codecs"][0]["configuration"]["chunk_shape"] = json!([1, 4]);
+    for target in [Target::V2, Target::Unsharded] {
+        let Translation::LeftOut(why) = translate(target, &v3(&array), Some(&array)) else {
+            panic!();
+        };
+        assert_eq!(
+            why,
+            "shards with an index of 67108868 bytes, 67108864 are read at most"
+        );
+    }
+}
+
+fn v2(zarray: &Value, zattrs: &Value) -> Node {
+    let (zarray, zattrs) = (zarray.to_string(), zattrs.to_string());
+    let documents = crate::zarr::Documents {
+        zarray: Some(zarray.as_bytes()),
+        zattrs: Some(zattrs.as_bytes()),
+        ..Default::default()
     };
-    let metadata = found["consolidated_metadata"]["metadata"]
-        .as_object()
-        .unwrap();
-    let names: Vec<&String> = metadata.keys().collect();
-    assert_eq!(names, ["g", "x"]);
-    let chunks = &metadata["x"]["chunk_grid"]["configuration"]["chunk_shape"];
-    assert_eq!(*chunks, json!([2, 4]));
+    documents.node().unwrap().node.unwrap()
+}
+
+#[test]
+fn names_of_axes_are_those_of_the_document() {
+    let attributes = |names: Value, own: Value| {
+        let mut array = sharded();
+        array["dimension_names"] = names;
+        array["attributes"] = json!({"_ARRAY_DIMENSIONS": own});
+        let texts = document(translate(Target::V2, &v3(&array), None));
+        texts
+            .get(1)
+            .map(|(_, zattrs)| zattrs["_ARRAY_DIMENSIONS"].clone())
+    };
+    let both = |own| attributes(json!(["y", "x"]), own);
+    assert_eq!(both(json!(["b", "a"])), Some(json!(["y", "x"])));
+    assert_eq!(attributes(json!(["y", null]), json!(["b", "a"])), None);
+    let own = attributes(json!(null), json!(["b", "a"]));
+    assert_eq!(own, Some(json!(["b", "a"])));
+}
+
+#[test]
+fn scalars_have_no_axes_and_say_so() {
+    let mut array = sharded();
+    array.as_object_mut().unwrap().remove("dimension_names");
+    array["shape"] = json!([]);
+    array["chunk_grid"]["configuration"]["chunk_shape"] = json!([]);
+    array["codecs"] = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
+    let texts = document(translate(Target::V2, &v3(&array), None));
+    assert_eq!(texts[1].1, json!({"units": "K", "_ARRAY_DIMENSIONS": []}));
+    let zarray = json!({"zarr_format": 2, "shape": [], "chunks": [], "dtype": "<i2", "order": "C",
+        "fill_value": -999, "filters": null, "compressor": null});
+    for (zattrs, expected) in [
+        (
+            json!({"_ARRAY_DIMENSIONS": []}),
+            json!({"_FillValue": -999}),
+        ),
+        (json!({}), json!({})),
+    ] {
+        let texts = document(translate(Target::V3, &v2(&zarray, &zattrs), None));
+        assert_eq!(texts[0].1["attributes"], expected);
+        assert!(texts[0].1.get("dimension_names").is_none());
+    }
 }
 
 /// Documents with bytes changed at random: whatever is made of them is read back as an array of the

@@ -71,31 +71,95 @@ fn the_object_model_holds_what_documents_say_and_members() {
     assert_eq!(copies, expected);
 }
 
-#[test]
-fn copies_are_read_where_there_are_any() {
+/// A root with copies of other arrays than there are.
+fn of_two_minds() -> MemoryStore {
     let mut root = group();
-    let metadata = json!({"g": group(), "g/x": array()});
+    let metadata = json!({"g": group(), "g/x": array(), "gone": array()});
     root["consolidated_metadata"] = json!({"kind": "inline", "metadata": metadata});
-    // Not in the copies, so that a walk would be seen.
-    let store = store(&[("zarr.json", root), ("y/zarr.json", array())]);
-    let outline = read(&store).unwrap().outline;
-    let copies = outline.consolidated_metadata();
-    assert_eq!(copies["metadata"], metadata);
+    let mut odd = array();
+    odd["data_type"] = "bfloat16".into();
+    odd["codecs"] = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
+    store(&[
+        ("zarr.json", root),
+        ("g/zarr.json", group()),
+        ("g/x/zarr.json", odd),
+        ("y/zarr.json", array()),
+    ])
+}
+
+fn copied(outline: Outline) -> Vec<String> {
+    let copies = outline.translated(Target::V2).unwrap().zmetadata();
+    let names = copies["metadata"].as_object().unwrap().keys();
+    names
+        .filter(|name| !name.ends_with(".zattrs"))
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn copies_speak_for_nodes_where_documents_are_far() {
+    let far = Odd::far(of_two_minds());
+    let outline = read(&far).unwrap().outline;
     outline.left_out(Target::V2, &Key::root(), &mut |key, why| {
         panic!("{key}: {why}");
     });
-    let copies = outline.translated(Target::V2).unwrap().zmetadata();
-    let names: Vec<&String> = copies["metadata"].as_object().unwrap().keys().collect();
+    let expected = [".zgroup", "g/.zgroup", "g/x/.zarray", "gone/.zarray"];
+    assert_eq!(copied(outline), expected);
+}
+
+#[test]
+fn documents_that_are_near_speak_for_themselves() {
+    let store = of_two_minds();
+    let outline = read(&store).unwrap().outline;
+    assert_eq!(copied(outline), [".zgroup", "g/.zgroup", "y/.zarray"]);
     assert_eq!(
-        names,
-        [
-            ".zgroup",
-            ".zattrs",
-            "g/.zgroup",
-            "g/.zattrs",
-            "g/x/.zarray"
-        ]
+        lines(&store),
+        ["as-v2/g/x: data type bfloat16 has no name in v2"]
     );
+}
+
+#[test]
+fn what_no_document_calls_a_group_is_one_in_copies() {
+    let zgroup = json!({"zarr_format": 2});
+    let store = store(&[(".zgroup", zgroup.clone()), ("a/b/.zarray", zarray())]);
+    let copies = |target| read(&store).unwrap().outline.translated(target).unwrap();
+    let found = copies(Target::V3).consolidated_metadata();
+    let node_type = |path: &str| found["metadata"][path]["node_type"].clone();
+    assert_eq!(node_type("a"), "group");
+    assert_eq!(node_type("a/b"), "array");
+    assert_eq!(
+        copies(Target::V2).zmetadata()["metadata"]["a/.zgroup"],
+        zgroup
+    );
+}
+
+#[test]
+fn nodes_with_the_names_of_documents_are_left_out() {
+    let store = store(&[
+        ("zarr.json", group()),
+        (".zattrs/zarr.json", array()),
+        ("x/zarr.json", array()),
+    ]);
+    let why = "its name is that of a document";
+    let expected = ["as-v2", "as-v3", "unsharded"].map(|target| format!("{target}/.zattrs: {why}"));
+    assert_eq!(lines(&store), expected);
+    assert_eq!(
+        copied(read(&store).unwrap().outline),
+        [".zgroup", "x/.zarray"]
+    );
+    let below = left_out(&store, &key("x"), &engine()).unwrap();
+    assert!(below.is_empty());
+}
+
+#[test]
+fn what_is_left_out_is_named_by_its_path_in_the_translation() {
+    let store = store(&[
+        ("sub/zarr.json", group()),
+        ("sub/.zarray/zarr.json", array()),
+    ]);
+    let found = left_out(&store, &key("sub"), &engine()).unwrap();
+    assert_eq!(found[0].key, key("sub/.zarray"));
+    assert!(found[0].to_string().starts_with("as-v2/.zarray: "));
 }
 
 #[test]
