@@ -449,15 +449,7 @@ impl Store for Translated {
     }
 
     fn unknown(&self, prefix: &Key) -> Option<Unknown> {
-        match self.0.resolve(prefix).ok()? {
-            Place::Same(key) => self.0.store.unknown(&key),
-            Place::Directory(_, key) => self.0.store.unknown(&key),
-            Place::Cell(..) if self.0.store.promises().is_far => Some(Unknown {
-                is_unlisted: false,
-                what: "chunks are those that there can be".into(),
-            }),
-            _ => None,
-        }
+        self.0.unknown(prefix)
     }
 
     fn doubt(&self, key: &Key) {

@@ -8,8 +8,10 @@ use super::resolve::{DOCUMENTS, Place};
 use super::text::Text;
 use super::whole::Dated;
 use super::{Shared, Shown};
-use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit, may_wait};
-use crate::zarr::chunk_names::{Cell, Found};
+use crate::store::{
+    Key, Kind, Listed, Listing, Object, Stat, StoreError, Unknown, Visit, may_wait,
+};
+use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 
 /// Names of chunks are asked for one by one in directories of a near store with at most so many;
 /// else all of the grid are listed.
@@ -80,6 +82,41 @@ impl Shared {
             }
         }
         Ok(Box::new(names))
+    }
+
+    /// What is not known of the names in a directory.
+    pub(super) fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+        let is_not_asked = |what: &str| Unknown {
+            is_unlisted: false,
+            what: what.to_owned(),
+        };
+        let of_chunks = |node: &Shown, cell: Cell| {
+            let names = &node.chunks()?.names;
+            let what = "chunks are those that there can be";
+            (!self.asks_for(names, cell)).then(|| is_not_asked(what))
+        };
+        match self.resolve(prefix) {
+            Ok(Place::Same(key)) => self.store.unknown(&key),
+            Ok(Place::Cell(node, _, cell)) => of_chunks(&node, cell),
+            Ok(Place::Directory(node, _)) if node.chunks().is_some() => {
+                of_chunks(&node, Cell::default())
+            }
+            Ok(Place::Directory(_, key)) => self.store.unknown(&key).or_else(|| {
+                let what = "nodes that are left out may be listed";
+                self.store.promises().is_far.then(|| is_not_asked(what))
+            }),
+            Ok(Place::Document(..) | Place::Chunk(..))
+            | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => None,
+            Err(error) => Some(Unknown {
+                is_unlisted: true,
+                what: error.to_string(),
+            }),
+        }
+    }
+
+    /// Whether chunks are listed that are there, each asked for, and not all that there can be.
+    fn asks_for(&self, names: &ChunkNames, cell: Cell) -> bool {
+        !self.store.promises().is_far && names.len(cell) <= MAX_ASKED
     }
 
     /// Adds what is in a group, or in a directory without documents.
@@ -183,8 +220,7 @@ impl Listing for Names {
         let Some(names) = node.chunks().map(|chunks| &chunks.names) else {
             return Ok(());
         };
-        let is_far = self.shared.store.promises().is_far;
-        let is_asked = !is_far && names.len(*cell) <= MAX_ASKED;
+        let is_asked = self.shared.asks_for(names, *cell);
         if is_asked {
             may_wait(&self.prefix)?;
         }

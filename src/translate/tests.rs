@@ -418,12 +418,14 @@ fn who_does_not_wait_gathers_nothing_of_a_near_store_either() {
         listing.visit(0, &mut |_| ControlFlow::Continue(()))
     };
     let zmetadata = || store.stat(&key(".zmetadata")).map(drop);
-    assert!(would_wait(&zmetadata), "no document is at hand");
+    let zarray = || store.open(&key("plain/.zarray")).map(drop);
+    assert!(would_wait(&zarray), "no document is at hand");
     store.stat(&Key::root()).unwrap();
     assert!(would_wait(&zmetadata), "only that of the root is");
     assert!(would_wait(&|| list("")));
     list("").unwrap();
     assert!(!would_wait(&zmetadata) && !would_wait(&|| list("")));
+    assert!(!would_wait(&zarray));
     let shard = || store.open(&key("shards/0/0")).map(drop);
     assert!(would_wait(&shard), "the index is not at hand");
     assert!(would_wait(&|| list("shards/0")));
@@ -432,13 +434,15 @@ fn who_does_not_wait_gathers_nothing_of_a_near_store_either() {
     // Others may be reading the hierarchy for as long as they like.
     let (_, store) = over("", false, Duration::MAX);
     let root = store.0.node(&Key::root()).unwrap().unwrap();
-    let is_told = store.0.consolidating.once(root.version, || {
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(|| never_waiting(|| store.0.consolidated(&root)));
-            asked.join().unwrap().map(|_| unreachable!())
-        })
+    let (told, is_told) = std::sync::mpsc::channel();
+    let shared = Arc::clone(&store.0);
+    let asking = Arc::clone(&root);
+    let reading = store.0.consolidating.once(root.version, || {
+        std::thread::spawn(move || told.send(never_waiting(|| shared.consolidated(&asking))));
+        let answer = is_told.recv_timeout(Duration::from_secs(20));
+        answer.unwrap().map(|_| unreachable!("nobody has read it"))
     });
-    assert!(matches!(is_told, Err(StoreError::WouldWait { .. })));
+    assert!(matches!(reading, Err(StoreError::WouldWait { .. })));
 }
 
 #[test]
@@ -531,6 +535,23 @@ fn copies_are_left_out_where_a_node_can_not_be_read() {
     assert!(is_absent(asked("holes/zarr.json", true)));
     let late = asked("holes/zarr.json", false);
     assert!(matches!(late, Err(StoreError::TimedOut { .. })), "{late:?}");
+}
+
+#[test]
+fn names_that_nobody_could_find_out_are_unknown() {
+    let unknown = |fails: &'static str, is_far: bool, prefix: &str| {
+        let (_, store) = over(fails, is_far, Duration::ZERO);
+        store
+            .unknown(&key(prefix))
+            .map(|unknown| unknown.is_unlisted)
+    };
+    assert_eq!(unknown("plain/zarr.json", false, "plain"), Some(true));
+    for known in ["", "plain", "plain/0", "nothing", "plain/7"] {
+        assert_eq!(unknown("", false, known), None, "{known}");
+    }
+    for guessed in ["", "plain", "plain/0"] {
+        assert_eq!(unknown("", true, guessed), Some(false), "{guessed}");
+    }
 }
 
 #[test]
