@@ -80,6 +80,9 @@ impl From<StoreError> for NoOutline {
     }
 }
 
+/// Copies, and the document that they are in with its version.
+type Copied = (Consolidated, (Key, Version));
+
 /// What may still be read, and what was.
 struct Budget<'a> {
     engine: &'a Engine,
@@ -211,7 +214,7 @@ impl Outline {
         key: &Key,
         found: &Found,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<(Consolidated, (Key, Version))>, NoOutline> {
+    ) -> Result<Option<Copied>, NoOutline> {
         let Some(Ok(Node::Group(group))) = self.node() else {
             return Ok(None);
         };
@@ -593,7 +596,7 @@ fn zmetadata_at(
     store: &dyn Store,
     key: &Key,
     budget: &mut Budget<'_>,
-) -> Result<Option<(Consolidated, (Key, Version))>, NoOutline> {
+) -> Result<Option<Copied>, NoOutline> {
     const LIMIT_BYTES: u64 = MAX_DOCUMENT_BYTES as u64;
     let Ok(key) = key.join(b".zmetadata") else {
         return Ok(None);
