@@ -379,6 +379,66 @@ fn no_document_of_the_whole_lacks_what_can_not_be_read() {
     }
 }
 
+/// The first 16 bytes, as `shuffle` stores words of so many.
+fn planes(width: usize) -> Vec<u8> {
+    let plane = |at| (0..16).skip(at).step_by(width);
+    (0..width).flat_map(plane).collect()
+}
+
+#[test]
+fn clients_open_what_one_version_takes_for_granted_and_the_other_does_not() {
+    let _dog = watchdog("clients_open_what_one_version_takes_for_granted", 120);
+    if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
+        return;
+    }
+    let script = "import sys, warnings, zarr\n\
+         warnings.simplefilter('ignore')\n\
+         g = zarr.open_consolidated(sys.argv[1])\n\
+         print(g['implicit/shuffled'][:].tobytes().hex(), g['named/crs'][()])\n\
+         import xarray\n\
+         d = xarray.open_zarr(sys.argv[1] + '/named', consolidated=False)\n\
+         print(d.crs.dims, float(d.crs))";
+    let bytes: String = (0..16).map(|byte| format!("{byte:02x}")).collect();
+    let values = |mount: &Mount, version: u8, target: &str| {
+        let mut client = zarr(version);
+        let root = shown(mount, target, "");
+        let root = root.to_str().unwrap().trim_end_matches('/').to_owned();
+        run(client.args(["-c", script, &root]))
+    };
+    let stores = hierarchy();
+    let shuffle = json!([little(), {"name": "numcodecs.shuffle", "configuration": {}}]);
+    let doubles = json!({"data_type": "float64", "shape": [2], "chunk_grid": grid(&[2]),
+        "fill_value": 0, "codecs": shuffle});
+    stores.v3("implicit/shuffled", doubles, &[("c/0", &planes(8))]);
+    let scalar = json!({"shape": [], "chunk_grid": grid(&[]), "fill_value": -1});
+    stores.v3("named/crs", scalar, &[("c", &le(&[7]))]);
+    stores.put(
+        "named/zarr.json",
+        br#"{"zarr_format": 3, "node_type": "group"}"#,
+    );
+    let mount = stores.mount(&[]);
+    for version in [2, 3] {
+        let found = values(&mount, version, "as-v2");
+        assert_eq!(found, format!("{bytes} 7\n() 7.0\n"), "{version}");
+    }
+    mount.unmount();
+    let stores = old_hierarchy();
+    let doubles = json!({"dtype": "<f8", "shape": [2], "chunks": [2], "fill_value": 0,
+        "filters": [{"id": "shuffle"}]});
+    stores.v2("implicit/shuffled", doubles, &[("0", &planes(4))]);
+    stores.v2(
+        "leveled",
+        json!({"compressor": {"id": "gzip", "level": 12}}),
+        &[],
+    );
+    let scalar = json!({"shape": [], "chunks": [], "fill_value": 7});
+    stores.v2("named/crs", scalar, &[]);
+    stores.put("named/crs/.zattrs", br#"{"_ARRAY_DIMENSIONS": []}"#);
+    let mount = stores.mount(&[]);
+    let found = values(&mount, 3, "as-v3");
+    assert_eq!(found, format!("{bytes} 7\n() nan\n"));
+}
+
 #[test]
 fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
     let _dog = watchdog("consolidated_metadata_are_as_new", 60);
