@@ -90,7 +90,8 @@ impl Engine {
         self.arrays.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn deadline(&self) -> Instant {
+    /// When what is asked for now has to be there.
+    pub fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 

@@ -19,7 +19,7 @@ use self::place::{Known, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
+use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError, may_wait};
 use crate::view::{Format, Nodes};
 
 /// What is at the root.
@@ -343,6 +343,8 @@ impl Tree for ViewTree {
                 self.check(&place)?;
                 match &place.what {
                     What::Hidden | What::Group => {
+                        // All children are read.
+                        may_wait(place.node.key())?;
                         let mut names = self.names(&place)?;
                         self.add_translations(&place, &mut names)?;
                         Directory::made(ino, Names::Made(names))

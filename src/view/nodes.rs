@@ -10,7 +10,7 @@ use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::codec::Pipeline;
-use crate::store::{Key, Store, StoreError, Version};
+use crate::store::{Flights, Key, Store, StoreError, Version};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 /// How nodes are shown.
@@ -32,6 +32,7 @@ pub struct Nodes {
     options: NodesOptions,
     known: Mutex<Kept<Key, Read>>,
     pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
+    pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
     pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
 }
 
@@ -50,6 +51,7 @@ impl Nodes {
             options,
             known: Mutex::default(),
             texts: Mutex::default(),
+            texts_in_the_making: Flights::default(),
             made: Mutex::default(),
         }
     }
