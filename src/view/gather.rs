@@ -220,28 +220,30 @@ impl Nodes {
         // Decoding takes its time.
         may_wait(node.key()).map_err(NoContent::Failed)?;
         let size = usize::try_from(reader.size_bytes()).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; size];
-        let mut at = 0;
-        while at < size {
-            let data = {
-                let rest = bytes.get_mut(at..).unwrap_or_default();
-                let length = rest.len();
-                reader
-                    .read(at as u64, length, rest, Patience::Wait)
-                    .map_err(NoContent::Failed)?
-            };
-            let rest = bytes.get_mut(at..).unwrap_or_default();
-            let length = match data {
-                Data::Filled(range) => range.len(),
-                Data::Shared(shared, range) => {
-                    let part = shared.get(range).unwrap_or_default();
-                    let target = rest.get_mut(..part.len()).unwrap_or_default();
-                    target.copy_from_slice(part);
-                    part.len()
-                }
-            };
-            if length == 0 {
-                break;
+        all_of(node.key(), size, |at, rest| {
+            reader.read(at, rest.len(), rest, Patience::Wait)
+        })
+        .map_err(NoContent::Failed)
+    }
+}
+
+/// So many bytes, each read into what is left of them.
+fn all_of(
+    key: &Key,
+    size: usize,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<Data, StoreError>,
+) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; size];
+    let mut at = 0;
+    while at < size {
+        let rest = bytes.get_mut(at..).unwrap_or_default();
+        let length = match read(at as u64, rest)? {
+            Data::Filled(range) => range.len(),
+            Data::Shared(shared, range) => {
+                let part = shared.get(range).unwrap_or_default();
+                let target = rest.get_mut(..part.len()).unwrap_or_default();
+                target.copy_from_slice(part);
+                part.len()
             }
             at += length;
         }
@@ -286,4 +288,32 @@ fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
     });
     let text: Option<String> = points.map(char::from_u32).collect();
     Some(text?.trim_end_matches('\0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_end_early_are_an_error_and_no_zeros() {
+        let key = Key::new(b"a").unwrap();
+        let source: Vec<u8> = (1..=10).collect();
+        let read = |end: usize| {
+            let source = Arc::new(source.clone());
+            all_of(&key, 10, move |at, rest| {
+                let at = usize::try_from(at).unwrap();
+                let length = rest.len().min(3).min(end - at);
+                Ok(match at % 2 {
+                    0 => Data::Shared(Arc::clone(&source), at..at + length),
+                    _ => {
+                        rest[..length].copy_from_slice(&source[at..at + length]);
+                        Data::Filled(0..length)
+                    }
+                })
+            })
+        };
+        assert_eq!(read(10).unwrap(), source);
+        let error = read(7).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    }
 }
