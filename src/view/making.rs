@@ -125,6 +125,9 @@ impl Nodes {
                     }
                 }
                 Err(error) => Err(NoContent::Failed(error)),
+            (Make::Group(..), _) if node.broken().is_some() => {
+                Err(node.broken().unwrap_or_default().to_owned().into())
+            }
             },
         }
     }

@@ -51,6 +51,9 @@ pub(super) fn group(
             Ok(variable) => variables.push(variable),
             Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
         }
+    for (key, why) in &branch.left_out {
+        notes.push(format!("{key} is not in it: {why}"));
+    }
     }
     let mut groups = Vec::new();
     for branch in &branch.groups {
@@ -67,7 +70,10 @@ pub(super) fn group(
         Ok(members) => attributes::of_group(members, &mut |note| {
             notes.push(format!("{}: {note}", place(&branch.node)));
         }),
-        Err(_) => Vec::new(),
+        Err(error) => {
+            notes.push(format!("{}: attributes: {error}", place(&branch.node)));
+            Vec::new()
+        }
     };
     Group {
         name,
