@@ -407,3 +407,83 @@ fn a_node_whose_document_can_not_be_read_now_is_an_error() {
         assert_eq!(errno(read(file)), EACCES, "{format}");
     }
 }
+
+#[test]
+fn names_that_are_one_in_nfc_are_in_the_file_once() {
+    let _watchdog = watchdog("netcdf nfc", 60);
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    let stores = Stores::new();
+    for name in ["", "groups", "mixed"] {
+        group(&stores, name);
+    }
+    for name in [composed, decomposed] {
+        group(&stores, &format!("groups/{name}"));
+        stores.v2(&format!("groups/{name}/x"), json!({}), &[]);
+    }
+    stores.v2(&format!("mixed/{composed}"), json!({}), &[]);
+    group(&stores, &format!("mixed/{decomposed}"));
+    stores.v2(&format!("mixed/{decomposed}/x"), json!({}), &[]);
+    let mount = Mount::new(stores.path());
+    let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
+    assert_eq!(
+        header.matches(&format!("group: {composed} {{")).count(),
+        1,
+        "{header}"
+    );
+    assert!(
+        header.contains(&format!("int {composed}(dim_8)")),
+        "{header}"
+    );
+    let listed = tool(&mount.join(".zarrfs/root.nc"), "h5ls -r $F");
+    assert_eq!(listed.matches("/groups/").count(), 2, "{listed}");
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for name in ["groups/caf\u{e9}", "mixed/cafe\u{301}"] {
+        let line = format!("{name} is not in it: another node has the same name in NFC");
+        assert!(why.contains(&line), "{why}");
+    }
+}
+
+#[test]
+fn times_have_the_unit_of_their_data_type() {
+    let _watchdog = watchdog("netcdf times", 60);
+    let stores = Stores::new();
+    group(&stores, "");
+    for (name, dtype) in [("date", "<M8[s]"), ("span", "<m8[h]"), ("weeks", "<M8[W]")] {
+        stores.v2(name, json!({"dtype": dtype, "fill_value": null}), &[]);
+        let attributes = json!({"units": "days since 1900-01-01", "calendar": "noleap", "a": 1});
+        stores.put(
+            &format!("{name}/.zattrs"),
+            attributes.to_string().as_bytes(),
+        );
+    }
+    stores.v2("same", json!({"dtype": "<M8[D]", "fill_value": null}), &[]);
+    let same = json!({"units": "days since 1970-01-01 00:00:00"});
+    stores.put("same/.zattrs", same.to_string().as_bytes());
+    let mount = Mount::new(stores.path());
+    for format in ["nc", "cdf.nc"] {
+        let header = tool(
+            &mount.join(format!(".zarrfs/root.{format}")),
+            "ncdump -h $F",
+        );
+        for line in [
+            "date:units = \"seconds since 1970-01-01 00:00:00\" ;",
+            "date:calendar = \"proleptic_gregorian\" ;",
+            "span:units = \"hours\" ;",
+            "same:units = \"days since 1970-01-01 00:00:00\" ;",
+            "weeks:a = 1 ;",
+        ] {
+            assert!(header.contains(line), "{line}: {header}");
+        }
+        assert!(
+            !header.contains("1900") && !header.contains("noleap"),
+            "{header}"
+        );
+        assert!(!header.contains("weeks:units"), "{header}");
+    }
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for name in ["date", "span", "weeks"] {
+        let line = format!("root.nc: {name}: attribute \"units\" is not in it");
+        assert!(why.contains(&line), "{line}: {why}");
+    }
+    assert!(!why.contains("root.nc: same: attribute"), "{why}");
+}
