@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::place::{Known, VIEW_BIT, What};
+use self::place::{Known, Spotted, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
@@ -133,8 +133,9 @@ impl ViewTree {
     }
 
     /// Gives a place its number and counts a lookup.
-    fn intern(&self, place: Place, parent: Ino) -> Result<Node, StoreError> {
-        let object = self.object(&place)?;
+    fn intern(&self, spotted: impl Into<Spotted>, parent: Ino) -> Result<Node, StoreError> {
+        let Spotted { place, content } = spotted.into();
+        let object = place.object(content, &self.nodes);
         let stat = place.stat(object.as_deref())?;
         if self.shown == Shown::Views && place.is_group_at(&self.root) {
             return Ok(Node {
@@ -170,8 +171,8 @@ impl ViewTree {
     }
 }
 
-/// Stands between name and format of an array's file where a group has the plain name.
-const BESIDE_A_GROUP: &[u8] = b"~view";
+/// Stands between name and format of a file where a group or another file has the plain name.
+const ESCAPE: &str = "~view";
 
 impl Tree for ViewTree {
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {

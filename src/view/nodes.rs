@@ -79,7 +79,8 @@ impl Nodes {
     /// The node at a key, which is a prefix of the store. One without documents is a group.
     ///
     /// # Errors
-    /// Those of the store. A document that is wrong is no error: the node says so.
+    /// Those of the store. A document that is wrong is no error: the node is a group without
+    /// attributes that is [broken](ViewNode::broken).
     pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
         let is_pinned = self.store.promises().pinned;
         if let Some((node, read)) = self.lock().get(key)
@@ -122,7 +123,8 @@ impl Nodes {
             zgroup: zgroup.as_deref(),
             zattrs: zattrs.as_deref(),
         };
-        let mut problems: Vec<String> = found.problem.into_iter().collect();
+        let mut problems = Vec::new();
+        let mut broken = found.problem;
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
         let detected = documents.node();
         let is_implicit = detected
@@ -136,11 +138,12 @@ impl Nodes {
                     problems.push(format!("{ignored} is not read, {} is", detected.read));
                 }
                 detected.node.unwrap_or_else(|error| {
-                    problems.push(format!("{}: {error}", detected.read));
+                    broken = Some(format!("{}: {error}", detected.read));
                     implicit()
                 })
             }
         };
+        problems.extend(broken.clone());
         let elements = match &node {
             Node::Group(_) => Elements::None,
             Node::Array(array) => self.elements(key, array, found.array),
@@ -167,6 +170,7 @@ impl Nodes {
             node,
             problems,
             is_implicit,
+            broken,
             elements,
             version: found.version,
             modified: found.modified,
