@@ -121,8 +121,11 @@ impl Engine {
         self.reused.fetch_add(pieces as u64, Ordering::Relaxed);
     }
 
-    /// Reserves what decoding `key` takes, and waits for it until the deadline.
-    pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
+    /// Reserves what parsing or decoding `key` takes, and waits for it until the deadline.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
+    pub fn reserve(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
         self.reserve_until(key, bytes, self.deadline())
     }
 

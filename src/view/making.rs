@@ -11,7 +11,7 @@ use super::format::{Format, Make};
 use super::layout::Made;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
-use crate::store::StoreError;
+use crate::store::{StoreError, may_wait};
 use crate::translate::{NoOutline, left_out};
 use crate::zarr;
 use crate::zarr::chunk_names::ChunkNames;
@@ -141,7 +141,7 @@ impl Nodes {
         }
     }
 
-    /// A file of several nodes: kept, or made again.
+    /// A file of several nodes: kept, or made again, once however many ask for it at the same time.
     fn kept(
         &self,
         node: &ViewNode,
@@ -151,9 +151,26 @@ impl Nodes {
         if let Some(file) = self.still_kept(node, format) {
             return Ok(Content::Made(file));
         }
-        let asked = Asked::now();
-        let file = self.keep(node, format, make()?, asked)?;
-        Ok(Content::Made(file))
+        let failed = NoContent::Failed;
+        may_wait(&node.key).map_err(failed)?;
+        let place = (node.key.clone(), node.version, format.number());
+        let deadline = self.engine().deadline();
+        let answer = self.in_the_making.answer(place, deadline, || {
+            let asked = Asked::now();
+            match make().and_then(|made| self.keep(node, format, made, asked)) {
+                Ok(file) => Ok(Ok(file)),
+                Err(NoContent::Absent(why)) => Ok(Err(why)),
+                Err(NoContent::Failed(error)) => Err(error),
+            }
+        });
+        let timed_out = || StoreError::TimedOut {
+            key: node.key.clone(),
+            what: format!("its {format}, which is being made"),
+        };
+        match answer.unwrap_or_else(|| Err(timed_out())).map_err(failed)? {
+            Ok(file) => Ok(Content::Made(file)),
+            Err(why) => Err(NoContent::Absent(why)),
+        }
     }
 
     fn still_kept(&self, node: &ViewNode, format: Format) -> Option<Arc<MadeFile>> {

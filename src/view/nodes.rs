@@ -10,7 +10,7 @@ use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::codec::Pipeline;
-use crate::store::{Flights, Key, Store, StoreError, Version};
+use crate::store::{Flights, Key, Store, StoreError, Version, may_wait};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 /// How nodes are shown.
@@ -34,6 +34,7 @@ pub struct Nodes {
     pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
     pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
     pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
+    pub(super) in_the_making: Flights<(Key, u64, u8), Result<Arc<MadeFile>, String>>,
 }
 
 /// A node and when it was read.
@@ -53,6 +54,7 @@ impl Nodes {
             texts: Mutex::default(),
             texts_in_the_making: Flights::default(),
             made: Mutex::default(),
+            in_the_making: Flights::default(),
         }
     }
 
@@ -88,6 +90,10 @@ impl Nodes {
         {
             return Ok(Arc::clone(node));
         }
+        // A store that is far away says itself which documents are at hand.
+        if !self.store.promises().is_far {
+            may_wait(key)?;
+        }
         let read = Instant::now();
         let documents = Found::read(&*self.store, key)?;
         let mut known = self.lock();
@@ -115,7 +121,10 @@ impl Nodes {
         let memory_bytes: u64 = texts
             .map(|text| zarr::document::memory_bytes(text) as u64)
             .sum();
-        let _memory = self.engine.reserve_now(key, memory_bytes)?;
+        let _memory = match may_wait(key) {
+            Ok(()) => self.engine.reserve(key, memory_bytes)?,
+            Err(_) => self.engine.reserve_now(key, memory_bytes)?,
+        };
         let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
         let documents = Documents {
             zarr_json: zarr_json.as_deref(),

@@ -61,11 +61,17 @@ impl ViewTree {
             Some((format.own_name(node.name()), escaped))
         })?;
         for name in &children {
-            // One node that can not be read does not hide the others.
+            // One node that can not be read does not hide the others; one that can not be read now
+            // is not missing.
             let child = match self.child(node, name) {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
-                Err(error @ StoreError::WouldWait { .. }) => return Err(error),
+                Err(
+                    error @ (StoreError::WouldWait { .. }
+                    | StoreError::TimedOut { .. }
+                    | StoreError::Unavailable { .. }
+                    | StoreError::Stale { .. }),
+                ) => return Err(error),
                 Err(error) => {
                     log::warn!("its views are not listed: {error}");
                     continue;
