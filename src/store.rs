@@ -9,6 +9,7 @@
 //! kind is never turned into it.
 
 mod ahead;
+mod below;
 mod dir;
 mod disk;
 mod error;
@@ -25,6 +26,7 @@ mod whole;
 mod zip;
 
 pub use ahead::Ahead;
+pub use below::prefixes_below;
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;

@@ -37,17 +37,19 @@ use std::time::{Duration, Instant, SystemTime};
 use lru::LruCache;
 use siphasher::sip::SipHasher13;
 
-pub use self::outline::{MAX_NODES, NoOutline, Outline, zmetadata_json, zom_json};
+pub use self::outline::{NoOutline, Whole, zmetadata_json, zom_json};
 
 use self::documents::Found;
 use self::node::{Translation, translate};
+use self::outline::{Hierarchy, MAX_NODES};
 use self::resolve::Place;
 use self::shards::Indexes;
 use self::text::Text;
 use self::whole::Consolidated;
+use crate::array::Engine;
 use crate::store::{
-    Extent, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store, StoreError,
-    Unknown, Usage, Version,
+    Extent, Flights, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store,
+    StoreError, Unknown, Usage, Version, may_wait,
 };
 use crate::zarr::document;
 
@@ -75,6 +77,14 @@ impl Target {
         }
     }
 
+    /// The document of the root that has copies of all others.
+    fn consolidated(self) -> &'static str {
+        match self {
+            Self::V2 => ZMETADATA,
+            Self::V3 | Self::Unsharded => "zarr.json",
+        }
+    }
+
     /// Whether a node whose document is wrong is shown as it is: one of this version is no worse
     /// than it was.
     fn shows_broken(self, is_v3: bool) -> bool {
@@ -94,11 +104,13 @@ struct Shared {
     target: Target,
     /// How long what was read is trusted; for good if the store can not change.
     ttl: Option<Duration>,
+    /// Whose memory is taken.
+    engine: Arc<Engine>,
     known: Mutex<Known>,
     indexes: Indexes,
     consolidated: Mutex<Option<Consolidated>>,
-    /// Held by who reads a whole hierarchy: one is enough.
-    reading: Mutex<()>,
+    /// Who reads a whole hierarchy, by the version of its root: one is enough.
+    consolidating: Flights<u64, Consolidated>,
     /// Nodes whose reasons were logged.
     told: Mutex<HashSet<Key>>,
 }
@@ -127,19 +139,29 @@ struct Known {
     bytes: u64,
 }
 
-/// Nodes that are kept, and what they may take in memory, about.
+/// Nodes that are kept, and what they may take in memory, about: this, and no more than this part
+/// of all that there may be.
 const MAX_KNOWN: usize = 4096;
 const MAX_KNOWN_BYTES: u64 = 32 << 20;
+const MAX_KNOWN_PART: u64 = 64;
 /// Metadata of one node that take more memory than this are not translated.
-const MAX_NODE_BYTES: usize = 64 << 20;
+const MAX_NODE_BYTES: u64 = 64 << 20;
+const MAX_NODE_PART: u64 = 16;
 /// Nodes whose reasons are logged.
 const MAX_TOLD: usize = 1024;
 /// The name of consolidated metadata of version 2.
 const ZMETADATA: &str = ".zmetadata";
 
 impl Translated {
-    /// Shows the hierarchy below `root` of `store`. What was read is trusted for `ttl`.
-    pub fn new(store: Arc<dyn Store>, root: Key, target: Target, ttl: Duration) -> Self {
+    /// Shows the hierarchy below `root` of `store`. What was read is trusted for `ttl`; the memory
+    /// that this takes is that of `engine`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        root: Key,
+        target: Target,
+        ttl: Duration,
+        engine: Arc<Engine>,
+    ) -> Self {
         let ttl = (!store.promises().pinned).then_some(ttl);
         Self(Arc::new(Shared {
             store,
@@ -150,9 +172,10 @@ impl Translated {
                 nodes: LruCache::unbounded(),
                 bytes: 0,
             }),
-            indexes: Indexes::default(),
+            indexes: Indexes::new(Arc::clone(&engine)),
+            engine,
             consolidated: Mutex::default(),
-            reading: Mutex::default(),
+            consolidating: Flights::default(),
             told: Mutex::default(),
         }))
     }
@@ -180,22 +203,29 @@ impl Translated {
 ///
 /// # Errors
 /// Why they are not known.
-pub fn left_out(store: &dyn Store, root: &Key) -> Result<Vec<LeftOut>, NoOutline> {
+pub fn left_out(store: &dyn Store, root: &Key, engine: &Engine) -> Result<Vec<LeftOut>, NoOutline> {
     let mut left_out = Vec::new();
-    let outline = Outline::read(store, root)?;
+    let Hierarchy { outline, .. } = &Hierarchy::read(store, root, engine, MAX_NODES)?;
+    let unread = outline.unread();
     for target in Target::ALL {
-        outline.clone().translated(target, root, &mut |key, why| {
+        let mut leave_out = |key: &Key, why: &str| {
             left_out.push(LeftOut {
                 target,
                 key: key.clone(),
                 why: why.to_owned(),
             });
-        });
+        };
+        outline.left_out(target, root, &mut leave_out);
+        if let Some(why) = unread.filter(|_| outline.is_consolidated(target)) {
+            let document = root.join(target.consolidated().as_bytes());
+            let why = format!("no copies of the metadata below it, some can not be read: {why}");
+            leave_out(&document.unwrap_or_default(), &why);
+        }
     }
     Ok(left_out)
 }
 
-/// A node that a translation leaves out, with all below it.
+/// A node that a translation leaves out, with all below it; or the copies that a document lacks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeftOut {
     /// Which translation.
@@ -238,6 +268,9 @@ impl Shared {
         {
             return Ok(Some(Arc::clone(node)));
         }
+        if !self.store.promises().is_far {
+            may_wait(key)?;
+        }
         let read = Instant::now();
         let found = Found::read(&*self.store, key)?;
         if found.texts.iter().all(Option::is_none) && found.problem.is_none() {
@@ -249,15 +282,15 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let node = Arc::new(self.translate(key, found));
+        let node = Arc::new(self.translate(key, found)?);
         let mut known = self.known();
         known.bytes = known.bytes.saturating_add(node.memory_bytes);
         let entry = (Arc::clone(&node), read);
         if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
             known.bytes = known.bytes.saturating_sub(old.memory_bytes);
         }
-        let is_full =
-            |known: &Known| known.bytes > MAX_KNOWN_BYTES || known.nodes.len() > MAX_KNOWN;
+        let most = self.at_most(MAX_KNOWN_BYTES, MAX_KNOWN_PART);
+        let is_full = |known: &Known| known.bytes > most || known.nodes.len() > MAX_KNOWN;
         while is_full(&known) && known.nodes.len() > 1 {
             let Some((_, (old, _))) = known.nodes.pop_lru() else {
                 break;
@@ -267,9 +300,14 @@ impl Shared {
         Ok(Some(node))
     }
 
+    /// `bytes`, but no more than a part of the memory that there may be.
+    fn at_most(&self, bytes: u64, part: u64) -> u64 {
+        bytes.min(self.engine.memory_limit_bytes() / part)
+    }
+
     /// Makes of documents what is shown.
-    fn translate(&self, key: &Key, found: Found) -> Shown {
-        let translation = self.translation(&found);
+    fn translate(&self, key: &Key, found: Found) -> Result<Shown, StoreError> {
+        let translation = self.translation(key, &found)?;
         if let Translation::LeftOut(why) = &translation {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.len() < MAX_TOLD && told.insert(key.clone()) {
@@ -285,7 +323,7 @@ impl Shared {
             .map(|(name, document)| (*name, Arc::new(outline::text(document))))
             .collect();
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
-        Shown {
+        Ok(Shown {
             // Parsed documents are some times as large as their texts.
             memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
             texts,
@@ -293,30 +331,32 @@ impl Shared {
             version: found.version,
             modified: found.modified,
             document: found.array,
-        }
+        })
     }
 
-    fn translation(&self, found: &Found) -> Translation {
+    fn translation(&self, key: &Key, found: &Found) -> Result<Translation, StoreError> {
         if let Some(problem) = &found.problem {
-            return Translation::LeftOut(problem.clone());
+            return Ok(Translation::LeftOut(problem.clone()));
         }
         let texts = found.texts.iter().flatten();
         let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();
-        if bytes > MAX_NODE_BYTES {
-            return Translation::LeftOut("its metadata are too large".into());
+        let bytes = bytes as u64;
+        if bytes > self.at_most(MAX_NODE_BYTES, MAX_NODE_PART) {
+            return Ok(Translation::LeftOut("its metadata are too large".into()));
         }
+        let _memory = self.engine.reserve_now(key, bytes)?;
         let Some(detected) = found.documents().node() else {
-            return Translation::Directory;
+            return Ok(Translation::Directory);
         };
         let [zarr_json, ..] = &found.texts;
-        match detected.node {
+        Ok(match detected.node {
             Ok(node) => {
                 let raw = zarr_json.as_deref().map(document::parse);
                 translate(self.target, &node, raw.and_then(Result::ok).as_ref())
             }
             Err(_) if self.target.shows_broken(zarr_json.is_some()) => Translation::Same,
             Err(error) => Translation::LeftOut(error.to_string()),
-        }
+        })
     }
 
     /// Fails if the metadata of an array are not any more those that its chunks are found by.
@@ -364,7 +404,7 @@ impl Store for Translated {
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.0.resolve(key)? {
             Place::Same(key) => self.0.store.stat(&key),
-            Place::Document(text, node) => Text::new(text, node.modified).stat(),
+            Place::Document(text, modified) => Text::new(text, modified).stat(),
             Place::Directory(node, key) => self.0.directory_stat(&node, &key),
             Place::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell),
             Place::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk),
@@ -378,7 +418,7 @@ impl Store for Translated {
     fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
         match self.0.resolve(key)? {
             Place::Same(key) => self.0.store.open_for(&key, reading),
-            Place::Document(text, node) => Ok(Arc::new(Text::new(text, node.modified))),
+            Place::Document(text, modified) => Ok(Arc::new(Text::new(text, modified))),
             Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, reading),
             place => {
                 if let Place::Cell(node, array, cell) = place {
@@ -394,15 +434,7 @@ impl Store for Translated {
     }
 
     fn unknown(&self, prefix: &Key) -> Option<Unknown> {
-        match self.0.resolve(prefix).ok()? {
-            Place::Same(key) => self.0.store.unknown(&key),
-            Place::Directory(_, key) => self.0.store.unknown(&key),
-            Place::Cell(..) if self.0.store.promises().is_far => Some(Unknown {
-                is_unlisted: false,
-                what: "chunks are those that there can be".into(),
-            }),
-            _ => None,
-        }
+        self.0.unknown(prefix)
     }
 
     fn doubt(&self, key: &Key) {

@@ -83,17 +83,17 @@ const LAYERS: [Layer; 17] = [
         may: &[],
     },
     Layer {
+        name: "translate",
+        below: &["array", "codec", "zarr", "store"],
+        may: &[],
+    },
+    Layer {
         name: "explore",
         below: &["zarr", "store"],
         may: &[],
     },
     Layer {
         name: "array",
-        below: &["codec", "zarr", "store"],
-        may: &[],
-    },
-    Layer {
-        name: "translate",
         below: &["codec", "zarr", "store"],
         may: &[],
     },

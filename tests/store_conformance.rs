@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::store::{
     BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, MemoryStore, Object,
     Patience, PinnedBytes, PinnedError, Position, Store, StoreError, ZipOptions, ZipStore,
@@ -421,7 +422,15 @@ fn a_translation_conforms() {
         Arc::new(memory(&source)) as Arc<dyn Store>,
         Arc::new(directory(dir.path(), &source)),
     ] {
-        let store = Translated::new(store, Key::root(), Target::V2, Duration::from_secs(60));
+        let options = EngineOptions {
+            cache_bytes: 0,
+            memory_limit_bytes: 64 << 20,
+            threads: 1,
+            timeout: Duration::from_secs(60),
+        };
+        let engine = Arc::new(Engine::new(options).unwrap());
+        let (root, ttl) = (Key::root(), Duration::from_secs(60));
+        let store = Translated::new(store, root, Target::V2, ttl, engine);
         let document = |name: &'static str| {
             let object = store.open(&key(name)).unwrap();
             (name, read(&*object, 0, 10_000))

@@ -101,12 +101,12 @@ impl Memory {
 
 impl Reservation {
     /// How much is reserved.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Gives back all but `bytes`.
-    pub(super) fn shrink(&mut self, bytes: u64) {
+    pub fn shrink(&mut self, bytes: u64) {
         let free = self.bytes.saturating_sub(bytes);
         self.bytes = self.bytes.min(bytes);
         self.memory.give_back(free);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{Key, Kind, Reading, Store, StoreError, ask_each, read_whole};
+use crate::store::{Key, Reading, Store, StoreError, ask_each, read_whole};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 use crate::zarr::node::Documents;
 use crate::zarr::{Array, Consolidated, MetadataError, Node};
@@ -190,22 +190,6 @@ pub(super) fn cause(key: &Key, error: &StoreError) -> String {
     let text = error.to_string();
     let own = text.strip_prefix(&format!("{key}: "));
     own.unwrap_or(&text).to_owned()
-}
-
-/// The prefixes directly below a key, sorted.
-///
-/// # Errors
-/// The store's.
-pub(super) fn children(store: &dyn Store, key: &Key) -> Result<Vec<Vec<u8>>, StoreError> {
-    let mut names = Vec::new();
-    store.list(key)?.visit(0, &mut |listed| {
-        if listed.kind == Kind::Prefix && !matches!(listed.name, b"." | b"..") {
-            names.push(listed.name.to_vec());
-        }
-        std::ops::ControlFlow::Continue(())
-    })?;
-    names.sort();
-    Ok(names)
 }
 
 /// The codecs of an array, ready to decode; for a grid of several shapes those of the first chunk.

@@ -10,7 +10,7 @@ use super::output::{ARRAY, GROUP, Lines, WRONG, shortened, size, tuple};
 use super::rows::{Line, Rows};
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
-use crate::store::{Key, Store};
+use crate::store::{Key, Store, prefixes_below};
 use crate::zarr::{Array, Consolidated, Node};
 
 /// Deeper nodes are not looked for: no hierarchy is so deep, but a loop of links is.
@@ -171,7 +171,7 @@ impl Entry {
                 Err(why) => entry.notes.push(format!("consolidated metadata: {why}")),
             }
         }
-        match hierarchy::children(store, key) {
+        match prefixes_below(store, key, usize::MAX) {
             Ok(names) => {
                 entry.children = names;
                 let unknown = store.unknown(key);

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use super::node::Translation;
 use super::resolve::Place;
 use super::text::Text;
-use super::{MadeText, Shared, Shown, Target, ZMETADATA};
-use crate::store::{Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit};
-use crate::zarr::chunk_names::{Cell, Found};
+use super::whole::Dated;
+use super::{Shared, Shown};
+use crate::store::{
+    Key, Kind, Listed, Listing, Object, Stat, StoreError, Unknown, Visit, may_wait,
+};
+use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 
 /// Names of chunks are asked for one by one in directories of a near store with at most so many;
 /// else all of the grid are listed.
@@ -58,13 +61,16 @@ impl Shared {
                     true => shared.whole(&node)?,
                     false => None,
                 };
-                let mut texts = node.texts.clone();
-                if let Some((name, text)) = whole {
-                    texts.retain(|(own, _)| *own != name);
-                    texts.push((name, text));
+                let own = node.texts.iter();
+                let own = own.map(|(name, text)| (*name, Arc::clone(text), node.modified));
+                let mut texts: Vec<_> = own.collect();
+                if let Some((text, modified)) = whole {
+                    let name = shared.target.consolidated();
+                    texts.retain(|(own, ..)| *own != name);
+                    texts.push((name, text, modified));
                 }
-                for (name, text) in texts {
-                    let stat = Text::new(text, node.modified).stat()?;
+                for (name, text, modified) in texts {
+                    let stat = Text::new(text, modified).stat()?;
                     names.fixed.push((name.into(), Kind::Object, Some(stat)));
                 }
                 match &node.translation {
@@ -76,6 +82,41 @@ impl Shared {
             }
         }
         Ok(Box::new(names))
+    }
+
+    /// What is not known of the names in a directory.
+    pub(super) fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+        let is_not_asked = |what: &str| Unknown {
+            is_unlisted: false,
+            what: what.to_owned(),
+        };
+        let of_chunks = |node: &Shown, cell: Cell| {
+            let names = &node.chunks()?.names;
+            let what = "chunks are those that there can be";
+            (!self.asks_for(names, cell)).then(|| is_not_asked(what))
+        };
+        match self.resolve(prefix) {
+            Ok(Place::Same(key)) => self.store.unknown(&key),
+            Ok(Place::Cell(node, _, cell)) => of_chunks(&node, cell),
+            Ok(Place::Directory(node, _)) if node.chunks().is_some() => {
+                of_chunks(&node, Cell::default())
+            }
+            Ok(Place::Directory(_, key)) => self.store.unknown(&key).or_else(|| {
+                let what = "nodes that are left out may be listed";
+                self.store.promises().is_far.then(|| is_not_asked(what))
+            }),
+            Ok(Place::Document(..) | Place::Chunk(..))
+            | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => None,
+            Err(error) => Some(Unknown {
+                is_unlisted: true,
+                what: error.to_string(),
+            }),
+        }
+    }
+
+    /// Whether chunks are listed that are there, each asked for, and not all that there can be.
+    fn asks_for(&self, names: &ChunkNames, cell: Cell) -> bool {
+        !self.store.promises().is_far && names.len(cell) <= MAX_ASKED
     }
 
     /// Adds what is in a group, or in a directory without documents.
@@ -92,7 +133,7 @@ impl Shared {
                 Kind::Object if is_same && self.is_own_document(listed.name) => {
                     names.push((listed.name.to_vec(), Kind::Object, listed.stat));
                 }
-                Kind::Prefix if !matches!(listed.name, b"." | b"..") => {
+                _ if listed.is_below() => {
                     members.push(listed.name.to_vec());
                 }
                 _ => {}
@@ -111,17 +152,14 @@ impl Shared {
     }
 
     /// The document of the root that has the copies of all others, if it has one.
-    fn whole(&self, root: &Shown) -> Result<Option<MadeText>, StoreError> {
-        let name = match self.target {
-            Target::V2 => ZMETADATA,
-            Target::V3 | Target::Unsharded => "zarr.json",
-        };
+    fn whole(&self, root: &Shown) -> Result<Option<Dated>, StoreError> {
         match self.consolidated(root) {
-            Ok(text) => Ok(text.map(|text| (name, text))),
+            Ok(whole) => Ok(whole),
             Err(error @ StoreError::WouldWait { .. }) => Err(error),
             // One node that can not be had does not hide the others.
             Err(error) => {
-                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+                let (name, target) = (self.target.consolidated(), self.target.word());
+                log::warn!("{name} of {target} is not listed: {error}");
                 Ok(None)
             }
         }
@@ -182,8 +220,10 @@ impl Listing for Names {
         let Some(names) = node.chunks().map(|chunks| &chunks.names) else {
             return Ok(());
         };
-        let is_far = self.shared.store.promises().is_far;
-        let is_asked = !is_far && names.len(*cell) <= MAX_ASKED;
+        let is_asked = self.shared.asks_for(names, *cell);
+        if is_asked {
+            may_wait(&self.prefix)?;
+        }
         for place in cookie.saturating_sub(fixed).. {
             let Some((name, found)) = names.nth(*cell, place) else {
                 break;

@@ -1,9 +1,11 @@
 //! From a key that is shown to what is behind it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::node::{Chunks, Translation};
-use super::{Shared, Shown, Target, ZMETADATA};
+use super::shards::Shards;
+use super::{Shared, Shown, Target};
 use crate::store::{Key, Kind, Object, Reading, Stat, StoreError, Version};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{Cell, Found};
@@ -13,8 +15,8 @@ use crate::zarr::chunk_names::{Cell, Found};
 pub(super) enum Place {
     /// The same key of the store.
     Same(Key),
-    /// A document that was made, of this node.
-    Document(Arc<Vec<u8>>, Arc<Shown>),
+    /// A document that was made, and when the last of what it was made of was changed.
+    Document(Arc<Vec<u8>>, SystemTime),
     /// The directory of a node.
     Directory(Arc<Shown>, Key),
     /// A directory of chunks of the array at a key.
@@ -55,7 +57,7 @@ impl Shared {
                 _ if rest.is_empty() => return Ok(Place::Directory(node, at)),
                 Translation::Array(_, chunks) => {
                     if let Some(text) = node.text(rest) {
-                        return Ok(Place::Document(text, node));
+                        return Ok(Place::Document(text, node.modified));
                     }
                     return match chunks.names.find_path(rest).ok_or_else(absent)? {
                         Found::Directory(cell) => Ok(Place::Cell(node, at, cell)),
@@ -91,18 +93,14 @@ impl Shared {
         if matches!(node.translation, Translation::Group(None)) && self.is_own_document(name) {
             return Ok(Place::Same(key.clone()));
         }
-        let is_whole = match self.target {
-            Target::V2 => name == ZMETADATA.as_bytes(),
-            Target::V3 | Target::Unsharded => name == b"zarr.json",
-        };
-        if is_whole
+        if name == self.target.consolidated().as_bytes()
             && *at == self.root
-            && let Some(text) = self.consolidated(&node)?
+            && let Some((text, modified)) = self.consolidated(&node)?
         {
-            return Ok(Place::Document(text, node));
+            return Ok(Place::Document(text, modified));
         }
         match node.text(name) {
-            Some(text) => Ok(Place::Document(text, node)),
+            Some(text) => Ok(Place::Document(text, node.modified)),
             None => Err(StoreError::NotFound { key: key.clone() }),
         }
     }
@@ -138,7 +136,7 @@ impl Shared {
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
-        let reading = shards.map_or(reading, super::shards::Shards::reading);
+        let reading = shards.map_or(reading, Shards::reading);
         let opened = self.store.open_for(&source, reading).map_err(in_place);
         let opened = opened.and_then(|object| match shards {
             Some(shards) => self

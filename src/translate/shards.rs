@@ -1,13 +1,15 @@
 //! Inner chunks of shards as byte ranges (zarr-specs, `sharding_indexed`, "Binary shard format").
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
+use crate::array::{Engine, Reservation};
 use crate::codec::{CodecError, IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{
-    Data, Key, Kind, Object, Patience, Reading, Stat, StoreError, Version, may_wait, read_into,
+    Data, Flights, Key, Kind, Object, Patience, Reading, Stat, StoreError, Version, may_wait,
+    read_into,
 };
 use crate::zarr::{Array, CodecSpec};
 
@@ -85,7 +87,7 @@ impl Shards {
     pub(super) fn reading(&self) -> Reading {
         match self.pipeline.sharding() {
             Some(sharding) if sharding.index_location() == IndexLocation::End => {
-                Reading::Tail(sharding.index_size_bytes().min(MAX_INDEX_BYTES))
+                Reading::Tail(sharding.index_size_bytes().min(MAX_TAIL_BYTES))
             }
             _ => Reading::Parts,
         }
@@ -116,35 +118,57 @@ fn codecs(spec: &CodecSpec) -> Result<Vec<CodecSpec>, String> {
 
 /// The indexes of shards that were read, least recently used first out.
 #[derive(Debug)]
-pub(super) struct Indexes(Mutex<Kept>);
+pub(super) struct Indexes {
+    engine: Arc<Engine>,
+    kept: Mutex<Kept>,
+    /// Indexes that are being read.
+    reading: Flights<(Place, Of), Arc<Held>>,
+}
 
 /// A chunk, and the numbers of the inner chunks that lead to a shard in it.
 type Place = (Key, Vec<u64>);
 
+/// The versions of a chunk and of the metadata that say where its index is.
+type Of = (Version, u64);
+
+/// An index, and the memory that it takes.
+#[derive(Debug)]
+struct Held {
+    index: ShardIndex,
+    memory: Reservation,
+}
+
 #[derive(Debug)]
 struct Kept {
-    indexes: LruCache<Place, (Version, Arc<ShardIndex>)>,
+    indexes: LruCache<Place, (Of, Arc<Held>)>,
     bytes: u64,
 }
 
-/// All that is kept takes about so much; the last index is kept in any case.
+/// All that is kept takes about so much, and no more than this part of the memory that there may
+/// be; the last index is kept in any case.
 const MAX_KEPT_BYTES: u64 = 16 << 20;
+const MAX_KEPT_PART: u64 = 64;
 /// A longer index is not read: one of four million inner chunks has 64 MiB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
-/// What an inner chunk takes in an index, and an index besides.
-const ENTRY_BYTES: u64 = 16;
+const MAX_INDEX_PART: u64 = 8;
+/// Longer ones do not come with the opening of the shard, before there is memory for them.
+const MAX_TAIL_BYTES: u64 = 1 << 20;
+/// What an index takes besides its entries.
 const OVERHEAD_BYTES: u64 = 256;
 
-impl Default for Indexes {
-    fn default() -> Self {
-        Self(Mutex::new(Kept {
-            indexes: LruCache::unbounded(),
-            bytes: 0,
-        }))
-    }
-}
-
 impl Indexes {
+    /// None; the memory of those to come is that of `engine`.
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            kept: Mutex::new(Kept {
+                indexes: LruCache::unbounded(),
+                bytes: 0,
+            }),
+            reading: Flights::default(),
+        }
+    }
+
     /// Opens an inner chunk of the chunk `object`. `mapping` is the version of the metadata.
     ///
     /// # Errors
@@ -161,9 +185,11 @@ impl Indexes {
         let whole = object.version();
         for (depth, (sharding, number)) in shards.levels().zip(numbers).enumerate() {
             let path = numbers.get(..depth).unwrap_or_default();
-            let index = self.index(sharding, &*object, (source.clone(), path.to_vec()), whole)?;
+            let place = (source.clone(), path.to_vec());
+            let held = self.index(sharding, &*object, place, (whole, mapping))?;
             let number = usize::try_from(*number).unwrap_or(usize::MAX);
-            let range = index
+            let range = held
+                .index
                 .entry(number)
                 .map_err(|error| codec_error(source, &error))?;
             let Some(range) = range else {
@@ -180,69 +206,92 @@ impl Indexes {
         Ok(object)
     }
 
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept_at(&self, place: &Place, of: Of) -> Option<Arc<Held>> {
+        let mut kept = self.kept();
+        let (version, held) = kept.indexes.get(place)?;
+        (*version == of).then(|| Arc::clone(held))
+    }
+
+    /// The index of a shard: kept, or read by one of all who want it.
     fn index(
         &self,
         sharding: &Sharding,
         object: &dyn Object,
         place: Place,
-        version: Version,
-    ) -> Result<Arc<ShardIndex>, StoreError> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, index)) = lock().indexes.get(&place)
-            && *of == version
-        {
-            return Ok(Arc::clone(index));
+        of: Of,
+    ) -> Result<Arc<Held>, StoreError> {
+        if let Some(held) = self.kept_at(&place, of) {
+            return Ok(held);
         }
-        let key = &place.0;
+        may_wait(&place.0)?;
+        self.reading.once((place.clone(), of), || {
+            if let Some(held) = self.kept_at(&place, of) {
+                return Ok(held);
+            }
+            let held = Arc::new(self.read(sharding, object, &place.0)?);
+            self.keep(place, of, &held);
+            Ok(held)
+        })
+    }
+
+    fn read(
+        &self,
+        sharding: &Sharding,
+        object: &dyn Object,
+        key: &Key,
+    ) -> Result<Held, StoreError> {
         let (size, index_bytes) = (object.size_bytes(), sharding.index_size_bytes());
-        let corrupt = |what: String| StoreError::Corrupt {
-            key: key.clone(),
-            what,
-        };
         let Some(end) = size.checked_sub(index_bytes) else {
-            let what = format!("a shard of {size} bytes, and its index takes {index_bytes}");
-            return Err(corrupt(what));
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("a shard of {size} bytes, and its index takes {index_bytes}"),
+            });
         };
+        let limit_bytes = MAX_INDEX_BYTES.min(self.engine.memory_limit_bytes() / MAX_INDEX_PART);
         let too_large = || StoreError::TooLarge {
             key: key.clone(),
             need_bytes: index_bytes,
-            limit_bytes: MAX_INDEX_BYTES,
+            limit_bytes,
         };
         let length = usize::try_from(index_bytes).map_err(|_| too_large())?;
-        if index_bytes > MAX_INDEX_BYTES {
+        if index_bytes > limit_bytes {
             return Err(too_large());
         }
         let start = match sharding.index_location() {
             IndexLocation::Start => 0,
             IndexLocation::End => end,
         };
+        // Encoded and decoded.
+        let mut memory = self.engine.reserve(key, index_bytes.saturating_mul(2))?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| too_large())?;
         bytes.resize(length, 0);
-        read_into(object, key, start, &mut bytes, patience(key))?;
+        read_into(object, key, start, &mut bytes, Patience::Wait)?;
         let index = sharding.decode_index(&bytes, size);
-        let index = Arc::new(index.map_err(|error| codec_error(key, &error))?);
-        let bytes_of = |index: &ShardIndex| index.len() as u64 * ENTRY_BYTES + OVERHEAD_BYTES;
-        let mut kept = lock();
-        kept.bytes = kept.bytes.saturating_add(bytes_of(&index));
-        if let Some((_, old)) = kept.indexes.put(place, (version, Arc::clone(&index))) {
+        let index = index.map_err(|error| codec_error(key, &error))?;
+        drop(bytes);
+        memory.shrink(index_bytes);
+        Ok(Held { index, memory })
+    }
+
+    fn keep(&self, place: Place, of: Of, held: &Arc<Held>) {
+        let bytes_of = |held: &Held| held.memory.bytes().saturating_add(OVERHEAD_BYTES);
+        let most = MAX_KEPT_BYTES.min(self.engine.memory_limit_bytes() / MAX_KEPT_PART);
+        let mut kept = self.kept();
+        kept.bytes = kept.bytes.saturating_add(bytes_of(held));
+        if let Some((_, old)) = kept.indexes.put(place, (of, Arc::clone(held))) {
             kept.bytes = kept.bytes.saturating_sub(bytes_of(&old));
         }
-        while kept.bytes > MAX_KEPT_BYTES && kept.indexes.len() > 1 {
+        while kept.bytes > most && kept.indexes.len() > 1 {
             let Some((_, (_, old))) = kept.indexes.pop_lru() else {
                 break;
             };
             kept.bytes = kept.bytes.saturating_sub(bytes_of(&old));
         }
-        Ok(index)
-    }
-}
-
-/// Whoever must not wait for a network asks for what is at hand.
-fn patience(key: &Key) -> Patience {
-    match may_wait(key) {
-        Ok(()) => Patience::Wait,
-        Err(_) => Patience::Now,
     }
 }
 

@@ -6,30 +6,73 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::array::EngineOptions;
 use crate::store::{Data, MemoryStore, Patience, never_waiting, read_whole};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
 }
 
+/// An engine that may take so much memory.
+pub(super) fn engine_of(memory_limit_bytes: u64) -> Arc<Engine> {
+    let options = EngineOptions {
+        cache_bytes: 0,
+        memory_limit_bytes,
+        threads: 1,
+        timeout: Duration::from_millis(200),
+    };
+    Arc::new(Engine::new(options).unwrap())
+}
+
+pub(super) fn engine() -> Arc<Engine> {
+    engine_of(256 << 20)
+}
+
 /// A store that can change, be far away, and fail for keys with a suffix.
 #[derive(Debug)]
-struct Odd {
+pub(super) struct Odd {
     values: MemoryStore,
     promises: Promises,
     fails: &'static str,
+    is_denied: bool,
     version: AtomicU64,
+    /// Reads, of which each takes its time.
+    reads: Arc<AtomicU64>,
 }
 
 impl Odd {
-    fn check(&self, key: &Key) -> Result<(), StoreError> {
-        match !self.fails.is_empty() && key.as_bytes().ends_with(self.fails.as_bytes()) {
-            true => Err(StoreError::TimedOut {
-                key: key.clone(),
-                what: "answer".into(),
-            }),
-            false => Ok(()),
+    /// A store that is near and complete.
+    pub(super) fn near(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
+        Self {
+            values,
+            promises: Promises {
+                pinned: false,
+                all_open: false,
+                is_far: false,
+                listings: Listings::Complete,
+            },
+            fails,
+            is_denied,
+            version: AtomicU64::new(1),
+            reads: Arc::default(),
         }
+    }
+
+    fn check(&self, key: &Key) -> Result<(), StoreError> {
+        let key = key.clone();
+        if self.fails.is_empty() || !key.as_bytes().ends_with(self.fails.as_bytes()) {
+            return Ok(());
+        }
+        Err(match self.is_denied {
+            true => StoreError::Denied {
+                key,
+                what: "as the test wants it".into(),
+            },
+            false => StoreError::TimedOut {
+                key,
+                what: "answer".into(),
+            },
+        })
     }
 }
 
@@ -60,7 +103,11 @@ impl Store for Odd {
         self.check(key)?;
         let object = self.values.open(key)?;
         let version = Version(self.version.load(Ordering::Relaxed));
-        Ok(Arc::new(Versioned(object, version)))
+        Ok(Arc::new(Versioned(
+            object,
+            version,
+            Arc::clone(&self.reads),
+        )))
     }
 
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
@@ -70,7 +117,7 @@ impl Store for Odd {
 }
 
 #[derive(Debug)]
-struct Versioned(Arc<dyn Object>, Version);
+struct Versioned(Arc<dyn Object>, Version, Arc<AtomicU64>);
 
 impl Object for Versioned {
     fn size_bytes(&self) -> u64 {
@@ -96,6 +143,8 @@ impl Object for Versioned {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
+        self.2.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
         self.0.read(offset, size_bytes, buffer, patience)
     }
 }
@@ -164,23 +213,20 @@ fn values() -> Vec<(Key, Vec<u8>)> {
 
 fn translated(target: Target) -> Translated {
     let store = Arc::new(MemoryStore::new(values()));
-    Translated::new(store, Key::root(), target, Duration::ZERO)
+    Translated::new(store, Key::root(), target, Duration::ZERO, engine())
 }
 
 fn over(fails: &'static str, is_far: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
-    let store = Arc::new(Odd {
-        values: MemoryStore::new(values()),
-        promises: Promises {
-            pinned: false,
-            all_open: false,
-            is_far,
-            listings: Listings::Complete,
-        },
-        fails,
-        version: AtomicU64::new(1),
-    });
+    let mut store = Odd::near(MemoryStore::new(values()), fails, false);
+    store.promises.is_far = is_far;
+    over_store(store, ttl)
+}
+
+fn over_store(store: Odd, ttl: Duration) -> (Arc<Odd>, Translated) {
+    let store = Arc::new(store);
     let inner = Arc::clone(&store) as Arc<dyn Store>;
-    (store, Translated::new(inner, Key::root(), Target::V2, ttl))
+    let translated = Translated::new(inner, Key::root(), Target::V2, ttl, engine());
+    (store, translated)
 }
 
 fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
@@ -355,6 +401,153 @@ fn who_does_not_wait_is_told_so() {
 }
 
 #[test]
+fn who_does_not_wait_gathers_nothing_of_a_near_store_either() {
+    let (_, store) = over("", false, Duration::MAX);
+    let would_wait = |ask: &dyn Fn() -> Result<(), StoreError>| {
+        matches!(never_waiting(ask), Err(StoreError::WouldWait { .. }))
+    };
+    let list = |name: &str| {
+        let mut listing = store.list(&key(name))?;
+        listing.visit(0, &mut |_| ControlFlow::Continue(()))
+    };
+    let zmetadata = || store.stat(&key(".zmetadata")).map(drop);
+    let zarray = || store.open(&key("plain/.zarray")).map(drop);
+    assert!(would_wait(&zarray), "no document is at hand");
+    store.stat(&Key::root()).unwrap();
+    assert!(would_wait(&zmetadata), "only that of the root is");
+    assert!(would_wait(&|| list("")));
+    list("").unwrap();
+    assert!(!would_wait(&zmetadata) && !would_wait(&|| list("")));
+    assert!(!would_wait(&zarray));
+    let shard = || store.open(&key("shards/0/0")).map(drop);
+    assert!(would_wait(&shard), "the index is not at hand");
+    assert!(would_wait(&|| list("shards/0")));
+    shard().unwrap();
+    assert!(!would_wait(&shard));
+    // Others may be reading the hierarchy for as long as they like.
+    let (_, store) = over("", false, Duration::MAX);
+    let root = store.0.node(&Key::root()).unwrap().unwrap();
+    let (told, is_told) = std::sync::mpsc::channel();
+    let shared = Arc::clone(&store.0);
+    let asking = Arc::clone(&root);
+    let reading = store.0.consolidating.once(root.version, || {
+        std::thread::spawn(move || told.send(never_waiting(|| shared.consolidated(&asking))));
+        let answer = is_told.recv_timeout(Duration::from_secs(20));
+        answer.unwrap().map(|_| unreachable!("nobody has read it"))
+    });
+    assert!(matches!(reading, Err(StoreError::WouldWait { .. })));
+}
+
+#[test]
+fn an_index_is_read_once_for_all_who_want_it() {
+    let (inner, store) = over("", false, Duration::MAX);
+    store.stat(&key("shards")).unwrap();
+    inner.reads.store(0, Ordering::Relaxed);
+    let all = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                all.wait();
+                store.open(&key("shards/0/0")).unwrap();
+            });
+        }
+    });
+    assert_eq!(inner.reads.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_is_read_and_kept_is_in_the_memory_that_there_is() {
+    let over = |memory: &Arc<Engine>| {
+        let (store, root) = (Arc::new(MemoryStore::new(values())), Key::root());
+        Translated::new(store, root, Target::V2, Duration::ZERO, Arc::clone(memory))
+    };
+    let used = |memory: &Engine| memory.gauges()[0].1;
+    let memory = engine();
+    let store = over(&memory);
+    store.open(&key("shards/0/0")).unwrap();
+    let index = used(&memory);
+    assert!(index > 0, "the index");
+    store.open(&key("shards/1/0")).unwrap();
+    assert_eq!(used(&memory), index);
+    store.stat(&key(".zmetadata")).unwrap();
+    let all = used(&memory);
+    assert!(all > index, "the consolidated metadata");
+    drop(store);
+    assert_eq!(used(&memory), 0);
+    // Nothing is left for it.
+    let store = over(&memory);
+    store.stat(&key("shards")).unwrap();
+    let taken = memory.reserve_now(&Key::root(), 256 << 20).unwrap();
+    for name in ["shards/0/0", ".zmetadata", "plain"] {
+        let error = store.stat(&key(name)).unwrap_err();
+        assert!(
+            matches!(error, StoreError::TimedOut { .. }),
+            "{name}: {error}"
+        );
+    }
+    drop(taken);
+    read(&store, ".zmetadata").unwrap();
+    // There is too little for anything.
+    let small = engine_of(200 << 10);
+    let store = over(&small);
+    read(&store, "plain/0/0").unwrap();
+    assert!(
+        is_absent(store.stat(&key(".zmetadata"))),
+        "it would be too large"
+    );
+    let error = over(&engine_of(500)).stat(&key("shards/0/0"));
+    assert!(error.is_err(), "{error:?}");
+}
+
+#[test]
+fn an_index_of_other_metadata_is_read_again() {
+    let (inner, store) = over("", false, Duration::ZERO);
+    store.open(&key("shards/0/0")).unwrap();
+    let shards = store.0.node(&key("shards")).unwrap().unwrap();
+    inner.reads.store(0, Ordering::Relaxed);
+    let object = inner.open(&key("shards/c/0/0")).unwrap();
+    let layout = shards.chunks().unwrap().shards.as_ref().unwrap();
+    let open = |mapping: u64| {
+        let (object, source) = (Arc::clone(&object), key("shards/c/0/0"));
+        let opened = store.0.indexes.open(layout, object, &source, &[0], mapping);
+        opened.unwrap();
+        inner.reads.load(Ordering::Relaxed)
+    };
+    assert_eq!(open(shards.version), 0);
+    assert_eq!(open(shards.version + 1), 1);
+}
+
+#[test]
+fn copies_are_left_out_where_a_node_can_not_be_read() {
+    let asked = |fails: &'static str, is_denied: bool| {
+        let odd = Odd::near(MemoryStore::new(values()), fails, is_denied);
+        over_store(odd, Duration::ZERO).1.stat(&key(".zmetadata"))
+    };
+    assert!(asked("", false).is_ok());
+    // Who finds none looks for the nodes themselves.
+    assert!(is_absent(asked("holes/zarr.json", true)));
+    let late = asked("holes/zarr.json", false);
+    assert!(matches!(late, Err(StoreError::TimedOut { .. })), "{late:?}");
+}
+
+#[test]
+fn names_that_nobody_could_find_out_are_unknown() {
+    let unknown = |fails: &'static str, is_far: bool, prefix: &str| {
+        let (_, store) = over(fails, is_far, Duration::ZERO);
+        store
+            .unknown(&key(prefix))
+            .map(|unknown| unknown.is_unlisted)
+    };
+    assert_eq!(unknown("plain/zarr.json", false, "plain"), Some(true));
+    for known in ["", "plain", "plain/0", "nothing", "plain/7"] {
+        assert_eq!(unknown("", false, known), None, "{known}");
+    }
+    for guessed in ["", "plain", "plain/0"] {
+        assert_eq!(unknown("", true, guessed), Some(false), "{guessed}");
+    }
+}
+
+#[test]
 fn inner_chunks_of_metadata_that_have_changed_are_stale_once() {
     let (inner, store) = over("", false, Duration::MAX);
     let before = store.stat(&key("shards/0/0")).unwrap().version;
@@ -383,7 +576,7 @@ fn chunks_are_absent_only_by_metadata_that_have_not_changed() {
 #[test]
 fn what_is_told_of_a_hierarchy_is_told_below_its_root_only() {
     let store = Arc::new(MemoryStore::new(values()));
-    let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO);
+    let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO, engine());
     assert!(store.differs().unwrap());
     assert_eq!(read(&store, "plain/0/0").unwrap(), [9; 8]);
     for outside in ["", "shards", "plain2", "plai"] {
@@ -404,7 +597,13 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
         (key("zarr.json"), document.to_string().into_bytes()),
         (key("c/0/0"), vec![0; 10]),
     ]);
-    let store = Translated::new(Arc::new(store), Key::root(), Target::V2, Duration::ZERO);
+    let store = Translated::new(
+        Arc::new(store),
+        Key::root(),
+        Target::V2,
+        Duration::ZERO,
+        engine(),
+    );
     let mut listing = store.list(&Key::root()).unwrap();
     let mut seen = 0;
     listing

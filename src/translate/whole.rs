@@ -1,20 +1,25 @@
 //! Consolidated metadata of all that is shown, made when they are first asked for.
 
-use std::sync::{Arc, PoisonError, TryLockError};
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
+use std::time::{Instant, SystemTime};
 
-use super::node::Translation;
-use super::outline::{self, MAX_NODES, NoOutline, Outline};
+use super::node::{Texts, Translation};
+use super::outline::{self, Hierarchy, MAX_NODES, NoOutline};
 use super::{Shared, Shown, Target};
+use crate::array::Reservation;
 use crate::store::{StoreError, may_wait};
+
+/// A document, and when the last of what it was made of was changed.
+pub(super) type Dated = (Arc<Vec<u8>>, SystemTime);
 
 /// Consolidated metadata that were made; none if there are none.
 #[derive(Debug, Clone)]
 pub(super) struct Consolidated {
-    text: Option<Arc<Vec<u8>>>,
+    whole: Option<Dated>,
     /// Which content of the root's own documents is in it.
     version: u64,
     made: Instant,
+    _memory: Arc<Reservation>,
 }
 
 /// Nodes that are read anew whenever what is known of a store that can change has become old.
@@ -32,7 +37,7 @@ impl Shared {
 
     /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. None
     /// if there are none to be had, or they are shown as they are.
-    pub(super) fn consolidated(&self, root: &Shown) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
+    pub(super) fn consolidated(&self, root: &Shown) -> Result<Option<Dated>, StoreError> {
         let Translation::Group(Some(texts)) = &root.translation else {
             return Ok(None);
         };
@@ -40,58 +45,57 @@ impl Shared {
             return Ok(None);
         }
         if let Some(kept) = self.kept(root) {
-            return Ok(kept.text);
+            return Ok(kept.whole);
         }
-        let _one_at_a_time = match (may_wait(&self.root), self.reading.try_lock()) {
-            (_, Ok(lock)) => lock,
-            (_, Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
-            (Ok(()), Err(TryLockError::WouldBlock)) => {
-                self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        // Who makes them already may be waiting for a network.
+        may_wait(&self.root)?;
+        let made = self.consolidating.once(root.version, || {
+            if let Some(kept) = self.kept(root) {
+                return Ok(kept);
             }
-            // Who reads may be waiting for a network.
-            (Err(error), Err(TryLockError::WouldBlock)) => return Err(error),
-        };
-        if let Some(kept) = self.kept(root) {
-            return Ok(kept.text);
-        }
+            let made = self.consolidate(root, texts)?;
+            let kept = self.consolidated.lock();
+            *kept.unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
+            Ok(made)
+        })?;
+        Ok(made.whole)
+    }
+
+    fn consolidate(&self, root: &Shown, texts: &Texts) -> Result<Consolidated, StoreError> {
         let made = Instant::now();
         let most = match self.ttl {
             Some(_) => MAX_LIVE_NODES,
             None => MAX_NODES,
         };
-        let text = match Outline::read_within(&*self.store, &self.root, most) {
-            Ok(outline) => {
-                let outline = outline.translated(self.target, &self.root, &mut |_, _| ());
-                outline.map(|outline| match self.target {
+        let whole = match Hierarchy::read_all(&*self.store, &self.root, &self.engine, most) {
+            Ok(read) => read.outline.translated(self.target).map(|outline| {
+                let document = match self.target {
                     Target::V2 => outline.zmetadata(),
                     Target::V3 | Target::Unsharded => {
-                        let mut document =
-                            texts.first().map(|(_, d)| d.clone()).unwrap_or_default();
+                        let document = texts.first().map(|(_, document)| document.clone());
+                        let mut document = document.unwrap_or_default();
                         if let Some(members) = document.as_object_mut() {
                             let copies = outline.consolidated_metadata();
                             members.insert("consolidated_metadata".into(), copies);
                         }
                         document
                     }
-                })
-            }
+                };
+                (Arc::new(outline::text(&document)), read.modified)
+            }),
             Err(NoOutline::Absent(why)) => {
                 log::info!("{} has no consolidated metadata: {why}", self.target.word());
                 None
             }
             Err(NoOutline::Failed(error)) => return Err(error),
         };
-        let text = text.map(|document| Arc::new(outline::text(&document)));
-        let kept = Consolidated {
-            text: text.clone(),
+        let bytes = whole.as_ref().map_or(0, |(text, _)| text.len());
+        let memory = self.engine.reserve_now(&self.root, bytes as u64)?;
+        Ok(Consolidated {
+            whole,
             version: root.version,
             made,
-        };
-        let mut consolidated = self
-            .consolidated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *consolidated = Some(kept);
-        Ok(text)
+            _memory: Arc::new(memory),
+        })
     }
 }

@@ -12,8 +12,9 @@ use super::content::NoContent;
 use super::layout::Made;
 use super::node::{ViewNode, pretty};
 use super::{classic, geotiff, netcdf4, npy, sidecar};
+use crate::array::Engine;
 use crate::store::{Key, Store};
-use crate::translate::{NoOutline, Target, zmetadata_json, zom_json};
+use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
 
 /// A kind of computed file, or of directory of computed files: its place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,7 +53,7 @@ pub enum Make {
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
     /// A text of a group and the documents of all nodes below it.
-    Outline(fn(&dyn Store, &Key) -> Result<Vec<u8>, NoOutline>),
+    Outline(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
     /// A file of a group: of its arrays, or of all that is below it.
     Group(Depth, fn(&Branch) -> Result<Made, String>),
 }

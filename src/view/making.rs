@@ -50,7 +50,12 @@ impl Nodes {
                     return Err("no document says that it is a group".to_owned().into());
                 }
                 self.kept(node, format, || {
-                    Ok(Made::text(make(&**self.store(), &node.key)?))
+                    let whole = make(&**self.store(), &node.key, self.engine())?;
+                    let notes = whole.notes;
+                    Ok(Made {
+                        notes,
+                        ..Made::text(whole.text)
+                    })
                 })
             }
             (Make::Group(depth, make), _) => {
@@ -117,7 +122,7 @@ impl Nodes {
             }
             // There it is made only of consolidated metadata.
             (Make::Outline(make), _) if self.store().promises().is_far => {
-                Ok(make(&**self.store(), &node.key).map(drop)?)
+                Ok(make(&**self.store(), &node.key, self.engine()).map(drop)?)
             }
             (Make::Outline(_), _) if format.word() == "zmetadata" => match node.node.format() {
                 zarr::Format::V2 => Ok(()),
@@ -267,7 +272,7 @@ impl Nodes {
             }
         }
         if node.key == self.options().root {
-            match left_out(&**self.store(), &node.key) {
+            match left_out(&**self.store(), &node.key, self.engine()) {
                 Ok(nodes) => {
                     // One that leaves out the root is not there at all.
                     for node in nodes.into_iter().filter(|left| left.key != node.key) {

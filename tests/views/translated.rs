@@ -248,6 +248,112 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
     assert_eq!(names(mount.path()), names(stores.path()));
 }
 
+/// A v2 group with two arrays and a group.
+fn old_hierarchy() -> Stores {
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    stores.v2("other", json!({}), &[]);
+    stores.put("group/.zgroup", br#"{"zarr_format": 2}"#);
+    stores
+}
+
+#[test]
+fn no_document_of_the_whole_lacks_what_can_not_be_read() {
+    let _dog = watchdog("no_document_of_the_whole_lacks", 60);
+    let stores = old_hierarchy();
+    let elsewhere = scratch();
+    fs::rename(
+        stores.path().join("other/.zarray"),
+        elsewhere.path().join(".zarray"),
+    )
+    .unwrap();
+    // Whoever the daemon runs as, it is told that it may not.
+    std::os::unix::fs::symlink(
+        elsewhere.path().join(".zarray"),
+        stores.path().join("other/.zarray"),
+    )
+    .unwrap();
+    let mount = stores.mount(&["--ttl", "0s"]);
+    for name in ["zom.json", ".zmetadata"] {
+        assert_eq!(errno(read(mount.join(".zarrfs").join(name))), ENOENT);
+    }
+    let root = |mount: &Mount| -> Value {
+        let document = read(shown(mount, "as-v3", "zarr.json")).unwrap();
+        serde_json::from_slice(&document).unwrap()
+    };
+    assert_eq!(root(&mount).get("consolidated_metadata"), None);
+    let why = |mount: &Mount| fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let denied = "other/.zarray: access denied: the link leads out of the source";
+    for line in [
+        format!("zom.json: not all of it can be read: {denied}"),
+        format!(".zmetadata: not all of it can be read: {denied}"),
+        format!("as-v3/other: {denied}"),
+        format!(
+            "as-v3/zarr.json: no copies of the metadata below it, some can not be read: {denied}"
+        ),
+    ] {
+        assert!(
+            why(&mount).lines().any(|found| found == line),
+            "{line}: {}",
+            why(&mount)
+        );
+    }
+    // One that is read and is no metadata has no place in them.
+    fs::remove_file(stores.path().join("other/.zarray")).unwrap();
+    stores.put("other/.zarray", b"{");
+    mount.unmount();
+    let mount = stores.mount(&[]);
+    let copies = root(&mount)["consolidated_metadata"]["metadata"].clone();
+    let copies: Vec<&String> = copies.as_object().unwrap().keys().collect();
+    assert_eq!(copies, ["good", "group"]);
+    let model = read(mount.join(".zarrfs/zom.json")).unwrap();
+    let model: Value = serde_json::from_slice(&model).unwrap();
+    assert!(model["members"].get("good").is_some() && model["members"].get("other").is_none());
+    assert_eq!(errno(read(mount.join(".zarrfs/.zmetadata"))), ENOENT);
+    for line in [
+        "zom.json: without other: .zarray: ",
+        ".zmetadata: a document has no copy: other/.zarray: ",
+        "as-v3/other: .zarray: ",
+    ] {
+        assert!(
+            why(&mount).lines().any(|found| found.starts_with(line)),
+            "{}",
+            why(&mount)
+        );
+    }
+}
+
+#[test]
+fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
+    let _dog = watchdog("consolidated_metadata_are_as_new", 60);
+    let stores = old_hierarchy();
+    let touch = |path: &str, seconds: u64| {
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+        let file = fs::File::options()
+            .write(true)
+            .open(stores.path().join(path));
+        file.unwrap().set_modified(time).unwrap();
+    };
+    touch(".zgroup", 1000);
+    touch("good/.zarray", 3000);
+    touch("other/.zarray", 2000);
+    touch("group/.zgroup", 1000);
+    let mount = stores.mount(&["--ttl", "0s"]);
+    let modified = |path: &str| fs::metadata(shown(&mount, "as-v3", path)).unwrap().mtime();
+    assert_eq!(modified("zarr.json"), 3000);
+    assert_eq!(modified("group/zarr.json"), 1000);
+    // Of the same length, so that only this tells.
+    touch("group/.zgroup", 4000);
+    assert_eq!(modified("zarr.json"), 4000);
+    stores.put(
+        ".zmetadata",
+        br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}}}"#,
+    );
+    touch(".zmetadata", 5000);
+    touch(".zgroup", 1001);
+    assert_eq!(modified("zarr.json"), 5000);
+}
+
 #[test]
 fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
     let _dog = watchdog("a_shard_that_is_written_again", 60);

@@ -1,5 +1,7 @@
 use super::*;
 use crate::store::MemoryStore;
+use crate::translate::left_out;
+use crate::translate::tests::{Odd, engine, engine_of};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
@@ -53,24 +55,17 @@ fn the_object_model_holds_what_documents_say_and_members() {
             "members": {}},
         "old": {"zarr_format": 2, "attributes": {}, "members": {"y": y}},
     }});
-    let mut found: Value =
-        serde_json::from_slice(&zom_json(&store, &Key::root()).unwrap()).unwrap();
-    // What is no document of a node is only text.
-    let members = found["members"].as_object_mut().unwrap();
-    members.shift_remove("broken");
-    assert_eq!(found, expected);
-    let below: Value = serde_json::from_slice(&zom_json(&store, &key("old/y")).unwrap()).unwrap();
+    let zom = |path: &str| zom_json(&store, &key(path), &engine());
+    let zmetadata = |path: &str| zmetadata_json(&store, &key(path), &engine());
+    let parsed = |whole: &Whole| -> Value { serde_json::from_slice(&whole.text).unwrap() };
+    let found = zom("").unwrap();
+    assert_eq!(parsed(&found), expected);
+    assert_eq!(found.notes, ["without broken: its document is no object"]);
+    let below = parsed(&zom("old/y").unwrap());
     assert_eq!(below["attributes"]["units"], "K");
-    assert!(matches!(
-        zom_json(&store, &key("nothing")),
-        Err(NoOutline::Absent(_))
-    ));
-    assert!(matches!(
-        zmetadata_json(&store, &Key::root()),
-        Err(NoOutline::Absent(_))
-    ));
-    let copies: Value =
-        serde_json::from_slice(&zmetadata_json(&store, &key("old")).unwrap()).unwrap();
+    assert!(matches!(zom("nothing"), Err(NoOutline::Absent(_))));
+    assert!(matches!(zmetadata(""), Err(NoOutline::Absent(_))));
+    let copies = parsed(&zmetadata("old").unwrap());
     let expected = json!({"zarr_consolidated_format": 1, "metadata": {
         ".zgroup": {"zarr_format": 2}, "y/.zarray": zarray(), "y/.zattrs": {"units": "K"}}});
     assert_eq!(copies, expected);
@@ -83,13 +78,13 @@ fn copies_are_read_where_there_are_any() {
     root["consolidated_metadata"] = json!({"kind": "inline", "metadata": metadata});
     // Not in the copies, so that a walk would be seen.
     let store = store(&[("zarr.json", root), ("y/zarr.json", array())]);
-    let outline = Outline::read(&store, &Key::root()).unwrap();
+    let outline = read(&store).unwrap().outline;
     let copies = outline.consolidated_metadata();
     assert_eq!(copies["metadata"], metadata);
-    let translated = outline.translated(Target::V2, &Key::root(), &mut |key, why| {
+    outline.left_out(Target::V2, &Key::root(), &mut |key, why| {
         panic!("{key}: {why}");
     });
-    let copies = translated.unwrap().zmetadata();
+    let copies = outline.translated(Target::V2).unwrap().zmetadata();
     let names: Vec<&String> = copies["metadata"].as_object().unwrap().keys().collect();
     assert_eq!(
         names,
@@ -114,10 +109,8 @@ fn what_is_left_out_is_told_with_its_reason() {
         ("odd/zarr.json", odd),
         ("broken/zarr.json", json!([])),
     ]);
-    let left_out = super::super::left_out(&store, &Key::root()).unwrap();
-    let found: Vec<String> = left_out.iter().map(ToString::to_string).collect();
     assert_eq!(
-        found,
+        lines(&store),
         [
             "as-v2/broken: zarr.json: expected an object, not a list",
             "as-v2/odd: data type bfloat16 has no name in v2",
@@ -130,14 +123,110 @@ fn what_is_left_out_is_told_with_its_reason() {
 fn too_many_nodes_and_too_deep_ones_have_no_outline() {
     let names: Vec<String> = (0..=MAX_NODES).map(|i| format!("{i}/.zgroup")).collect();
     let values = names.iter().map(|name| (key(name), b"{}".to_vec()));
-    let budget = &mut Budget {
-        nodes: 100,
-        bytes: MAX_MEMORY_BYTES,
-    };
     let many = MemoryStore::new(values.take(200));
-    let walked = Outline::default().walk(&many, &Key::root(), 0, budget);
-    assert!(matches!(walked, Err(NoOutline::Absent(_))), "{walked:?}");
+    let walked = |most| Hierarchy::read(&many, &Key::root(), &engine(), most).map(drop);
+    assert!(walked(200).is_ok());
+    assert!(matches!(walked(100), Err(NoOutline::Absent(_))));
     let deep = MemoryStore::new([(key(&format!("{}x", "a/".repeat(100))), vec![])]);
-    let outline = Outline::read(&deep, &Key::root());
-    assert!(matches!(outline, Err(NoOutline::Absent(_))), "{outline:?}");
+    assert!(matches!(read(&deep), Err(NoOutline::Absent(_))));
+    let large = read_with(&many, &engine_of(1 << 10));
+    assert!(matches!(large, Err(NoOutline::Absent(_))), "{large:?}");
+}
+
+#[test]
+fn what_can_not_be_read_is_in_no_document_of_the_whole() {
+    let values = || {
+        store(&[
+            (".zgroup", json!({"zarr_format": 2})),
+            ("a/.zarray", zarray()),
+            ("b/.zgroup", json!({"zarr_format": 2})),
+            ("b/x/.zarray", zarray()),
+        ])
+    };
+    let wholes = |store: &Odd| {
+        let root = &Key::root();
+        [
+            zom_json(store, root, &engine()),
+            zmetadata_json(store, root, &engine()),
+            read_all(store).map(|_| Whole {
+                text: Vec::new(),
+                notes: Vec::new(),
+            }),
+        ]
+    };
+    for whole in wholes(&Odd::near(values(), "", true)) {
+        assert!(whole.unwrap().notes.is_empty());
+    }
+    // A document, and the names in a group.
+    for fails in ["a/.zarray", "b"] {
+        for whole in wholes(&Odd::near(values(), fails, true)) {
+            let Err(NoOutline::Absent(why)) = whole else {
+                panic!("{fails}: {whole:?}");
+            };
+            assert!(why.contains(fails) && why.contains("denied"), "{why}");
+        }
+    }
+    for fails in ["a/.zarray", "b"] {
+        for whole in wholes(&Odd::near(values(), fails, false)) {
+            assert!(matches!(whole, Err(NoOutline::Failed(_))), "{whole:?}");
+        }
+    }
+    // The rest is told nevertheless.
+    let denied = "a/.zarray: access denied: as the test wants it";
+    let copies = "no copies of the metadata below it, some can not be read";
+    assert_eq!(
+        lines(&Odd::near(values(), "a/.zarray", true)),
+        [
+            &format!("as-v2/a: {denied}"),
+            &format!("as-v3/a: {denied}"),
+            &format!("as-v3/zarr.json: {copies}: {denied}"),
+            "unsharded/: it is not of version 3",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
+    let mut values = vec![(key(".zgroup"), b"{\"zarr_format\": 2}".to_vec())];
+    values.push((key("g/a/.zarray"), b"{".to_vec()));
+    values.push((key("b/.zarray"), zarray().to_string().into_bytes()));
+    let store = MemoryStore::new(values);
+    let whole = zom_json(&store, &Key::root(), &engine()).unwrap();
+    let model: Value = serde_json::from_slice(&whole.text).unwrap();
+    assert_eq!(model["members"].as_object().unwrap().len(), 1);
+    assert_eq!(
+        whole.notes,
+        ["without g: no document says that it is a group"]
+    );
+    let below = MemoryStore::new([
+        (key(".zgroup"), b"{}".to_vec()),
+        (key("a/.zarray"), b"{".to_vec()),
+    ]);
+    let notes = zom_json(&below, &Key::root(), &engine()).unwrap().notes;
+    assert!(notes[0].starts_with("without a: .zarray: "), "{notes:?}");
+    let none = zmetadata_json(&store, &Key::root(), &engine());
+    let Err(NoOutline::Absent(why)) = none else {
+        panic!("{none:?}");
+    };
+    assert!(
+        why.starts_with("a document has no copy: g/a/.zarray: "),
+        "{why}"
+    );
+}
+
+fn read(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
+    read_with(store, &engine())
+}
+
+fn read_with(store: &dyn Store, engine: &Engine) -> Result<Hierarchy, NoOutline> {
+    Hierarchy::read(store, &Key::root(), engine, MAX_NODES)
+}
+
+fn read_all(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
+    Hierarchy::read_all(store, &Key::root(), &engine(), MAX_NODES)
+}
+
+fn lines(store: &dyn Store) -> Vec<String> {
+    let left_out = left_out(store, &Key::root(), &engine()).unwrap();
+    left_out.iter().map(ToString::to_string).collect()
 }

@@ -30,8 +30,9 @@ const NUMBER_BITS: u32 = TRANSLATED_BIT.trailing_zeros() - 2;
 impl Translations {
     pub(super) fn new(nodes: &Nodes, root: &Key) -> Self {
         Self(Target::ALL.map(|target| {
-            let (store, ttl) = (Arc::clone(nodes.store()), nodes.options().ttl);
-            let store = Arc::new(Translated::new(store, root.clone(), target, ttl));
+            let (store, engine) = (Arc::clone(nodes.store()), Arc::clone(nodes.engine()));
+            let ttl = nodes.options().ttl;
+            let store = Arc::new(Translated::new(store, root.clone(), target, ttl, engine));
             let base = TRANSLATED_BIT | (target as u64) << NUMBER_BITS;
             let shown = Arc::clone(&store) as Arc<dyn Store>;
             Translation {
