@@ -461,3 +461,6 @@ impl Tree for ViewTree {
         self.nodes.engine().gauges().to_vec()
     }
 }
+
+#[cfg(test)]
+mod tests;
