@@ -6,6 +6,7 @@ mod features;
 mod generate;
 mod helper;
 mod inspection;
+mod mistakes;
 mod remote;
 
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_log_filter, parse_size, parse_time, parse_umask};
+use crate::units::{parse_id, parse_log_filter, parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
 
 pub use expand::expand_mount_options;
@@ -63,6 +64,7 @@ pub enum Command {
     #[command(args_override_self = true)]
     Mount(Box<MountArgs>),
     /// Unmount, and wait for the daemon to end
+    #[command(visible_alias = "unmount")]
     Umount(UmountArgs),
     /// Mount the demo store that is inside the binary
     #[command(args_override_self = true)]
@@ -154,7 +156,7 @@ pub struct MountOptions {
     /// Log to a file instead of syslog, or in the foreground standard error
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub log_file: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, trace, or a filter as in ZARRFS_LOG
+    /// What to log: error, warn, info, debug, trace, or filters such as zarrfs::store=debug,warn, as in the variable ZARRFS_LOG
     #[arg(long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
     pub log_level: Option<String>,
     /// Threads that take requests from the kernel [default: one a core, at most 4]
@@ -167,7 +169,7 @@ pub struct MountOptions {
     /// Check every zip entry whole before its first byte is served
     #[arg(long, help_heading = "Source")]
     pub verify: bool,
-    /// Refuse to mount if anything in the source would be hidden or could not be read
+    /// Refuse to mount a zip archive of which anything would be hidden or could not be read
     #[arg(long, help_heading = "Source")]
     pub strict: bool,
     /// Follow symbolic links that lead out of a source directory
@@ -180,7 +182,8 @@ pub struct MountOptions {
     /// What is mounted: the store's keys, the computed files, or both in directories of these names
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
-    /// Computed files that are listed, such as npy,chunks; all can be opened by name [default: all]
+    /// Computed files that are listed, such as npy,chunks, beside those about the node; all can be
+    /// opened by name [default: all]
     #[arg(
         long,
         value_name = "LIST",
@@ -218,10 +221,10 @@ pub struct MountOptions {
     #[arg(long, help_heading = "Permissions")]
     pub allow_other: bool,
     /// Owner of all files [default: who mounts]
-    #[arg(long, value_name = "N", help_heading = "Permissions")]
+    #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub uid: Option<u32>,
     /// Group of all files [default: that of who mounts]
-    #[arg(long, value_name = "N", help_heading = "Permissions")]
+    #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub gid: Option<u32>,
     /// Permission bits to take away from 0444 and 0555
     #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
@@ -239,6 +242,9 @@ pub struct MountOptions {
     pub mount_options: Vec<String>,
 }
 
+/// The source that is the store inside the binary.
+pub const DEMO: &str = "demo:";
+
 /// Puts in the word `mount` where no command is named, as mount(8) calls us.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
@@ -249,7 +255,8 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
                 .any(|option| first == option)
             || command
                 .get_subcommands()
-                .any(|named| first == named.get_name())
+                .flat_map(clap::Command::get_name_and_visible_aliases)
+                .any(|named| first == named)
     });
     if !is_named {
         arguments.insert(1, "mount".into());
@@ -265,7 +272,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
         return helper::parse(arguments);
     }
     match expand_mount_options(arguments) {
-        Ok(arguments) => Cli::parse_from(with_command(arguments)),
+        Ok(arguments) => {
+            let cli = Cli::parse_from(with_command(arguments));
+            if let Some(mistake) = cli.mistake() {
+                mistake.exit();
+            }
+            cli
+        }
         Err(message) => Cli::command()
             .error(clap::error::ErrorKind::UnknownArgument, message)
             .exit(),

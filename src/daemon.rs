@@ -16,7 +16,7 @@ mod signals;
 mod socket;
 mod stats;
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ use crate::store::{
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
+pub use answer::answer_question;
 pub use environment::take_environment;
 use mountpoint::Mountpoint;
 pub use stats::stats;
@@ -70,6 +71,11 @@ pub fn mount(
     }
     if !options.foreground && !is_background() {
         return background::start();
+    }
+    // It was started as /proc/self/exe.
+    let _ = rustix::thread::set_name(c"zarrfs");
+    if is_background() {
+        background::tie();
     }
     let result = serve(source, mountpoint, &options, asked);
     if is_background()
@@ -127,6 +133,12 @@ fn serve(
         std::fs::create_dir_all(directory_of(cache))
             .map_err(|e| format!("--disk-cache {}: {e}", cache.display()))?;
         mountpoint.check_outside(directory_of(cache), "the disk cache")?;
+        if let Some(source) = given.as_ref().and_then(SourceName::path)
+            && mountpoint::is_within(cache, source)
+        {
+            let shown = cache.display();
+            return Err(format!("--disk-cache {shown}: lies inside the source").into());
+        }
     }
     raise_descriptor_limit();
     let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options)?);
@@ -286,7 +298,13 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
         match DiskCache::open(directory, options.disk_cache_size) {
             Ok(cache) => remote.disk = Some(Arc::new(cache)),
             // A disk that is full or read-only is no reason not to mount.
-            Err(e @ DiskCacheError::Io { .. }) => log::warn!("--disk-cache: {e}; it is not used"),
+            Err(e @ DiskCacheError::Io { .. }) => {
+                log::warn!("--disk-cache: {e}; it is not used");
+                if is_background() {
+                    // Who waits for the mount reads no log; if he reads nothing, nothing is lost.
+                    let _ = writeln!(io::stderr(), "zarrfs: --disk-cache: {e}; it is not used");
+                }
+            }
             Err(e) => return Err(format!("--disk-cache: {e}").into()),
         }
     }

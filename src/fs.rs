@@ -207,15 +207,15 @@ impl Fs {
         !self.is_far || self.tree.store().promises().listings == Listings::Complete
     }
 
-    /// Asks the tree, on a thread that never waits for a network unless `patience` lets it.
+    /// Asks the tree, on a thread that waits for nothing unless `patience` lets it.
     fn ask<T>(
         &self,
         patience: Patience,
         ask: impl FnOnce() -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         match patience {
-            Patience::Now if self.is_far => never_waiting(ask),
-            Patience::Now | Patience::Wait => ask(),
+            Patience::Now => never_waiting(ask),
+            Patience::Wait => ask(),
         }
     }
 

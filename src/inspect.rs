@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::SourceArgs;
+use crate::cli::{DEMO, SourceArgs};
 use crate::explore::ExploredStore;
 use crate::machine::memory_bytes;
 use crate::store::{
@@ -40,9 +40,6 @@ pub use tree::tree;
 
 /// A failure, for a person.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// What a person writes for the store that is inside the binary.
-const DEMO: &str = "demo:";
 
 /// An open source and where in it to look.
 #[derive(Debug)]

@@ -14,6 +14,9 @@ const FAILED: u8 = 1;
 const MOUNT_FAILED: u8 = 32;
 
 fn main() -> ExitCode {
+    if let Some(code) = daemon::answer_question() {
+        return code;
+    }
     let cli = cli::parse(std::env::args_os());
     if let Some(file) = cli.env_file()
         && let Err(failure) = daemon::take_environment(file)
@@ -29,7 +32,10 @@ fn main() -> ExitCode {
             MOUNT_FAILED,
         ),
         Command::Mount(mount) => {
-            let source = Source::Given(mount.source);
+            let source = match mount.source.as_os_str() == cli::DEMO {
+                true => Source::Demo,
+                false => Source::Given(mount.source),
+            };
             ended(
                 daemon::mount(&source, &mount.mountpoint, mount.options, asked),
                 MOUNT_FAILED,

@@ -23,6 +23,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(number, scale).ok_or_else(|| format!("`{text}` is not a size such as 4096, 64KiB or 2G"))
 }
 
+/// Reads the number of a user or a group.
+///
+/// # Errors
+/// Says what it is.
+pub fn parse_id(text: &str) -> Result<u32, String> {
+    // The greatest one says "none" to chown(2).
+    match text.parse() {
+        Ok(number) if number < u32::MAX => Ok(number),
+        _ => Err("not the number of a user or a group; names are not taken".to_owned()),
+    }
+}
+
 /// Reads a time: `30`, `1.5s`, `500ms`, `2m`, `1h`, `1d`, or `inf` for a day longer than a mount
 /// is likely to last.
 ///

@@ -7,6 +7,7 @@
 
 mod around;
 mod branch;
+mod cf;
 mod classic;
 mod content;
 mod dataset;

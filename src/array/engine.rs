@@ -90,7 +90,8 @@ impl Engine {
         self.arrays.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn deadline(&self) -> Instant {
+    /// When what is asked for now has to be there.
+    pub fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
@@ -120,7 +121,7 @@ impl Engine {
         self.reused.fetch_add(pieces as u64, Ordering::Relaxed);
     }
 
-    /// Reserves what decoding `key` takes, and waits for it until the deadline.
+    /// Reserves what parsing or decoding `key` takes, and waits for it until the deadline.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].

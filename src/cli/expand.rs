@@ -32,12 +32,26 @@ const GENERIC: &[&str] = &[
     "relatime",
     "norelatime",
     "strictatime",
+    "nostrictatime",
     "diratime",
     "nodiratime",
     "sync",
     "async",
     "dirsync",
     "lazytime",
+    "nolazytime",
+    "mand",
+    "nomand",
+    "iversion",
+    "noiversion",
+    "silent",
+    "loud",
+    "quiet",
+    "symfollow",
+    "nosymfollow",
+    "noowner",
+    "nogroup",
+    "nousers",
     "default_permissions",
 ];
 
@@ -108,7 +122,11 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
     };
     if GENERIC.contains(&name)
         || name.starts_with("x-")
-        || matches!(name, "comment" | "subtype" | "fsname")
+        || name.starts_with("X-")
+        || matches!(
+            name,
+            "comment" | "subtype" | "fsname" | "helper" | "uhelper"
+        )
     {
         return Ok(None);
     }

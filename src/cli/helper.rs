@@ -96,6 +96,9 @@ fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     ours.push(given.source.into());
     ours.push(given.mountpoint.into());
     let mut cli = Cli::try_parse_from(ours)?;
+    if let Some(mistake) = cli.mistake() {
+        return Err(mistake);
+    }
     cli.asked = Some(Asked {
         is_fake: given.fake,
         is_verbose: given.verbose,

@@ -33,7 +33,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "NAME", help_heading = "Remote")]
     pub profile: Option<String>,
     /// Take variables for the environment, such as AWS_ACCESS_KEY_ID=..., from this file of
-    /// NAME=VALUE lines; root takes it only if nobody else can read or change it
+    /// NAME=VALUE lines; root takes it only if it is its own and others can neither read nor change it
     #[arg(long, value_name = "FILE", help_heading = "Remote")]
     pub env_file: Option<PathBuf>,
     /// Send this header with every request; other users can see it in the list of processes

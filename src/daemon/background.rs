@@ -6,6 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
+
 use super::Failure;
 
 /// What the background process says when the mount answers.
@@ -43,6 +46,20 @@ pub(super) fn start() -> Result<(), Failure> {
     }
 }
 
+/// Ties this process to who waits for it, until [`ready`]: a command that is ended before the
+/// mount answers leaves none behind.
+pub(super) fn tie() {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    // It may have ended already.
+    let stdout = rustix::stdio::stdout();
+    let mut answer = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Some(&Timespec::default());
+    if rustix::event::poll(&mut answer, now).is_ok() && answer[0].revents().contains(PollFlags::ERR)
+    {
+        std::process::exit(1);
+    }
+}
+
 /// Set for the process in the background.
 pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 
@@ -62,6 +79,7 @@ pub(super) fn tell(message: &str) {
 /// Its process group was, until now: systemd's autofs lets that one alone reach the place where it
 /// waits for this mount.
 pub(super) fn ready() {
+    let _ = rustix::process::set_parent_process_death_signal(None);
     let _ = rustix::process::setsid();
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);

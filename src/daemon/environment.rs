@@ -42,6 +42,9 @@ pub fn take_environment(file: &Path) -> Result<(), Failure> {
 fn read(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err("is a directory".into());
+    }
     if rustix::process::geteuid().is_root() {
         check(&metadata)?;
     }
@@ -88,6 +91,13 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, Failure> {
         else {
             return Err(format!("line {}: not NAME=VALUE", place + 1).into());
         };
+        // Some of ours tell a process what it is.
+        if name.starts_with("ZARRFS_") && name != "ZARRFS_LOG" {
+            return Err(format!("line {}: {name} is not for a file", place + 1).into());
+        }
+        if is_open(value) {
+            return Err(format!("line {}: {name} has one quote only", place + 1).into());
+        }
         variables.push((name.to_owned(), unquoted(value).to_owned()));
     }
     Ok(variables)
@@ -96,6 +106,12 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, Failure> {
 fn is_name(name: &str) -> bool {
     let is_sign = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_sign)
+}
+
+/// Whether a value begins with a quote that nothing closes.
+fn is_open(value: &str) -> bool {
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+    quote.is_some_and(|quote| value.len() < 2 || !value.ends_with(quote))
 }
 
 /// A value without the quotes that stand around all of it.

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use env_logger::Target;
 use log::{Level, LevelFilter};
+use rustix::fs::OFlags;
 
 use super::Failure;
 
@@ -48,7 +50,13 @@ pub(super) fn start(
         writeln!(line, "zarrfs: {}: {}", record.level(), record.args())
     });
     if let Some(path) = file {
-        let file = File::options().create(true).append(true).open(path);
+        // Of a pipe that nobody reads, nothing is waited for.
+        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .custom_flags(nonblock)
+            .open(path);
         let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
         logger.target(Target::Pipe(Box::new(file)));
     } else if to_syslog {

@@ -145,6 +145,15 @@ fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
         .any(|directory| identity(directory) == Ok(upper))
 }
 
+/// Whether a path, which need not be there yet, is or will be inside a directory.
+pub(super) fn is_within(path: &Path, directory: &Path) -> bool {
+    let there = path.ancestors().find_map(|upper| match upper {
+        upper if upper.as_os_str().is_empty() => std::fs::canonicalize(".").ok(),
+        upper => std::fs::canonicalize(upper).ok(),
+    });
+    there.is_some_and(|there| is_at_or_above(directory, &there))
+}
+
 /// What the mount table calls a place where something is mounted as soon as somebody looks.
 const AUTOMOUNT: &str = "autofs";
 

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP unmount; a second one ends the process at once.
+//! SIGTERM, SIGINT, SIGHUP and SIGQUIT unmount; a second one ends the process at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::kernel;
 use super::mountpoint::{MountEntry, entry, place_of};
@@ -22,7 +22,8 @@ pub(super) struct Signals(signal_hook::iterator::Signals);
 impl Signals {
     /// Catches the signals; they wait until [`Signals::watch`].
     pub(super) fn block() -> io::Result<Self> {
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Self)
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])
+            .map(Self)
     }
 
     /// Unmounts `path` when a signal comes, if what is mounted there is still `ours`.
@@ -38,6 +39,10 @@ impl Signals {
             .name("zarrfs-signals".into())
             .spawn(move || {
                 for signal in self.0.forever() {
+                    // Nothing is asked by them, and they would end the process.
+                    if matches!(signal, SIGUSR1 | SIGUSR2) {
+                        continue;
+                    }
                     // The receiver never ends before the process.
                     let _ = sender.send(signal);
                 }

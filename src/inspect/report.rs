@@ -149,7 +149,8 @@ impl Report {
 
     /// Whether something was found that must not be.
     pub(super) fn is_bad(&self, strict: bool) -> bool {
-        self.bad.count > 0 || (strict && self.not_checked.count + self.unlisted > 0)
+        let is_incomplete = self.not_checked.count + self.unlisted > 0 || self.arrays.is_empty();
+        self.bad.count > 0 || (strict && is_incomplete)
     }
 
     /// Says what there is in all.

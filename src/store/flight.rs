@@ -83,7 +83,10 @@ impl<K: Clone + Eq + Hash + Debug, T: Clone + Debug> Flights<K, T> {
     }
 
     /// The answer of who asks already, or else that of `ask`. None if it did not come in time.
-    pub(super) fn answer(
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub fn answer(
         &self,
         question: K,
         deadline: Instant,

@@ -1,9 +1,9 @@
 //! Threads that must not wait.
 //!
 //! Who takes requests from the kernel answers what is at hand and hands the rest over. Whether an
-//! answer is at hand is known only deep below, by the store that would have to ask a network. So
-//! such a thread says once that it does not wait, and a store that would have to says
-//! [`StoreError::WouldWait`] instead.
+//! answer is at hand is known only deep below, by the store that would have to ask a network, or
+//! by what would have to read and decode many chunks. So such a thread says once that it does not
+//! wait, and who would have to says [`StoreError::WouldWait`] instead.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ thread_local! {
     static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Runs `ask` on this thread without letting any store wait for a network: what is not at hand is
+/// Runs `ask` on this thread without letting it wait for a network or decode: what is not at hand is
 /// [`StoreError::WouldWait`].
 pub fn never_waiting<T>(ask: impl FnOnce() -> T) -> T {
     /// Puts back what was there, also when `ask` panics.
@@ -27,7 +27,7 @@ pub fn never_waiting<T>(ask: impl FnOnce() -> T) -> T {
     ask()
 }
 
-/// Whether this thread may wait for a network.
+/// Whether this thread may wait.
 ///
 /// # Errors
 /// [`StoreError::WouldWait`] below [`never_waiting`].

@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::place::{Known, VIEW_BIT, What};
+use self::place::{Known, Spotted, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError};
+use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError, may_wait};
 use crate::view::{Format, Nodes};
 
 /// What is at the root.
@@ -133,8 +133,9 @@ impl ViewTree {
     }
 
     /// Gives a place its number and counts a lookup.
-    fn intern(&self, place: Place, parent: Ino) -> Result<Node, StoreError> {
-        let object = self.object(&place)?;
+    fn intern(&self, spotted: impl Into<Spotted>, parent: Ino) -> Result<Node, StoreError> {
+        let Spotted { place, content } = spotted.into();
+        let object = place.object(content, &self.nodes);
         let stat = place.stat(object.as_deref())?;
         if self.shown == Shown::Views && place.is_group_at(&self.root) {
             return Ok(Node {
@@ -170,8 +171,8 @@ impl ViewTree {
     }
 }
 
-/// Stands between name and format of an array's file where a group has the plain name.
-const BESIDE_A_GROUP: &[u8] = b"~view";
+/// Stands between name and format of a file where a group or another file has the plain name.
+const ESCAPE: &str = "~view";
 
 impl Tree for ViewTree {
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
@@ -343,6 +344,8 @@ impl Tree for ViewTree {
                 self.check(&place)?;
                 match &place.what {
                     What::Hidden | What::Group => {
+                        // All children are read.
+                        may_wait(place.node.key())?;
                         let mut names = self.names(&place)?;
                         self.add_translations(&place, &mut names)?;
                         Directory::made(ino, Names::Made(names))
@@ -458,3 +461,6 @@ impl Tree for ViewTree {
         self.nodes.engine().gauges().to_vec()
     }
 }
+
+#[cfg(test)]
+mod tests;

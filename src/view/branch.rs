@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::node::ViewNode;
+use crate::store::Key;
 
 /// How much of a hierarchy is in a file of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,9 @@ pub struct Branch {
     pub groups: Vec<Branch>,
     /// Names of its groups that were not asked for.
     pub groups_left_out: Vec<String>,
+    /// Nodes in it, and in groups without arrays below it, that nobody can tell what they are or
+    /// how to call them, and why.
+    pub left_out: Vec<(Key, String)>,
 }
 
 /// An array of a group.

@@ -47,8 +47,25 @@ pub struct MadeFile {
     pub(super) made: Made,
     /// What it is made of, where that is more than its own node.
     pub rendering: Option<Rendering>,
-    pub(super) asked: Instant,
+    pub(super) asked: Asked,
     pub(super) _memory: Reservation,
+}
+
+/// When the oldest was asked for of what a file is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) when: Instant,
+    /// Whether something of it could not be had: that may be another time.
+    pub(super) is_in_vain: bool,
+}
+
+impl Asked {
+    pub(super) fn now() -> Self {
+        Self {
+            when: Instant::now(),
+            is_in_vain: false,
+        }
+    }
 }
 
 /// Why there is no file of a format.

@@ -9,6 +9,8 @@ mod variables;
 
 use std::sync::Arc;
 
+pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE};
+
 use super::branch::Branch;
 use super::number::{Conversion, Number, Value};
 use crate::array::ArrayReader;

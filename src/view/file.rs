@@ -140,7 +140,7 @@ impl Object for ViewFile {
 
     fn is_constant(&self) -> bool {
         match &self.made_of {
-            // Which text it is stands in the inode number.
+            // Another text is another place: the node's version or the rendering says so.
             MadeOf::Text(_) | MadeOf::Elements(..) => true,
             MadeOf::Made(file) => file.is_constant(),
             MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => reader.is_constant(),

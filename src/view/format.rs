@@ -163,13 +163,13 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        self.is_of_group() || matches!(self.make(), Make::Placed(..))
+        self.is_of_group() || matches!(self.make(), Make::Placed(..) | Make::Why)
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or
     /// elements.
     pub fn is_costly(self) -> bool {
-        self.is_of_many() || matches!(self.make(), Make::Elements | Make::Why)
+        self.is_of_many() || matches!(self.make(), Make::Elements)
     }
 
     /// Whether it is a directory.
@@ -182,6 +182,18 @@ impl Format {
         match self.row().name {
             Name::Own(own) | Name::Directory(own) => own.into(),
             Name::Suffix(suffix) => format!("{name}{suffix}"),
+        }
+    }
+
+    /// The same with something between name and suffix, for where another file has the plain name.
+    pub fn escaped_name(self, name: &str, escape: &str) -> String {
+        match self.row().name {
+            Name::Own(own) => {
+                let (stem, suffix) = own.split_at(own.rfind('.').unwrap_or(own.len()));
+                format!("{stem}{escape}{suffix}")
+            }
+            Name::Directory(own) => format!("{own}{escape}"),
+            Name::Suffix(suffix) => format!("{name}{escape}{suffix}"),
         }
     }
 
@@ -305,6 +317,19 @@ mod tests {
         }
         for name in ["npy", ".npy", "a.exe", "a", "", "a.info", "a.Npy"] {
             assert_eq!(Format::parse_beside(name.as_bytes()).count(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn escaped_names_are_no_plain_ones() {
+        for (word, expected) in [
+            ("attributes", "attributes~view.json"),
+            ("zmetadata", "~view.zmetadata"),
+            ("cdf", "a.b~view.cdf.nc"),
+            ("json", "a.b~view.json"),
+            ("chunks", "chunks~view"),
+        ] {
+            assert_eq!(format(word).escaped_name("a.b", "~view"), expected);
         }
     }
 

@@ -71,18 +71,30 @@ impl Nodes {
                 "more than {MAX_DEPTH} groups inside each other"
             )));
         }
+        if let Some(why) = node.broken() {
+            return Err(NoContent::Absent(why.to_owned()));
+        }
         let mut branch = Branch {
             node: Arc::clone(node),
             arrays: Vec::new(),
             groups: Vec::new(),
             groups_left_out: Vec::new(),
+            left_out: Vec::new(),
         };
         let children = self.child_keys(node)?;
         self.check_names(node)?;
         for child in children {
+            if !has_text_name(&child) {
+                room.take(child.as_bytes().len() as u64)?;
+                branch.left_out.push((child, "its name is no UTF-8".into()));
+                continue;
+            }
             let child = self.node(&child).map_err(NoContent::Failed)?;
             room.take(child.memory_bytes)?;
-            if child.is_array() {
+            if let Some(why) = child.broken() {
+                // What is below it may be the chunks of an array.
+                branch.left_out.push((child.key().clone(), why.to_owned()));
+            } else if child.is_array() {
                 let texts = self.texts_of(&child)?;
                 if let Some(Ok(texts)) = &texts {
                     let bytes = texts
@@ -95,8 +107,9 @@ impl Nodes {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
                 let group = self.gather(&child, wanted, depth + 1, room)?;
-                if !group.arrays.is_empty() || !group.groups.is_empty() {
-                    branch.groups.push(group);
+                match group.arrays.is_empty() && group.groups.is_empty() {
+                    true => branch.left_out.extend(group.left_out),
+                    false => branch.groups.push(group),
                 }
             }
         }
@@ -116,17 +129,13 @@ impl Nodes {
         }
     }
 
-    /// The keys that may be nodes of a group, in order; files have names only in UTF-8.
+    /// The keys that may be nodes of a group, in order.
     fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, NoContent> {
         let mut names = Vec::new();
         let mut list = || -> Result<(), StoreError> {
             let mut listing = self.store().list(node.key())?;
             listing.visit(0, &mut |listed| {
-                let is_name = !matches!(listed.name, b"." | b"..");
-                if listed.kind == Kind::Prefix
-                    && is_name
-                    && std::str::from_utf8(listed.name).is_ok()
-                {
+                if listed.kind == Kind::Prefix && !matches!(listed.name, b"." | b"..") {
                     names.push(listed.name.to_vec());
                 }
                 ControlFlow::Continue(())
@@ -150,13 +159,14 @@ impl Nodes {
                 Err(NoContent::Failed(error)) => return Err(error),
                 Err(NoContent::Absent(_)) => continue,
             };
-            for key in keys {
+            for key in keys.into_iter().filter(has_text_name) {
                 let Some(rest) = left.checked_sub(1) else {
                     return Ok(true);
                 };
                 left = rest;
                 let child = self.node(&key)?;
                 match &child.elements {
+                    _ if child.broken().is_some() => {}
                     Elements::Fixed(_) | Elements::Variable(..) => return Ok(true),
                     Elements::None if depth == Depth::All => groups.push(key),
                     Elements::None | Elements::Unreadable(_) => {}
@@ -220,33 +230,41 @@ impl Nodes {
         // Decoding takes its time.
         may_wait(node.key()).map_err(NoContent::Failed)?;
         let size = usize::try_from(reader.size_bytes()).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; size];
-        let mut at = 0;
-        while at < size {
-            let data = {
-                let rest = bytes.get_mut(at..).unwrap_or_default();
-                let length = rest.len();
-                reader
-                    .read(at as u64, length, rest, Patience::Wait)
-                    .map_err(NoContent::Failed)?
-            };
-            let rest = bytes.get_mut(at..).unwrap_or_default();
-            let length = match data {
-                Data::Filled(range) => range.len(),
-                Data::Shared(shared, range) => {
-                    let part = shared.get(range).unwrap_or_default();
-                    let target = rest.get_mut(..part.len()).unwrap_or_default();
-                    target.copy_from_slice(part);
-                    part.len()
-                }
-            };
-            if length == 0 {
-                break;
-            }
-            at += length;
-        }
-        Ok(bytes)
+        all_of(node.key(), size, |at, rest| {
+            reader.read(at, rest.len(), rest, Patience::Wait)
+        })
+        .map_err(NoContent::Failed)
     }
+}
+
+/// So many bytes, each read into what is left of them.
+fn all_of(
+    key: &Key,
+    size: usize,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<Data, StoreError>,
+) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; size];
+    let mut at = 0;
+    while at < size {
+        let rest = bytes.get_mut(at..).unwrap_or_default();
+        let length = match read(at as u64, rest)? {
+            Data::Filled(range) => range.len(),
+            Data::Shared(shared, range) => {
+                let part = shared.get(range).unwrap_or_default();
+                let target = rest.get_mut(..part.len()).unwrap_or_default();
+                target.copy_from_slice(part);
+                part.len()
+            }
+        };
+        if length == 0 {
+            return Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("bug: {at} bytes of elements instead of {size}"),
+            });
+        }
+        at += length;
+    }
+    Ok(bytes)
 }
 
 impl Surroundings for Nodes {
@@ -278,6 +296,12 @@ impl Surroundings for Nodes {
     }
 }
 
+/// Whether files can be named after what is at a key.
+fn has_text_name(key: &Key) -> bool {
+    let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+    name.is_some_and(|name| std::str::from_utf8(name).is_ok())
+}
+
 /// Text of code points of 4 bytes, without the NULs at its end.
 fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
     let points = bytes.as_chunks::<4>().0.iter().map(|point| match order {
@@ -286,4 +310,32 @@ fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
     });
     let text: Option<String> = points.map(char::from_u32).collect();
     Some(text?.trim_end_matches('\0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_end_early_are_an_error_and_no_zeros() {
+        let key = Key::new(b"a").unwrap();
+        let source: Vec<u8> = (1..=10).collect();
+        let read = |end: usize| {
+            let source = Arc::new(source.clone());
+            all_of(&key, 10, move |at, rest| {
+                let at = usize::try_from(at).unwrap();
+                let length = rest.len().min(3).min(end - at);
+                Ok(match at % 2 {
+                    0 => Data::Shared(Arc::clone(&source), at..at + length),
+                    _ => {
+                        rest[..length].copy_from_slice(&source[at..at + length]);
+                        Data::Filled(0..length)
+                    }
+                })
+            })
+        };
+        assert_eq!(read(10).unwrap(), source);
+        let error = read(7).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    }
 }

@@ -157,10 +157,35 @@ fn checksum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
+    fn number(bytes: &[u8]) -> u64 {
+        let bytes = bytes.iter().rev();
+        bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// What a reader finds in a heap: the numbers of entries and what they hold, and how much the
+    /// entry of what is free says and has.
+    fn read_heap(heap: &[u8]) -> (Vec<(u64, Vec<u8>)>, u64, usize) {
+        assert_eq!(heap[..8], *b"GCOL\x01\0\0\0");
+        assert_eq!(number(&heap[8..16]), heap.len() as u64);
+        let (mut at, mut entries) = (16, Vec::new());
+        loop {
+            let (place, size) = (number(&heap[at..at + 2]), number(&heap[at + 8..at + 16]));
+            if place == 0 {
+                assert!(heap[at + 16..].iter().all(|byte| *byte == 0));
+                return (entries, size, heap.len() - at);
+            }
+            let length = usize::try_from(size).unwrap();
+            let body = &heap[at + 16..][..length.next_multiple_of(8)];
+            assert!(body[length..].iter().all(|byte| *byte == 0));
+            entries.push((place, body[..length].to_vec()));
+            at += 16 + body.len();
+        }
+    }
+
     #[test]
-    fn heaps_are_as_long_as_they_say() {
+    fn heaps_hold_each_entry_under_its_number_and_say_what_is_free() {
         let writer = Writer {
-            objects: vec![7; 10],
+            objects: (0..10).map(|object| 100 * object).collect(),
             heaps: Vec::new(),
             end: 0,
         };
@@ -173,15 +198,52 @@ mod tests {
                 .collect();
             let heap = heap(&entries, &writer);
             assert_eq!(heap.len(), heap_bytes(&entries));
-            assert!(heap.len() >= MIN_HEAP_BYTES && heap.starts_with(b"GCOL"));
+            assert!(heap.len() >= MIN_HEAP_BYTES);
+            let (found, free, rest) = read_heap(&heap);
+            assert_eq!(free, rest as u64);
+            assert!(rest >= 16);
+            assert_eq!(found.len(), count);
+            for (entry, (place, (number, bytes))) in entries.iter().zip((1..).zip(found)) {
+                assert_eq!(number, place);
+                match entry {
+                    Entry::Address(object) => {
+                        assert_eq!(bytes, (100 * *object as u64).to_le_bytes());
+                    }
+                    Entry::Text(text) => assert_eq!(bytes, text.as_bytes()),
+                }
+            }
         }
     }
 
     #[test]
-    fn a_superblock_has_its_checksum() {
-        let block = superblock(4096, 48);
-        assert_eq!(block.len() as u64, SUPERBLOCK_BYTES);
-        let (body, sum) = block.split_at(44);
-        assert_eq!(sum, checksum(body).to_le_bytes());
+    fn entries_are_told_by_their_heap_and_number() {
+        let writer = Writer {
+            objects: Vec::new(),
+            heaps: vec![1000, 2000],
+            end: 0,
+        };
+        assert_eq!(writer.heap_entry(0), (1000, 1));
+        assert_eq!(writer.heap_entry(MAX_HEAP_ENTRIES - 1), (1000, 60_000));
+        assert_eq!(writer.heap_entry(MAX_HEAP_ENTRIES), (2000, 1));
+        assert_eq!(writer.heap_entry(2 * MAX_HEAP_ENTRIES).0, UNDEFINED);
+    }
+
+    #[test]
+    fn a_superblock_is_that_of_the_library() {
+        // An empty file of h5py with `libver="v108"`.
+        let mut expected = b"\x89HDF\r\n\x1a\n\x02\x08\x08\0".to_vec();
+        for address in [0, u64::MAX, 0xB3, 0x30] {
+            expected.extend(address.to_le_bytes());
+        }
+        expected.extend([0x87, 0x67, 0x2A, 0x28]);
+        assert_eq!(superblock(0xB3, 0x30), expected);
+    }
+
+    #[test]
+    fn checksums_are_those_of_lookup3() {
+        // Bob Jenkins, lookup3.c, driver5.
+        let text = b"Four score and seven years ago";
+        assert_eq!(checksum(text), 0x1777_0551);
+        assert_eq!(checksum(b""), 0xDEAD_BEEF);
     }
 }

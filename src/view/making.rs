@@ -2,20 +2,22 @@
 
 use std::hash::Hasher;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use siphasher::sip::SipHasher13;
 
 use super::around::ArrayView;
-use super::content::{Content, MadeFile, NoContent, Rendering};
+use super::content::{Asked, Content, MadeFile, NoContent, Rendering};
 use super::format::{Format, Make};
 use super::layout::Made;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
-use crate::store::StoreError;
+use crate::store::{StoreError, may_wait};
 use crate::translate::{NoOutline, left_out};
 use crate::zarr;
 use crate::zarr::chunk_names::ChunkNames;
+
+/// The longest text of what can not be made.
+const MAX_WHY_CHARACTERS: usize = 1 << 20;
 
 impl Nodes {
     /// What a format of a node is.
@@ -25,7 +27,14 @@ impl Nodes {
     pub fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, NoContent> {
         match (format.make(), &node.elements) {
             (Make::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Make::Why, _) => Ok(Content::Text(self.why(node)?.into_bytes())),
+            (Make::Why, _) => match self.still_kept(node, format) {
+                Some(file) => Ok(Content::Made(file)),
+                None => {
+                    let (text, asked) = self.why(node)?;
+                    let made = Made::text(text);
+                    Ok(Content::Made(self.keep(node, format, made, asked)?))
+                }
+            },
             (Make::Elements, Elements::Variable(..)) => {
                 let rendering = self.rendering(node).map_err(NoContent::Failed)?;
                 Ok(Content::Elements(rendering))
@@ -57,7 +66,7 @@ impl Nodes {
             }
             (Make::Array(make), _) => {
                 let made = make(&array_of(node)?)?;
-                let made = self.file(node, format, made, None, Instant::now())?;
+                let made = self.file(node, format, made, None, Asked::now())?;
                 Ok(Content::Made(made))
             }
             (Make::Placed(check, make), _) => {
@@ -121,6 +130,9 @@ impl Nodes {
             },
             (Make::Outline(_), _) => Ok(()),
             (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
+            (Make::Group(..), _) if node.broken().is_some() => {
+                Err(node.broken().unwrap_or_default().to_owned().into())
+            }
             (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
                 Ok(has_arrays) => {
                     self.check_names(node)?;
@@ -134,23 +146,54 @@ impl Nodes {
         }
     }
 
-    /// A file of several nodes: kept, or made again.
+    /// A file of several nodes: kept, or made again, once however many ask for it at the same time.
     fn kept(
         &self,
         node: &ViewNode,
         format: Format,
         make: impl FnOnce() -> Result<Made, NoContent>,
     ) -> Result<Content, NoContent> {
-        let place = (node.key.clone(), node.version, format.number());
-        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_pinned = self.store().promises().pinned;
-        if let Some(file) = lock().get(&place)
-            && (is_pinned || file.asked.elapsed() < self.options().ttl)
-        {
-            return Ok(Content::Made(Arc::clone(file)));
+        if let Some(file) = self.still_kept(node, format) {
+            return Ok(Content::Made(file));
         }
-        let asked = Instant::now();
-        let made = make()?;
+        let failed = NoContent::Failed;
+        may_wait(&node.key).map_err(failed)?;
+        let place = (node.key.clone(), node.version, format.number());
+        let deadline = self.engine().deadline();
+        let answer = self.in_the_making.answer(place, deadline, || {
+            let asked = Asked::now();
+            match make().and_then(|made| self.keep(node, format, made, asked)) {
+                Ok(file) => Ok(Ok(file)),
+                Err(NoContent::Absent(why)) => Ok(Err(why)),
+                Err(NoContent::Failed(error)) => Err(error),
+            }
+        });
+        let timed_out = || StoreError::TimedOut {
+            key: node.key.clone(),
+            what: format!("its {format}, which is being made"),
+        };
+        match answer.unwrap_or_else(|| Err(timed_out())).map_err(failed)? {
+            Ok(file) => Ok(Content::Made(file)),
+            Err(why) => Err(NoContent::Absent(why)),
+        }
+    }
+
+    fn still_kept(&self, node: &ViewNode, format: Format) -> Option<Arc<MadeFile>> {
+        let place = (node.key.clone(), node.version, format.number());
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = made.get(&place)?;
+        let is_pinned = self.store().promises().pinned && !file.asked.is_in_vain;
+        let is_trusted = is_pinned || file.asked.when.elapsed() < self.options().ttl;
+        is_trusted.then(|| Arc::clone(file))
+    }
+
+    fn keep(
+        &self,
+        node: &ViewNode,
+        format: Format,
+        made: Made,
+        asked: Asked,
+    ) -> Result<Arc<MadeFile>, NoContent> {
         let mut hasher = SipHasher13::new();
         for header in made.layout.headers() {
             hasher.write(header);
@@ -166,8 +209,10 @@ impl Nodes {
         let file = self.file(node, format, made, Some(rendering), asked)?;
         let bytes = file.made.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 16;
-        lock().put(place, Arc::clone(&file), bytes, most, usize::MAX);
-        Ok(Content::Made(file))
+        let place = (node.key.clone(), node.version, format.number());
+        let mut kept = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.put(place, Arc::clone(&file), bytes, most, usize::MAX);
+        Ok(file)
     }
 
     fn file(
@@ -176,7 +221,7 @@ impl Nodes {
         format: Format,
         made: Made,
         rendering: Option<Rendering>,
-        asked: Instant,
+        asked: Asked,
     ) -> Result<Arc<MadeFile>, NoContent> {
         let bytes = made.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 8;
@@ -194,8 +239,9 @@ impl Nodes {
     }
 
     /// What is not there and why, for people.
-    fn why(&self, node: &Arc<ViewNode>) -> Result<String, NoContent> {
+    fn why(&self, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
         let mut text = String::new();
+        let mut asked = Asked::now();
         for problem in &node.problems {
             text.push_str(problem);
             text.push('\n');
@@ -209,6 +255,7 @@ impl Nodes {
             };
             match found {
                 Ok(Some(Content::Made(file))) => {
+                    asked.when = asked.when.min(file.asked.when);
                     for note in &file.made.notes {
                         text.push_str(&format!("{name}: {note}\n"));
                     }
@@ -218,7 +265,10 @@ impl Nodes {
                 Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
                     return Err(NoContent::Failed(error));
                 }
-                Err(NoContent::Failed(error)) => text.push_str(&format!("{name}: {error}\n")),
+                Err(NoContent::Failed(error)) => {
+                    asked.is_in_vain = true;
+                    text.push_str(&format!("{name}: {error}\n"));
+                }
             }
         }
         if node.key == self.options().root {
@@ -238,6 +288,7 @@ impl Nodes {
                     ));
                 }
                 Err(NoOutline::Failed(error)) => {
+                    asked.is_in_vain = true;
                     text.push_str(&format!(
                         "what as-v2, as-v3 and unsharded leave out: {error}\n"
                     ));
@@ -247,7 +298,11 @@ impl Nodes {
         if text.is_empty() {
             text.push_str("Everything can be made of this node.\n");
         }
-        Ok(text)
+        if let Some((end, _)) = text.char_indices().nth(MAX_WHY_CHARACTERS) {
+            text.truncate(end);
+            text.push_str("...\nThere is more that is not in this file.\n");
+        }
+        Ok((text, asked))
     }
 }
 

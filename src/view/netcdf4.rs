@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::branch::Branch;
-use super::dataset::{Attr, Attribute, Data, Dataset, Dimension, Group, Item, Variable};
+use super::dataset::{
+    Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
+    Variable,
+};
 use super::hdf5::{self, Datatype, Entry, Object, Payload, Storage};
 use super::layout::{Layout, Made, Order, Placed, Placement};
 use super::number::{Kind, Number, Value};
@@ -23,10 +26,6 @@ const VARIABLE_ALIGNMENT_BYTES: u64 = 64;
 const MAX_RANK: usize = 32;
 /// A chunk of HDF5 has no more bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
-/// What netCDF-4 puts before the name of a variable that a dimension has as well.
-const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
-/// The longest name of netCDF (`NC_MAX_NAME`).
-const MAX_NAME_BYTES: usize = 256;
 
 /// The NetCDF-4 file of a group and all that is below it.
 ///
@@ -155,10 +154,6 @@ impl<'a> Plan<'a> {
         }
         for variable in &group.variables {
             let coordinate = coordinate(variable);
-            let Some(object) = self.variable(variable, coordinate) else {
-                links.extend(coordinate.and_then(|dimension| self.bare_scale(dimension)));
-                continue;
-            };
             // A name that a dimension has as well, without being its coordinate.
             let name = match coordinate.is_none() && names.contains_key(&variable.name[..]) {
                 true => format!("{NOT_A_COORDINATE}{}", variable.name),
@@ -171,7 +166,10 @@ impl<'a> Plan<'a> {
                 );
                 continue;
             }
-            links.push((name, object));
+            match self.variable(variable, coordinate) {
+                Some(object) => links.push((name, object)),
+                None => links.extend(coordinate.and_then(|dimension| self.bare_scale(dimension))),
+            }
         }
         for group in &group.groups {
             links.push((group.name.clone(), self.group(group)));
@@ -447,4 +445,52 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
         datatype,
         payload,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, dimensions: &[usize]) -> Variable {
+        Variable {
+            name: name.to_owned(),
+            dimensions: dimensions.to_vec(),
+            item: Item::Text,
+            data: Data::Texts(Arc::new(vec!["a".to_owned(); 6])),
+            attributes: Vec::new(),
+            fill: None,
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_nowhere_in_the_file() {
+        let long = "n".repeat(MAX_NAME_BYTES - 10);
+        let dimension = |name: &str, length| Dimension {
+            name: name.to_owned(),
+            length,
+        };
+        let dataset = Dataset {
+            dimensions: vec![dimension(&long, 2), dimension("x", 3)],
+            root: Group {
+                name: String::new(),
+                dimensions: vec![0, 1],
+                // A dimension has its name, and with the prefix it is too long.
+                variables: vec![text(&long, &[0, 1]), text("other", &[0, 1])],
+                attributes: Vec::new(),
+                groups: Vec::new(),
+            },
+            notes: Vec::new(),
+        };
+        let mut plan = Plan::of(&dataset);
+        plan.group(&dataset.root);
+        let Some(Object::Group(root)) = plan.file.objects.first() else {
+            panic!("no root group");
+        };
+        let linked: HashSet<usize> = root.links.iter().map(|(_, object)| *object).collect();
+        assert_eq!(linked, (1..plan.file.objects.len()).collect());
+        let users = plan.users.iter().flatten();
+        assert!(users.clone().count() == 2 && users.clone().all(|(user, _)| linked.contains(user)));
+        assert_eq!(plan.contents.len(), 1);
+        assert!(plan.notes[0].contains("left out"), "{:?}", plan.notes);
+    }
 }

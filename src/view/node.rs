@@ -20,6 +20,8 @@ pub struct ViewNode {
     pub(super) problems: Vec<String>,
     /// Whether it has no document that says what it is: a group because something is in it.
     pub(super) is_implicit: bool,
+    /// Why its documents do not tell whether it is a group or an array, where they do not.
+    pub(super) broken: Option<String>,
     pub(super) elements: Elements,
     pub(super) version: u64,
     pub(super) modified: SystemTime,
@@ -75,6 +77,11 @@ impl ViewNode {
     /// What is wrong with its metadata.
     pub fn problems(&self) -> &[String] {
         &self.problems
+    }
+
+    /// Why nobody knows what it is, though it has a document that should say so.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
     }
 
     /// The array, if its elements can be read and are of constant size.

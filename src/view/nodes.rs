@@ -10,7 +10,7 @@ use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::codec::Pipeline;
-use crate::store::{Key, Store, StoreError, Version};
+use crate::store::{Flights, Key, Store, StoreError, Version, may_wait};
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
 /// How nodes are shown.
@@ -32,7 +32,9 @@ pub struct Nodes {
     options: NodesOptions,
     known: Mutex<Kept<Key, Read>>,
     pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
+    pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
     pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
+    pub(super) in_the_making: Flights<(Key, u64, u8), Result<Arc<MadeFile>, String>>,
 }
 
 /// A node and when it was read.
@@ -50,7 +52,9 @@ impl Nodes {
             options,
             known: Mutex::default(),
             texts: Mutex::default(),
+            texts_in_the_making: Flights::default(),
             made: Mutex::default(),
+            in_the_making: Flights::default(),
         }
     }
 
@@ -77,13 +81,18 @@ impl Nodes {
     /// The node at a key, which is a prefix of the store. One without documents is a group.
     ///
     /// # Errors
-    /// Those of the store. A document that is wrong is no error: the node says so.
+    /// Those of the store. A document that is wrong is no error: the node is a group without
+    /// attributes that is [broken](ViewNode::broken).
     pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
         let is_pinned = self.store.promises().pinned;
         if let Some((node, read)) = self.lock().get(key)
             && (is_pinned || read.elapsed() < self.options.ttl)
         {
             return Ok(Arc::clone(node));
+        }
+        // A store that is far away says itself which documents are at hand.
+        if !self.store.promises().is_far {
+            may_wait(key)?;
         }
         let read = Instant::now();
         let documents = Found::read(&*self.store, key)?;
@@ -112,7 +121,10 @@ impl Nodes {
         let memory_bytes: u64 = texts
             .map(|text| zarr::document::memory_bytes(text) as u64)
             .sum();
-        let _memory = self.engine.reserve_now(key, memory_bytes)?;
+        let _memory = match may_wait(key) {
+            Ok(()) => self.engine.reserve(key, memory_bytes)?,
+            Err(_) => self.engine.reserve_now(key, memory_bytes)?,
+        };
         let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
         let documents = Documents {
             zarr_json: zarr_json.as_deref(),
@@ -120,7 +132,8 @@ impl Nodes {
             zgroup: zgroup.as_deref(),
             zattrs: zattrs.as_deref(),
         };
-        let mut problems: Vec<String> = found.problem.into_iter().collect();
+        let mut problems = Vec::new();
+        let mut broken = found.problem;
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
         let detected = documents.node();
         let is_implicit = detected
@@ -134,11 +147,12 @@ impl Nodes {
                     problems.push(format!("{ignored} is not read, {} is", detected.read));
                 }
                 detected.node.unwrap_or_else(|error| {
-                    problems.push(format!("{}: {error}", detected.read));
+                    broken = Some(format!("{}: {error}", detected.read));
                     implicit()
                 })
             }
         };
+        problems.extend(broken.clone());
         let elements = match &node {
             Node::Group(_) => Elements::None,
             Node::Array(array) => self.elements(key, array, found.array),
@@ -165,6 +179,7 @@ impl Nodes {
             node,
             problems,
             is_implicit,
+            broken,
             elements,
             version: found.version,
             modified: found.modified,

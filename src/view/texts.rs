@@ -12,7 +12,7 @@ use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use crate::array::read_elements;
-use crate::store::{Key, Patience, StoreError};
+use crate::store::{Key, Patience, StoreError, may_wait};
 use crate::zarr::Node;
 
 /// Elements of variable length, and the text that is made of them, may take so much.
@@ -61,7 +61,23 @@ impl Nodes {
         Ok(self.make_text(node)?.rendering)
     }
 
+    /// The text, made once however many ask for it at the same time.
     fn make_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
+        may_wait(&node.key)?;
+        let place = (node.key.clone(), node.version);
+        let deadline = self.engine().deadline();
+        let made = self
+            .texts_in_the_making
+            .answer(place, deadline, || self.make_text_now(node));
+        made.unwrap_or_else(|| {
+            Err(StoreError::TimedOut {
+                key: node.key.clone(),
+                what: "its elements, which are being decoded".into(),
+            })
+        })
+    }
+
+    fn make_text_now(&self, node: &ViewNode) -> Result<Text, StoreError> {
         let made = Instant::now();
         let (Node::Array(array), Elements::Variable(pipeline, document)) =
             (&node.node, &node.elements)

@@ -305,7 +305,7 @@ fn what_is_not_there_is_named() {
         look(command, "demo:", &["--path", "v2/nothing"])
             .failed(1, &["demo", "v2/nothing", "no such key"]);
         look(command, "demo:", &["--path", "v2/.zgroup"]).failed(1, &["v2/.zgroup", "a value"]);
-        look(command, "demo:", &["--path", "a/../b"]).failed(1, &["--path a/../b"]);
+        look(command, "demo:", &["--path", "a/../b"]).failed(2, &["--path a/../b"]);
         look(command, "/nowhere/at/all", &[]).failed(1, &["/nowhere/at/all", "no such file"]);
         let secret = look(command, "s3://key:secret@host/bucket", &[]);
         secret.failed(1, &["s3"]);

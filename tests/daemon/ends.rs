@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::place::*;
 use crate::support::*;
 
-const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 #[test]
 fn j01_every_ending_signal_unmounts_and_exits_0() {

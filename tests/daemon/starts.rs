@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -84,6 +85,82 @@ fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
         }
         place.assert_untouched();
     }
+}
+
+#[test]
+fn j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing() {
+    let _dog = watchdog(
+        "j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing",
+        60,
+    );
+    let place = Place::new();
+    // Nobody takes the connection, so that the mount waits.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/store", listener.local_addr().unwrap());
+    for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
+        let mut caller = place.command(&url, &[]);
+        let mut caller = caller.stderr(Stdio::null()).spawn().unwrap();
+        assert!(wait_until(Duration::from_secs(10), || {
+            place.processes().len() == 2
+        }));
+        std::thread::sleep(Duration::from_millis(200));
+        kill(caller.id(), signal);
+        assert!(!caller.wait().unwrap().success());
+        let ended = || place.processes().is_empty();
+        assert!(wait_until(Duration::from_secs(5), ended), "{signal:?}");
+        place.assert_untouched();
+    }
+}
+
+#[test]
+fn j03_a_start_that_runs_out_of_descriptors_leaves_no_mount() {
+    let _dog = watchdog(
+        "j03_a_start_that_runs_out_of_descriptors_leaves_no_mount",
+        60,
+    );
+    let place = Place::new();
+    let store = place.store();
+    let mut failed = 0;
+    for most in 5..40 {
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nofile={most}"));
+        let command = place.command(&store, &[]);
+        limited.arg(command.get_program()).args(command.get_args());
+        let all = said(&mut limited);
+        if all.code == Some(0) {
+            place.unmount(&[]).ok();
+        } else {
+            failed += 1;
+        }
+        place.assert_untouched();
+    }
+    assert!((5..30).contains(&failed), "{failed}");
+}
+
+#[test]
+fn j03_a_log_that_nobody_reads_is_not_waited_for() {
+    let _dog = watchdog("j03_a_log_that_nobody_reads_is_not_waited_for", 60);
+    let place = Place::new();
+    let pipe = place.join("pipe");
+    run(Command::new("mkfifo").arg(&pipe));
+    let args = ["--log-file", pipe.to_str().unwrap()];
+    place.attempt(place.store(), &args).failed(32, &["pipe"]);
+    place.assert_untouched();
+}
+
+#[test]
+fn the_daemon_has_the_name_of_the_program() {
+    let _dog = watchdog("the_daemon_has_the_name_of_the_program", 60);
+    let place = Place::new();
+    let pid = place.mount(place.store(), &[]);
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    assert_eq!(name, "zarrfs\n");
+    // What asks for nothing ends nothing.
+    kill(pid, Signal::USR1);
+    kill(pid, Signal::USR2);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_serves(&place.path);
+    place.unmount(&[]).ok();
 }
 
 #[test]

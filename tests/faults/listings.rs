@@ -32,6 +32,26 @@ fn d13_what_a_web_server_has_is_known_from_metadata() {
 }
 
 #[test]
+fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
+    let _dog = watchdog(
+        "d13_links_of_a_page_are_names_where_the_url_has_a_query",
+        60,
+    );
+    let remote = Remote::on(Server::listing_files(), Far::Http, Format::V3);
+    let mount = Mount::new(format!("{}?signature=x", remote.server.url_of("store")));
+    let listed = names(mount.path().to_owned()).unwrap();
+    assert!(listed.contains(&"a".to_owned()), "{listed:?}");
+    let listed = names(mount.join("good")).unwrap();
+    assert!(listed.len() > 1, "{listed:?}");
+    let asked = remote.server.requests();
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked.query("signature") == Some("x"))
+    );
+}
+
+#[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
     let _dog = watchdog(
         "d13_a_store_without_consolidated_metadata_is_mounted_too",

@@ -69,6 +69,12 @@ fn a_file_that_can_not_be_used_is_named_and_its_values_are_not() {
     };
     refused(&missing, &["no such file"]);
     refused(&directory, &["is a directory"]);
+    for (text, word) in [
+        ("ZARRFS_BACKGROUND_CHILD=1", "ZARRFS_BACKGROUND_CHILD"),
+        ("A=\"hunter2", "quote"),
+    ] {
+        refused(Path::new(&file(&place, text, 0o600)), &["line 1", word]);
+    }
     for text in ["hunter2", "A=1\n\nB hunter2", "A-B=hunter2"] {
         let line = format!("line {}", text.lines().count());
         refused(

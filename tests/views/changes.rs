@@ -225,3 +225,25 @@ fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
     }
     goes_on(&mount, &stores);
 }
+
+#[test]
+fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
+    let _dog = watchdog("a_text_that_becomes_another_has_the_size", 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "", "why.txt");
+    // Held open, so that the kernel does not forget what it knows of it.
+    let held = File::open(&path).unwrap();
+    let before = fs::read_to_string(&path).unwrap();
+    assert!(!before.contains("odd"), "{before}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), before.len() as u64);
+    stores.v2("odd", json!({"dtype": "<q7"}), &[]);
+    let is_new = || fs::read_to_string(&path).is_ok_and(|text| text.contains("odd is not in it"));
+    assert!(wait_until(SOON, is_new), "{:?}", fs::read_to_string(&path));
+    let (size, text) = (fs::metadata(&path).unwrap().len(), read(&path).unwrap());
+    assert_eq!(size, text.len() as u64);
+    assert!(text.len() > before.len());
+    drop(held);
+    goes_on(&mount, &stores);
+}

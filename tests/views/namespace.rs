@@ -507,3 +507,85 @@ fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
     assert!(mount.memory("VmHWM") < 400 << 20);
     goes_on(&mount, &stores);
 }
+
+#[test]
+fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
+    let name = "elements_in_json_do_not_stand_under_the_names";
+    let _dog = watchdog(name, 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    stores.put(".zattrs", br#"{"title": "a group"}"#);
+    let document = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": "",
+        "chunks": [1], "shape": [1]});
+    for name in ["attributes", "info", "zom", "plain"] {
+        let text = [
+            &[1, 0, 0, 0][..],
+            &u32::try_from(name.len()).unwrap().to_le_bytes(),
+        ]
+        .concat();
+        let text = [&text, name.as_bytes()].concat();
+        stores.v2(name, document.clone(), &[("0", &text)]);
+        stores.put(&format!("{name}/.zattrs"), br#"{"of": "an array"}"#);
+    }
+    let parsed = |path: &std::path::Path| -> Value {
+        serde_json::from_slice(&read(path).unwrap()).unwrap_or_else(|e| panic!("{path:?}: {e}"))
+    };
+    for (args, tree) in [(&[][..], ".zarrfs"), (&["--tree", "views"], "")] {
+        let mount = stores.mount(args);
+        let top = mount.join(tree);
+        let listed = names(&top);
+        let unique: BTreeSet<&String> = listed.iter().collect();
+        assert_eq!(unique.len(), listed.len(), "{listed:?}");
+        for name in ["attributes", "info", "zom"] {
+            let file = format!("{name}~view.json");
+            assert!(listed.contains(&file), "{listed:?}");
+            assert_eq!(parsed(&top.join(file)), json!([name]));
+        }
+        assert_eq!(parsed(&top.join("plain.json")), json!(["plain"]));
+        assert_eq!(
+            parsed(&top.join("attributes.json")),
+            json!({"title": "a group"})
+        );
+    }
+    let mount = stores.mount(&[]);
+    for name in ["attributes", "info"] {
+        let top = view(&mount, name, "");
+        let listed = names(&top);
+        let unique: BTreeSet<&String> = listed.iter().collect();
+        assert_eq!(unique.len(), listed.len(), "{listed:?}");
+        assert_eq!(
+            parsed(&top.join(format!("{name}~view.json"))),
+            json!([name])
+        );
+        assert_eq!(
+            parsed(&top.join("attributes.json")),
+            json!({"of": "an array"})
+        );
+        assert!(parsed(&top.join("info.json")).get("shape").is_some());
+    }
+    assert_eq!(parsed(&view(&mount, "zom", "zom.json")), json!(["zom"]));
+    inodes(stores.mount(&["--tree", "views"]).path());
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
+    let _dog = watchdog("groups_with_the_names_of_files_of_a_group", 60);
+    let stores = Stores::new();
+    stores.put(".zattrs", br#"{"title": "a group"}"#);
+    for name in ["attributes.json", "root.nc"] {
+        stores.put(&format!("{name}/.zgroup"), br#"{"zarr_format": 2}"#);
+    }
+    let mount = stores.mount(&["--tree", "views"]);
+    let listed = names(mount.path());
+    let unique: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(unique.len(), listed.len(), "{listed:?}");
+    for name in ["attributes.json", "root.nc"] {
+        assert!(mount.join(name).is_dir(), "{name}");
+    }
+    for name in ["attributes~view.json", "root~view.nc"] {
+        assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
+        assert!(!read(mount.join(name)).unwrap().is_empty());
+    }
+    inodes(mount.path());
+}

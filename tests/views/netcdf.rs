@@ -1,14 +1,15 @@
 //! Groups as NetCDF-4 and as classic NetCDF, opened by the programs that people have.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::clients::{EIO, ENOENT};
-use crate::stores::{Stores, may_run};
+use crate::clients::{EACCES, EIO, ENOENT};
+use crate::stores::{GOOD, Stores, le, may_run};
 use crate::support::*;
 
 fn own(path: &str) -> PathBuf {
@@ -319,4 +320,170 @@ fn a_group_that_changes_is_another_file() {
         String::from_utf8_lossy(&output.stdout).contains("int more(dim_8)")
     });
     assert!(is_seen, "{}", tool(&file, "ncdump -h $F"));
+}
+
+/// A group of version 2 at a path of a store.
+fn group(stores: &Stores, name: &str) {
+    let key = Path::new(name).join(".zgroup");
+    stores.put(key.to_str().unwrap(), b"{\"zarr_format\": 2}");
+}
+
+#[test]
+fn a_node_whose_document_is_broken_is_left_out_by_name() {
+    let _watchdog = watchdog("netcdf broken nodes", 60);
+    let stores = Stores::new();
+    for name in ["", "below", "empty"] {
+        group(&stores, name);
+    }
+    stores.v2("below/fine", json!({}), &[]);
+    for (name, key) in [
+        ("half", ".zarray"),
+        ("three", "zarr.json"),
+        ("below/deep", ".zarray"),
+        ("empty/only", "zarr.json"),
+    ] {
+        stores.put(&format!("{name}/{key}"), b"{ half");
+        // As in chunk directories: what is in them is no node.
+        stores.v2(&format!("{name}/c/inside"), json!({}), &[]);
+    }
+    let large = format!(
+        "{{\"zarr_format\": 2, \"x\": \"{}\"}}",
+        "a".repeat(16 << 20)
+    );
+    stores.put("large/.zarray", large.as_bytes());
+    let unnamed = std::ffi::OsStr::from_bytes(b"un\xffnamed");
+    fs::rename(stores.path().join("good"), stores.path().join(unnamed)).unwrap();
+    stores.v2(
+        "good",
+        json!({}),
+        &[("0", &le(&GOOD[..4])), ("1", &le(&GOOD[4..]))],
+    );
+    let mount = Mount::new(stores.path());
+    let why = fs::read(mount.join(".zarrfs/why.txt")).unwrap();
+    let why = String::from_utf8_lossy(&why);
+    assert!(why.contains("is not in it: its name is no UTF-8"), "{why}");
+    for (format, names) in [
+        (
+            "nc",
+            &["half", "three", "large", "below/deep", "empty/only"][..],
+        ),
+        ("cdf.nc", &["half", "three", "large"]),
+        ("cdf5.nc", &["half", "three", "large"]),
+    ] {
+        let file = mount.join(format!(".zarrfs/root.{format}"));
+        let header = tool(&file, "ncdump -h $F");
+        assert!(header.contains("int good(dim_8)"), "{header}");
+        assert!(!header.contains("inside"), "{header}");
+        for name in names {
+            let line = format!("root.{format}: {name} is not in it: ");
+            assert!(why.contains(&line), "{line}: {why}");
+        }
+    }
+    assert!(why.contains("16777216"), "{why}");
+    // What is broken itself is no group either, and one of nothing else is not there.
+    for (name, gist) in [("half", ".zarray: line 1"), ("empty", "only is not in it")] {
+        let file = mount.join(name).join(format!(".zarrfs/{name}.nc"));
+        assert_eq!(errno(read(file)), ENOENT, "{name}");
+        let why = fs::read_to_string(mount.join(name).join(".zarrfs/why.txt")).unwrap();
+        assert!(
+            why.contains(&format!("{name}.nc: ")) && why.contains(gist),
+            "{why}"
+        );
+    }
+    assert_eq!(read(mount.join(".zarrfs/good.bin")).unwrap(), le(&GOOD));
+}
+
+#[test]
+fn a_node_whose_document_can_not_be_read_now_is_an_error() {
+    let _watchdog = watchdog("netcdf unreadable nodes", 60);
+    let stores = Stores::new();
+    group(&stores, "");
+    // A link that leads out of the store is there and can not be read.
+    fs::create_dir(stores.path().join("lost")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", stores.path().join("lost/.zarray")).unwrap();
+    let mount = Mount::new(stores.path());
+    for format in ["nc", "cdf.nc", "cdf5.nc"] {
+        let file = mount.join(format!(".zarrfs/root.{format}"));
+        assert_eq!(errno(read(file)), EACCES, "{format}");
+    }
+}
+
+#[test]
+fn names_that_are_one_in_nfc_are_in_the_file_once() {
+    let _watchdog = watchdog("netcdf nfc", 60);
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    let stores = Stores::new();
+    for name in ["", "groups", "mixed"] {
+        group(&stores, name);
+    }
+    for name in [composed, decomposed] {
+        group(&stores, &format!("groups/{name}"));
+        stores.v2(&format!("groups/{name}/x"), json!({}), &[]);
+    }
+    stores.v2(&format!("mixed/{composed}"), json!({}), &[]);
+    group(&stores, &format!("mixed/{decomposed}"));
+    stores.v2(&format!("mixed/{decomposed}/x"), json!({}), &[]);
+    let mount = Mount::new(stores.path());
+    let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
+    assert_eq!(
+        header.matches(&format!("group: {composed} {{")).count(),
+        1,
+        "{header}"
+    );
+    assert!(
+        header.contains(&format!("int {composed}(dim_8)")),
+        "{header}"
+    );
+    let listed = tool(&mount.join(".zarrfs/root.nc"), "h5ls -r $F");
+    assert_eq!(listed.matches("/groups/").count(), 2, "{listed}");
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for name in ["groups/caf\u{e9}", "mixed/cafe\u{301}"] {
+        let line = format!("{name} is not in it: another node has the same name in NFC");
+        assert!(why.contains(&line), "{why}");
+    }
+}
+
+#[test]
+fn times_have_the_unit_of_their_data_type() {
+    let _watchdog = watchdog("netcdf times", 60);
+    let stores = Stores::new();
+    group(&stores, "");
+    for (name, dtype) in [("date", "<M8[s]"), ("span", "<m8[h]"), ("weeks", "<M8[W]")] {
+        stores.v2(name, json!({"dtype": dtype, "fill_value": null}), &[]);
+        let attributes = json!({"units": "days since 1900-01-01", "calendar": "noleap", "a": 1});
+        stores.put(
+            &format!("{name}/.zattrs"),
+            attributes.to_string().as_bytes(),
+        );
+    }
+    stores.v2("same", json!({"dtype": "<M8[D]", "fill_value": null}), &[]);
+    let same = json!({"units": "days since 1970-01-01 00:00:00"});
+    stores.put("same/.zattrs", same.to_string().as_bytes());
+    let mount = Mount::new(stores.path());
+    for format in ["nc", "cdf.nc"] {
+        let header = tool(
+            &mount.join(format!(".zarrfs/root.{format}")),
+            "ncdump -h $F",
+        );
+        for line in [
+            "date:units = \"seconds since 1970-01-01 00:00:00\" ;",
+            "date:calendar = \"proleptic_gregorian\" ;",
+            "span:units = \"hours\" ;",
+            "same:units = \"days since 1970-01-01 00:00:00\" ;",
+            "weeks:a = 1 ;",
+        ] {
+            assert!(header.contains(line), "{line}: {header}");
+        }
+        assert!(
+            !header.contains("1900") && !header.contains("noleap"),
+            "{header}"
+        );
+        assert!(!header.contains("weeks:units"), "{header}");
+    }
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for name in ["date", "span", "weeks"] {
+        let line = format!("root.nc: {name}: attribute \"units\" is not in it");
+        assert!(why.contains(&line), "{line}: {why}");
+    }
+    assert!(!why.contains("root.nc: same: attribute"), "{why}");
 }

@@ -147,6 +147,144 @@ fn a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one() {
 }
 
 #[test]
+fn a_place_that_a_broken_document_hides_is_not_guessed() {
+    let _dog = watchdog("a_place_that_a_broken_document_hides_is_not_guessed", 60);
+    let stores = Stores::new();
+    let attributes = json!({"grid_mapping": "crs"});
+    raster(&stores, "a", json!({"attributes": attributes}));
+    raster(
+        &stores,
+        "lost",
+        json!({"attributes": {"grid_mapping": "torn"}}),
+    );
+    let bands = json!({
+        "shape": [2, 2, 2], "chunk_grid": grid(&[2, 2, 2]), "dimension_names": ["t", "y", "x"],
+    });
+    stores.v3("b", bands, &[]);
+    let mapping = json!({"GeoTransform": "500000 10 0 5000000 0 -10", "epsg_code": 32632});
+    stores.v3(
+        "crs",
+        json!({"shape": [], "chunk_grid": grid(&[]), "attributes": mapping}),
+        &[],
+    );
+    for name in ["x", "y", "t", "torn", "pyramid/l1"] {
+        stores.put(&format!("{name}/zarr.json"), b"{ half");
+    }
+    let layout = json!({"multiscales": {"layout": [{"asset": "l0"}, {"asset": "l1"}]}});
+    let group = json!({"zarr_format": 3, "node_type": "group", "attributes": layout});
+    stores.put("pyramid/zarr.json", group.to_string().as_bytes());
+    raster(&stores, "pyramid/l0", json!({}));
+    let mount = stores.mount(&[]);
+    // The coordinates might say another place than GeoTransform, which is believed only if not.
+    let info = run(Command::new("gdalinfo").arg(tif(&mount, "a")));
+    assert!(
+        info.contains("Size is 2, 2") && !info.contains("Pixel Size"),
+        "{info}"
+    );
+    for (node, gist) in [
+        ("a", "coordinates x: zarr.json: line 1"),
+        ("a", "GeoTransform is left out"),
+        ("b", "coordinates t: zarr.json: line 1"),
+        ("lost", "grid mapping torn: zarr.json: line 1"),
+        ("pyramid/l0", "pyramid/l1 is no overview: zarr.json: line 1"),
+    ] {
+        let text = why(&mount, node);
+        let name = format!("{}.tif: ", node.rsplit('/').next().unwrap());
+        let mut lines = text.lines().filter(|line| line.starts_with(&name));
+        assert!(lines.any(|line| line.contains(gist)), "{node}: {text}");
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn values_without_data_are_those_of_netcdf() {
+    let _dog = watchdog("values_without_data_are_those_of_netcdf", 60);
+    let stores = Stores::new();
+    let of = |data_type: &str, attributes: Value| {
+        json!({"data_type": data_type, "fill_value": 0, "attributes": attributes,
+            "codecs": [little()]})
+    };
+    let cases = [
+        ("large", of("float32", json!({"_FillValue": 1e300})), None),
+        (
+            "half",
+            of("float16", json!({"_FillValue": 0.1})),
+            Some("0.099975"),
+        ),
+        (
+            "bytes",
+            of("int8", json!({"_FillValue": 255, "_Unsigned": "true"})),
+            Some("-1"),
+        ),
+        (
+            "plain",
+            of("float32", json!({"_FillValue": -9999})),
+            Some("-9999"),
+        ),
+    ];
+    stores.put("zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#);
+    for (name, document, _) in &cases {
+        let document = changed(
+            json!({"shape": [2, 2], "chunk_grid": grid(&[2, 2]), "dimension_names": ["y", "x"]}),
+            document.clone(),
+        );
+        stores.v3(name, document, &[]);
+    }
+    let mount = stores.mount(&[]);
+    let header = run(Command::new("ncdump")
+        .arg("-h")
+        .arg(view(&mount, "", "root.nc")));
+    for (name, _, expected) in cases {
+        let info = run(Command::new("gdalinfo").arg(tif(&mount, name)));
+        let fill = format!("{name}:_FillValue = ");
+        match expected {
+            Some(value) => {
+                assert!(
+                    info.contains(&format!("NoData Value={value}")),
+                    "{name}: {info}"
+                );
+                assert!(
+                    header.contains(&format!("{fill}{}", &value[..2])),
+                    "{name}: {header}"
+                );
+            }
+            None => {
+                assert!(!info.contains("NoData"), "{name}: {info}");
+                assert!(!header.contains(&fill), "{name}: {header}");
+                let line = format!("{name}.tif: _FillValue 1e+300 is no value of the data type");
+                assert!(why(&mount, name).contains(&line), "{}", why(&mount, name));
+            }
+        }
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn bands_along_times_have_the_unit_of_their_data_type() {
+    let _dog = watchdog("bands_along_times_have_the_unit", 60);
+    let stores = Stores::new();
+    stores.v2(
+        "cube",
+        json!({"shape": [2, 2, 2], "chunks": [2, 2, 2]}),
+        &[],
+    );
+    stores.put("cube/.zattrs", br#"{"_ARRAY_DIMENSIONS": ["t", "y", "x"]}"#);
+    let times = json!({"dtype": "<M8[s]", "shape": [2], "chunks": [2], "fill_value": null});
+    stores.v2(
+        "t",
+        times,
+        &[("0", &[3_i64, 5].map(i64::to_le_bytes).concat())],
+    );
+    stores.put("t/.zattrs", br#"{"units": "days since 1900-01-01"}"#);
+    let mount = stores.mount(&[]);
+    let info = run(Command::new("gdalinfo").arg(tif(&mount, "cube")));
+    assert!(info.contains("t=5"), "{info}");
+    let units = "t#units=seconds since 1970-01-01 00:00:00";
+    assert!(info.contains(units) && !info.contains("1900"), "{info}");
+    goes_on(&mount, &stores);
+}
+
+#[test]
 fn hostile_shapes_and_attributes_are_refused_or_left_out() {
     let _dog = watchdog("hostile_shapes_and_attributes_are_refused_or_left_out", 60);
     let stores = Stores::new();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
 use super::archive::RemoteArchive;
@@ -51,6 +52,23 @@ pub struct RemoteOptions {
     pub memory_bytes: u64,
     /// Where bytes are kept for the next time.
     pub disk: Option<Arc<DiskCache>>,
+}
+
+impl RemoteOptions {
+    /// Whether headers and an endpoint can be meant.
+    ///
+    /// # Errors
+    /// Says which one can not; values of headers are not repeated.
+    pub fn check(headers: &[String], endpoint_url: Option<&str>) -> Result<(), String> {
+        self::headers(headers)?;
+        let Some(endpoint) = endpoint_url else {
+            return Ok(());
+        };
+        match Url::parse(endpoint) {
+            Ok(url) if url.has_host() && matches!(url.scheme(), "http" | "https") => Ok(()),
+            _ => Err("--endpoint-url: not a URL such as https://host:9000".to_owned()),
+        }
+    }
 }
 
 impl Default for RemoteOptions {
@@ -115,6 +133,9 @@ pub enum RemoteError {
 fn advice(label: &str, error: &StoreError) -> &'static str {
     let is_web = label.starts_with("http");
     match error {
+        StoreError::Denied { what, .. } if is_web && what.contains("401") => {
+            " (a password goes into the URL, a token into --header)"
+        }
         StoreError::Denied { .. } if is_web => {
             " (a password goes into the URL, a token into --header; --missing-status 403 where a \
              server says so of what is not there)"
@@ -203,17 +224,17 @@ enum Kind {
 
 type Client = (String, String, String, (Arc<dyn Remote>, Kind));
 
+fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let header = |text: &String| web::header(text).map_err(|what| format!("--header: {what}"));
+    given.iter().map(header).collect()
+}
+
 /// The client of a URL, with the source's label, what identifies it and its last name.
 fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
     let scheme = url.split("://").next().unwrap_or_default().to_owned();
     let hidden = || format!("{scheme}://...");
     let invalid = |label: String| move |what: String| RemoteError::Invalid { label, what };
-    let headers: Result<Vec<_>, String> = options
-        .headers
-        .iter()
-        .map(|text| web::header(text).map_err(|what| format!("--header: {what}")))
-        .collect();
-    let headers = headers.map_err(invalid(hidden()))?;
+    let headers = headers(&options.headers).map_err(invalid(hidden()))?;
     if let Some(bucket) = Bucket::parse(url) {
         let bucket = bucket.map_err(invalid(hidden()))?;
         let label = bucket.label();
@@ -342,6 +363,15 @@ fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
         let mut found = None;
         for (name, answer) in pair.iter().zip(answers) {
             match answer {
+                Ok(value) if value.bytes.as_ref().is_some_and(|bytes| is_page(bytes)) => {
+                    return Err(StoreError::Corrupt {
+                        key: document(name),
+                        what:
+                            "a page in HTML or XML is there in place of the document; the server \
+                               may send it for every name"
+                                .into(),
+                    });
+                }
                 Ok(_) => found = found.or(Some(*name)),
                 Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
                 Err(error) => return Err(error),
@@ -358,6 +388,11 @@ fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
         Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether something is markup, which no document of Zarr is.
+fn is_page(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'<')
 }
 
 /// An object that may be an archive, and its last bytes.

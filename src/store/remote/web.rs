@@ -14,8 +14,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
-    IF_NONE_MATCH, LOCATION, RANGE,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap,
+    HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LOCATION, RANGE,
+    TRANSFER_ENCODING,
 };
 use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
@@ -83,6 +84,20 @@ pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// What says which bytes of which version are asked for, and in which form they come.
+const OURS: [HeaderName; 10] = [
+    ACCEPT_ENCODING,
+    CONNECTION,
+    CONTENT_LENGTH,
+    EXPECT,
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    RANGE,
+    TRANSFER_ENCODING,
+];
+
 /// Parses a header of the user's, `Name: value`.
 ///
 /// # Errors
@@ -92,6 +107,9 @@ pub(super) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
         .split_once(':')
         .ok_or("not of the form `Name: value`")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "not a name of a header")?;
+    if OURS.contains(&name) {
+        return Err(format!("{name}: zarrfs sets this one itself"));
+    }
     let mut value: HeaderValue = value
         .trim()
         .parse()

@@ -4,25 +4,10 @@ use std::sync::Arc;
 
 use super::ViewTree;
 use super::place::{Place, What};
-use crate::store::{Object, StoreError};
+use crate::store::StoreError;
 use crate::view::{Content, Format, NoContent, Rendering, ViewNode};
 
 impl ViewTree {
-    /// The file at a place, if it is one.
-    pub(super) fn object(&self, place: &Place) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        let content = match &place.what {
-            What::File(format, rendering) => {
-                let content = self.content(&place.node, *format)?;
-                if rendering_of(&content) != *rendering {
-                    return Err(has_changed(place));
-                }
-                Some(content)
-            }
-            _ => None,
-        };
-        Ok(place.object(content, &self.nodes))
-    }
-
     fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, StoreError> {
         self.nodes
             .content(node, format)
@@ -58,7 +43,7 @@ impl ViewTree {
 }
 
 /// Which content it is, where the metadata of the node alone do not tell.
-fn rendering_of(content: &Content) -> Option<Rendering> {
+pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
     match content {
         Content::Elements(rendering) => Some(*rendering),
         Content::Made(file) => file.rendering,

@@ -1,95 +1,136 @@
 //! What stands in the directories of views.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::place::{Made, Place, What};
-use super::{BESIDE_A_GROUP, ViewTree};
+use super::{ESCAPE, ViewTree};
 use crate::store::{Kind, StoreError};
 use crate::tree::{Directory, Entry, Visit};
 use crate::view::{ChunkNames, Format, Found, Make, NoContent, ViewNode};
+
+/// The names of a directory, each once.
+#[derive(Debug, Default)]
+struct Listed {
+    names: Vec<Made>,
+    taken: HashSet<Vec<u8>>,
+    /// Those whose plain names others have.
+    escaped: Vec<Made>,
+}
+
+/// What a file is called, plain and escaped.
+type FileName = (String, String);
+
+impl Listed {
+    /// All of them: plain names win over escaped ones.
+    fn into_names(mut self) -> Vec<Made> {
+        for made in self.escaped {
+            if self.taken.insert(made.name.clone()) {
+                self.names.push(made);
+            }
+        }
+        self.names
+    }
+}
 
 impl ViewTree {
     /// The names in the directory of a node's views.
     pub(super) fn names(&self, place: &Place) -> Result<Vec<Made>, StoreError> {
         let node = &place.node;
-        let mut names = Vec::new();
-        let own = |format: Format| Some(format.own_name(node.name()));
-        self.add_files(node, &mut names, own)?;
-        if node.is_array() {
-            return Ok(names);
-        }
-        let mut children = Vec::new();
-        let mut listing = self.nodes.store().list(node.key())?;
-        listing.visit(0, &mut |listed| {
-            if listed.kind == Kind::Prefix && !matches!(listed.name, b"." | b"..") {
-                children.push(listed.name.to_vec());
+        let children = match node.is_array() {
+            true => Vec::new(),
+            false => self.child_names(node)?,
+        };
+        let is_group = |name: &str| {
+            let name = name.as_bytes();
+            if children
+                .binary_search_by(|child| child[..].cmp(name))
+                .is_err()
+            {
+                return Ok(false);
             }
-            ControlFlow::Continue(())
+            match self.is_group(place, name) {
+                Err(error @ StoreError::WouldWait { .. }) => Err(error),
+                found => Ok(found.unwrap_or(false)),
+            }
+        };
+        let mut listed = Listed::default();
+        self.add_files(node, &mut listed, &is_group, |format| {
+            let escaped = format.escaped_name(node.name(), ESCAPE);
+            Some((format.own_name(node.name()), escaped))
         })?;
-        children.sort();
-        // A file is named after its array only in UTF-8.
-        for name in children
-            .into_iter()
-            .filter(|name| std::str::from_utf8(name).is_ok())
-        {
-            // One node that can not be read does not hide the others.
-            let child = match self.child(node, &name) {
+        for name in &children {
+            // One node that can not be read does not hide the others; one that can not be read now
+            // is not missing.
+            let child = match self.child(node, name) {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
-                Err(error @ StoreError::WouldWait { .. }) => return Err(error),
+                Err(
+                    error @ (StoreError::WouldWait { .. }
+                    | StoreError::TimedOut { .. }
+                    | StoreError::Unavailable { .. }
+                    | StoreError::Stale { .. }),
+                ) => return Err(error),
                 Err(error) => {
                     log::warn!("its views are not listed: {error}");
                     continue;
                 }
             };
             if child.is_array() {
-                let mut would_wait = None;
-                let beside = |format: Format| {
+                let escaped = format!("{}{ESCAPE}", child.name());
+                self.add_files(&child, &mut listed, &is_group, |format| {
                     let plain = format.name_beside(child.name())?;
-                    if place.what != What::Group {
-                        return Some(plain);
-                    }
-                    match self.child(node, plain.as_bytes()) {
-                        Ok(Some(there)) if !there.is_array() => {
-                            let escaped = String::from_utf8_lossy(BESIDE_A_GROUP);
-                            format.name_beside(&format!("{}{escaped}", child.name()))
-                        }
-                        Err(error @ StoreError::WouldWait { .. }) => {
-                            would_wait = Some(error);
-                            Some(plain)
-                        }
-                        _ => Some(plain),
-                    }
-                };
-                self.add_files(&child, &mut names, beside)?;
-                if let Some(error) = would_wait {
-                    return Err(error);
-                }
+                    Some((plain, format.name_beside(&escaped)?))
+                })?;
             } else if place.what == What::Group {
                 let place = Place {
                     node: child,
                     what: What::Group,
                 };
-                names.push(Made {
-                    name,
+                listed.taken.insert(name.clone());
+                listed.names.push(Made {
+                    name: name.clone(),
                     ino: place.number(),
                     kind: Kind::Prefix,
                 });
             }
         }
+        Ok(listed.into_names())
+    }
+
+    /// What may be nodes in a group, in order. A file is named after its array only in UTF-8.
+    fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut names = Vec::new();
+        let mut listing = self.nodes.store().list(node.key())?;
+        listing.visit(0, &mut |listed| {
+            if listed.kind == Kind::Prefix
+                && !matches!(listed.name, b"." | b"..")
+                && std::str::from_utf8(listed.name).is_ok()
+            {
+                names.push(listed.name.to_vec());
+            }
+            ControlFlow::Continue(())
+        })?;
+        names.sort();
         Ok(names)
     }
 
-    /// Names of the formats of a node that are listed and can be made.
+    /// Names of the formats of a node that are listed and can be made. Those of all others are
+    /// taken as well: they are found before what has the same name.
     fn add_files(
         &self,
         node: &Arc<ViewNode>,
-        names: &mut Vec<Made>,
-        mut name: impl FnMut(Format) -> Option<String>,
+        listed: &mut Listed,
+        is_group: &dyn Fn(&str) -> Result<bool, StoreError>,
+        name: impl Fn(Format) -> Option<FileName>,
     ) -> Result<(), StoreError> {
-        for format in Format::all() {
-            if !self.nodes.lists(format) || !format.suits(node.is_array()) {
+        for format in Format::all().filter(|format| format.suits(node.is_array())) {
+            let Some((plain, escaped)) = name(format) else {
+                continue;
+            };
+            let is_free = !is_group(&plain)? && listed.taken.insert(plain.clone().into_bytes());
+            if !self.nodes.lists(format) {
                 continue;
             }
             match self.nodes.check(node, format) {
@@ -110,10 +151,11 @@ impl ViewTree {
                 ),
                 false => (Kind::Object, place.number()),
             };
-            let Some(name) = name(format) else {
-                continue;
+            let (target, name) = match is_free {
+                true => (&mut listed.names, plain),
+                false => (&mut listed.escaped, escaped),
             };
-            names.push(Made {
+            target.push(Made {
                 name: name.into_bytes(),
                 ino,
                 kind,

@@ -40,6 +40,22 @@ pub(super) enum What {
     Inner(u64),
 }
 
+/// A place that was found, with what is there if it is a file of a format.
+#[derive(Debug)]
+pub(super) struct Spotted {
+    pub(super) place: Place,
+    pub(super) content: Option<Content>,
+}
+
+impl From<Place> for Spotted {
+    fn from(place: Place) -> Self {
+        Self {
+            place,
+            content: None,
+        }
+    }
+}
+
 /// A place that the kernel knows.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -85,8 +101,8 @@ impl Place {
             What::Hidden => (0, 0, 0),
             What::Group => (1, 0, 0),
             What::Cells { cell, inner, .. } => (2 + u8::from(*inner), cell.index, cell.depth),
-            // Whatever its text: a listing has the number without decoding it. Another text takes
-            // the next number while the kernel knows this one.
+            // Whatever its rendering: a listing has the number without making it. Another rendering
+            // takes the next number while the kernel knows this one.
             What::File(format, _) => (4, u64::from(format.number()), 0),
             What::Chunk(number) => (6, *number, 0),
             What::Inner(number) => (7, *number, 0),

@@ -1,16 +1,17 @@
 //! From JSON to the attributes of netCDF.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json};
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attr, Attribute, Item};
+use crate::view::cf::{self, number, special};
 use crate::view::number::{Kind, Number, Value};
 use crate::zarr::ByteOrder;
 
 /// The longest name of netCDF (`NC_MAX_NAME`).
-const MAX_NAME_BYTES: usize = 256;
+pub(in crate::view) const MAX_NAME_BYTES: usize = 256;
 /// Attributes that say in numbers what elements mean: they are of the variable's own type (CF
 /// 2.5.1, 3.5).
 const OF_THE_TYPE: [&str; 7] = [
@@ -41,29 +42,25 @@ const I8: Number = Number::new(Kind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(Kind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(Kind::Float, 8, ByteOrder::Little);
 
-/// Whether netCDF can have a dimension, variable, group or attribute of this name (NUG, "Permitted
-/// characters in NetCDF names").
-pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty()
+/// The name as netCDF looks it up, in NFC; none if netCDF can have no dimension, variable, group or
+/// attribute of this name (NUG, "Permitted characters in NetCDF names").
+pub(super) fn name_of(name: &str) -> Option<String> {
+    let name: String = name.nfc().collect();
+    let is_name = !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
         && !name.contains('/')
         && !name.chars().any(char::is_control)
         && !name.ends_with(' ')
-        // What netCDF-4 puts before the name of a variable that a dimension has as well.
         && !name.starts_with(NOT_A_COORDINATE)
         && name
             .chars()
             .next()
-            .is_some_and(|first| first.is_alphanumeric() || first == '_' || !first.is_ascii())
+            .is_some_and(|first| first.is_alphanumeric() || first == '_' || !first.is_ascii());
+    is_name.then_some(name)
 }
 
-/// The prefix of variables with the name of a dimension.
-const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
-
-/// The name as netCDF looks it up: in NFC.
-pub(super) fn canonical(name: &str) -> String {
-    name.nfc().collect()
-}
+/// What netCDF-4 puts before the name of a variable that a dimension has as well.
+pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Whether an attribute says something of the values of elements.
 pub(super) fn is_of_values(name: &str) -> bool {
@@ -86,26 +83,22 @@ pub(super) fn of_group(
     found
 }
 
-/// The attributes of a variable, and its fill value.
+/// The attributes of a variable, but for its fill value.
 pub(super) fn of_variable(
     members: &Map<String, Json>,
     item: Item,
     note: &mut impl FnMut(String),
-) -> (Vec<Attribute>, Option<Value>) {
-    let (mut found, mut fill) = (Vec::new(), None);
+) -> Vec<Attribute> {
+    let is_unsigned = cf::is_unsigned(members);
+    let mut found = Vec::new();
     for (name, json) in named(members, note) {
         if name == "_FillValue" {
-            match fill_value(json, item).or_else(|| unsigned(json, item, members)) {
-                Some(value) => fill = Some(value),
-                None if !matches!(item, Item::Number(_)) || json.is_null() => {}
-                None => note(format!(
-                    "_FillValue {json} is no value of the data type: left out"
-                )),
-            }
             continue;
         }
         let typed = match item {
-            Item::Number(number) if OF_THE_TYPE.contains(&&name[..]) => of_the_type(json, number),
+            Item::Number(number) if OF_THE_TYPE.contains(&&name[..]) => {
+                of_the_type(json, number, is_unsigned)
+            }
             _ => None,
         };
         match typed.map_or_else(|| natural(json), |value| Ok(Some(value))) {
@@ -114,7 +107,7 @@ pub(super) fn of_variable(
             Err(why) => note(format!("attribute {name:?} is not in it: {why}")),
         }
     }
-    (found, fill)
+    found
 }
 
 /// The members that can be attributes at all.
@@ -122,7 +115,7 @@ fn named<'a>(
     members: &'a Map<String, Json>,
     note: &mut impl FnMut(String),
 ) -> Vec<(String, &'a Json)> {
-    let mut found = Vec::new();
+    let (mut found, mut names) = (Vec::new(), HashSet::new());
     for (name, json) in members {
         let is_of_a_library = OF_LIBRARIES.contains(&&name[..])
             || OF_LIBRARIES_BEGIN
@@ -136,112 +129,21 @@ fn named<'a>(
             }
             continue;
         }
-        match is_name(name) {
-            true => found.push((canonical(name), json)),
-            false => note(format!(
-                "attribute {name:?} is not in it: no name of netCDF"
-            )),
-        }
+        let why = match name_of(name) {
+            Some(known) if names.insert(known.clone()) => {
+                found.push((known, json));
+                continue;
+            }
+            Some(_) => "another one has the same name in NFC",
+            None => "no name of netCDF",
+        };
+        note(format!("attribute {name:?} is not in it: {why}"));
     }
     found
 }
 
-/// A number as JSON has it. xarray and others write what JSON has no number for as text.
-fn number(json: &Json) -> Option<Value> {
-    match json {
-        Json::Number(number) => {
-            if let Some(value) = number.as_i64() {
-                return Some(Value::Int(value.into()));
-            }
-            if let Some(value) = number.as_u64() {
-                return Some(Value::Int(value.into()));
-            }
-            number
-                .as_f64()
-                .filter(|value| value.is_finite())
-                .map(Value::Float)
-        }
-        _ => None,
-    }
-}
-
-fn special(text: &str) -> Option<Value> {
-    match text {
-        "NaN" => Some(Value::Float(f64::NAN)),
-        "Infinity" => Some(Value::Float(f64::INFINITY)),
-        "-Infinity" => Some(Value::Float(f64::NEG_INFINITY)),
-        _ => None,
-    }
-}
-
-/// `_FillValue`: a number, or text: the name of a float that JSON has no number for, or eight bytes
-/// of a float in base64, as xarray writes them in v3 (`xarray/backends/zarr.py`,
-/// `FillValueCoder`).
-fn fill_value(json: &Json, item: Item) -> Option<Value> {
-    let Item::Number(target) = item else {
-        return None;
-    };
-    let json = match json {
-        Json::Array(list) if list.len() == 1 => list.first()?,
-        json => json,
-    };
-    let value = match json {
-        Json::Bool(value) => Value::Int((*value).into()),
-        Json::String(text) => match special(text) {
-            Some(value) => value,
-            None => {
-                let bytes = <[u8; 8]>::try_from(BASE64.decode(text).ok()?).ok()?;
-                Value::Float(f64::from_le_bytes(bytes))
-            }
-        },
-        json => number(json)?,
-    };
-    nearest(target, value)
-}
-
-/// A value of what is unsigned by the attribute `_Unsigned` (NUG, "Attribute Conventions"), with
-/// the same bits.
-fn unsigned(json: &Json, item: Item, members: &Map<String, Json>) -> Option<Value> {
-    let Item::Number(target) = item else {
-        return None;
-    };
-    let is_unsigned = members.get("_Unsigned").and_then(Json::as_str) == Some("true");
-    if target.kind != Kind::Int || !is_unsigned {
-        return None;
-    }
-    let own = Number::new(Kind::UInt, target.size_bytes, target.order);
-    target.read(&own.write(number(json)?)?)
-}
-
-/// The value as `target` holds it: floats are rounded, as they were when the elements were written.
-fn nearest(target: Number, value: Value) -> Option<Value> {
-    let value = match (target.kind, target.size_bytes) {
-        (Kind::Float, 4) => {
-            #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
-            let rounded = value.float() as f32;
-            // What was finite stays finite.
-            (rounded.is_finite() == value.float().is_finite())
-                .then_some(Value::Float(rounded.into()))?
-        }
-        (Kind::Float, 2) => {
-            let rounded = half::f16::from_f64(value.float());
-            (rounded.is_finite() == value.float().is_finite())
-                .then_some(Value::Float(rounded.into()))?
-        }
-        (Kind::Float, _) => Value::Float(value.float()),
-        _ => Value::Int(value.whole()?),
-    };
-    target.write(value).map(|_| value)
-}
-
-fn of_the_type(json: &Json, target: Number) -> Option<Attr> {
-    let one = |json: &Json| {
-        let value = match json {
-            Json::String(text) => special(text)?,
-            json => number(json)?,
-        };
-        nearest(target, value)
-    };
+fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
+    let one = |json: &Json| cf::value(json, target, is_unsigned);
     let values = match json {
         Json::Array(list) if !list.is_empty() => list.iter().map(one).collect::<Option<_>>()?,
         Json::Array(_) => return None,
@@ -348,43 +250,40 @@ mod tests {
     }
 
     #[test]
-    fn fill_values_are_of_the_type_or_left_out() {
-        let f4 = item(Kind::Float, 4);
-        let of = |json, item| {
-            let mut notes = 0;
-            let (_, fill) = of_variable(&members(&json), item, &mut |_| notes += 1);
-            (fill, notes)
-        };
-        // -9.5 as eight bytes.
-        let (fill, _) = of(json!({"_FillValue": "AAAAAAAAI8A="}), f4);
-        assert_eq!(fill, Some(Value::Float(-9.5)));
-        let (fill, _) = of(json!({"_FillValue": 1e20}), f4);
-        assert_eq!(fill, Some(Value::Float(f64::from(1e20_f32))));
-        let (fill, _) = of(json!({"_FillValue": "NaN"}), f4);
-        assert!(fill.unwrap().float().is_nan());
+    fn values_that_say_what_elements_mean_are_of_their_type() {
         let i2 = item(Kind::Int, 2);
-        assert_eq!(
-            of(json!({"_FillValue": -32768}), i2),
-            (Some(Value::Int(-32768)), 0)
-        );
-        for wrong in [
-            json!(40000),
-            json!(0.5),
-            json!("NaN"),
-            json!("?"),
-            json!({}),
-        ] {
-            assert_eq!(of(json!({"_FillValue": wrong}), i2), (None, 1));
-        }
-        let (found, _) = of_variable(
-            &members(&json!({"valid_range": [0, 100], "flag_values": [1, 70000]})),
-            i2,
-            &mut |_| {},
-        );
+        let members = json!({
+            "valid_range": [0, 100], "flag_values": [1, 70000], "_FillValue": 1,
+            "missing_value": 65535, "_Unsigned": "true",
+        });
+        let found = of_variable(members.as_object().unwrap(), i2, &mut |_| {});
         let own = Number::new(Kind::Int, 2, ByteOrder::Little);
         let range = vec![Value::Int(0), Value::Int(100)];
         assert_eq!(found[0].value, Attr::Numbers(own, range));
         let flags = vec![Value::Int(1), Value::Int(70000)];
         assert_eq!(found[1].value, Attr::Numbers(I4, flags));
+        let missing = vec![Value::Int(-1)];
+        assert_eq!(found[2].value, Attr::Numbers(own, missing));
+    }
+
+    #[test]
+    fn of_names_that_are_one_in_nfc_the_later_is_left_out() {
+        let mut notes = Vec::new();
+        let json = json!({"caf\u{e9}": 1, "cafe\u{301}": 2, "K": 3, "\u{212a}": 4});
+        let found = of_group(json.as_object().unwrap(), &mut |note| notes.push(note));
+        let names: Vec<&str> = found.iter().map(|found| &found.name[..]).collect();
+        assert_eq!(names, ["caf\u{e9}", "K"]);
+        assert_eq!(found[1].value, Attr::Numbers(I4, vec![Value::Int(3)]));
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes.iter().all(|note| note.contains("same name in NFC")));
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_it_is_in_nfc() {
+        let decomposed = "e\u{301}".repeat(128);
+        assert_eq!(name_of(&decomposed), Some("\u{e9}".repeat(128)));
+        // These have no composed form of their own.
+        assert_eq!(name_of(&"\u{958}".repeat(80)), None);
+        assert_eq!(name_of("_nc4_non_coord_x"), None);
     }
 }

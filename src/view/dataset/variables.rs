@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::attributes::{self, canonical, is_name, is_of_values};
+use super::attributes::{self, is_of_values, name_of};
 use super::dimensions::Scopes;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::view::branch::{Branch, Leaf};
+use crate::view::cf;
 use crate::view::node::{Elements, ViewNode};
 use crate::view::number::{Number, Value};
-use crate::zarr::data_type::TimeBase;
 use crate::zarr::{self, Node, Scalar};
 
 /// Elements along the axis that is added for real and imaginary parts.
@@ -22,13 +22,13 @@ pub(super) fn group(
     notes: &mut Vec<String>,
 ) -> Group {
     let groups = branch.groups.iter();
-    scopes.enter(groups.map(|group| canonical(group.node.name())));
+    scopes.enter(groups.filter_map(|group| name_of(group.node.name())));
     // The length of a dimension is that of its coordinate variable, if it has one, else that of the
     // first array that has it.
     let arrays = || branch.arrays.iter().filter_map(|leaf| leaf_array(leaf));
     for (name, array) in arrays() {
         if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
-            && dimension == name
+            && name_of(dimension).as_ref() == Some(&name)
         {
             settle(dimension, *length, scopes);
         }
@@ -44,20 +44,24 @@ pub(super) fn group(
     let mut variables = Vec::new();
     for leaf in &branch.arrays {
         match variable(leaf, scopes, notes) {
-            Ok(variable) if !names.insert(variable.name.clone()) => notes.push(format!(
-                "{} is not in it: another array has the same name in NFC",
-                leaf.node.key()
-            )),
-            Ok(variable) => variables.push(variable),
+            Ok(variable) => match names.insert(variable.name.clone()) {
+                true => variables.push(variable),
+                false => notes.push(same_name(&leaf.node)),
+            },
             Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
         }
     }
+    for (key, why) in &branch.left_out {
+        notes.push(format!("{key} is not in it: {why}"));
+    }
     let mut groups = Vec::new();
     for branch in &branch.groups {
-        let name = branch.node.name();
-        match is_name(name) {
-            true => groups.push(group(branch, canonical(name), scopes, notes)),
-            false => notes.push(format!(
+        match name_of(branch.node.name()) {
+            Some(name) if names.insert(name.clone()) => {
+                groups.push(group(branch, name, scopes, notes));
+            }
+            Some(_) => notes.push(same_name(&branch.node)),
+            None => notes.push(format!(
                 "{} is not in it: no name of netCDF",
                 branch.node.key()
             )),
@@ -67,7 +71,10 @@ pub(super) fn group(
         Ok(members) => attributes::of_group(members, &mut |note| {
             notes.push(format!("{}: {note}", place(&branch.node)));
         }),
-        Err(_) => Vec::new(),
+        Err(error) => {
+            notes.push(format!("{}: attributes: {error}", place(&branch.node)));
+            Vec::new()
+        }
     };
     Group {
         name,
@@ -78,17 +85,24 @@ pub(super) fn group(
     }
 }
 
+fn same_name(node: &ViewNode) -> String {
+    format!(
+        "{} is not in it: another node has the same name in NFC",
+        node.key()
+    )
+}
+
 /// The name and the metadata of an array that can be a variable.
-fn leaf_array(leaf: &Leaf) -> Option<(&str, &zarr::Array)> {
-    match leaf.node.metadata() {
-        Node::Array(array) if is_name(leaf.node.name()) => Some((leaf.node.name(), array)),
-        _ => None,
-    }
+fn leaf_array(leaf: &Leaf) -> Option<(String, &zarr::Array)> {
+    let Node::Array(array) = leaf.node.metadata() else {
+        return None;
+    };
+    Some((name_of(leaf.node.name())?, array))
 }
 
 fn settle(name: &str, length: u64, scopes: &mut Scopes) {
-    if is_name(name) && length <= MAX_LENGTH {
-        scopes.settle(&canonical(name), length);
+    if let Some(name) = name_of(name).filter(|_| length <= MAX_LENGTH) {
+        scopes.settle(&name, length);
     }
 }
 
@@ -104,9 +118,7 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
     let Node::Array(array) = node.metadata() else {
         return Err("no array".into());
     };
-    if !is_name(node.name()) {
-        return Err("no name of netCDF".into());
-    }
+    let name = name_of(node.name()).ok_or("no name of netCDF")?;
     if let Some(length) = array.shape.iter().find(|length| **length > MAX_LENGTH) {
         return Err(format!("{length} elements along one axis"));
     }
@@ -115,18 +127,14 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
     let mut dimensions = Vec::new();
     for (axis, length) in array.shape.iter().enumerate() {
         let given = array.dimension_names.get(axis).and_then(Option::as_deref);
-        let wanted = match given {
-            Some(name) if is_name(name) => canonical(name),
-            Some(name) => {
-                note(format!("{name:?} is no name for a dimension of netCDF"));
-                format!("dim_{length}")
-            }
-            None => format!("dim_{length}"),
-        };
+        let known = given.and_then(name_of);
+        if let (Some(name), None) = (given, &known) {
+            note(format!("{name:?} is no name for a dimension of netCDF"));
+        }
+        let is_given = known.is_some();
+        let wanted = known.unwrap_or_else(|| format!("dim_{length}"));
         let number = scopes.dimension(&wanted, *length, &dimensions);
-        if given == Some(&wanted[..])
-            && scopes.find(&wanted).map(|(number, _)| number) != Some(number)
-        {
+        if is_given && scopes.find(&wanted).map(|(number, _)| number) != Some(number) {
             note(format!(
                 "axis {axis} is called {wanted}, as something else is: it got another name"
             ));
@@ -141,14 +149,17 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         let length = pieces.last().copied().unwrap_or(1);
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
     }
-    let (mut attributes, fill) = match node.metadata().attributes() {
+    let mut attributes = match &array.attributes {
         Ok(members) => attributes::of_variable(members, item, &mut note),
         Err(error) => {
             note(format!("attributes: {error}"));
-            (Vec::new(), None)
+            Vec::new()
         }
     };
-    let mut fill = fill.or_else(|| xarray_fill(array, item));
+    let mut fill = match item {
+        Item::Number(number) => cf::fill_value(array, number, &mut note),
+        Item::Char | Item::Text => None,
+    };
     if parts == PARTS {
         // They are said of whole numbers, and would be taken for each part.
         fill = None;
@@ -158,13 +169,12 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         add_meaning(&fixed.scalar, &mut attributes, &mut fill, &mut note);
     }
     if let (Some(fill), Item::Number(number)) = (fill, item) {
-        attributes.retain(|attribute| attribute.name != "_FillValue");
         let value = Attr::Numbers(number, vec![fill]);
         let name = "_FillValue".to_owned();
         attributes.insert(0, Attribute { name, value });
     }
     Ok(Variable {
-        name: canonical(node.name()),
+        name,
         dimensions,
         item,
         data,
@@ -222,21 +232,6 @@ const MAX_LENGTH: u64 = 1 << 58;
 /// Decoded text of all variables.
 const MAX_TEXT_BYTES: usize = 32 << 20;
 
-/// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where
-/// nobody has chosen one: it says nothing, and zeros that are there must not be hidden.
-fn xarray_fill(array: &zarr::Array, item: Item) -> Option<Value> {
-    let Item::Number(number) = item else {
-        return None;
-    };
-    if array.format != zarr::Format::V2 || array.attribute("_ARRAY_DIMENSIONS").is_none() {
-        return None;
-    }
-    match array.fill_value.as_ref().ok()? {
-        zarr::FillValue::Fixed(bytes) => number.read(bytes).filter(|value| value.float() != 0.0),
-        _ => None,
-    }
-}
-
 /// What the data type says and numbers alone do not.
 fn add_meaning(
     scalar: &Scalar,
@@ -244,42 +239,42 @@ fn add_meaning(
     fill: &mut Option<Value>,
     note: &mut impl FnMut(String),
 ) {
-    let mut set = |name: &str, text: &str| {
-        if attributes.iter().all(|attribute| attribute.name != name) {
-            let value = Attr::Text(text.to_owned());
-            attributes.push(Attribute {
-                name: name.to_owned(),
-                value,
-            });
+    let text = |name: &str, text: &str| Attribute {
+        name: name.to_owned(),
+        value: Attr::Text(text.to_owned()),
+    };
+    match scalar {
+        Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => {
+            // Not a time.
+            *fill = Some(Value::Int(i64::MIN.into()));
+        }
+        Scalar::Bool => {
+            // As xarray writes it to netCDF.
+            if attributes.iter().all(|there| there.name != "dtype") {
+                attributes.push(text("dtype", "bool"));
+            }
+            return;
+        }
+        _ => return,
+    }
+    let said = match cf::meaning_of_time(scalar) {
+        Ok(None) => return,
+        Ok(Some(said)) => said.iter().map(|(name, value)| text(name, value)).collect(),
+        Err(why) => {
+            note(why);
+            Vec::new()
         }
     };
-    let (unit, is_date) = match scalar {
-        // As xarray writes it to netCDF.
-        Scalar::Bool => return set("dtype", "bool"),
-        Scalar::DateTime { unit, .. } => (unit, true),
-        Scalar::TimeDelta { unit, .. } => (unit, false),
-        _ => return,
-    };
-    *fill = Some(Value::Int(i64::MIN.into()));
-    let name = match unit.base {
-        TimeBase::Day => "days",
-        TimeBase::Hour => "hours",
-        TimeBase::Minute => "minutes",
-        TimeBase::Second => "seconds",
-        TimeBase::Millisecond => "milliseconds",
-        TimeBase::Microsecond => "microseconds",
-        TimeBase::Nanosecond => "nanoseconds",
-        _ => "",
-    };
-    if name.is_empty() || unit.count != 1 {
-        return note(format!(
-            "CF has no time in units of {unit}: numbers without a unit"
-        ));
-    }
-    if is_date {
-        set("units", &format!("{name} since 1970-01-01 00:00:00"));
-        set("calendar", "proleptic_gregorian");
-    } else {
-        set("units", name);
-    }
+    // The numbers count what the data type says, whatever attributes say.
+    attributes.retain(|there| {
+        let is_of_time = matches!(&there.name[..], "units" | "calendar");
+        if is_of_time && !said.contains(there) {
+            note(format!(
+                "attribute {:?} is not in it: the data type says another one",
+                there.name
+            ));
+        }
+        !is_of_time
+    });
+    attributes.extend(said);
 }

@@ -3,16 +3,14 @@
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::Value as Json;
-
 use super::ifd::{Values, tag};
 use super::raster::Raster;
 use super::scene::{Notes, Scene, number, short};
+use crate::view::cf;
 use crate::view::content::NoContent;
-use crate::view::number::{Kind, Number, Value};
-use crate::zarr::{FillValue, Format, Scalar};
+use crate::view::node::ViewNode;
+use crate::view::number::Value;
+use crate::zarr::{Array, Scalar};
 
 /// The longest text of an attribute, and of all together, that is written.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -49,27 +47,15 @@ fn no_data(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Option<Valu
     // Before it was widened: a value that the array can not hold is in no pixel.
     let own = scene.view.number()?.0;
     let array = scene.view.array;
-    let said = |name: &str, notes: &mut Notes| {
-        let value = scene.own(name)?;
-        let value = match value {
-            Json::Array(values) if values.len() == 1 => values.first().unwrap_or(value),
-            value => value,
-        };
-        let found = of_json(value, own);
-        if found.is_none() {
-            notes.add(format!("{name} is no value of its data type: left out"));
-        }
-        found
+    let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
+    let missing = match &array.attributes {
+        Ok(members) => cf::stated(members, "missing_value", own),
+        Err(_) => Ok(None),
     };
-    let of_xarray = match (&array.format, &array.fill_value) {
-        (Format::V2, Ok(FillValue::Fixed(bytes))) if scene.own("_ARRAY_DIMENSIONS").is_some() => {
-            // Zero is what zarr-python writes where nobody has chosen: zeros must not be hidden.
-            own.read(bytes).filter(|value| value.float() != 0.0)
-        }
-        _ => None,
-    };
-    let fill = said("_FillValue", notes).or(of_xarray);
-    let missing = said("missing_value", notes);
+    let missing = missing.unwrap_or_else(|why| {
+        notes.add(why);
+        None
+    });
     match (fill, missing) {
         (Some(fill), Some(missing)) if shown(fill) != shown(missing) => {
             notes.add(format!(
@@ -81,39 +67,6 @@ fn no_data(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Option<Valu
         }
         (fill, missing) => fill.or(missing),
     }
-}
-
-/// A value that an array of these numbers can hold.
-fn of_json(value: &Json, own: Number) -> Option<Value> {
-    let value = match value {
-        Json::Number(value) => match value.to_string().parse::<i128>() {
-            Ok(value) => Value::Int(value),
-            Err(_) => Value::Float(value.as_f64()?),
-        },
-        Json::String(text) => match (text.as_str(), own.kind) {
-            ("NaN" | "nan", Kind::Float) => Value::Float(f64::NAN),
-            ("Infinity", Kind::Float) => Value::Float(f64::INFINITY),
-            ("-Infinity", Kind::Float) => Value::Float(f64::NEG_INFINITY),
-            // xarray, FillValueCoder: a double, little-endian, in base64.
-            (_, Kind::Float) if text.len() == 12 => {
-                let bytes = BASE64.decode(text).ok()?;
-                Value::Float(f64::from_le_bytes(bytes.try_into().ok()?))
-            }
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let value = match (own.kind, own.size_bytes, value.float()) {
-        // Written in double, meant as what the array holds.
-        (Kind::Float, 4, wide) => Value::Float(single(wide)),
-        _ => value,
-    };
-    own.read(&own.write(value)?)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "rounded on purpose")]
-fn single(value: f64) -> f64 {
-    f64::from(value as f32)
 }
 
 /// A number as C reads it, with all digits.
@@ -253,17 +206,16 @@ impl Bands {
             let mut coordinates = None;
             if let Some(name) = &name
                 && let Some(node) = scene.coordinate(name)?
-                && let Some(array) = node.metadata().as_array()
-                && array.shape == [length]
             {
-                match scene.around.numbers(&node, length) {
-                    Ok(numbers) => {
+                match numbers_along(scene, &node, length) {
+                    Ok(Some(numbers)) => {
                         coordinates = Some(numbers);
-                        let units = array.attribute("units").and_then(Json::as_str);
+                        let units = node.metadata().as_array().and_then(units_of);
                         if let Some(units) = units.filter(|units| is_plain(units)) {
-                            item(text, &format!("{name}#units"), None, units);
+                            item(text, &format!("{name}#units"), None, &units);
                         }
                     }
+                    Ok(None) => {}
                     Err(NoContent::Absent(why)) => {
                         notes.add(format!("coordinates {}: {why}", short(name)));
                     }
@@ -304,45 +256,51 @@ impl Bands {
     }
 }
 
+/// The coordinates of an axis of bands; none if they are not one for each.
+fn numbers_along(
+    scene: &Scene<'_>,
+    node: &ViewNode,
+    length: u64,
+) -> Result<Option<Vec<Value>>, NoContent> {
+    if let Some(why) = node.broken() {
+        return Err(NoContent::Absent(why.to_owned()));
+    }
+    match node.metadata().as_array() {
+        Some(array) if array.shape == [length] => scene.around.numbers(node, length).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// What the numbers of an array count: for times it is the data type that says it.
+fn units_of(array: &Array) -> Option<String> {
+    let data_type = array.data_type.as_ref().ok()?;
+    match data_type
+        .fixed()
+        .map(|fixed| cf::meaning_of_time(&fixed.scalar))
+    {
+        Some(Ok(Some(said))) => said
+            .into_iter()
+            .find_map(|(name, value)| (name == "units").then_some(value)),
+        Some(Err(_)) => None,
+        _ => Some(array.attribute("units")?.as_str()?.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::zarr::ByteOrder;
-
-    const fn own(kind: Kind, size: usize) -> Number {
-        Number::new(kind, size, ByteOrder::Big)
-    }
 
     #[test]
-    fn values_without_data_are_values_of_the_array() {
-        let f4 = own(Kind::Float, 4);
-        let cases = [
-            (json!(-9999), own(Kind::Int, 2), Some("-9999")),
-            (json!(-9999.0), own(Kind::Int, 2), Some("-9999")),
-            (json!(255), own(Kind::UInt, 1), Some("255")),
-            (json!(256), own(Kind::UInt, 1), None),
-            (json!(0.5), own(Kind::UInt, 1), None),
-            (json!("NaN"), own(Kind::UInt, 1), None),
-            (
-                json!(u64::MAX),
-                own(Kind::UInt, 8),
-                Some("18446744073709551615"),
-            ),
-            (json!("NaN"), f4, Some("nan")),
-            (json!("-Infinity"), f4, Some("-inf")),
-            (json!("AAAAAAAA+H8="), f4, Some("nan")),
-            (json!("AAAAAAAA8L8="), f4, Some("-1")),
-            (json!(0.1), f4, Some("0.10000000149011612")),
-            (json!(1e20), f4, Some("1.0000000200408773e20")),
-            (json!("abc"), f4, None),
-            (json!([1]), f4, None),
-            (json!(null), f4, None),
-        ];
-        for (value, own, expected) in cases {
-            let found = of_json(&value, own).map(shown);
-            assert_eq!(found.as_deref(), expected, "{value}");
+    fn numbers_are_shown_with_all_digits() {
+        for (value, expected) in [
+            (Value::Int(u64::MAX.into()), "18446744073709551615"),
+            (Value::Float(f64::NAN), "nan"),
+            (Value::Float(f64::NEG_INFINITY), "-inf"),
+            (Value::Float(-1.0), "-1"),
+            (Value::Float(0.1_f32.into()), "0.10000000149011612"),
+            (Value::Float(1e20_f32.into()), "1.0000000200408773e20"),
+        ] {
+            assert_eq!(shown(value), expected);
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::crs::Crs;
 use super::raster::Raster;
-use super::scene::{Notes, Scene, number, some};
+use super::scene::{Notes, Scene, number, short, some};
 use super::side::Side;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
@@ -184,14 +184,15 @@ fn grid_mapping(
             return Ok(None);
         }
     };
-    let node = scene.by_proximity(name)?;
-    if node.is_none() {
-        notes.add(format!(
-            "there is no grid mapping {:?}",
-            name.chars().take(100).collect::<String>()
-        ));
+    let Some(node) = scene.by_proximity(name)? else {
+        notes.add(format!("there is no grid mapping {}", short(name)));
+        return Ok(None);
+    };
+    if let Some(why) = node.broken() {
+        notes.add(format!("grid mapping {}: {why}", short(name)));
+        return Ok(None);
     }
-    Ok(node)
+    Ok(Some(node))
 }
 
 /// The transform of the coordinates of pixel centres, or of `GeoTransform` (GDAL: the netCDF

@@ -204,7 +204,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The array of this name in the same group, or in the nearest above that has it (CF 1.11, 2.7:
-    /// search by proximity).
+    /// search by proximity); or what is broken there.
     ///
     /// # Errors
     /// Those of the store.
@@ -229,12 +229,14 @@ impl<'a> Scene<'a> {
         Ok(None)
     }
 
+    /// The array at a key, or what may be one: a broken node says as little as that there is none.
     fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
         let node = self.around.node(key)?;
-        Ok(node.filter(|node| node.is_array()))
+        Ok(node.filter(|node| node.is_array() || node.broken().is_some()))
     }
 
-    /// The coordinates of a dimension: the array with its name in the same group.
+    /// The coordinates of a dimension: the array with its name in the same group, or what is broken
+    /// there.
     ///
     /// # Errors
     /// Those of the store.
@@ -256,7 +258,10 @@ impl<'a> Scene<'a> {
         let mut found = Vec::new();
         for (key, entry) in self.groups.level.iter().flat_map(|level| &level.others) {
             match self.array_at(key)? {
-                Some(node) => found.push((node, entry)),
+                Some(node) => match node.broken() {
+                    Some(why) => notes.add(format!("{key} is no overview: {why}")),
+                    None => found.push((node, entry)),
+                },
                 None => notes.add(format!("overviews: there is no array {key}")),
             }
         }

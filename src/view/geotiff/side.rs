@@ -11,7 +11,7 @@ use crate::view::number::Value;
 pub(super) struct Side {
     /// The first coordinate and the distance to the next, where all are so far from each other.
     pub(super) steps: Option<(f64, f64)>,
-    /// Whether there are coordinates at all.
+    /// Whether there are coordinates, or may be: what is broken is not nothing.
     pub(super) is_there: bool,
     units: Option<String>,
     standard_name: Option<String>,
@@ -40,6 +40,13 @@ impl Side {
             return Ok(Self::default());
         };
         let name = short(name);
+        if let Some(why) = node.broken() {
+            notes.add(format!("coordinates {name}: {why}"));
+            return Ok(Self {
+                is_there: true,
+                ..Self::default()
+            });
+        }
         let members = node.metadata().attributes().ok();
         let text = |name: &str| Some(some(members?, name)?.as_str()?.trim().to_owned());
         let mut side = Self {

@@ -97,8 +97,9 @@ fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
         let Some(target) = href.and_then(|href| url.join(href).ok()) else {
             continue;
         };
-        // Links that sort the page have a query.
-        if target.origin() != url.origin() || target.query() != url.query() {
+        // Links that sort the page have a query of their own.
+        let sorts = target.query().is_some() && target.query() != url.query();
+        if target.origin() != url.origin() || sorts {
             continue;
         }
         let Some(below) = target.path().strip_prefix(base) else {

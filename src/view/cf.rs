@@ -1,0 +1,269 @@
+//! What the attributes of CF say of the values of an array, for every format that has a place for
+//! it (CF 1.11, 2.5.1 and 4.4; NUG, "Attribute Conventions"; xarray, "Zarr Encoding Specification").
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+
+use super::number::{Kind, Number, Value};
+use crate::zarr::data_type::TimeBase;
+use crate::zarr::{Array, FillValue, Format, Scalar};
+
+/// The longest value in a note.
+const MAX_NOTE_CHARACTERS: usize = 60;
+
+/// What stands for a missing value among numbers that are these in the array: what `_FillValue`
+/// says, else the fill value of v2 where xarray takes it for that.
+pub(super) fn fill_value(
+    array: &Array,
+    own: Number,
+    note: &mut impl FnMut(String),
+) -> Option<Value> {
+    let said = match &array.attributes {
+        Ok(members) => stated(members, "_FillValue", own),
+        Err(_) => Ok(None),
+    };
+    said.unwrap_or_else(|why| {
+        note(why);
+        None
+    })
+    .or_else(|| of_xarray(array, own))
+}
+
+/// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where
+/// nobody has chosen one: it says nothing, and zeros that are there must not be hidden.
+fn of_xarray(array: &Array, own: Number) -> Option<Value> {
+    let names = array.attribute("_ARRAY_DIMENSIONS");
+    if array.format != Format::V2 || names.is_none_or(Json::is_null) {
+        return None;
+    }
+    match array.fill_value.as_ref().ok()? {
+        FillValue::Fixed(bytes) => own.read(bytes).filter(|value| value.float() != 0.0),
+        _ => None,
+    }
+}
+
+/// The one value that an attribute says of numbers that are these in the array; none if there is no
+/// such attribute.
+///
+/// # Errors
+/// That it is no such value.
+pub(super) fn stated(
+    members: &Map<String, Json>,
+    name: &str,
+    own: Number,
+) -> Result<Option<Value>, String> {
+    let json = match members.get(name) {
+        None | Some(Json::Null) => return Ok(None),
+        Some(Json::Array(list)) if list.len() == 1 => list.first().unwrap_or(&Json::Null),
+        Some(json) => json,
+    };
+    match value(json, own, is_unsigned(members)) {
+        Some(value) => Ok(Some(value)),
+        None => {
+            let mut shown = json.to_string();
+            if let Some((end, _)) = shown.char_indices().nth(MAX_NOTE_CHARACTERS) {
+                shown.truncate(end);
+            }
+            Err(format!(
+                "{name} {shown} is no value of the data type: left out"
+            ))
+        }
+    }
+}
+
+/// Whether integers stand for those without a sign that have the same bits.
+pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
+    members.get("_Unsigned").and_then(Json::as_str) == Some("true")
+}
+
+/// The value that `own` has for one that is said in JSON: floats are rounded, as they were when the
+/// elements were written, and one that is not held even so is none.
+///
+/// What JSON has no number for is the name of a float, or its eight bytes in base64, as xarray
+/// writes them in v3 (`xarray/backends/zarr.py`, `FillValueCoder`).
+pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
+    let value = match json {
+        Json::Bool(value) => Value::Int((*value).into()),
+        Json::String(text) if own.kind == Kind::Float => match special(text) {
+            Some(value) => value,
+            None if text == "nan" => Value::Float(f64::NAN),
+            None => {
+                let bytes = <[u8; 8]>::try_from(BASE64.decode(text).ok()?).ok()?;
+                Value::Float(f64::from_le_bytes(bytes))
+            }
+        },
+        json => number(json)?,
+    };
+    nearest(own, value).or_else(|| {
+        let unsigned = Number::new(Kind::UInt, own.size_bytes, own.order);
+        let bytes = (own.kind == Kind::Int && is_unsigned).then(|| unsigned.write(value))?;
+        own.read(&bytes?)
+    })
+}
+
+/// A number as JSON has it; finite.
+pub(super) fn number(json: &Json) -> Option<Value> {
+    let Json::Number(number) = json else {
+        return None;
+    };
+    let int = number.as_i64().map(i128::from);
+    match int.or_else(|| number.as_u64().map(i128::from)) {
+        Some(value) => Some(Value::Int(value)),
+        None => (number.as_f64())
+            .filter(|value| value.is_finite())
+            .map(Value::Float),
+    }
+}
+
+/// A float that JSON has no number for, by its name.
+pub(super) fn special(text: &str) -> Option<Value> {
+    match text {
+        "NaN" => Some(Value::Float(f64::NAN)),
+        "Infinity" => Some(Value::Float(f64::INFINITY)),
+        "-Infinity" => Some(Value::Float(f64::NEG_INFINITY)),
+        _ => None,
+    }
+}
+
+fn nearest(own: Number, value: Value) -> Option<Value> {
+    let wide = value.float();
+    let value = match (own.kind, own.size_bytes) {
+        (Kind::Float, 8) => Value::Float(wide),
+        (Kind::Float, size) => {
+            #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
+            let rounded = match size {
+                4 => f64::from(wide as f32),
+                _ => half::f16::from_f64(wide).to_f64(),
+            };
+            // What was finite stays finite.
+            (rounded.is_finite() == wide.is_finite()).then_some(Value::Float(rounded))?
+        }
+        _ => Value::Int(value.whole()?),
+    };
+    own.write(value).map(|_| value)
+}
+
+/// What the numbers of a time count: attributes of CF with their values. None where the data type
+/// does not say it.
+///
+/// # Errors
+/// That CF has no words for it: whatever attributes say of it is wrong.
+pub(super) fn meaning_of_time(
+    scalar: &Scalar,
+) -> Result<Option<Vec<(&'static str, String)>>, String> {
+    let (unit, is_date) = match scalar {
+        Scalar::DateTime { unit, .. } => (unit, true),
+        Scalar::TimeDelta { unit, .. } => (unit, false),
+        _ => return Ok(None),
+    };
+    let name = match unit.base {
+        TimeBase::Generic => return Ok(None),
+        TimeBase::Day => "days",
+        TimeBase::Hour => "hours",
+        TimeBase::Minute => "minutes",
+        TimeBase::Second => "seconds",
+        TimeBase::Millisecond => "milliseconds",
+        TimeBase::Microsecond => "microseconds",
+        TimeBase::Nanosecond => "nanoseconds",
+        _ => "",
+    };
+    if name.is_empty() || unit.count != 1 {
+        return Err(format!(
+            "CF has no time in units of {unit}: numbers without a unit"
+        ));
+    }
+    Ok(Some(match is_date {
+        true => vec![
+            ("units", format!("{name} since 1970-01-01 00:00:00")),
+            ("calendar", "proleptic_gregorian".to_owned()),
+        ],
+        false => vec![("units", name.to_owned())],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::zarr::ByteOrder;
+
+    const fn own(kind: Kind, size: usize) -> Number {
+        Number::new(kind, size, ByteOrder::Big)
+    }
+
+    fn of(json: Json, own: Number) -> Result<Option<Value>, String> {
+        let members = json!({ "_FillValue": json });
+        stated(members.as_object().unwrap(), "_FillValue", own)
+    }
+
+    #[test]
+    fn fill_values_are_values_of_the_array() {
+        let (f2, f4, f8) = (
+            own(Kind::Float, 2),
+            own(Kind::Float, 4),
+            own(Kind::Float, 8),
+        );
+        let (i2, u1, u8) = (own(Kind::Int, 2), own(Kind::UInt, 1), own(Kind::UInt, 8));
+        for (json, own, expected) in [
+            (json!(-9999), i2, Value::Int(-9999)),
+            (json!(-9999.0), i2, Value::Int(-9999)),
+            (json!([-32768]), i2, Value::Int(-32768)),
+            (json!(255), u1, Value::Int(255)),
+            (json!(true), u1, Value::Int(1)),
+            (json!(u64::MAX), u8, Value::Int(u64::MAX.into())),
+            (json!("-Infinity"), f4, Value::Float(f64::NEG_INFINITY)),
+            // -9.5 as eight bytes.
+            (json!("AAAAAAAAI8A="), f4, Value::Float(-9.5)),
+            (json!(0.1), f4, Value::Float(0.1_f32.into())),
+            (json!(1e20), f4, Value::Float(1e20_f32.into())),
+            (json!(1e300), f8, Value::Float(1e300)),
+            (json!(0.1), f2, Value::Float(0.099_975_585_937_5)),
+        ] {
+            assert_eq!(of(json.clone(), own), Ok(Some(expected)), "{json}");
+        }
+        for nan in [json!("NaN"), json!("nan"), json!("AAAAAAAA+H8=")] {
+            assert!(of(nan, f2).unwrap().unwrap().float().is_nan());
+        }
+        assert_eq!(of(json!(null), f4), Ok(None));
+        for (wrong, own) in [
+            (json!(40000), i2),
+            (json!(0.5), i2),
+            (json!("NaN"), i2),
+            (json!("AAAAAAAA8D8="), i2),
+            (json!({}), i2),
+            (json!(256), u1),
+            (json!("?"), f4),
+            (json!([1, 2]), f4),
+            // They would become infinite.
+            (json!(1e300), f4),
+            (json!(1e5), f2),
+        ] {
+            let why = of(wrong.clone(), own).unwrap_err();
+            assert!(why.starts_with("_FillValue "), "{wrong}: {why}");
+            assert!(why.len() < 200);
+        }
+        let why = of(json!("ä".repeat(10_000)), f4).unwrap_err();
+        assert!(why.len() < 200, "{why}");
+    }
+
+    #[test]
+    fn integers_without_a_sign_have_the_same_bits() {
+        let i1 = own(Kind::Int, 1);
+        let of = |unsigned: Json, fill: i32, own| {
+            let members = json!({"_Unsigned": unsigned, "_FillValue": fill});
+            stated(members.as_object().unwrap(), "_FillValue", own)
+                .ok()
+                .flatten()
+        };
+        assert_eq!(of(json!("true"), 255, i1), Some(Value::Int(-1)));
+        assert_eq!(of(json!("true"), -1, i1), Some(Value::Int(-1)));
+        assert_eq!(of(json!("true"), 256, i1), None);
+        assert_eq!(of(json!("false"), 255, i1), None);
+        assert_eq!(
+            of(json!("true"), 255, own(Kind::UInt, 1)),
+            Some(Value::Int(255))
+        );
+    }
+}
