@@ -19,7 +19,7 @@ pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
     // points, and the place is that of the corner.
     let affine = match place.crs {
         Some(_) => place.affine,
-        None => place.from_corner(),
+        None => place.corner_affine(),
     };
     if let Some([a, b, c, d, e, f]) = affine {
         // OGC 19-008r4, 7.3.3: a scale is that of an image with the north above.

@@ -15,6 +15,8 @@ use crate::view::number::Conversion;
 /// An overview with what has to be done to its numbers.
 pub(super) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
 
+type Coarse = (Raster, Option<Conversion>);
+
 /// What is known of the full image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full<'a> {
@@ -62,7 +64,7 @@ fn overview(
     full: Full<'_>,
     node: &ViewNode,
     entry: &Map<String, Json>,
-) -> Result<Result<Option<(Raster, Option<Conversion>)>, String>, NoContent> {
+) -> Result<Result<Option<Coarse>, String>, NoContent> {
     let Some(view) = node.array_view() else {
         return Ok(Err("its elements can not be read".into()));
     };
@@ -151,7 +153,7 @@ fn is_same_extent(
     (own, other): (&Map<String, Json>, &Map<String, Json>),
     entries: &[&Map<String, Json>],
 ) -> Result<(), &'static str> {
-    let is_placed = match (place.from_corner(), coarse_place.from_corner()) {
+    let is_placed = match (place.corner_affine(), coarse_place.corner_affine()) {
         (Some(fine), Some(coarse_affine)) => {
             if !is_over(&fine, raster, &coarse_affine, coarse) {
                 return Err("its place is another one");

@@ -24,7 +24,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The transform from the corner of the first pixel.
-    pub(super) fn from_corner(&self) -> Option<Affine> {
+    pub(super) fn corner_affine(&self) -> Option<Affine> {
         let [a, b, c, d, e, f] = self.affine?;
         Some(match self.is_point {
             true => [a, b, c - (a + b) / 2.0, d, e, f - (d + e) / 2.0],
@@ -425,6 +425,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::view::number::{Kind, Number};
+    use crate::zarr::ByteOrder;
 
     #[test]
     fn transforms_are_six_numbers_that_can_be_inverted() {
@@ -446,5 +448,54 @@ mod tests {
         assert_eq!(geo_transform(&json!("500000 10 0 5e6 0 -10")), Some(good));
         assert_eq!(geo_transform(&json!("500000 10 0 nan 0 -10")), None);
         assert_eq!(geo_transform(&json!("1 2")), None);
+    }
+
+    #[test]
+    fn a_geo_transform_counts_where_no_coordinate_contradicts_it() {
+        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
+        let place = |across: Steps, down: Steps, width: u64| {
+            let side = |steps| {
+                let mut side = Side::default();
+                side.steps = steps;
+                side
+            };
+            let raster = Raster::of_planes(&[], 20, width, number);
+            let (across, down) = (side(across), side(down));
+            let members = said.as_object();
+            computed(&across, &down, &raster, members, &mut Notes::default())
+        };
+        let expected = Some([10.0, 0.0, 500.0, 0.0, -10.0, 900.0]);
+        let down = Steps::Regular(895.0, -10.0);
+        // More coordinates than are read, and one that has no distance.
+        assert_eq!(place(Steps::Unknown, down, 1 << 22), expected);
+        assert_eq!(place(Steps::Unknown, Steps::Unknown, 1 << 22), expected);
+        assert_eq!(place(Steps::One(505.0), down, 1), expected);
+        for across in [Steps::Irregular, Steps::One(510.0)] {
+            assert_eq!(place(across, down, 1), None, "{across:?}");
+        }
+        assert_eq!(
+            place(Steps::Unknown, Steps::Regular(705.0, 10.0), 1 << 22),
+            None
+        );
+    }
+
+    #[test]
+    fn a_box_is_the_extent_but_for_half_a_pixel() {
+        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let raster = Raster::of_planes(&[], 20, 30, number);
+        let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
+        let check = |value: Json| is_box(&value, &affine, false, &raster);
+        assert!(check(json!([500, 700, 800, 900])));
+        assert!(check(json!([505, 705, 795, 895])));
+        assert!(check(json!([500, 700, 0, 800, 900, 0])));
+        for other in [
+            json!([0, 0, 300, 200]),
+            json!([500, 700, 800]),
+            json!([500, 700, 800, "900"]),
+            json!("box"),
+        ] {
+            assert!(!check(other.clone()), "{other}");
+        }
     }
 }
