@@ -85,9 +85,6 @@ fn overview(
         return Ok(Err(why.into()));
     }
     let place = place::find(&level, &coarse, &mut notes)?;
-    if place.crs != full.place.crs {
-        return Ok(Err("another coordinate reference system".into()));
-    }
     let entries = scene.level_entries();
     let own = scene.level_entry().unwrap_or(entry);
     if let Err(why) = is_same_extent(
@@ -97,6 +94,9 @@ fn overview(
         &entries,
     ) {
         return Ok(Err(why.into()));
+    }
+    if place.crs != full.place.crs {
+        return Ok(Err("another coordinate reference system".into()));
     }
     let about = About::of(&level, &coarse, &mut notes)?;
     if let Some(name) = full.about.difference(&about) {
