@@ -159,6 +159,129 @@ def write_inherited():
             create(group, "y", 89 - 2 * np.arange(40.0), (40,), ("y",), attributes={"units": units})
 
 
+def with_axes(name, x, y, of_x, of_y, **attributes):
+    """`a` of 20 x 30 with the coordinates `x` (30) and `y` (20), each (name, numbers)."""
+    group = zarr.create_group(store(name), zarr_format=3)
+    create(group, "a", values((len(y[1]), len(x[1])), "i2"), (16, 16), (y[0], x[0]), attributes=attributes)
+    for (axis, numbers), more in ((x, of_x), (y, of_y)):
+        create(group, axis, np.asarray(numbers), (len(numbers),), (axis,), attributes=more)
+    return group
+
+
+DATUM = {"grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0, "inverse_flattening": 298.257223563}
+EAST, NORTH = np.arange(30) * 10.0 + 500005, 4999995 - np.arange(20) * 10.0
+METRES = {"units": "m"}
+
+
+def write_doubts():
+    """Places and systems that are not certain, and some that look so and are."""
+    data, code = values((20, 30), "i2"), {"proj:code": "EPSG:32633"}
+    place = {**code, "spatial:dimensions": ["y", "x"], "spatial:transform": [10.0, 0.0, 5e5, 0.0, -10.0, 5e6]}
+    group = zarr.create_group(store("doubt_group"), zarr_format=3, attributes={**place, "spatial:registration": "node"})
+    create(group, "is", data, (16, 16), ("y", "x"))
+    create(group, "spectra", data, (16, 16), ("time", "wavelength"))
+    create(group, "half", data[:10, :15], (16, 16), ("y20", "x20"))
+    for name, more in (("rpc", {"spatial:transform_type": "rpc"}), ("shaped", {"spatial:shape": [1, 1]}),
+                       ("pixel", {"spatial:transform": [5.0, 0.0, 7e5, 0.0, -5.0, 6e6]}),
+                       ("box", {"spatial:bbox": [0, 0, 300, 200]}), ("inside", {"spatial:bbox": [5e5, 5e6 - 200, 5e5 + 300, 5e6]}),
+                       ("gdal", {"_CRS": {"url": "http://www.opengis.net/def/crs/EPSG/0/32634"}}),
+                       ("mapped", {"grid_mapping": "other"}), ("pole", {"grid_mapping": "rotated"})):
+        create(group, name, data, (16, 16), ("y", "x"), attributes=more)
+    create(group, "other", np.array(0), (), attributes={"crs_wkt": CRS.from_epsg(32634).to_wkt()})
+    create(group, "rotated", np.array(0), (), attributes={"grid_mapping_name": "rotated_latitude_longitude"})
+    lon, lat = ("u", np.arange(20) + 5.0), ("v", 50.0 - np.arange(30))
+    group = with_axes("doubt_swapped", lat, lon, {"units": "degrees_north"}, {"units": "degrees_east"}, grid_mapping="crs")
+    create(group, "crs", np.array(0), (), attributes=DATUM)
+    for name, more in (("level", {}), ("celsius", {"units": "degree_Celsius"})):
+        across, down = ("lev", np.arange(30.0)), ("lat", 50.0 - np.arange(20))
+        group = with_axes("doubt_" + name, across, down, more, {"units": "degrees_north"}, grid_mapping="crs")
+        create(group, "crs", np.array(0), (), attributes=DATUM)
+    x, y = ("x", EAST), ("y", NORTH)
+    with_axes("doubt_feet", x, y, {"units": "ft"}, {"units": "ft"}, **code)
+    with_axes("doubt_metres", x, y, METRES, METRES, **{"proj:code": "EPSG:2263"})
+    with_axes("doubt_survey", x, y, {"units": "US_survey_foot"}, {"units": "US_survey_foot"}, **{"proj:code": "EPSG:2263"})
+    with_axes("doubt_misread", x, y, METRES, METRES, **{"proj:code": "EPSG:26819"})
+    with_axes("doubt_times", ("x", np.arange(30).astype("M8[D]")), y, {}, METRES, **code)
+    with_axes("doubt_missing", x, y, {"units": "m", "_FillValue": float(EAST[3])}, METRES, **code)
+    with_axes("doubt_whole", ("x", np.arange(30) * 1000 + (np.arange(30) == 7)), y, METRES, METRES, **code)
+    with_axes("doubt_signed", ("x", (np.arange(30) + 115).astype("i1")), y, {"units": "m", "_Unsigned": "true"}, METRES, **code)
+    for name, geo in (("one", "0 10 0 5 0 -10"), ("moved", "5 10 0 5 0 -10")):
+        group = with_axes("doubt_" + name, ("x", [5.0]), ("y", [0.0]), METRES, METRES, grid_mapping="crs")
+        create(group, "crs", np.array(0), (), attributes={"crs_wkt": CRS.from_epsg(32633).to_wkt(), "GeoTransform": geo})
+
+
+def write_packed():
+    group = zarr.create_group(store("packed"), zarr_format=3)
+    data = values((20, 30), "i2")
+    for name, more in (("list", {"scale_factor": [0.1], "add_offset": 273.15}), ("text", {"scale_factor": "0.1", "add_offset": 273.15}),
+                       ("unsigned", {"scale_factor": 0.1, "_Unsigned": "true", "_FillValue": -1})):
+        create(group, name, data, (16, 16), ("y", "x"), attributes=more)
+    create(group, "many", values((9000, 4, 4), "i2"), (9000, 4, 4), ("t" * 200, "y", "x"), attributes={"scale_factor": 0.1, "add_offset": 273.15})
+    for axis, numbers, more in (("time", np.array(["2000-02-29T06", "1969-12-31T23"], "M8[s]").astype("M8[ns]"), {}),
+                                ("level", np.array([8500, 9250], "i2"), {"scale_factor": 0.1, "units": "hPa"}),
+                                ("width", np.array([0.1, 0.2], "f4"), {}), ("count", np.array([-1, 1], "i1"), {"_Unsigned": "true"})):
+        create(group, "by_" + axis, values((2, 20, 30), "i2"), (1, 16, 16), (axis, "y", "x"))
+        create(group, axis, numbers, (2,), (axis,), attributes=more)
+
+
+def ome(scale, translation=None):
+    steps = [{"type": "scale", "scale": [scale, scale]}]
+    return {"coordinateTransformations": steps + ([{"type": "translation", "translation": [translation] * 2}] if translation is not None else [])}
+
+
+# Of each pyramid: what says something of the second level, and whether that is an overview.
+OME = {"padded": (64, ome(2), False), "good": (50, ome(2), True), "centred": (50, ome(2, 0.5), True), "moved": (50, ome(2, 500), False)}
+LAYOUT = {"derived": (50, {"derived_from": "0", "transform": {"scale": [2, 2]}}, {}, True),
+          "padded": (64, {"derived_from": "0", "transform": {"scale": [2, 2]}}, {}, False),
+          "moved": (50, {"derived_from": "0", "transform": {"scale": [2, 2], "translation": [0, 30]}}, {}, False),
+          "elsewhere": (50, {}, {"spatial:transform": [20.0, 0.0, 7e5, 0.0, -20.0, 5e6]}, False),
+          "flipped": (50, {}, {"spatial:transform": [20.0, 0.0, 5e5, 0.0, 20.0, 5e6 - 1000]}, False),
+          "placed": (50, {}, {"spatial:transform": [20.0, 0.0, 5e5, 0.0, -20.0, 5e6]}, True),
+          "system": (50, {}, {"proj:code": "EPSG:32634"}, False)}
+LEVEL_AXES = {"same": (EAST[:20:2] + 5, True), "flipped": (EAST[:20:2][::-1] + 5, False), "far": (EAST[:20:2] + 1e5, False)}
+LEVEL_ARRAYS = {"unsigned": {"_Unsigned": "true"}, "none": {}}
+
+
+def write_levels():
+    for name, (side, entry, _) in OME.items():
+        group = zarr.create_group(store("ome_" + name), zarr_format=3)
+        create(group, "0", values((100, 100), "u1"), (16, 16))
+        create(group, "1", values((side, side), "u1"), (16, 16))
+        group.attrs["ome"] = {"version": "0.5", "multiscales": [{"datasets": [{"path": "x", **ome(1)}]}, {
+            "datasets": [{"path": "0", **ome(1)}, {"path": "1", **entry}]}]}
+    def pyramid(name, entry=None, attributes=None, own=None):
+        root = zarr.create_group(store("level_" + name), zarr_format=3, attributes={
+            "multiscales": {"layout": [{"asset": "0"}, {"asset": "1", **(entry or {})}]}})
+        return root, root.create_group("0", attributes=own or {}), root.create_group("1", attributes=attributes or {})
+    for name, (side, entry, attributes, _) in LAYOUT.items():
+        placed = "spatial:transform" in attributes
+        system = "proj:code" in attributes or placed
+        own = {"spatial:transform": [10.0, 0.0, 5e5, 0.0, -10.0, 5e6], "proj:code": "EPSG:32633"} if system else {}
+        if system:
+            attributes = {"spatial:transform": [20.0, 0.0, 5e5, 0.0, -20.0, 5e6], "proj:code": "EPSG:32633", **attributes}
+        _, fine, coarse = pyramid(name, entry, attributes, own)
+        create(fine, "a", values((100, 100), "u1"), (16, 16), ("y", "x"))
+        create(coarse, "a", values((side, side), "u1"), (16, 16), ("y", "x"))
+    for name, (x, _) in LEVEL_AXES.items():
+        _, fine, coarse = pyramid("axes_" + name)
+        for group, x, y in ((fine, EAST[:20], NORTH), (coarse, x, NORTH[::2] - 5)):
+            create(group, "a", values((len(y), len(x)), "u1"), (16, 16), ("y", "x"))
+            create(group, "x", x, (len(x),), ("x",), attributes=METRES)
+            create(group, "y", y, (len(y),), ("y",), attributes=METRES)
+    for name, more in LEVEL_ARRAYS.items():
+        _, fine, coarse = pyramid("array_" + name)
+        create(fine, "a", values((100, 100), "i2"), (16, 16), ("y", "x"))
+        create(coarse, "a", values((50, 50), "i2"), (16, 16), ("y", "x"), attributes=more)
+    for name, order in (("same", [1, 2, 3]), ("turned", [3, 2, 1])):
+        _, fine, coarse = pyramid("bands_" + name)
+        for group, side, bands in ((fine, 100, [1, 2, 3]), (coarse, 50, order)):
+            create(group, "a", values((3, side, side), "u1"), (1, 16, 16), ("band", "y", "x"))
+            create(group, "band", np.array(bands), (3,), ("band",))
+    root = zarr.create_group(store("level_filled"), zarr_format=2, attributes={"multiscales": {"layout": [{"asset": "0"}, {"asset": "1"}]}})
+    for name, side, fill in (("0", 100, -9999), ("1", 50, -1)):
+        create(root.create_group(name), "a", values((side, side), "i2"), (16, 16), ("y", "x"), version=2, fill_value=fill)
+
+
 def write_types():
     group = zarr.create_group(store("types2"), zarr_format=2)
     for kind in TYPES:
@@ -283,6 +406,38 @@ def check_place(path, transform, code, nodata=None, **more):
     return info
 
 
+def check_doubts():
+    place = [10, 0, 5e5, 0, -10, 5e6]
+    node = [10, 0, 5e5 - 5, 0, -10, 5e6 + 5]
+    for name, transform, code in (("is", node, 32633), ("spectra", None, None), ("half", None, None), ("rpc", None, None),
+                                  ("shaped", None, None), ("pixel", [5, 0, 7e5, 0, -5, 6e6], 32633), ("box", None, None),
+                                  ("inside", node, 32633), ("gdal", node, None), ("mapped", node, None), ("pole", node, None)):
+        check_place("doubt_group/" + name, transform, code)
+    check_place("doubt_swapped/a", None, None)
+    column = [1, 0, -0.5, 0, -1, 50.5]
+    for name in ("level", "celsius"):
+        check_place(f"doubt_{name}/a", column, None)
+    for name, transform, code in (("feet", place, None), ("metres", place, None), ("survey", place, 2263), ("misread", place, None),
+                                  ("times", None, None), ("missing", None, None), ("whole", None, None),
+                                  ("signed", [1, 0, 114.5, 0, -10, 5e6], 32633), ("one", [10, 0, 0, 0, -10, 5], 32633), ("moved", None, None)):
+        check_place(f"doubt_{name}/a", transform, code)
+
+
+def check_packed():
+    for name, scale, offset in (("list", 0.1, 273.15), ("text", 1, 0), ("many", 0.1, 273.15)):
+        check_pixels("packed/" + name)
+        with rasterio.open(tif("packed/" + name)) as file:
+            equal(f"{name}: packing", (set(file.scales), set(file.offsets)), ({scale}, {offset}))
+    with rasterio.open(tif("packed/unsigned")) as file:
+        expected = zarr.open_array(store("packed/unsigned"), mode="r")[...].view("u2")
+        same("unsigned", file.read(1), expected)
+        equal("no data", (file.nodata, file.dtypes[0], file.scales[0]), (65535, "uint16", 0.1))
+    for name, bands in (("time", ("time=2000-02-29T06:00:00", "time=1969-12-31T23:00:00")), ("level", ("level=850", "level=925")),
+                        ("width", ("width=0.1", "width=0.2")), ("count", ("count=255", "count=1"))):
+        with rasterio.open(tif("packed/by_" + name)) as file:
+            equal(name, file.descriptions, bands)
+
+
 def check():
     for place, (level, factor) in enumerate(LEVELS):
         for band in ("B02", "B03", "SCL"):
@@ -317,24 +472,33 @@ def check():
     for name, code in (("wkt", 2154), ("url", 2154), ("none", None)):
         check_pixels(f"systems/{name}")
         check_place(f"systems/{name}", place, code)
-    check_place("irregular/a", None, 2154)
+    check_place("irregular/a", None, None)
     check_place("own/rotated", [3, 1, 100, 2, -4, 200], 3857)
     info = check_place("own/node", [2, 0, 9, 0, -2, 91], 3857)
     equal("point", info["metadata"][""]["AREA_OR_POINT"], "Point")
     check_place("own/wkt2", [2, 0, 10, 0, -2, 90], 3857)
-    check_place("own/shape", None, 3857)
+    check_place("own/shape", None, None)
     check_place("own/hostile", None, None)
     for name in ("rotated", "hostile"):
         check_pixels(f"own/{name}")
     place = [2, 0, 10, 0, -2, 90]
     check_place("group/child", place, 25832)
-    check_place("group/other", None, 25832)
+    check_place("group/other", None, None)
     check_place("group/deeper/grandchild", None, None)
     check_place("group/torn", place, None)
     check_place("cf_plain/a", place, 25832)
     check_place("cf_same/a", place, 25832)
     check_place("cf_moved/a", [2, 0, 20, 0, -2, 90], 25832)
     check_place("cf_far/a", place, None)
+    check_doubts()
+    check_packed()
+    for name, (*_, is_overview) in OME.items():
+        check_pixels(f"ome_{name}/0", [f"ome_{name}/1"] if is_overview else [])
+    levels = {name: good for name, (*_, good) in LAYOUT.items()}
+    levels.update({"axes_" + name: good for name, (_, good) in LEVEL_AXES.items()})
+    levels.update({"array_unsigned": False, "array_none": True, "bands_same": True, "bands_turned": False, "filled": False})
+    for name, is_overview in levels.items():
+        check_pixels(f"level_{name}/0/a", [f"level_{name}/1/a"] if is_overview else [])
     for name in sorted(os.listdir(store("types2"))) + sorted(os.listdir(store("types3"))):
         half = "types2" if name[:6] in ("tiled_", "strips") else "types3"
         if name.startswith((".", "zarr.json")):
@@ -368,6 +532,9 @@ def write():
     write_climate()
     write_systems()
     write_inherited()
+    write_doubts()
+    write_packed()
+    write_levels()
     write_types()
     write_sparse()
 

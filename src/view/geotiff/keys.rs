@@ -15,7 +15,13 @@ mod key {
 /// The tags that say the place of an image.
 pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
     let mut fields = Vec::new();
-    if let Some([a, b, c, d, e, f]) = place.affine {
+    // Readers complain of keys without a system: where there is none, no key says that pixels are
+    // points, and the place is that of the corner.
+    let affine = match place.crs {
+        Some(_) => place.affine,
+        None => place.corner_affine(),
+    };
+    if let Some([a, b, c, d, e, f]) = affine {
         // OGC 19-008r4, 7.3.3: a scale is that of an image with the north above.
         if b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0 {
             fields.push((tag::MODEL_PIXEL_SCALE, Values::Doubles(vec![a, -e, 0.0])));
@@ -27,28 +33,21 @@ pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
             fields.push((tag::MODEL_TRANSFORMATION, Values::Doubles(matrix)));
         }
     }
-    // Pixels are areas if nothing else is said.
-    if place.crs.is_none() && !place.is_point {
+    let Some(crs) = place.crs else {
         return fields;
-    }
-    let mut keys = Vec::new();
-    if let Some(crs) = place.crs {
-        let model = match crs.kind {
-            Kind::Projected => 1,
-            Kind::Geographic => 2,
-        };
-        keys.push((key::MODEL_TYPE, model));
-    }
-    keys.push((key::RASTER_TYPE, if place.is_point { 2 } else { 1 }));
-    if let Some(crs) = place.crs {
-        let name = match crs.kind {
-            Kind::Projected => key::PROJECTED_CRS,
-            Kind::Geographic => key::GEODETIC_CRS,
-        };
-        keys.push((name, crs.code));
-    }
+    };
+    let (model, name) = match crs.kind {
+        Kind::Projected => (1, key::PROJECTED_CRS),
+        Kind::Geographic => (2, key::GEODETIC_CRS),
+    };
+    let raster = if place.is_point { 2 } else { 1 };
+    let keys = [
+        (key::MODEL_TYPE, model),
+        (key::RASTER_TYPE, raster),
+        (name, crs.code),
+    ];
     // Version 1, revision 1.1, the number of keys; a key, no tag for its value, one value.
-    let mut directory = vec![1, 1, 1, u16::try_from(keys.len()).unwrap_or(0)];
+    let mut directory = vec![1, 1, 1, 3];
     for (name, value) in keys {
         directory.extend([name, 0, 1, value]);
     }
@@ -85,6 +84,24 @@ mod tests {
             assert_eq!(tags(&place), [tag::MODEL_TRANSFORMATION]);
         }
         assert!(tags(&Place::default()).is_empty());
+    }
+
+    #[test]
+    fn points_without_a_system_are_placed_by_their_corner() {
+        let place = Place {
+            affine: Some([2.0, 0.0, 5.0, 0.0, -4.0, 7.0]),
+            is_point: true,
+            crs: None,
+        };
+        let tiepoint = vec![0.0, 0.0, 0.0, 4.0, 9.0, 0.0];
+        let scale = vec![2.0, 4.0, 0.0];
+        assert_eq!(
+            fields(&place),
+            [
+                (tag::MODEL_PIXEL_SCALE, Values::Doubles(scale)),
+                (tag::MODEL_TIEPOINT, Values::Doubles(tiepoint)),
+            ]
+        );
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value as Json};
 
 use super::crs::Crs;
-use super::raster::Raster;
-use super::scene::{Notes, Scene, number, short, some};
-use super::side::Side;
+use super::raster::{Direction, Raster, direction_of, spatial_names};
+use super::scene::{Notes, Scene, Source, number, short, some};
+use super::side::{Side, Steps};
+use super::system::system;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
@@ -22,20 +23,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether a coarser level lies on the image, but for one of its pixels, as far as the layout
-    /// of the pyramid says.
-    pub(super) fn covers(&self, fine: &Raster, coarse: &Raster, entry: &Map<String, Json>) -> bool {
-        let said = some(entry, "spatial:transform").and_then(affine);
-        let Some((one, other)) = self.affine.zip(said) else {
-            return true;
-        };
-        let [a, b, _, d, e, _] = other.map(f64::abs);
-        corners(&one, fine)
-            .zip(corners(&other, coarse))
-            .all(|(one, other)| {
-                (one.0 - other.0).abs() <= (a + b) * 1.001
-                    && (one.1 - other.1).abs() <= (d + e) * 1.001
-            })
+    /// The transform from the corner of the first pixel.
+    pub(super) fn corner_affine(&self) -> Option<Affine> {
+        let [a, b, c, d, e, f] = self.affine?;
+        Some(match self.is_point {
+            true => [a, b, c - (a + b) / 2.0, d, e, f - (d + e) / 2.0],
+            false => [a, b, c, d, e, f],
+        })
     }
 }
 
@@ -59,42 +53,48 @@ pub(super) fn find(
 ) -> Result<Place, NoContent> {
     let mut place = Place::default();
     let grid_mapping = grid_mapping(scene, notes)?;
-    place.affine = said(scene, raster, notes);
-    if place.affine.is_some() {
-        match scene.find("spatial:registration").map(Json::as_str) {
-            None | Some(Some("pixel")) => {}
-            Some(Some("node")) => place.is_point = true,
-            _ => {
-                notes.add("spatial:registration is neither pixel nor node: no place");
-                place.affine = None;
-            }
-        }
+    let said = said(scene, raster, notes);
+    let needs_numbers = matches!(said, Said::Nothing);
+    if let Said::At(affine, is_point) = said {
+        place.affine = Some(affine);
+        place.is_point = is_point;
     }
-    let needs_numbers = place.affine.is_none();
     let (mut across, mut down) = (Side::default(), Side::default());
-    if needs_numbers || grid_mapping.is_some() {
-        let name = raster.across.as_deref();
-        across = Side::of(scene, name, raster.width, needs_numbers, notes)?;
-        let name = raster.down.as_deref();
-        down = Side::of(scene, name, raster.height, needs_numbers, notes)?;
-    }
     if needs_numbers {
+        across = Side::of(scene, raster.across.as_deref(), raster.width, notes)?;
+        down = Side::of(scene, raster.down.as_deref(), raster.height, notes)?;
+        if across.is_transposed(Direction::Across) || down.is_transposed(Direction::Down) {
+            notes.add("no place is known: the coordinates go the other way, (x, y)");
+            return Ok(place);
+        }
         let members = grid_mapping
             .as_ref()
             .and_then(|node| node.metadata().attributes().ok());
         place.affine = computed(&across, &down, raster, members, notes);
     }
-    place.crs = system(scene, grid_mapping.as_deref(), (&across, &down), notes);
-    // Where a transform was said it is that of the system, whatever the coordinates are.
-    if let Some(crs) = place.crs.filter(|_| needs_numbers)
-        && let Some(why) = [&across, &down]
-            .into_iter()
-            .find_map(|side| side.contradicts(crs))
-    {
-        notes.add(format!("EPSG:{} is left out: {why}", crs.code));
-        place.crs = None;
-    }
-    if place.crs.is_none() && scene.own("grid_mapping").is_none() {
+    let crs = system(
+        scene,
+        raster,
+        grid_mapping.as_deref(),
+        (&across, &down),
+        notes,
+    );
+    if let Some(crs) = crs {
+        // Where a transform was said it is that of the system, whatever the coordinates are.
+        let contradiction = across
+            .contradicts(crs, Direction::Across)
+            .or_else(|| down.contradicts(crs, Direction::Down));
+        if let Some(why) = contradiction {
+            notes.add(format!("EPSG:{} is left out: {why}", crs.code));
+        } else if place.affine.is_none() {
+            notes.add(format!(
+                "EPSG:{} is left out: without a place programs show the image near 0, 0",
+                crs.code
+            ));
+        } else {
+            place.crs = Some(crs);
+        }
+    } else if scene.own("grid_mapping").is_none() {
         notes.add("no coordinate reference system is known");
     }
     if place.affine.is_none() {
@@ -103,28 +103,167 @@ pub(super) fn find(
     Ok(place)
 }
 
+/// What the convention `spatial:` says of a place.
+enum Said {
+    Nothing,
+    /// Something that can not be written: nothing else is the place instead.
+    Refused,
+    /// The transform, and whether it is from the centre of the first pixel.
+    At(Affine, bool),
+}
+
 /// The transform that the convention `spatial:` says (zarr-conventions/spatial, `spatial:transform`).
-fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Option<Affine> {
-    for members in scene.near() {
-        let Some(value) = some(members, "spatial:transform") else {
+fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
+    let mut found: Option<(Source, Affine, bool)> = None;
+    for (source, members) in scene.sources() {
+        let is_wider = matches!(source, Source::Group | Source::Pyramid);
+        let transform = some(members, "spatial:transform");
+        let says_more = ["spatial:transform_type", "spatial:shape"]
+            .iter()
+            .any(|name| some(members, name).is_some());
+        if source == Source::Pyramid || (transform.is_none() && (is_wider || !says_more)) {
             continue;
-        };
-        if let Some(kind) = some(members, "spatial:transform_type")
-            && kind.as_str() != Some("affine")
+        }
+        // What an array says is not what its level and its group say.
+        if matches!(found, Some((Source::Own, ..))) {
+            break;
+        }
+        if source != Source::Own && !has_axes(scene, source, members, raster) {
+            notes.add("spatial:transform is of other axes (spatial:dimensions)");
+            continue;
+        }
+        if is_wider && some(members, "spatial:shape").is_some_and(|shape| !is_shape(shape, raster))
         {
-            notes.add("spatial:transform is not affine");
-        } else if some(members, "spatial:shape").is_some_and(|shape| !is_shape(shape, raster)) {
             notes.add("spatial:transform is of another spatial:shape");
-        } else if let Some(affine) = affine(value) {
-            return Some(affine);
-        } else {
-            notes.add("spatial:transform is not six numbers of an invertible transform");
+            continue;
+        }
+        match one_said(scene, (source, members), raster) {
+            Ok(None) => {}
+            Ok(Some((affine, is_point))) => match found {
+                Some((_, other, was_point))
+                    if was_point != is_point || !is_same(&other, &affine, raster) =>
+                {
+                    notes.add("the layout and the group of the level say different transforms");
+                    return Said::Refused;
+                }
+                Some(_) => {}
+                None => found = Some((source, affine, is_point)),
+            },
+            Err(why) => {
+                notes.add(why);
+                return Said::Refused;
+            }
         }
     }
-    if scene.own("spatial:bbox").is_some() {
-        notes.add("spatial:bbox alone does not say which row is the first");
+    let own_box = scene.own("spatial:bbox");
+    match (found, own_box) {
+        (Some((_, affine, is_point)), Some(own_box))
+            if !is_box(own_box, &affine, is_point, raster) =>
+        {
+            notes.add("spatial:bbox is not where spatial:transform is: no place");
+            Said::Refused
+        }
+        (Some((_, affine, is_point)), _) => Said::At(affine, is_point),
+        (None, Some(_)) => {
+            notes.add("spatial:bbox alone does not say which row is the first");
+            Said::Nothing
+        }
+        (None, None) => Said::Nothing,
     }
-    None
+}
+
+/// What one of those says that count for an array.
+///
+/// # Errors
+/// Why it is no place.
+fn one_said(
+    scene: &Scene<'_>,
+    (source, members): (Source, &Map<String, Json>),
+    raster: &Raster,
+) -> Result<Option<(Affine, bool)>, &'static str> {
+    if some(members, "spatial:transform_type").is_some_and(|kind| kind.as_str() != Some("affine")) {
+        return Err("spatial:transform is not affine");
+    }
+    if some(members, "spatial:shape").is_some_and(|shape| !is_shape(shape, raster)) {
+        return Err("spatial:transform is of another spatial:shape");
+    }
+    let Some(value) = some(members, "spatial:transform") else {
+        return Ok(None);
+    };
+    let affine =
+        affine(value).ok_or("spatial:transform is not six numbers of an invertible transform")?;
+    let registration = some(members, "spatial:registration");
+    // The layout is a part of the attributes of the pyramid.
+    let registration = match source {
+        Source::Level => registration.or_else(|| some(scene.pyramid()?, "spatial:registration")),
+        _ => registration,
+    };
+    let is_point = match registration.map(Json::as_str) {
+        None | Some(Some("pixel")) => false,
+        Some(Some("node")) => true,
+        _ => return Err("spatial:registration is neither pixel nor node: no place"),
+    };
+    match some(members, "spatial:bbox") {
+        Some(value) if !is_box(value, &affine, is_point, raster) => {
+            Err("spatial:bbox is not where spatial:transform is: no place")
+        }
+        _ => Ok(Some((affine, is_point))),
+    }
+}
+
+/// Whether what a group says of its arrays, or a pyramid of its levels, is said of the axes of
+/// this one.
+pub(super) fn has_axes(
+    scene: &Scene<'_>,
+    source: Source,
+    members: &Map<String, Json>,
+    raster: &Raster,
+) -> bool {
+    let said = some(members, "spatial:dimensions");
+    let said = match source {
+        Source::Level => said.or_else(|| some(scene.pyramid()?, "spatial:dimensions")),
+        _ => said,
+    };
+    match said {
+        Some(said) => spatial_names(said).is_some_and(|(down, across)| {
+            raster.down == Some(down) && raster.across == Some(across)
+        }),
+        None if some(members, "spatial:shape").is_some() => true,
+        None => {
+            let is_in = |name: &Option<String>, direction| {
+                let name = name.as_deref();
+                name.is_none_or(|name| direction_of(name) == Some(direction))
+            };
+            is_in(&raster.down, Direction::Down) && is_in(&raster.across, Direction::Across)
+        }
+    }
+}
+
+/// Whether `spatial:bbox` is the extent of an image, but for half a pixel at each side; a whole one
+/// where the box may be that of the centres.
+fn is_box(value: &Json, affine: &Affine, is_point: bool, raster: &Raster) -> bool {
+    let values = value
+        .as_array()
+        .map(|values| values.iter().map(number).collect());
+    let Some(values): Option<Option<Vec<f64>>> = values else {
+        return false;
+    };
+    let (west, south, east, north) = match values.as_deref() {
+        Some([west, south, east, north] | [west, south, _, east, north, _]) => {
+            (*west, *south, *east, *north)
+        }
+        _ => return false,
+    };
+    let [a, b, _, d, e, _] = affine.map(f64::abs);
+    let part = if is_point { 1.001 } else { 0.501 };
+    let fold = |start: f64, pick: fn((f64, f64)) -> f64, choose: fn(f64, f64) -> f64| {
+        corners(affine, raster).map(pick).fold(start, choose)
+    };
+    let is_near = |one: f64, other: f64, pixel: f64| (one - other).abs() <= part * pixel;
+    is_near(fold(f64::INFINITY, |at| at.0, f64::min), west, a + b)
+        && is_near(fold(f64::NEG_INFINITY, |at| at.0, f64::max), east, a + b)
+        && is_near(fold(f64::INFINITY, |at| at.1, f64::min), south, d + e)
+        && is_near(fold(f64::NEG_INFINITY, |at| at.1, f64::max), north, d + e)
 }
 
 fn is_shape(shape: &Json, raster: &Raster) -> bool {
@@ -134,7 +273,7 @@ fn is_shape(shape: &Json, raster: &Raster) -> bool {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most 2^31")]
-fn count(length: u64) -> f64 {
+pub(super) fn count(length: u64) -> f64 {
     length as f64
 }
 
@@ -209,10 +348,12 @@ fn computed(
     if value.is_some() && geo_transform.is_none() {
         notes.add("GeoTransform is not six numbers of an invertible transform");
     }
-    let coordinates = across
-        .steps
-        .zip(down.steps)
-        .and_then(|((x, dx), (y, dy))| invertible([dx, 0.0, x - dx / 2.0, 0.0, dy, y - dy / 2.0]));
+    let coordinates = match (across.steps, down.steps) {
+        (Steps::Regular(x, dx), Steps::Regular(y, dy)) => {
+            invertible([dx, 0.0, x - dx / 2.0, 0.0, dy, y - dy / 2.0])
+        }
+        _ => None,
+    };
     match (coordinates, geo_transform) {
         (Some(coordinates), Some(said)) => {
             // It has the digits that coordinates in single precision have not.
@@ -222,11 +363,37 @@ fn computed(
             notes.add("GeoTransform is not what the coordinates say: they are taken");
             Some(coordinates)
         }
-        (None, Some(_)) if across.is_there || down.is_there => {
+        (None, Some([a, b, c, d, e, f]))
+            if !is_along(
+                across.steps,
+                a,
+                a.mul_add(0.5, b.mul_add(0.5, c)),
+                raster.width,
+            ) || !is_along(
+                down.steps,
+                e,
+                e.mul_add(0.5, d.mul_add(0.5, f)),
+                raster.height,
+            ) =>
+        {
             notes.add("GeoTransform is left out: the coordinates do not say it");
             None
         }
         (coordinates, said) => coordinates.or(said),
+    }
+}
+
+/// Whether the coordinates of a side do not contradict a first centre and a distance.
+fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
+    let is_near = |one: f64, other: f64| (one - other).abs() <= 0.05 * distance.abs();
+    match steps {
+        Steps::Unknown => true,
+        Steps::One(place) => is_near(place, first),
+        Steps::Regular(place, step) => {
+            let last = count(length) - 1.0;
+            is_near(place, first) && is_near(place + last * step, first + last * distance)
+        }
+        Steps::Irregular => false,
     }
 }
 
@@ -254,142 +421,13 @@ fn geo_transform(value: &Json) -> Option<Affine> {
     invertible([a, b, c, d, e, f])
 }
 
-/// The coordinate reference system.
-fn system(
-    scene: &Scene<'_>,
-    grid_mapping: Option<&ViewNode>,
-    sides: (&Side, &Side),
-    notes: &mut Notes,
-) -> Option<Crs> {
-    // zarr-conventions/geo-proj.
-    let names = ["proj:code", "proj:wkt2", "proj:projjson"];
-    let is_said =
-        |members: &Map<String, Json>| names.iter().any(|name| some(members, name).is_some());
-    if let Some(members) = scene.near_or_pyramid().find(|members| is_said(members)) {
-        return one_of(members, &names, notes);
-    }
-    if let Some((key, _)) = scene.above().find(|(_, members)| is_said(members)) {
-        notes.add(format!(
-            "the system of the group {key} is not inherited: neither is this one of its arrays nor \
-             of its pyramid"
-        ));
-    }
-    // GDAL: the Zarr driver, "SRS encoding".
-    if let Some(value) = scene.own("_CRS") {
-        return match value {
-            Json::Object(members) => one_of(members, &["url", "wkt", "projjson"], notes),
-            _ => {
-                notes.add("_CRS is no object");
-                None
-            }
-        };
-    }
-    let node = grid_mapping?;
-    let Ok(members) = node.metadata().attributes() else {
-        notes.add("the attributes of the grid mapping are not known");
-        return None;
-    };
-    let names = ["crs_wkt", "spatial_ref", "epsg_code"];
-    if names.iter().any(|name| some(members, name).is_some()) {
-        return one_of(members, &names, notes);
-    }
-    let name = some(members, "grid_mapping_name").and_then(Json::as_str);
-    if name != Some("latitude_longitude") {
-        notes.add("the grid mapping has no code of EPSG");
-        return None;
-    }
-    let figure = ["semi_major_axis", "inverse_flattening"];
-    let is_figure = figure.iter().all(|name| some(members, name).is_some());
-    let is_in_degrees = sides.0.is_in_degrees() && sides.1.is_in_degrees();
-    match is_wgs84(members) && (is_figure || is_in_degrees) {
-        true => Some(Crs::wgs84()),
-        false => {
-            notes.add("latitudes and longitudes that are not known to be of WGS 84");
-            None
-        }
-    }
-}
-
-/// The system that the members say with one voice.
-fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Option<Crs> {
-    let mut found: Option<Crs> = None;
-    let mut reasons = Vec::new();
-    for name in names {
-        let crs = match some(members, name) {
-            None => continue,
-            Some(Json::String(text)) => Crs::of_text(text),
-            Some(value @ Json::Object(_)) => Crs::of_projjson(value),
-            Some(Json::Number(code)) if *name == "epsg_code" => {
-                Crs::of_text(&format!("EPSG:{code}"))
-            }
-            Some(_) => Err("neither a text nor an object".to_owned()),
-        };
-        match (crs, found) {
-            (Ok(crs), Some(other)) if crs != other => {
-                notes.add(format!(
-                    "EPSG:{} and EPSG:{}: no system is written",
-                    other.code, crs.code
-                ));
-                return None;
-            }
-            (Ok(crs), _) => found = Some(crs),
-            (Err(why), _) => reasons.push(format!("{name}: {why}")),
-        }
-    }
-    if found.is_none() {
-        notes.add(format!(
-            "no coordinate reference system: {}",
-            reasons.join("; ")
-        ));
-    }
-    found
-}
-
-/// Whether nothing that CF says of a figure of the Earth (CF 1.11, Appendix F) is another one than
-/// that of WGS 84.
-fn is_wgs84(members: &Map<String, Json>) -> bool {
-    let is_near = |name: &str, expected: f64, most: f64| {
-        let value = some(members, name);
-        value
-            .is_none_or(|value| number(value).is_some_and(|value| (value - expected).abs() <= most))
-    };
-    let is_named = |name: &str| {
-        let text = some(members, name).map(|value| value.as_str().unwrap_or("?"));
-        text.is_none_or(|text| {
-            let text: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
-            let text = text.to_ascii_uppercase();
-            [
-                "WGS84",
-                "WGS1984",
-                "WORLDGEODETICSYSTEM1984",
-                "GREENWICH",
-                "UNKNOWN",
-                "",
-            ]
-            .contains(&&text[..])
-        })
-    };
-    is_near("semi_major_axis", 6_378_137.0, 1e-3)
-        && is_near("semi_minor_axis", 6_356_752.314_245, 1e-3)
-        && is_near("inverse_flattening", 298.257_223_563, 1e-7)
-        && is_near("longitude_of_prime_meridian", 0.0, 0.0)
-        && some(members, "earth_radius").is_none()
-        && some(members, "towgs84").is_none()
-        && [
-            "horizontal_datum_name",
-            "geographic_crs_name",
-            "reference_ellipsoid_name",
-            "prime_meridian_name",
-        ]
-        .iter()
-        .all(|name| is_named(name))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::view::number::{Kind, Number};
+    use crate::zarr::ByteOrder;
 
     #[test]
     fn transforms_are_six_numbers_that_can_be_inverted() {
@@ -414,19 +452,49 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_contradicted_is_wgs_84() {
-        let check = |members: Json| is_wgs84(members.as_object().unwrap());
-        assert!(check(json!({})));
-        assert!(check(
-            json!({"semi_major_axis": 6_378_137.0, "inverse_flattening": 298.257_223_563})
-        ));
-        assert!(check(json!({"horizontal_datum_name": "WGS_1984"})));
+    fn a_geo_transform_counts_where_no_coordinate_contradicts_it() {
+        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
+        let place = |across: Steps, down: Steps, width: u64| {
+            let side = |steps| {
+                let mut side = Side::default();
+                side.steps = steps;
+                side
+            };
+            let raster = Raster::of_planes(&[], 20, width, number);
+            let (across, down) = (side(across), side(down));
+            let members = said.as_object();
+            computed(&across, &down, &raster, members, &mut Notes::default())
+        };
+        let expected = Some([10.0, 0.0, 500.0, 0.0, -10.0, 900.0]);
+        let down = Steps::Regular(895.0, -10.0);
+        // More coordinates than are read, and one that has no distance.
+        assert_eq!(place(Steps::Unknown, down, 1 << 22), expected);
+        assert_eq!(place(Steps::Unknown, Steps::Unknown, 1 << 22), expected);
+        assert_eq!(place(Steps::One(505.0), down, 1), expected);
+        for across in [Steps::Irregular, Steps::One(510.0)] {
+            assert_eq!(place(across, down, 1), None, "{across:?}");
+        }
+        assert_eq!(
+            place(Steps::Unknown, Steps::Regular(705.0, 10.0), 1 << 22),
+            None
+        );
+    }
+
+    #[test]
+    fn a_box_is_the_extent_but_for_half_a_pixel() {
+        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let raster = Raster::of_planes(&[], 20, 30, number);
+        let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
+        let check = |value: Json| is_box(&value, &affine, false, &raster);
+        assert!(check(json!([500, 700, 800, 900])));
+        assert!(check(json!([505, 705, 795, 895])));
+        assert!(check(json!([500, 700, 0, 800, 900, 0])));
         for other in [
-            json!({"earth_radius": 6_371_229.0}),
-            json!({"inverse_flattening": 298.257_222_101}),
-            json!({"semi_major_axis": "6378137"}),
-            json!({"longitude_of_prime_meridian": 2.3}),
-            json!({"prime_meridian_name": "Paris"}),
+            json!([0, 0, 300, 200]),
+            json!([500, 700, 800]),
+            json!([500, 700, 800, "900"]),
+            json!("box"),
         ] {
             assert!(!check(other.clone()), "{other}");
         }

@@ -46,7 +46,9 @@ impl Raster {
         view: &ArrayView<'_>,
         names: Option<&(String, String)>,
     ) -> Result<Self, String> {
-        let (number, numbers, conversion) = sample(view.data_type())?;
+        let (mut number, numbers, conversion) = sample(view.data_type())?;
+        // The same bits: what is not converted for another reason is not converted for this one.
+        number.kind = unsigned(number.kind, view.array.attribute("_Unsigned"));
         let shape = view.shape();
         let rank = shape.len();
         if rank < 2 {
@@ -160,24 +162,44 @@ enum Sides {
     BeforeBands,
 }
 
+/// Where the coordinates of an axis go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// To the north or the south.
+    Down,
+    /// To the east or the west.
+    Across,
+}
+
 /// Names that the axis down and the axis across have in the conventions.
-const DOWN: [&str; 11] = [
+const DOWN: [&str; 20] = [
     "y",
     "lat",
+    "lats",
     "latitude",
+    "latitudes",
     "northing",
     "row",
     "rows",
     "rlat",
     "yc",
     "nj",
+    "nlat",
+    "nlats",
+    "nav_lat",
+    "ydim",
+    "south_north",
+    "south_north_stag",
+    "y_coordinate",
     "projection_y_coordinate",
     "grid_latitude",
 ];
-const ACROSS: [&str; 13] = [
+const ACROSS: [&str; 22] = [
     "x",
     "lon",
+    "lons",
     "longitude",
+    "longitudes",
     "easting",
     "col",
     "cols",
@@ -186,9 +208,47 @@ const ACROSS: [&str; 13] = [
     "rlon",
     "xc",
     "ni",
+    "nlon",
+    "nlons",
+    "nav_lon",
+    "xdim",
+    "west_east",
+    "west_east_stag",
+    "x_coordinate",
     "projection_x_coordinate",
     "grid_longitude",
 ];
+
+/// The direction that a name means, also one with a number behind it (`x_1`, `y20`).
+pub(super) fn direction_of(name: &str) -> Option<Direction> {
+    let name = name.to_ascii_lowercase();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = name.strip_suffix('_').unwrap_or(name);
+    if DOWN.contains(&name) {
+        Some(Direction::Down)
+    } else if ACROSS.contains(&name) {
+        Some(Direction::Across)
+    } else {
+        None
+    }
+}
+
+/// The kind of numbers that `_Unsigned` says that the bits are (NetCDF Users Guide, Appendix B).
+pub(super) fn unsigned(kind: Kind, said: Option<&Json>) -> Kind {
+    match (kind, said.and_then(Json::as_str)) {
+        (Kind::Int, Some("true")) => Kind::UInt,
+        (Kind::UInt, Some("false")) => Kind::Int,
+        _ => kind,
+    }
+}
+
+/// The only element of a list; else the value itself.
+pub(super) fn one_of_list(value: &Json) -> &Json {
+    match value.as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => value,
+    }
+}
 
 /// Finds the sides by the names of the axes; without any that says so they are the last two.
 fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
@@ -200,10 +260,11 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
         // The last of several: what comes before it is a band.
         found.next_back().map(|(axis, _)| axis)
     };
-    let is_in = |list: &'static [&'static str]| {
-        move |name: &str| list.contains(&name.to_ascii_lowercase().as_str())
-    };
-    let (mut down, mut across) = (place(&is_in(&DOWN)), place(&is_in(&ACROSS)));
+    let is_in = |direction| move |name: &str| direction_of(name) == Some(direction);
+    let (mut down, mut across) = (
+        place(&is_in(Direction::Down)),
+        place(&is_in(Direction::Across)),
+    );
     if let Some((y, x)) = names {
         let said = (place(&|name| name == y), place(&|name| name == x));
         if let (Some(y), Some(x)) = said {
@@ -258,6 +319,8 @@ mod tests {
             "time a b",
             "lat bnds",
             "x y x",
+            "y20 x20",
+            "south_north west_east",
         ] {
             assert_eq!(sides(&axes(names), None), Ok(Sides::Last), "{names}");
         }
@@ -272,6 +335,12 @@ mod tests {
             "y x a b",
             "x band",
             "lat time lev",
+            "lons lats",
+            "nlon nlat",
+            "XDim YDim",
+            "west_east south_north",
+            "x_1 y_1",
+            "nav_lon nav_lat",
         ] {
             let why = sides(&axes(names), None).unwrap_err();
             assert!(why.contains("transposed"), "{names}: {why}");
@@ -291,6 +360,11 @@ mod tests {
         let (float, two, conversion) = sample(&fixed(Scalar::Complex(order), 16)).unwrap();
         assert_eq!((float.size_bytes, two, conversion), (8, 2, None));
         assert!(sample(&fixed(Scalar::Raw, 4)).is_err());
+        let said = |text: &str| Json::from(text);
+        assert_eq!(unsigned(Kind::Int, Some(&said("true"))), Kind::UInt);
+        assert_eq!(unsigned(Kind::UInt, Some(&said("false"))), Kind::Int);
+        assert_eq!(unsigned(Kind::Float, Some(&said("true"))), Kind::Float);
+        assert_eq!(unsigned(Kind::Int, None), Kind::Int);
         assert!(sample(&fixed(Scalar::Text(order), 4)).is_err());
     }
 }

@@ -51,6 +51,19 @@ struct Level {
     others: Vec<(Key, Map<String, Json>)>,
 }
 
+/// Whose attributes count for an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The array's.
+    Own,
+    /// What the layout of the pyramid says of its level.
+    Level,
+    /// Those of its group.
+    Group,
+    /// Those of the group of its pyramid.
+    Pyramid,
+}
+
 /// The same array in another level, and what the layout says of that.
 pub(super) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
@@ -126,11 +139,19 @@ type Entry = Map<String, Json>;
 /// paths.
 fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
     let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
-    let (entries, member) = match attributes.get("multiscales").or(ome)? {
-        Json::Object(multiscales) => (multiscales.get("layout")?.as_array()?, "asset"),
-        Json::Array(images) => (images.first()?.get("datasets")?.as_array()?, "path"),
-        _ => return None,
-    };
+    match attributes.get("multiscales").or(ome)? {
+        Json::Object(multiscales) => level_of(multiscales.get("layout")?, "asset", below),
+        Json::Array(images) => images
+            .iter()
+            .take(MAX_LEVELS)
+            .find_map(|image| level_of(image.get("datasets")?, "path", below)),
+        _ => None,
+    }
+}
+
+/// The same of one list of levels, of which `member` names the path.
+fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
+    let entries = levels.as_array()?;
     let entries = entries.iter().take(MAX_LEVELS).filter_map(|entry| {
         let entry = entry.as_object()?;
         let path = entry.get(member)?.as_str()?;
@@ -171,24 +192,44 @@ impl<'a> Scene<'a> {
     }
 
     /// The attributes that count for the array by the conventions of GeoZarr, the nearest first:
-    /// its own ones, what the layout says of its level, those of its group. They are inherited by
-    /// the arrays of a group and not further down.
-    pub(super) fn near(&self) -> impl Iterator<Item = &'a Map<String, Json>> + use<'a> {
+    /// its own ones, what the layout says of its level, those of its group, and those of the
+    /// pyramid. They are inherited by the arrays of a group and not further down.
+    pub(super) fn sources(
+        &self,
+    ) -> impl Iterator<Item = (Source, &'a Map<String, Json>)> + use<'a> {
         let own = self.view.array.attributes.as_ref().ok();
         let level = self.groups.level.as_ref();
         // What a pyramid says of itself is not said of each of its levels.
         let parent = self.groups.ancestors.first();
         let parent = parent.filter(|_| level.is_none_or(|level| level.group != 0));
+        let named = |source| move |members| (source, members);
         own.into_iter()
-            .chain(level.map(|level| &level.entry))
-            .chain(parent.and_then(|parent| members(parent)))
+            .map(named(Source::Own))
+            .chain(self.level_entry().map(named(Source::Level)))
+            .chain(
+                parent
+                    .and_then(|parent| members(parent))
+                    .map(named(Source::Group)),
+            )
+            .chain(self.pyramid().map(named(Source::Pyramid)))
     }
 
-    /// The same and those of the pyramid, which has one coordinate reference system.
-    pub(super) fn near_or_pyramid(&self) -> impl Iterator<Item = &'a Map<String, Json>> + use<'a> {
-        let level = self.groups.level.as_ref();
-        let group = level.and_then(|level| self.groups.ancestors.get(level.group));
-        self.near().chain(group.and_then(|group| members(group)))
+    /// What the layout says of the level that the array is.
+    pub(super) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
+        self.groups.level.as_ref().map(|level| &level.entry)
+    }
+
+    /// What the layout says of all levels.
+    pub(super) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
+        let others = self.groups.level.iter().flat_map(|level| &level.others);
+        let others = others.map(|(_, entry)| entry);
+        self.level_entry().into_iter().chain(others).collect()
+    }
+
+    /// The attributes of the group of the pyramid.
+    pub(super) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
+        let level = self.groups.level.as_ref()?;
+        members(self.groups.ancestors.get(level.group)?)
     }
 
     /// The attributes of all groups above.
@@ -199,8 +240,7 @@ impl<'a> Scene<'a> {
 
     /// The first of these attributes.
     pub(super) fn find(&self, name: &str) -> Option<&'a Json> {
-        self.near_or_pyramid()
-            .find_map(|members| some(members, name))
+        self.sources().find_map(|(_, members)| some(members, name))
     }
 
     /// The array of this name in the same group, or in the nearest above that has it (CF 1.11, 2.7:
@@ -315,6 +355,10 @@ mod tests {
             assert_eq!(level(ngff.clone(), "0").unwrap().1, ["1"]);
             assert!(level(ngff, "0/x").is_none());
         }
+        let two = json!({"multiscales": [
+            {"datasets": [{"path": "a"}]}, {"datasets": [{"path": "b/0"}, {"path": "b/1"}]},
+        ]});
+        assert_eq!(level(two, "b/0").unwrap().1, ["b/1"]);
         for wrong in [
             json!({}),
             json!({"multiscales": 1}),

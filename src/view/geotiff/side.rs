@@ -1,24 +1,45 @@
 //! The coordinates along one side of an image.
 
+use serde_json::Map;
+
 use super::crs::Crs;
-use super::epsg::Kind as CrsKind;
+use super::epsg::{Kind as CrsKind, Unit, unit_of};
+use super::raster::{Direction, direction_of, one_of_list, unsigned};
 use super::scene::{Notes, Scene, number, short, some};
 use crate::view::content::NoContent;
-use crate::view::number::Value;
+use crate::view::node::ViewNode;
+use crate::view::number::{Kind, Number, Value};
+use crate::zarr::Scalar;
 
 /// Coordinates of one side.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Side {
-    /// The first coordinate and the distance to the next, where all are so far from each other.
-    pub(super) steps: Option<(f64, f64)>,
-    /// Whether there are coordinates, or may be: what is broken is not nothing.
+    /// Where the pixels are.
+    pub(super) steps: Steps,
+    /// Whether there are coordinates at all.
     pub(super) is_there: bool,
+    name: String,
     units: Option<String>,
     standard_name: Option<String>,
+    axis: Option<String>,
+}
+
+/// What the numbers of a side say.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) enum Steps {
+    /// Nobody has read them.
+    #[default]
+    Unknown,
+    /// The only pixel is there.
+    One(f64),
+    /// The first coordinate and the distance to the next, where all are so far from each other.
+    Regular(f64, f64),
+    /// They are no places at regular distances.
+    Irregular,
 }
 
 /// More coordinates of one side are not read.
-const MAX_COORDINATES: u64 = 1 << 17;
+const MAX_COORDINATES: u64 = 1 << 20;
 
 impl Side {
     /// The coordinates of a side.
@@ -29,129 +50,291 @@ impl Side {
         scene: &Scene<'_>,
         name: Option<&str>,
         length: u64,
-        needs_numbers: bool,
         notes: &mut Notes,
     ) -> Result<Self, NoContent> {
+        let mut side = Self {
+            name: name.unwrap_or_default().to_owned(),
+            ..Self::default()
+        };
         let node = match name {
             Some(name) => scene.coordinate(name)?,
             None => None,
         };
         let Some((node, name)) = node.zip(name) else {
-            return Ok(Self::default());
+            return Ok(side);
         };
         let name = short(name);
         if let Some(why) = node.broken() {
             notes.add(format!("coordinates {name}: {why}"));
-            return Ok(Self {
-                is_there: true,
-                ..Self::default()
-            });
-        }
-        let members = node.metadata().attributes().ok();
-        let text = |name: &str| Some(some(members?, name)?.as_str()?.trim().to_owned());
-        let mut side = Self {
-            steps: None,
-            is_there: true,
-            units: text("units"),
-            standard_name: text("standard_name"),
-        };
-        if !needs_numbers {
+            // What is broken is not nothing.
+            side.is_there = true;
+            side.steps = Steps::Irregular;
             return Ok(side);
         }
+        let none = Map::new();
+        let members = node.metadata().attributes().unwrap_or(&none);
+        let text = |name: &str| Some(some(members, name)?.as_str()?.trim().to_owned());
+        side.is_there = true;
+        side.units = text("units").filter(|units| !units.is_empty());
+        side.standard_name = text("standard_name");
+        side.axis = text("axis");
         let shape = node.metadata().as_array().map(|array| &array.shape[..]);
         if shape != Some(&[length]) {
             notes.add(format!("coordinates {name}: not one number for each pixel"));
+            side.steps = Steps::Irregular;
             return Ok(side);
         }
-        let numbers = match scene.around.numbers(&node, MAX_COORDINATES) {
-            Ok(numbers) => numbers,
-            Err(NoContent::Absent(why)) => {
-                notes.add(format!("coordinates {name}: {why}"));
-                return Ok(side);
+        match coordinates(scene, &node, MAX_COORDINATES)? {
+            Ok(Coordinates {
+                numbers,
+                is_exact,
+                scale,
+                offset,
+            }) => {
+                side.steps = match steps(&numbers, is_exact) {
+                    Steps::Regular(first, step) => {
+                        Steps::Regular(first * scale + offset, step * scale)
+                    }
+                    Steps::One(place) => Steps::One(place * scale + offset),
+                    other => other,
+                };
+                if side.steps == Steps::Irregular {
+                    notes.add(format!("coordinates {name}: not at regular distances"));
+                }
             }
-            Err(error) => return Err(error),
-        };
-        let packing = |name: &str, none: f64| match members.and_then(|members| some(members, name))
-        {
-            Some(value) => number(value),
-            None => Some(none),
-        };
-        let Some((scale, offset)) = packing("scale_factor", 1.0).zip(packing("add_offset", 0.0))
-        else {
-            notes.add(format!(
-                "coordinates {name}: scale_factor or add_offset is no number"
-            ));
-            return Ok(side);
-        };
-        let is_single = node.array_view().and_then(|view| view.number());
-        let is_single = is_single.is_some_and(|(number, _)| number.size_bytes < 8);
-        match steps(&numbers, is_single) {
-            Some((first, step)) => side.steps = Some((first * scale + offset, step * scale)),
-            None => notes.add(format!("coordinates {name}: not at regular distances")),
+            Err(why) => {
+                notes.add(format!("coordinates {name}: {why}"));
+                if length <= MAX_COORDINATES {
+                    side.steps = Steps::Irregular;
+                }
+            }
         }
         Ok(side)
     }
 
-    /// Whether they are angles.
-    pub(super) fn is_in_degrees(&self) -> bool {
-        self.units
+    /// Whether they are angles in this direction.
+    pub(super) fn is_in_degrees(&self, direction: Direction) -> bool {
+        self.units.as_deref().is_some_and(|units| {
+            is_degree(units) && of_units(units).is_none_or(|is| is == direction)
+        })
+    }
+
+    /// The direction that the coordinates say they have, or else their name; none if neither says
+    /// one of the two.
+    fn direction(&self) -> Option<Direction> {
+        let said = [
+            self.units.as_deref().and_then(of_units),
+            self.standard_name.as_deref().and_then(of_standard_name),
+            self.axis.as_deref().and_then(|axis| match axis {
+                "X" | "x" => Some(Direction::Across),
+                "Y" | "y" => Some(Direction::Down),
+                _ => None,
+            }),
+        ];
+        let is_other_axis = self
+            .axis
             .as_deref()
-            .is_some_and(|units| units.starts_with("degree"))
+            .is_some_and(|axis| matches!(axis, "Z" | "T" | "z" | "t"));
+        let mut said = said.into_iter().flatten();
+        match said.next() {
+            Some(first) => said.all(|other| other == first).then_some(first),
+            None if is_other_axis => None,
+            None => direction_of(&self.name),
+        }
+    }
+
+    /// Whether the coordinates say that they go in the other direction.
+    pub(super) fn is_transposed(&self, direction: Direction) -> bool {
+        self.is_there && self.direction().is_some_and(|said| said != direction)
     }
 
     /// Why the coordinates are not those of a system.
-    pub(super) fn contradicts(&self, crs: Crs) -> Option<String> {
-        if self
-            .standard_name
-            .as_deref()
-            .is_some_and(|name| name.starts_with("grid_"))
-        {
+    pub(super) fn contradicts(&self, crs: Crs, direction: Direction) -> Option<String> {
+        if !self.is_there {
+            return None;
+        }
+        let standard_name = self.standard_name.as_deref().unwrap_or_default();
+        if standard_name.starts_with("grid_") {
             return Some("the coordinates are of a rotated pole".into());
         }
+        if self.direction() != Some(direction) {
+            return Some(format!(
+                "{} is not known to be an axis of it",
+                short(&self.name)
+            ));
+        }
+        let is_wrong_name = match crs.kind {
+            CrsKind::Geographic => standard_name.starts_with("projection_"),
+            CrsKind::Projected => matches!(standard_name, "longitude" | "latitude"),
+        };
+        if is_wrong_name {
+            return Some(format!("the coordinates are a {standard_name}"));
+        }
         let units = self.units.as_deref()?;
-        let is_right = match crs.kind {
-            CrsKind::Geographic => self.is_in_degrees(),
-            CrsKind::Projected => [
-                "",
-                "m",
-                "meter",
-                "meters",
-                "metre",
-                "metres",
+        let names: &[&str] = match (crs.kind, unit_of(crs.code)) {
+            (CrsKind::Geographic, _) => {
+                return (!self.is_in_degrees(direction))
+                    .then(|| format!("the coordinates are in {}", short(units)));
+            }
+            (_, Unit::Metre) => &["m", "meter", "meters", "metre", "metres"],
+            (_, Unit::Foot) => &[
                 "ft",
                 "foot",
                 "feet",
+                "international_foot",
+                "international_feet",
+            ],
+            (_, Unit::UsSurveyFoot) => &[
                 "US_survey_foot",
+                "US_survey_feet",
                 "us-ft",
-                "1",
-            ]
-            .contains(&units),
+                "ftUS",
+                "US survey foot",
+            ],
+            (_, Unit::Other) => &[],
         };
-        (!is_right).then(|| format!("the coordinates are in {}", short(units)))
+        (!names.contains(&units)).then(|| format!("the coordinates are in {}", short(units)))
     }
 }
 
-/// The first of numbers at regular distances, and the distance.
-fn steps(numbers: &[Value], is_single: bool) -> Option<(f64, f64)> {
-    let (first, last) = (numbers.first()?.float(), numbers.last()?.float());
-    let intervals = u32::try_from(numbers.len()).ok()?.checked_sub(1)?;
-    if intervals == 0 {
-        return None;
+fn is_degree(units: &str) -> bool {
+    matches!(units, "degree" | "degrees" | "deg" | "arc_degree") || of_units(units).is_some()
+}
+
+/// CF 1.11, 4.1 and 4.2.
+fn of_units(units: &str) -> Option<Direction> {
+    match units {
+        "degrees_east" | "degree_east" | "degree_E" | "degrees_E" | "degreeE" | "degreesE" => {
+            Some(Direction::Across)
+        }
+        "degrees_north" | "degree_north" | "degree_N" | "degrees_N" | "degreeN" | "degreesN" => {
+            Some(Direction::Down)
+        }
+        _ => None,
     }
+}
+
+fn of_standard_name(name: &str) -> Option<Direction> {
+    match name {
+        "longitude"
+        | "projection_x_coordinate"
+        | "grid_longitude"
+        | "projection_x_angular_coordinate" => Some(Direction::Across),
+        "latitude"
+        | "projection_y_coordinate"
+        | "grid_latitude"
+        | "projection_y_angular_coordinate" => Some(Direction::Down),
+        _ => None,
+    }
+}
+
+/// The numbers of an array of coordinates.
+#[derive(Debug)]
+pub(super) struct Coordinates {
+    /// As they are stored, but for their sign; not a number where nothing is known.
+    pub(super) numbers: Vec<Value>,
+    /// Whether they are integers, or have the digits of a double.
+    pub(super) is_exact: bool,
+    pub(super) scale: f64,
+    pub(super) offset: f64,
+}
+
+/// Reads coordinates; within, why they are none.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn coordinates(
+    scene: &Scene<'_>,
+    node: &ViewNode,
+    most: u64,
+) -> Result<Result<Coordinates, String>, NoContent> {
+    let Some(view) = node.array_view() else {
+        return Ok(Err("no numbers".into()));
+    };
+    if matches!(
+        view.data_type().scalar,
+        Scalar::DateTime { .. } | Scalar::TimeDelta { .. }
+    ) {
+        return Ok(Err("times are no places".into()));
+    }
+    let none = Map::new();
+    let members = node.metadata().attributes().unwrap_or(&none);
+    let packing = |name: &str, none: f64| match some(members, name) {
+        Some(value) => number(one_of_list(value)),
+        None => Some(none),
+    };
+    let Some((scale, offset)) = packing("scale_factor", 1.0).zip(packing("add_offset", 0.0)) else {
+        return Ok(Err("scale_factor or add_offset is no number".into()));
+    };
+    let Some((own, _)) = view.number() else {
+        return Ok(Err("no numbers".into()));
+    };
+    let numbers = match scene.around.numbers(node, most) {
+        Ok(numbers) => numbers,
+        Err(NoContent::Absent(why)) => return Ok(Err(why)),
+        Err(error) => return Err(error),
+    };
+    let meant = Number {
+        kind: unsigned(own.kind, some(members, "_Unsigned")),
+        ..own
+    };
+    let missing = ["_FillValue", "missing_value"]
+        .map(|name| some(members, name).and_then(|value| number(one_of_list(value))));
+    let numbers = numbers.into_iter().map(|value| {
+        if missing.contains(&Some(value.float())) {
+            return Value::Float(f64::NAN);
+        }
+        again(own, meant, value)
+    });
+    Ok(Ok(Coordinates {
+        numbers: numbers.collect(),
+        is_exact: own.kind != Kind::Float || own.size_bytes >= 8,
+        scale,
+        offset,
+    }))
+}
+
+/// The value that the same bits are as another kind of integer.
+pub(super) fn again(own: Number, meant: Number, value: Value) -> Value {
+    if own.kind == meant.kind {
+        return value;
+    }
+    let bytes = own.write(value);
+    bytes.and_then(|bytes| meant.read(&bytes)).unwrap_or(value)
+}
+
+/// The first of numbers at regular distances, and the distance.
+fn steps(numbers: &[Value], is_exact: bool) -> Steps {
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+        return Steps::Irregular;
+    };
+    let are_integers = matches!((first, last), (Value::Int(_), Value::Int(_)));
+    let (first, last) = (first.float(), last.float());
+    let intervals = match u32::try_from(numbers.len()) {
+        Ok(1) if first.is_finite() => return Steps::One(first),
+        Ok(length @ 2..) => length - 1,
+        _ => return Steps::Irregular,
+    };
     let step = (last - first) / f64::from(intervals);
     // Single precision can be so far from a regular distance.
-    let rounding = match is_single {
-        true => first.abs().max(last.abs()) * f64::from(f32::EPSILON),
-        false => 0.0,
+    let rounding = match is_exact {
+        false => first.abs().max(last.abs()) * f64::from(f32::EPSILON),
+        true => 0.0,
     };
-    let most = (step.abs() * 1e-3).max(rounding.min(step.abs() * 0.1));
+    let most = match are_integers {
+        true => step.abs() * 1e-9,
+        false => (step.abs() * 1e-3).max(rounding.min(step.abs() * 0.1)),
+    };
     let is_regular = step.is_finite()
         && step != 0.0
         && numbers.iter().zip(0_u32..).all(|(value, place)| {
             // Not a number is not near.
             (value.float() - (first + step * f64::from(place))).abs() <= most
         });
-    is_regular.then_some((first, step))
+    match is_regular {
+        true => Steps::Regular(first, step),
+        false => Steps::Irregular,
+    }
 }
 
 #[cfg(test)]
@@ -163,26 +346,96 @@ mod tests {
         let values =
             |numbers: &[f64]| -> Vec<Value> { numbers.iter().map(|n| Value::Float(*n)).collect() };
         assert_eq!(
-            steps(&values(&[10.0, 20.0, 30.0]), false),
-            Some((10.0, 10.0))
+            steps(&values(&[10.0, 20.0, 30.0]), true),
+            Steps::Regular(10.0, 10.0)
         );
         assert_eq!(
-            steps(&values(&[90.0, 0.0, -90.0]), false),
-            Some((90.0, -90.0))
+            steps(&values(&[90.0, 0.0, -90.0]), true),
+            Steps::Regular(90.0, -90.0)
         );
         for irregular in [
             &[1.0, 2.0, 4.0][..],
-            &[1.0],
             &[],
             &[1.0, 1.0],
             &[1.0, f64::NAN, 3.0],
             &[f64::NEG_INFINITY, f64::INFINITY],
         ] {
-            assert_eq!(steps(&values(irregular), true), None, "{irregular:?}");
+            assert_eq!(
+                steps(&values(irregular), false),
+                Steps::Irregular,
+                "{irregular:?}"
+            );
         }
         let single: Vec<Value> = (0_u8..250)
             .map(|n| Value::Float((1000.0_f32 + f32::from(n) / 120.0).into()))
             .collect();
-        assert!(steps(&single, true).is_some());
+        assert!(matches!(steps(&single, false), Steps::Regular(..)));
+        assert_eq!(steps(&values(&[7.0]), true), Steps::One(7.0));
+        let whole =
+            |numbers: &[i128]| -> Vec<Value> { numbers.iter().map(|n| Value::Int(*n)).collect() };
+        assert_eq!(
+            steps(&whole(&[0, 1000, 2000]), true),
+            Steps::Regular(0.0, 1000.0)
+        );
+        assert_eq!(steps(&whole(&[0, 1001, 2000]), true), Steps::Irregular);
+    }
+
+    fn side(name: &str, units: &str, standard_name: &str, axis: &str) -> Side {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Side {
+            is_there: true,
+            name: name.into(),
+            units: text(units),
+            standard_name: text(standard_name),
+            axis: text(axis),
+            ..Side::default()
+        }
+    }
+
+    #[test]
+    fn a_side_is_an_axis_of_a_system_in_its_unit() {
+        let crs = |code: &str| Crs::of_text(code).unwrap();
+        let (degrees, metres, feet) = (crs("EPSG:4326"), crs("EPSG:32633"), crs("EPSG:2263"));
+        for (side, crs) in [
+            (side("lon", "degrees_east", "", ""), degrees),
+            (side("lon", "", "", ""), degrees),
+            (side("a", "", "longitude", ""), degrees),
+            (side("x", "m", "", "X"), metres),
+            (side("x", "US_survey_foot", "", ""), feet),
+        ] {
+            assert_eq!(side.contradicts(crs, Direction::Across), None, "{side:?}");
+        }
+        for (side, crs) in [
+            (side("lev", "", "", ""), degrees),
+            (side("lev", "degree_Celsius", "", ""), degrees),
+            (side("x", "degree_Celsius", "", ""), degrees),
+            (side("x", "m", "", "Z"), metres),
+            (side("lon", "degrees_north", "", ""), degrees),
+            (side("x", "ft", "", ""), metres),
+            (side("x", "1", "", ""), metres),
+            (side("x", "m", "", ""), feet),
+            (side("x", "ft", "", ""), feet),
+            (side("lon", "", "longitude", ""), metres),
+            (side("rlon", "degrees", "grid_longitude", ""), degrees),
+        ] {
+            assert!(
+                side.contradicts(crs, Direction::Across).is_some(),
+                "{side:?}"
+            );
+        }
+        for (side, is_transposed) in [
+            (side("a", "degrees_north", "", ""), true),
+            (side("a", "", "projection_y_coordinate", ""), true),
+            (side("a", "", "", "Y"), true),
+            (side("lat", "", "", ""), true),
+            (side("lev", "hPa", "", "Z"), false),
+            (side("a", "degrees_east", "", ""), false),
+        ] {
+            assert_eq!(
+                side.is_transposed(Direction::Across),
+                is_transposed,
+                "{side:?}"
+            );
+        }
     }
 }

@@ -1,0 +1,484 @@
+//! Coarser arrays of a pyramid as overviews: which of them are the same image with fewer pixels.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::about::About;
+use super::place::{self, Affine, Place, count};
+use super::raster::{Raster, spatial_names};
+use super::scene::{Groups, Notes, Scene, number, some};
+use crate::view::content::NoContent;
+use crate::view::node::ViewNode;
+use crate::view::number::Conversion;
+
+/// An overview with what has to be done to its numbers.
+pub(super) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
+
+type Coarse = (Raster, Option<Conversion>);
+
+/// What is known of the full image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Full<'a> {
+    pub(super) raster: &'a Raster,
+    pub(super) place: &'a Place,
+    pub(super) about: &'a About,
+}
+
+/// The coarser arrays of the pyramid, the finest first.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn overviews(
+    scene: &Scene<'_>,
+    full: Full<'_>,
+    notes: &mut Notes,
+) -> Result<Vec<Overview>, NoContent> {
+    let mut found: Vec<Overview> = Vec::new();
+    for (node, entry) in scene.other_levels(notes)? {
+        match overview(scene, full, &node, entry)? {
+            Ok(Some((coarse, conversion))) => found.push((node, coarse, conversion)),
+            Ok(None) => {}
+            Err(why) => notes.add(format!("{} is no overview: {why}", node.key())),
+        }
+    }
+    found.sort_by_key(|(_, coarse, _)| std::cmp::Reverse((coarse.width, coarse.height)));
+    let (mut width, mut height) = (full.raster.width, full.raster.height);
+    found.retain(|(node, coarse, _)| {
+        let is_coarser = coarse.width < width && coarse.height < height;
+        match is_coarser {
+            true => (width, height) = (coarse.width, coarse.height),
+            false => notes.add(format!(
+                "{} is no overview: not coarser in both axes",
+                node.key()
+            )),
+        }
+        is_coarser
+    });
+    Ok(found)
+}
+
+/// A level as an overview of an image; none if it is finer. Within, why it is no overview.
+fn overview(
+    scene: &Scene<'_>,
+    full: Full<'_>,
+    node: &ViewNode,
+    entry: &Map<String, Json>,
+) -> Result<Result<Option<Coarse>, String>, NoContent> {
+    let Some(view) = node.array_view() else {
+        return Ok(Err("its elements can not be read".into()));
+    };
+    // What is missing for its own file is no matter here.
+    let mut notes = Notes::default();
+    let groups = Groups::above(&view, scene.around, &mut notes)?;
+    let level = Scene::new(&view, scene.around, &groups);
+    let names = level.find("spatial:dimensions").and_then(spatial_names);
+    let coarse = match Raster::of(&view, names.as_ref()) {
+        Ok(coarse) => coarse,
+        Err(why) => return Ok(Err(why)),
+    };
+    let raster = full.raster;
+    if coarse.width >= raster.width && coarse.height >= raster.height {
+        return Ok(Ok(None));
+    }
+    if let Err(why) = is_same_kind(raster, &coarse) {
+        return Ok(Err(why.into()));
+    }
+    let place = place::find(&level, &coarse, &mut notes)?;
+    let entries = scene.level_entries();
+    let own = scene.level_entry().unwrap_or(entry);
+    if let Err(why) = is_same_extent(
+        (raster, full.place),
+        (&coarse, &place),
+        (own, entry),
+        &entries,
+    ) {
+        return Ok(Err(why.into()));
+    }
+    if place.crs != full.place.crs {
+        return Ok(Err("another coordinate reference system".into()));
+    }
+    let about = About::of(&level, &coarse, &mut notes)?;
+    if let Some(name) = full.about.difference(&about) {
+        return Ok(Err(format!("another {name}")));
+    }
+    for name in [
+        "scale_factor",
+        "add_offset",
+        "_FillValue",
+        "missing_value",
+        "units",
+    ] {
+        if scene.own(name) != level.own(name) {
+            return Ok(Err(format!("another {name}")));
+        }
+    }
+    let from = coarse
+        .conversion
+        .map_or(coarse.number, |conversion| conversion.from);
+    let conversion = Conversion {
+        from,
+        to: raster.number,
+    };
+    let conversion = (!conversion.is_identity()).then_some(conversion);
+    Ok(Ok(Some((coarse, conversion))))
+}
+
+fn is_same_kind(raster: &Raster, coarse: &Raster) -> Result<(), &'static str> {
+    let kind = |raster: &Raster| (raster.number.kind, raster.number.size_bytes, raster.numbers);
+    if kind(coarse) != kind(raster) {
+        return Err("another data type");
+    }
+    if (
+        coarse.is_chunky,
+        coarse.samples,
+        &coarse.planes,
+        &coarse.band_axes,
+    ) != (
+        raster.is_chunky,
+        raster.samples,
+        &raster.planes,
+        &raster.band_axes,
+    ) {
+        return Err("other bands");
+    }
+    Ok(())
+}
+
+/// Whether a level is the same part of the world: where it begins within half of its pixel, and as
+/// long but for less than one (what does not fill a pixel is left out or makes one more).
+fn is_same_extent(
+    (raster, place): (&Raster, &Place),
+    (coarse, coarse_place): (&Raster, &Place),
+    (own, other): (&Map<String, Json>, &Map<String, Json>),
+    entries: &[&Map<String, Json>],
+) -> Result<(), &'static str> {
+    let is_placed = match (place.corner_affine(), coarse_place.corner_affine()) {
+        (Some(fine), Some(coarse_affine)) => {
+            if !is_over(&fine, raster, &coarse_affine, coarse) {
+                return Err("its place is another one");
+            }
+            true
+        }
+        (None, None) => false,
+        _ => return Err("the place of only one of them is known"),
+    };
+    let sides = [(raster.height, coarse.height), (raster.width, coarse.width)];
+    match declared(raster, own, entries)?.zip(declared(coarse, other, entries)?) {
+        Some((fine, rough)) => {
+            if fine.rest != rough.rest {
+                return Err("its scale is another one in other axes");
+            }
+            let fits = sides.iter().zip(fine.sides).zip(rough.sides);
+            let is_fitting = fits.into_iter().all(|((lengths, one), other)| {
+                let (fine, rough) = lengths;
+                let difference = one.scale * count(*fine) - other.scale * count(*rough);
+                // The first pixels have the same corner, or as OME-NGFF counts, the same centre.
+                let begins = (other.start - other.scale / 2.0) - (one.start - one.scale / 2.0);
+                let starts = other.start - one.start;
+                let half = other.scale * 0.501;
+                difference.abs() < other.scale * 0.999_999
+                    && (begins.abs() <= half || starts.abs() <= half)
+            });
+            is_fitting
+                .then_some(())
+                .ok_or("its size is not what the scale says")
+        }
+        None if is_placed || has_one_factor(sides) => Ok(()),
+        None => Err("not the same part of the world"),
+    }
+}
+
+/// Whether the pixels of a coarser image lie over those of a finer one.
+fn is_over(fine: &Affine, raster: &Raster, affine: &Affine, coarse: &Raster) -> bool {
+    let [a, b, c, d, e, f] = *affine;
+    let [fine_a, fine_b, fine_c, fine_d, fine_e, fine_f] = *fine;
+    // The first corner in pixels of the coarser image.
+    let (x, y) = (fine_c - c, fine_f - f);
+    let determinant = a * e - b * d;
+    let column = (e * x - b * y) / determinant;
+    let row = (a * y - d * x) / determinant;
+    let is_as_long =
+        |(x, y): (f64, f64), (fine_x, fine_y): (f64, f64), (fine, rough): (u64, u64)| {
+            let (fine, rough) = (count(fine), count(rough));
+            let (x_off, y_off) = (
+                x.mul_add(rough, -(fine_x * fine)),
+                y.mul_add(rough, -(fine_y * fine)),
+            );
+            x_off.hypot(y_off) < x.hypot(y) * 0.999_999
+        };
+    column.abs() <= 0.501
+        && row.abs() <= 0.501
+        && is_as_long((a, d), (fine_a, fine_d), (raster.width, coarse.width))
+        && is_as_long((b, e), (fine_b, fine_e), (raster.height, coarse.height))
+}
+
+/// Whether both sides can be coarser by the same whole factor.
+fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
+    let wide = |(fine, rough): (u64, u64)| (u128::from(fine), u128::from(rough));
+    // n / k is m, rounded down or up: n / (m + 1) < k < n / (m - 1).
+    let least = sides.map(wide).map(|(fine, rough)| fine / (rough + 1) + 1);
+    let [down, across] = least;
+    let factor = down.max(across).max(2);
+    sides
+        .map(wide)
+        .iter()
+        .all(|(fine, rough)| factor * rough.saturating_sub(1) < *fine)
+}
+
+/// What a layout says of one side of a level: where the first pixel is and how long one is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Scaled {
+    scale: f64,
+    start: f64,
+}
+
+/// The same of all axes.
+#[derive(Debug, Clone, PartialEq)]
+struct Declared {
+    /// Down and across.
+    sides: [Scaled; 2],
+    /// Of the other axes.
+    rest: Vec<Scaled>,
+}
+
+/// What a layout declares of a level; none if nothing.
+///
+/// # Errors
+/// It says something that is not understood.
+fn declared(
+    raster: &Raster,
+    entry: &Map<String, Json>,
+    entries: &[&Map<String, Json>],
+) -> Result<Option<Declared>, &'static str> {
+    let (scale, start) = match some(entry, "coordinateTransformations") {
+        Some(steps) => of_ome(steps).ok_or("its coordinateTransformations are not known")?,
+        None => match of_layout(entry, entries)? {
+            Some(found) => found,
+            None => return Ok(None),
+        },
+    };
+    let axes = scale.into_iter().zip(start);
+    let mut axes: Vec<Scaled> = axes.map(|(scale, start)| Scaled { scale, start }).collect();
+    let rank = raster.planes.len() + if raster.is_chunky { 3 } else { 2 };
+    if axes.len() != rank && axes.len() != 2 {
+        return Err("its scale is of other axes");
+    }
+    let at = match raster.is_chunky && axes.len() == rank {
+        true => axes.len() - 3,
+        false => axes.len() - 2,
+    };
+    let mut sides = axes.splice(at..at + 2, []);
+    let (Some(down), Some(across)) = (sides.next(), sides.next()) else {
+        return Err("its scale is of other axes");
+    };
+    drop(sides);
+    let sides = [down, across];
+    Ok(Some(Declared { sides, rest: axes }))
+}
+
+type Vectors = (Vec<f64>, Vec<f64>);
+
+fn vector(value: &Json) -> Option<Vec<f64>> {
+    value.as_array()?.iter().map(number).collect()
+}
+
+fn are_scales(scale: &[f64]) -> bool {
+    scale.iter().all(|scale| *scale > 0.0)
+}
+
+/// OME-NGFF 0.4 and 0.5, `coordinateTransformations` of a dataset: a scale, and then a translation
+/// of the centre of the first pixel.
+fn of_ome(steps: &Json) -> Option<Vectors> {
+    let (mut scale, mut start) = (None, None);
+    for step in steps.as_array()? {
+        match step.get("type")?.as_str()? {
+            "identity" => {}
+            "scale" if scale.is_none() && start.is_none() => {
+                scale = Some(vector(step.get("scale")?)?)
+            }
+            "translation" if start.is_none() => start = Some(vector(step.get("translation")?)?),
+            _ => return None,
+        }
+    }
+    let scale = scale?;
+    let start = start.unwrap_or_else(|| vec![0.0; scale.len()]);
+    (start.len() == scale.len() && are_scales(&scale)).then_some((scale, start))
+}
+
+/// GeoZarr: the `transform` of a level, of pixels of the one that it is `derived_from`.
+fn of_layout(
+    entry: &Map<String, Json>,
+    entries: &[&Map<String, Json>],
+) -> Result<Option<Vectors>, &'static str> {
+    let unknown = "its transform is not known";
+    let (mut scale, mut start): Vectors = (Vec::new(), Vec::new());
+    let mut entry = entry;
+    // A chain that is longer than the list has a ring.
+    for _ in 0..=entries.len() {
+        let parent = some(entry, "derived_from").and_then(Json::as_str);
+        let transform = some(entry, "transform");
+        if let Some(transform) = transform {
+            let own = transform.get("scale").and_then(vector).ok_or(unknown)?;
+            let shift = match transform.get("translation") {
+                Some(shift) => vector(shift).ok_or(unknown)?,
+                None => vec![0.0; own.len()],
+            };
+            if scale.is_empty() {
+                (scale, start) = (vec![1.0; own.len()], vec![0.0; own.len()]);
+            }
+            if own.len() != scale.len() || shift.len() != scale.len() || !are_scales(&own) {
+                return Err(unknown);
+            }
+            for (((scale, start), own), shift) in
+                scale.iter_mut().zip(&mut start).zip(own).zip(shift)
+            {
+                *start = *start * own + shift;
+                *scale *= own;
+            }
+        }
+        let Some(parent) = parent else {
+            let is_first = entries.iter().all(|other| {
+                some(other, "derived_from").is_some()
+                    || some(other, "asset") == some(entry, "asset")
+            });
+            if scale.is_empty()
+                && is_first
+                && entries
+                    .iter()
+                    .any(|other| some(other, "transform").is_some())
+            {
+                return Ok(Some((vec![1.0; 2], vec![0.0; 2])));
+            }
+            return Ok((!scale.is_empty()).then_some((scale, start)));
+        };
+        if transform.is_none() {
+            return Ok(None);
+        }
+        let mut named = entries
+            .iter()
+            .filter(|other| some(other, "asset").and_then(Json::as_str) == Some(parent));
+        entry = named.next().ok_or(unknown)?;
+    }
+    Err(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::view::number::{Kind, Number};
+    use crate::zarr::ByteOrder;
+
+    fn raster(height: u64, width: u64) -> Raster {
+        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        Raster::of_planes(&[], height, width, number)
+    }
+
+    fn check(fine: (u64, Json), coarse: (u64, Json)) -> bool {
+        let members = [fine.1.as_object().unwrap(), coarse.1.as_object().unwrap()];
+        let place = Place::default();
+        is_same_extent(
+            (&raster(fine.0, fine.0), &place),
+            (&raster(coarse.0, coarse.0), &place),
+            (members[0], members[1]),
+            &members,
+        )
+        .is_ok()
+    }
+
+    #[test]
+    fn levels_without_a_scale_have_one_factor_for_both_sides() {
+        for sides in [
+            [(10_980, 5490), (10_980, 5490)],
+            [(10_980, 153), (10_980, 153)],
+            [(1001, 500), (999, 500)],
+            [(7, 3), (9, 5)],
+            [(5, 1), (9, 2)],
+            [(u64::MAX, 1), (u64::MAX, 1)],
+        ] {
+            assert!(has_one_factor(sides), "{sides:?}");
+        }
+        for sides in [
+            [(1000, 500), (1000, 250)],
+            [(1000, 100), (1000, 90)],
+            [(100, 64), (100, 64)],
+            [(100, 99), (100, 99)],
+        ] {
+            assert!(!has_one_factor(sides), "{sides:?}");
+        }
+    }
+
+    #[test]
+    fn levels_of_ome_have_the_size_that_their_scale_says() {
+        let level = |scale: f64, start: f64| {
+            json!({"coordinateTransformations": [
+                {"type": "scale", "scale": [scale, scale]},
+                {"type": "translation", "translation": [start, start]},
+            ]})
+        };
+        let plain = |scale: f64| json!({"coordinateTransformations": [{"type": "scale", "scale": [scale, scale]}]});
+        for (fine, coarse) in [
+            ((100, plain(1.0)), (50, plain(2.0))),
+            ((101, plain(0.5)), (50, plain(1.0))),
+            ((101, plain(0.5)), (51, plain(1.0))),
+            ((100, level(0.5, 0.0)), (50, level(1.0, 0.25))),
+            ((100, plain(1.0)), (25, level(4.0, 1.5))),
+            ((50, level(2.0, 0.5)), (25, level(4.0, 1.5))),
+            ((100, json!({})), (50, json!({}))),
+        ] {
+            assert!(check(fine.clone(), coarse.clone()), "{fine:?} {coarse:?}");
+        }
+        for (fine, coarse) in [
+            ((100, plain(1.0)), (64, plain(2.0))),
+            ((100, plain(1.0)), (50, level(2.0, 500.0))),
+            ((100, plain(1.0)), (50, plain(3.0))),
+            ((100, plain(1.0)), (50, plain(-2.0))),
+            (
+                (100, plain(1.0)),
+                (
+                    50,
+                    json!({"coordinateTransformations": [{"type": "affine"}]}),
+                ),
+            ),
+        ] {
+            assert!(!check(fine.clone(), coarse.clone()), "{fine:?} {coarse:?}");
+        }
+    }
+
+    #[test]
+    fn levels_of_a_layout_are_derived_from_each_other() {
+        let full = json!({"asset": "0"});
+        let derived = |scale: f64, start: f64| {
+            json!({"asset": "1", "derived_from": "0",
+                   "transform": {"scale": [scale, scale], "translation": [start, start]}})
+        };
+        assert!(check((100, full.clone()), (50, derived(2.0, 0.0))));
+        assert!(check((100, full.clone()), (50, derived(2.0, 0.5))));
+        assert!(!check((100, full.clone()), (64, derived(2.0, 0.0))));
+        assert!(!check((100, full.clone()), (50, derived(2.0, 30.0))));
+        let ring = json!({"asset": "1", "derived_from": "1", "transform": {"scale": [2, 2]}});
+        assert!(!check((100, full), (50, ring)));
+    }
+
+    #[test]
+    fn places_are_the_same_but_for_a_part_of_a_pixel() {
+        let fine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
+        let check = |affine: Affine, size: u64| {
+            is_over(&fine, &raster(100, 100), &affine, &raster(size, size))
+        };
+        assert!(check([20.0, 0.0, 500.0, 0.0, -20.0, 900.0], 50));
+        assert!(check([30.0, 0.0, 500.0, 0.0, -30.0, 900.0], 34));
+        assert!(check([20.0, 0.0, 509.0, 0.0, -20.0, 900.0], 50));
+        for (affine, size) in [
+            ([20.0, 0.0, 520.0, 0.0, -20.0, 900.0], 50),
+            ([20.0, 0.0, 500.0, 0.0, 20.0, 900.0], 50),
+            ([20.0, 0.0, 500.0, 0.0, 20.0, -100.0], 50),
+            ([20.0, 0.0, 500.0, 0.0, -20.0, 900.0], 64),
+            ([0.0, 20.0, 500.0, -20.0, 0.0, 900.0], 50),
+        ] {
+            assert!(!check(affine, size), "{affine:?} {size}");
+        }
+    }
+}
