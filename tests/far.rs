@@ -22,5 +22,7 @@ mod gate;
 mod at_hand;
 #[path = "far/deadline.rs"]
 mod deadline;
+#[path = "far/near.rs"]
+mod near;
 #[path = "far/told_to_end.rs"]
 mod told_to_end;

@@ -461,6 +461,3 @@ impl Tree for ViewTree {
         self.nodes.engine().gauges().to_vec()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,13 +1,12 @@
-//! Unit tests of the computed tree.
+//! Threads that take requests wait for nothing of a near store either.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Shown, ViewTree};
-use crate::array::{Engine, EngineOptions};
-use crate::store::{Key, MemoryStore, Store, StoreError, never_waiting};
-use crate::tree::{self, Ino, Tree};
-use crate::view::{FormatSet, Nodes, NodesOptions};
+use zarrfs::array::{Engine, EngineOptions};
+use zarrfs::store::{Key, MemoryStore, Store, StoreError, never_waiting};
+use zarrfs::tree::{self, Ino, Shown, Tree, ViewTree};
+use zarrfs::view::{FormatSet, Nodes, NodesOptions};
 
 fn tree() -> ViewTree {
     let key = |text: &str| Key::new(text.as_bytes()).unwrap();
