@@ -6,6 +6,7 @@
 //! for sure is left out, and the notes say so.
 
 mod about;
+mod bands;
 mod blocks;
 mod crs;
 mod epsg;
@@ -17,6 +18,7 @@ mod raster;
 mod scene;
 mod side;
 mod system;
+mod text;
 
 use std::sync::Arc;
 

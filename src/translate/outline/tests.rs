@@ -1,5 +1,8 @@
+use serde_json::json;
+
 use super::*;
-use crate::store::MemoryStore;
+use crate::array::Engine;
+use crate::store::{MemoryStore, Store};
 use crate::translate::left_out;
 use crate::translate::tests::{Odd, engine, engine_of};
 

@@ -1,0 +1,346 @@
+//! An outline as a store has it: from the documents of each node, or from copies of them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::super::copies::Copies;
+use super::super::documents::{self, Found};
+use super::{MAX_NODES, NoOutline, Outline, Problem};
+use crate::array::{Engine, Reservation};
+use crate::store::{
+    Key, Reading, Store, StoreError, Version, may_wait, prefixes_below, read_whole,
+};
+use crate::zarr::document::{self, MAX_DOCUMENT_BYTES};
+use crate::zarr::{Consolidated, Node};
+
+/// What their parsed documents, and what is made of them, may take in memory, about: this, and no
+/// more than this part of all that there may be.
+const MAX_MEMORY_BYTES: u64 = 256 << 20;
+const MAX_MEMORY_PART: u64 = 4;
+/// Memory is reserved for many small documents at once.
+const RESERVED_AT_ONCE: u64 = 256 << 10;
+/// The deepest hierarchy that is followed.
+const MAX_DEPTH: usize = 64;
+
+/// An outline that was read.
+#[derive(Debug)]
+pub(in crate::translate) struct Hierarchy {
+    pub(in crate::translate) outline: Outline,
+    /// When the last of what was read was changed.
+    pub(in crate::translate) modified: SystemTime,
+    _memory: Vec<Reservation>,
+}
+
+/// Copies, and the document that they are in with its version.
+type Copied = (Consolidated, (Key, Version));
+
+/// What may still be read, and what was.
+struct Budget<'a> {
+    engine: &'a Engine,
+    nodes: usize,
+    bytes: u64,
+    modified: SystemTime,
+    memory: Vec<Reservation>,
+    /// What of the memory is not taken.
+    spare_bytes: u64,
+}
+
+impl<'a> Budget<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let most = engine.memory_limit_bytes() / MAX_MEMORY_PART;
+        Self {
+            engine,
+            nodes: MAX_NODES,
+            bytes: most.min(MAX_MEMORY_BYTES),
+            modified: UNIX_EPOCH,
+            memory: Vec::new(),
+            spare_bytes: 0,
+        }
+    }
+
+    fn take_node(&mut self) -> Result<(), NoOutline> {
+        let nodes = self.nodes.checked_sub(1);
+        self.nodes = nodes.ok_or_else(|| NoOutline::Absent("too many nodes".into()))?;
+        Ok(())
+    }
+
+    fn take_bytes(&mut self, key: &Key, bytes: u64) -> Result<(), NoOutline> {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.ok_or_else(|| NoOutline::Absent("too many bytes of metadata".into()))?;
+        if self.spare_bytes < bytes {
+            let missing = bytes.saturating_sub(self.spare_bytes);
+            let more = missing.saturating_add(self.bytes.min(RESERVED_AT_ONCE));
+            self.memory.push(self.engine.reserve_now(key, more)?);
+            self.spare_bytes = self.spare_bytes.saturating_add(more);
+        }
+        self.spare_bytes = self.spare_bytes.saturating_sub(bytes);
+        Ok(())
+    }
+}
+
+impl Hierarchy {
+    /// The outline of the node at a key: from the documents of each node, of at most so many, or
+    /// from the consolidated metadata that it has if the store is far away. Nodes that can not be read say so.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(in crate::translate) fn read(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: usize,
+    ) -> Result<Self, NoOutline> {
+        // All documents of a hierarchy are not at hand wherever they are.
+        may_wait(key)?;
+        let mut budget = Budget::new(engine);
+        let outline = Outline::read(store, key, most, &mut budget)?;
+        Ok(Self {
+            outline,
+            modified: budget.modified,
+            _memory: budget.memory,
+        })
+    }
+
+    /// As [`Hierarchy::read`], of all nodes that there are: who is given this one as the whole
+    /// looks for no others.
+    ///
+    /// # Errors
+    /// Why there is none; [`NoOutline::Absent`] if a node can not be read.
+    pub(in crate::translate) fn read_all(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: usize,
+    ) -> Result<Self, NoOutline> {
+        let read = Self::read(store, key, engine, most).map_err(|none| match none {
+            NoOutline::Failed(error) if is_lasting(&error) => unread(&error.to_string()),
+            none => none,
+        })?;
+        match read.outline.unread() {
+            Some(why) => Err(unread(why)),
+            None => Ok(read),
+        }
+    }
+}
+
+/// What parsed documents take in memory, about, and what is made of them as much again.
+fn twice<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
+    let bytes = texts.into_iter().map(|text| document::memory_bytes(text));
+    (bytes.sum::<usize>() as u64).saturating_mul(2)
+}
+
+fn unread(why: &str) -> NoOutline {
+    NoOutline::Absent(format!("not all of it can be read: {why}"))
+}
+
+impl Outline {
+    fn read(
+        store: &dyn Store,
+        key: &Key,
+        most: usize,
+        budget: &mut Budget<'_>,
+    ) -> Result<Self, NoOutline> {
+        let found = Found::read(store, key)?;
+        let mut outline = Self::of(key, &found, budget)?;
+        if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
+            return Ok(outline);
+        }
+        if store.promises().is_far {
+            let Some((copies, _)) = outline.copies(store, key, &found, budget)? else {
+                let what = "the store is far away, and the group has no consolidated metadata";
+                return Err(NoOutline::Absent(what.into()));
+            };
+            outline.add_copies(&copies, budget)?;
+            return Ok(outline);
+        }
+        budget.nodes = budget.nodes.min(most);
+        outline.walk(store, key, 0, budget)?;
+        Ok(outline)
+    }
+
+    /// The copies that it has if it is a group, and the document that they are in.
+    fn copies(
+        &self,
+        store: &dyn Store,
+        key: &Key,
+        found: &Found,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Copied>, NoOutline> {
+        let Some(Ok(Node::Group(group))) = self.node() else {
+            return Ok(None);
+        };
+        match (group.consolidated, &found.array) {
+            (Some(copies), Some(document)) => {
+                budget.take_bytes(key, twice(found.texts.iter().flatten()))?;
+                Ok(Some((copies, document.clone())))
+            }
+            (None, _) if self.documents[0].is_none() => zmetadata_at(store, key, budget),
+            _ => Ok(None),
+        }
+    }
+
+    fn of(key: &Key, found: &Found, budget: &mut Budget<'_>) -> Result<Self, NoOutline> {
+        budget.take_node()?;
+        budget.take_bytes(key, twice(found.texts.iter().flatten()))?;
+        budget.modified = budget.modified.max(found.modified);
+        let within = |why: &str| match key.is_root() {
+            true => why.to_owned(),
+            false => format!("{key}/{why}"),
+        };
+        let mut outline = Self {
+            problem: found.problem.as_deref().map(within).map(Problem::Unread),
+            ..Self::default()
+        };
+        for ((slot, name), text) in outline
+            .documents
+            .iter_mut()
+            .zip(documents::NAMES)
+            .zip(&found.texts)
+        {
+            match text.as_deref().map(document::parse).transpose() {
+                Ok(document) => *slot = document,
+                Err(error) => {
+                    outline.problem = Some(Problem::Wrong(format!("{name}: {error}")));
+                }
+            }
+        }
+        if outline.problem.is_some() {
+            outline.documents = Default::default();
+        }
+        Ok(outline)
+    }
+
+    fn add_copies(
+        &mut self,
+        copies: &Consolidated,
+        budget: &mut Budget<'_>,
+    ) -> Result<(), NoOutline> {
+        for path in copies.paths().filter(|path| !path.is_empty()) {
+            budget.take_node()?;
+            let mut node = &mut *self;
+            for (depth, name) in path.split('/').enumerate() {
+                if depth >= MAX_DEPTH {
+                    return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+                }
+                node = node.members.entry(name.to_owned()).or_default();
+            }
+            for (slot, name) in node.documents.iter_mut().zip(documents::NAMES) {
+                *slot = copies.copy(path, name).cloned();
+            }
+        }
+        Ok(())
+    }
+
+    fn walk(
+        &mut self,
+        store: &dyn Store,
+        key: &Key,
+        depth: usize,
+        budget: &mut Budget<'_>,
+    ) -> Result<(), NoOutline> {
+        if depth >= MAX_DEPTH {
+            return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+        }
+        for name in prefixes_below(store, key, budget.nodes)? {
+            let Ok(below) = key.join(&name) else {
+                continue;
+            };
+            // Metadata are text: no document can name it.
+            let Ok(name) = String::from_utf8(name) else {
+                continue;
+            };
+            let mut member = match Found::read(store, &below) {
+                Ok(found) => Self::of(&below, &found, budget)?,
+                Err(error) if is_lasting(&error) => Self {
+                    problem: Some(Problem::Unread(error.to_string())),
+                    ..Self::default()
+                },
+                Err(error) => return Err(error.into()),
+            };
+            if !member.is_array() && member.problem.is_none() {
+                match member.walk(store, &below, depth + 1, budget) {
+                    // It was there a moment ago.
+                    Err(NoOutline::Failed(
+                        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. },
+                    )) => continue,
+                    Err(NoOutline::Failed(error)) if is_lasting(&error) => {
+                        member.problem = Some(Problem::Unread(error.to_string()));
+                    }
+                    walked => walked?,
+                }
+            }
+            self.members.insert(name, member);
+        }
+        Ok(())
+    }
+}
+
+/// Whether asking again changes nothing.
+pub(in crate::translate) fn is_lasting(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Denied { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Unsupported { .. }
+            | StoreError::TooLarge { .. }
+    )
+}
+
+/// The copies that the group at a key has, if it is one, and has any that can be made use of.
+///
+/// # Errors
+/// Those of the store, unless asking again changes nothing.
+pub(in crate::translate) fn copies_at(
+    store: &dyn Store,
+    key: &Key,
+    engine: &Engine,
+) -> Result<Option<Copies>, StoreError> {
+    let mut budget = Budget::new(engine);
+    let found = Found::read(store, key)?;
+    let read = Outline::of(key, &found, &mut budget)
+        .and_then(|outline| outline.copies(store, key, &found, &mut budget));
+    match read {
+        Ok(Some((nodes, document))) if nodes.paths().count() <= MAX_NODES => Ok(Some(Copies {
+            nodes,
+            modified: budget.modified,
+            document,
+            _memory: budget.memory,
+        })),
+        Ok(_) | Err(NoOutline::Absent(_)) => Ok(None),
+        Err(NoOutline::Failed(error)) => Err(error),
+    }
+}
+
+/// The copies that a v2 group has, and the document that they are in.
+fn zmetadata_at(
+    store: &dyn Store,
+    key: &Key,
+    budget: &mut Budget<'_>,
+) -> Result<Option<Copied>, NoOutline> {
+    const LIMIT_BYTES: u64 = MAX_DOCUMENT_BYTES as u64;
+    let Ok(key) = key.join(b".zmetadata") else {
+        return Ok(None);
+    };
+    let read = || {
+        let object = store.open_for(&key, Reading::Whole(LIMIT_BYTES))?;
+        let text = read_whole(&*object, &key, LIMIT_BYTES)?;
+        Ok((text, object.version(), object.stat()?.modified))
+    };
+    match read() {
+        Ok((text, version, modified)) => {
+            let bytes = twice([&text]);
+            if bytes > budget.bytes {
+                return Ok(None);
+            }
+            budget.take_bytes(&key, bytes)?;
+            // One that says nothing is as good as none.
+            let Ok(copies) = Consolidated::from_zmetadata(&text) else {
+                return Ok(None);
+            };
+            budget.modified = budget.modified.max(modified);
+            Ok(Some((copies, (key, version))))
+        }
+        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+        Err(error) if is_lasting(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,248 @@
+//! What the bands are called: by the coordinates of their axes.
+
+use std::fmt::Write as _;
+
+use super::raster::Raster;
+use super::scene::{Notes, Scene, short};
+use super::side::coordinates;
+use super::text::{is_plain, shown};
+use crate::view::content::NoContent;
+use crate::view::node::ViewNode;
+use crate::view::number::Value;
+use crate::zarr::Scalar;
+use crate::zarr::data_type::{TimeBase, TimeUnit};
+
+/// What the bands are called.
+#[derive(Debug)]
+pub(super) struct Bands {
+    pub(super) axes: Vec<BandAxis>,
+}
+
+#[derive(Debug)]
+pub(super) struct BandAxis {
+    pub(super) length: u64,
+    pub(super) name: Option<String>,
+    pub(super) units: Option<String>,
+    /// None where a place is not known.
+    pub(super) coordinates: Option<Vec<Option<String>>>,
+}
+
+impl Bands {
+    /// Reads the coordinates of the axes of bands.
+    pub(super) fn of(
+        scene: &Scene<'_>,
+        raster: &Raster,
+        notes: &mut Notes,
+    ) -> Result<Self, NoContent> {
+        let lengths = match raster.is_chunky {
+            true => vec![raster.samples],
+            false => raster.planes.clone(),
+        };
+        let mut axes = Vec::new();
+        for (length, name) in lengths.into_iter().zip(&raster.band_axes) {
+            let mut axis = BandAxis {
+                length,
+                name: name.clone().filter(|name| is_plain(name)),
+                units: None,
+                coordinates: None,
+            };
+            if let Some(name) = &axis.name
+                && let Some(node) = scene.coordinate(name)?
+            {
+                match places(scene, &node, length)? {
+                    Ok(places) => {
+                        axis.coordinates = Some(places);
+                        axis.units = units_of(&node).filter(|units| is_plain(units));
+                    }
+                    Err(why) => notes.add(format!("coordinates {}: {why}", short(name))),
+                }
+            }
+            axes.push(axis);
+        }
+        Ok(Self { axes })
+    }
+
+    /// Axes with coordinates in a unit, and the unit.
+    pub(super) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
+        let axes = self.axes.iter();
+        axes.filter_map(|axis| axis.name.as_deref().zip(axis.units.as_deref()))
+    }
+
+    /// Whether the bands are at the same places.
+    pub(super) fn are_same(&self, other: &Self) -> bool {
+        self.axes.len() == other.axes.len()
+            && self.axes.iter().zip(&other.axes).all(|(one, other)| {
+                (one.length, &one.name, &one.units, &one.coordinates)
+                    == (other.length, &other.name, &other.units, &other.coordinates)
+            })
+    }
+
+    /// The name of a band: the place along each named axis.
+    pub(super) fn name(&self, band: u64) -> Option<String> {
+        let mut left = band;
+        let mut words = Vec::new();
+        for axis in self.axes.iter().rev() {
+            let at = left % axis.length.max(1);
+            left /= axis.length.max(1);
+            let Some(name) = &axis.name else {
+                continue;
+            };
+            let place = usize::try_from(at).unwrap_or(usize::MAX);
+            let value = axis.coordinates.as_ref();
+            words.push(match value.and_then(|values| values.get(place)) {
+                Some(Some(value)) => format!("{name}={value}"),
+                _ => format!("{name}[{at}]"),
+            });
+        }
+        words.reverse();
+        (!words.is_empty()).then(|| words.join(" "))
+    }
+}
+
+/// What the numbers of an axis count; times are written as dates.
+fn units_of(node: &ViewNode) -> Option<String> {
+    let array = node.metadata().as_array()?;
+    let scalar = node.array_view().map(|view| &view.data_type().scalar);
+    let is_time = matches!(scalar, Some(Scalar::DateTime { .. }));
+    let units = array.attribute("units")?.as_str()?;
+    (!is_time).then(|| units.to_owned())
+}
+
+/// The coordinates of an axis of bands as text; within, why they are none.
+fn places(
+    scene: &Scene<'_>,
+    node: &ViewNode,
+    length: u64,
+) -> Result<Result<Vec<Option<String>>, String>, NoContent> {
+    if let Some(why) = node.broken() {
+        return Ok(Err(why.to_owned()));
+    }
+    let scalar = node.array_view().map(|view| &view.data_type().scalar);
+    if let Some(Scalar::DateTime { unit, .. } | Scalar::TimeDelta { unit, .. }) = scalar {
+        let numbers = match scene.around.numbers(node, length) {
+            Ok(numbers) => numbers,
+            Err(NoContent::Absent(why)) => return Ok(Err(why)),
+            Err(error) => return Err(error),
+        };
+        if !matches!(scalar, Some(Scalar::DateTime { .. })) {
+            return Ok(Err("durations are not written".into()));
+        }
+        return Ok(Ok(numbers
+            .iter()
+            .map(|value| date(value.whole()?, unit))
+            .collect()));
+    }
+    let found = coordinates(scene, node, length)?;
+    Ok(found.map(|found| {
+        let is_packed = found.scale != 1.0 || found.offset != 0.0;
+        let text = |value: &Value| match *value {
+            Value::Float(value) if value.is_nan() => None,
+            value if is_packed => Some(rounded(value.float() * found.scale + found.offset, 12)),
+            // All the digits of its type and no others.
+            Value::Float(value) if !found.is_exact => Some(shown_single(value)),
+            value => Some(shown(value)),
+        };
+        found.numbers.iter().map(text).collect()
+    }))
+}
+
+/// A number with so many digits after the first one, or fewer.
+fn rounded(value: f64, digits: usize) -> String {
+    let value = format!("{value:.digits$e}").parse().unwrap_or(value);
+    shown(Value::Float(value))
+}
+
+/// The shortest text that is a number in single precision.
+#[expect(clippy::cast_possible_truncation, reason = "it was one")]
+fn shown_single(value: f64) -> String {
+    let text = (value as f32).to_string();
+    shown(Value::Float(text.parse().unwrap_or(value)))
+}
+
+/// A time of numpy in ISO 8601; none if it is not a time, or of a unit that is not written.
+fn date(count: i128, unit: &TimeUnit) -> Option<String> {
+    if count == i128::from(i64::MIN) {
+        return None;
+    }
+    let (days, digits) = (86_400_i128, unit_digits(unit.base));
+    // Parts of a second.
+    let parts = 10_i128.pow(digits);
+    let of_one = match unit.base {
+        TimeBase::Week => 7 * days,
+        TimeBase::Day => days,
+        TimeBase::Hour => 3600,
+        TimeBase::Minute => 60,
+        TimeBase::Second => 1,
+        TimeBase::Millisecond | TimeBase::Microsecond | TimeBase::Nanosecond => 0,
+        _ => return None,
+    };
+    let count = count * i128::from(unit.count);
+    let (seconds, part) = match of_one {
+        0 => (count.div_euclid(parts), count.rem_euclid(parts)),
+        of_one => (count * of_one, 0),
+    };
+    let (day, second) = (seconds.div_euclid(days), seconds.rem_euclid(days));
+    // Days of eras of 400 years that begin with March (H. Hinnant, "chrono-Compatible Low-Level
+    // Date Algorithms").
+    let day = day + 719_468;
+    let (era, in_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
+    let in_year = in_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * in_year + 2) / 153;
+    let day = in_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + 400 * era + i128::from(month <= 2);
+    if !(0..=9999).contains(&year) {
+        return None;
+    }
+    let mut text = format!("{year:04}-{month:02}-{day:02}");
+    if of_one < days {
+        let (hour, minute) = (second / 3600, second / 60 % 60);
+        // Writing to a String does not fail.
+        let _ = write!(text, "T{hour:02}:{minute:02}:{:02}", second % 60);
+        if part != 0 {
+            let part = format!("{part:0width$}", width = digits as usize);
+            let _ = write!(text, ".{}", part.trim_end_matches('0'));
+        }
+    }
+    Some(text)
+}
+
+const fn unit_digits(base: TimeBase) -> u32 {
+    match base {
+        TimeBase::Millisecond => 3,
+        TimeBase::Microsecond => 6,
+        TimeBase::Nanosecond => 9,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_written_with_the_digits_they_have() {
+        assert_eq!(rounded(8500.0 * 0.1, 12), "850");
+        assert_eq!(rounded(3.0 * 0.1, 12), "0.3");
+        assert_eq!(shown_single(f64::from(0.1_f32)), "0.1");
+        let unit = |base| TimeUnit { count: 1, base };
+        for (count, base, expected) in [
+            (0, TimeBase::Day, Some("1970-01-01")),
+            (-1, TimeBase::Day, Some("1969-12-31")),
+            (11_016, TimeBase::Day, Some("2000-02-29")),
+            (951_868_799, TimeBase::Second, Some("2000-02-29T23:59:59")),
+            (
+                -1,
+                TimeBase::Nanosecond,
+                Some("1969-12-31T23:59:59.999999999"),
+            ),
+            (1500, TimeBase::Millisecond, Some("1970-01-01T00:00:01.5")),
+            (i128::from(i64::MIN), TimeBase::Second, None),
+            (i128::from(i64::MAX), TimeBase::Day, None),
+            (1, TimeBase::Generic, None),
+        ] {
+            assert_eq!(date(count, &unit(base)).as_deref(), expected, "{count}");
+        }
+    }
+}

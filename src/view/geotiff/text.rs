@@ -1,0 +1,81 @@
+//! Numbers and attributes as the text that GDAL reads.
+
+use std::fmt::Write as _;
+
+use crate::view::number::Value;
+
+/// The longest text of an attribute that is written.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// A number as C reads it, with all digits.
+pub(super) fn shown(value: Value) -> String {
+    match value {
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) if value.is_nan() => "nan".into(),
+        Value::Float(value) if value.is_infinite() => {
+            if value > 0.0 { "inf" } else { "-inf" }.into()
+        }
+        Value::Float(value) if value != 0.0 && !(1e-5..1e16).contains(&value.abs()) => {
+            format!("{value:e}")
+        }
+        Value::Float(value) => value.to_string(),
+    }
+}
+
+/// Whether a text is one line that XML can hold.
+pub(super) fn is_plain(text: &str) -> bool {
+    let is_character = |c: char| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}');
+    text.len() <= MAX_TEXT_BYTES && text.chars().all(is_character)
+}
+
+/// Adds an item in the form of GDAL, of a band in a role or of the whole.
+pub(super) fn item(target: &mut String, name: &str, band: Option<(u64, &str)>, value: &str) {
+    // GDAL escapes values before it makes them XML, and undoes both.
+    let value = escape(&escape(value));
+    // Writing to a String does not fail.
+    let _ = match band {
+        None => writeln!(target, "  <Item name=\"{}\">{value}</Item>", escape(name)),
+        Some((band, role)) => writeln!(
+            target,
+            "  <Item name=\"{name}\" sample=\"{band}\" role=\"{role}\">{value}</Item>"
+        ),
+    };
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_with_all_digits() {
+        for (value, expected) in [
+            (Value::Int(u64::MAX.into()), "18446744073709551615"),
+            (Value::Float(f64::NAN), "nan"),
+            (Value::Float(f64::NEG_INFINITY), "-inf"),
+            (Value::Float(-1.0), "-1"),
+            (Value::Float(0.1_f32.into()), "0.10000000149011612"),
+            (Value::Float(1e20_f32.into()), "1.0000000200408773e20"),
+        ] {
+            assert_eq!(shown(value), expected);
+        }
+    }
+
+    #[test]
+    fn texts_can_not_break_out_of_their_items() {
+        let mut text = String::new();
+        item(&mut text, "a\"<", None, "</Item>&");
+        assert_eq!(
+            text,
+            "  <Item name=\"a&quot;&lt;\">&amp;lt;/Item&amp;gt;&amp;amp;</Item>\n"
+        );
+        assert!(is_plain("m s-1 \u{b0}") && !is_plain("a\0b") && !is_plain("a\nb"));
+        assert!(!is_plain(&"a".repeat(5000)));
+    }
+}
