@@ -206,7 +206,7 @@ impl Translated {
 }
 
 /// The nodes at and below `root` that translations leave out, and why: all that the hierarchy has,
-/// up to [`MAX_NODES`].
+/// up to 10,000 of them.
 ///
 /// # Errors
 /// Why they are not known.
