@@ -131,7 +131,7 @@ fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_us
         unit=$(systemd-escape --path --suffix=mount "$ocean")
         systemctl is-active "$unit"
         i=0
-        while systemctl --quiet is-active "$unit" && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+        while systemctl --quiet is-active "$unit" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
         kinds
         # Somebody who holds a file keeps it.
         exec 3< "$ocean/zarr.json"
@@ -197,7 +197,7 @@ fn systemd_starts_the_service_when_it_is_mounted_and_stops_it_by_unmounting() {
         systemctl start zarrfs@ocean
         systemctl kill --signal=KILL zarrfs@ocean
         i=0
-        while ! cat "$ocean/zarr.json" 2>/dev/null && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+        while ! cat "$ocean/zarr.json" 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
         echo
         systemctl stop zarrfs@ocean
         # What can not be mounted is a failure of the unit.
