@@ -115,7 +115,7 @@ fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_us
     place.zip_of(&place.store());
     fs::write(place.join("ocean.env"), "AWS_ACCESS_KEY_ID=x\n").unwrap();
     let fstab = format!(
-        "{}/store.zip {} zarrfs _netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=1,\
+        "{}/store.zip {} zarrfs _netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=4,\
          env_file=/etc/zarrfs/ocean.env,allow_other 0 0\n",
         place.dir().display(),
         place.path.display(),
@@ -135,7 +135,7 @@ fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_us
         kinds
         # Somebody who holds a file keeps it.
         exec 3< "$ocean/zarr.json"
-        sleep 3
+        sleep 10
         kinds
         cat <&3
         exec 3<&-
