@@ -130,15 +130,21 @@ fn serve(
         mountpoint.check_apart(path, "the source")?;
     }
     if let Some(cache) = &options.disk_cache {
-        std::fs::create_dir_all(directory_of(cache))
-            .map_err(|e| format!("--disk-cache {}: {e}", cache.display()))?;
-        mountpoint.check_outside(directory_of(cache), "the disk cache")?;
-        if let Some(source) = given.as_ref().and_then(SourceName::path)
-            && mountpoint::is_within(cache, source)
-        {
-            let shown = cache.display();
-            return Err(format!("--disk-cache {shown}: lies inside the source").into());
-        }
+        let failed = |what: &str| format!("--disk-cache {}: {what}", cache.display());
+        let check = || -> Result<(), Failure> {
+            mountpoint.check_outside(cache, "the disk cache")?;
+            match given.as_ref().and_then(SourceName::path) {
+                Some(source) if mountpoint::is_within(cache, source) => {
+                    Err(failed("lies inside the source").into())
+                }
+                _ => Ok(()),
+            }
+        };
+        // Before anything is made, as a source is not written to; and when it is known where a
+        // path leads of which a part was not there.
+        check()?;
+        std::fs::create_dir_all(directory_of(cache)).map_err(|e| failed(&e.to_string()))?;
+        check()?;
     }
     raise_descriptor_limit();
     let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options)?);

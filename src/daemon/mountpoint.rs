@@ -122,9 +122,9 @@ impl Mountpoint {
         Ok(())
     }
 
-    /// Refuses a path below the mountpoint.
+    /// Refuses a path below the mountpoint, or that will be there.
     pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
-        if std::fs::canonicalize(path).is_ok_and(|path| is_at_or_above(&self.path, &path)) {
+        if is_within(path, &self.path) {
             return Err(
                 format!("mountpoint {}: {what} lies inside it", self.path.display()).into(),
             );

@@ -98,6 +98,23 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether something is there that can not be had, however often it is asked for.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Denied { .. }
+            | Self::Corrupt { .. }
+            | Self::Unsupported { .. }
+            | Self::TooLarge { .. } => true,
+            Self::NotFound { .. }
+            | Self::NotAPrefix { .. }
+            | Self::Stale { .. }
+            | Self::TimedOut { .. }
+            | Self::Unavailable { .. }
+            | Self::Io { .. }
+            | Self::WouldWait { .. } => false,
+        }
+    }
+
     /// The same failure, told of another key: that of a value inside of what failed.
     pub(super) fn with_key(mut self, to: Key) -> Self {
         let (Self::NotFound { key }

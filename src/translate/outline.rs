@@ -16,7 +16,7 @@ use super::{Target, masks};
 use crate::store::{Key, StoreError};
 use crate::zarr::{Documents, MetadataError, Node};
 
-pub(super) use reading::{Hierarchy, copies_at, is_lasting};
+pub(super) use reading::{Hierarchy, copies_at};
 pub(super) use written::text;
 pub use written::{Whole, zmetadata_json, zom_json};
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::node::{Chunks, Translation};
-use super::outline::is_lasting;
 use super::shards::Shards;
 use super::unreadable::Unreadable;
 use super::{Shared, Shown, Target};
@@ -151,7 +150,7 @@ impl Shared {
             self.check_document(array, node)?;
         }
         match opened {
-            Err(error) if is_misplaced || shards.is_some() && is_lasting(&error) => {
+            Err(error) if is_misplaced || shards.is_some() && error.is_lasting() => {
                 let stat = self.unreadable(node, &source, &error)?;
                 Ok(Arc::new(Unreadable { stat, error }))
             }

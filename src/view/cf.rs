@@ -55,8 +55,7 @@ pub(super) fn stated(
 ) -> Result<Option<Value>, String> {
     let json = match members.get(name) {
         None | Some(Json::Null) => return Ok(None),
-        Some(Json::Array(list)) if list.len() == 1 => list.first().unwrap_or(&Json::Null),
-        Some(json) => json,
+        Some(json) => one_of_list(json),
     };
     match value(json, own, is_unsigned(members)) {
         Some(value) => Ok(Some(value)),
@@ -75,6 +74,23 @@ pub(super) fn stated(
 /// Whether integers stand for those without a sign that have the same bits.
 pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
     members.get("_Unsigned").and_then(Json::as_str) == Some("true")
+}
+
+/// The kind of numbers that `_Unsigned` says that the bits are (NetCDF Users Guide, Appendix B).
+pub(super) fn unsigned(kind: Kind, said: Option<&Json>) -> Kind {
+    match (kind, said.and_then(Json::as_str)) {
+        (Kind::Int, Some("true")) => Kind::UInt,
+        (Kind::UInt, Some("false")) => Kind::Int,
+        _ => kind,
+    }
+}
+
+/// The only element of a list; else the value itself.
+pub(super) fn one_of_list(value: &Json) -> &Json {
+    match value.as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => value,
+    }
 }
 
 /// The value that `own` has for one that is said in JSON: floats are rounded, as they were when the
@@ -265,5 +281,14 @@ mod tests {
             of(json!("true"), 255, own(Kind::UInt, 1)),
             Some(Value::Int(255))
         );
+    }
+
+    #[test]
+    fn unsigned_says_which_integers_the_bits_are() {
+        let said = |text: &str| Json::from(text);
+        assert_eq!(unsigned(Kind::Int, Some(&said("true"))), Kind::UInt);
+        assert_eq!(unsigned(Kind::UInt, Some(&said("false"))), Kind::Int);
+        assert_eq!(unsigned(Kind::Float, Some(&said("true"))), Kind::Float);
+        assert_eq!(unsigned(Kind::Int, None), Kind::Int);
     }
 }

@@ -1,6 +1,5 @@
 //! Gathering what a file is made of: the nodes below a group, and the elements of small arrays.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::around::Surroundings;
@@ -11,7 +10,7 @@ use super::nodes::Nodes;
 use super::number::{Number, Value};
 use crate::array::read_elements;
 use crate::codec::Element;
-use crate::store::{Data, Key, Kind, Listings, Patience, StoreError, may_wait};
+use crate::store::{Data, Key, Kind, Listings, Patience, StoreError, may_wait, prefixes_below};
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
 /// Nodes in one branch.
@@ -81,7 +80,7 @@ impl Nodes {
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         };
-        let children = self.child_keys(node)?;
+        let children = self.child_keys(node).map_err(NoContent::Failed)?;
         self.check_names(node)?;
         for child in children {
             if !has_text_name(&child) {
@@ -130,19 +129,8 @@ impl Nodes {
     }
 
     /// The keys that may be nodes of a group, in order.
-    fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, NoContent> {
-        let mut names = Vec::new();
-        let mut list = || -> Result<(), StoreError> {
-            let mut listing = self.store().list(node.key())?;
-            listing.visit(0, &mut |listed| {
-                if listed.kind == Kind::Prefix && !matches!(listed.name, b"." | b"..") {
-                    names.push(listed.name.to_vec());
-                }
-                ControlFlow::Continue(())
-            })
-        };
-        list().map_err(NoContent::Failed)?;
-        names.sort();
+    fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
+        let names = prefixes_below(&**self.store(), node.key(), usize::MAX)?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
     }
@@ -154,12 +142,7 @@ impl Nodes {
         let mut groups = vec![node.key().clone()];
         while let Some(key) = groups.pop() {
             let group = self.node(&key)?;
-            let keys = match self.child_keys(&group) {
-                Ok(keys) => keys,
-                Err(NoContent::Failed(error)) => return Err(error),
-                Err(NoContent::Absent(_)) => continue,
-            };
-            for key in keys.into_iter().filter(has_text_name) {
+            for key in self.child_keys(&group)?.into_iter().filter(has_text_name) {
                 let Some(rest) = left.checked_sub(1) else {
                     return Ok(true);
                 };

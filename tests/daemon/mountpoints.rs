@@ -414,6 +414,27 @@ fn j05_a_log_file_inside_the_mountpoint_is_refused() {
 }
 
 #[test]
+fn j05_a_disk_cache_inside_the_mountpoint_or_the_source_is_refused_and_not_made() {
+    let _dog = watchdog("j05_a_disk_cache_inside_the_mountpoint_or_the_source", 60);
+    let place = Place::new();
+    let store = place.store();
+    symlink(&place.path, place.join("link")).unwrap();
+    for (cache, made) in [
+        ("mnt", "mnt/blocks"),
+        ("mnt/a/b", "mnt/a"),
+        ("link/a", "mnt/a"),
+        ("store/new/cache", "store/new"),
+        ("store/a/cache", "store/a/cache"),
+    ] {
+        let cache = place.join(cache);
+        let args = ["--nonempty", "--disk-cache", cache.to_str().unwrap()];
+        place.attempt(&store, &args).failed(32, &["disk", "inside"]);
+        assert!(!place.join(made).exists(), "{made} was made");
+        place.assert_untouched();
+    }
+}
+
+#[test]
 fn j06_a_zip_inside_a_mount_can_be_mounted() {
     let _dog = watchdog("j06_a_zip_inside_a_mount_can_be_mounted", 60);
     let outer = Place::new();

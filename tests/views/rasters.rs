@@ -294,10 +294,21 @@ fn bands_along_times_are_the_dates_of_their_data_type() {
         &[("0", &[3_i64, 5].map(i64::to_le_bytes).concat())],
     );
     stores.put("t/.zattrs", br#"{"units": "days since 1900-01-01"}"#);
+    // An array of other places than those of the bands is none of them.
+    let shape = json!({"shape": [4, 2, 2], "chunks": [4, 2, 2]});
+    stores.v2("below/cube", shape, &[]);
+    stores.put(
+        "below/cube/.zattrs",
+        br#"{"_ARRAY_DIMENSIONS": ["t", "y", "x"]}"#,
+    );
+    let square = json!({"shape": [2, 2], "chunks": [2, 2]});
+    stores.v2("below/t", square, &[("0.0", &le(&[30, 40, 50, 60]))]);
     let mount = stores.mount(&[]);
     let info = run(Command::new("gdalinfo").arg(tif(&mount, "cube")));
     assert!(info.contains("t=1970-01-01T00:00:05"), "{info}");
     assert!(!info.contains("1900"), "{info}");
+    let info = run(Command::new("gdalinfo").arg(tif(&mount, "below/cube")));
+    assert!(info.contains("t[3]") && !info.contains("t="), "{info}");
     goes_on(&mount, &stores);
 }
 

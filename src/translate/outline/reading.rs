@@ -112,7 +112,7 @@ impl Hierarchy {
         most: usize,
     ) -> Result<Self, NoOutline> {
         let read = Self::read(store, key, engine, most).map_err(|none| match none {
-            NoOutline::Failed(error) if is_lasting(&error) => unread(&error.to_string()),
+            NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
             none => none,
         })?;
         match read.outline.unread() {
@@ -250,7 +250,7 @@ impl Outline {
             };
             let mut member = match Found::read(store, &below) {
                 Ok(found) => Self::of(&below, &found, budget)?,
-                Err(error) if is_lasting(&error) => Self {
+                Err(error) if error.is_lasting() => Self {
                     problem: Some(Problem::Unread(error.to_string())),
                     ..Self::default()
                 },
@@ -262,7 +262,7 @@ impl Outline {
                     Err(NoOutline::Failed(
                         StoreError::NotFound { .. } | StoreError::NotAPrefix { .. },
                     )) => continue,
-                    Err(NoOutline::Failed(error)) if is_lasting(&error) => {
+                    Err(NoOutline::Failed(error)) if error.is_lasting() => {
                         member.problem = Some(Problem::Unread(error.to_string()));
                     }
                     walked => walked?,
@@ -272,17 +272,6 @@ impl Outline {
         }
         Ok(())
     }
-}
-
-/// Whether asking again changes nothing.
-pub(in crate::translate) fn is_lasting(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Denied { .. }
-            | StoreError::Corrupt { .. }
-            | StoreError::Unsupported { .. }
-            | StoreError::TooLarge { .. }
-    )
 }
 
 /// The copies that the group at a key has, if it is one, and has any that can be made use of.
@@ -340,7 +329,7 @@ fn zmetadata_at(
             Ok(Some((copies, (key, version))))
         }
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
-        Err(error) if is_lasting(&error) => Ok(None),
+        Err(error) if error.is_lasting() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -109,10 +109,14 @@ impl ViewTree {
         let Ok(key) = node.key().join(name) else {
             return Ok(None);
         };
-        match self.nodes.store().stat(&key) {
-            Ok(stat) if stat.kind == Kind::Prefix => Ok(Some(self.nodes.node(&key)?)),
-            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let found = self.nodes.store().stat(&key);
+        let found = found.and_then(|stat| match stat.kind {
+            Kind::Prefix => self.nodes.node(&key).map(Some),
+            Kind::Object => Ok(None),
+        });
+        match found {
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+            found => found,
         }
     }
 

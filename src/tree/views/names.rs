@@ -1,12 +1,11 @@
 //! What stands in the directories of views.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::place::{Made, Place, What};
 use super::{ESCAPE, ViewTree};
-use crate::store::{Kind, StoreError};
+use crate::store::{Kind, StoreError, prefixes_below};
 use crate::tree::{Directory, Entry, Visit};
 use crate::view::{ChunkNames, Format, Found, Make, NoContent, ViewNode};
 
@@ -51,8 +50,8 @@ impl ViewTree {
                 return Ok(false);
             }
             match self.is_group(place, name) {
-                Err(error @ StoreError::WouldWait { .. }) => Err(error),
-                found => Ok(found.unwrap_or(false)),
+                Err(error) if error.is_lasting() => Ok(false),
+                found => found,
             }
         };
         let mut listed = Listed::default();
@@ -66,16 +65,11 @@ impl ViewTree {
             let child = match self.child(node, name) {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
-                Err(
-                    error @ (StoreError::WouldWait { .. }
-                    | StoreError::TimedOut { .. }
-                    | StoreError::Unavailable { .. }
-                    | StoreError::Stale { .. }),
-                ) => return Err(error),
-                Err(error) => {
+                Err(error) if error.is_lasting() => {
                     log::warn!("its views are not listed: {error}");
                     continue;
                 }
+                Err(error) => return Err(error),
             };
             if child.is_array() {
                 let escaped = format!("{}{ESCAPE}", child.name());
@@ -101,18 +95,8 @@ impl ViewTree {
 
     /// What may be nodes in a group, in order. A file is named after its array only in UTF-8.
     fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut names = Vec::new();
-        let mut listing = self.nodes.store().list(node.key())?;
-        listing.visit(0, &mut |listed| {
-            if listed.kind == Kind::Prefix
-                && !matches!(listed.name, b"." | b"..")
-                && std::str::from_utf8(listed.name).is_ok()
-            {
-                names.push(listed.name.to_vec());
-            }
-            ControlFlow::Continue(())
-        })?;
-        names.sort();
+        let mut names = prefixes_below(&**self.nodes.store(), node.key(), usize::MAX)?;
+        names.retain(|name| std::str::from_utf8(name).is_ok());
         Ok(names)
     }
 

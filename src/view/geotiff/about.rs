@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::bands::Bands;
 use super::ifd::{Values, tag};
-use super::raster::{Raster, one_of_list};
+use super::raster::Raster;
 use super::scene::{Notes, Scene, number};
 use super::side::again;
 use super::text::{is_plain, item, shown};
@@ -171,7 +171,7 @@ impl About {
 
 /// Offset and scale: both as they are meant, or neither.
 fn packing(scene: &Scene<'_>, notes: &mut Notes) -> (Option<String>, Option<String>) {
-    let said = |name| match scene.own(name).map(one_of_list) {
+    let said = |name| match scene.own(name).map(cf::one_of_list) {
         None => Ok(None),
         Some(value) => number(value).map(Some).ok_or(name),
     };

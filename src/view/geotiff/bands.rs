@@ -117,6 +117,9 @@ fn places(
     if let Some(why) = node.broken() {
         return Ok(Err(why.to_owned()));
     }
+    if node.metadata().as_array().map(|array| &array.shape[..]) != Some(&[length]) {
+        return Ok(Err("not one place for each band".into()));
+    }
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
     if let Some(Scalar::DateTime { unit, .. } | Scalar::TimeDelta { unit, .. }) = scalar {
         let numbers = match scene.around.numbers(node, length) {

@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use super::scene::short;
 use crate::view::around::ArrayView;
+use crate::view::cf;
 use crate::view::number::{Conversion, Kind, Number};
 use crate::zarr::{Fixed, Scalar};
 
@@ -48,7 +49,7 @@ impl Raster {
     ) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
         // The same bits: what is not converted for another reason is not converted for this one.
-        number.kind = unsigned(number.kind, view.array.attribute("_Unsigned"));
+        number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
         let shape = view.shape();
         let rank = shape.len();
         if rank < 2 {
@@ -233,23 +234,6 @@ pub(super) fn direction_of(name: &str) -> Option<Direction> {
     }
 }
 
-/// The kind of numbers that `_Unsigned` says that the bits are (NetCDF Users Guide, Appendix B).
-pub(super) fn unsigned(kind: Kind, said: Option<&Json>) -> Kind {
-    match (kind, said.and_then(Json::as_str)) {
-        (Kind::Int, Some("true")) => Kind::UInt,
-        (Kind::UInt, Some("false")) => Kind::Int,
-        _ => kind,
-    }
-}
-
-/// The only element of a list; else the value itself.
-pub(super) fn one_of_list(value: &Json) -> &Json {
-    match value.as_array().map(Vec::as_slice) {
-        Some([only]) => only,
-        _ => value,
-    }
-}
-
 /// Finds the sides by the names of the axes; without any that says so they are the last two.
 fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
     let place = |known: &dyn Fn(&str) -> bool| {
@@ -360,11 +344,6 @@ mod tests {
         let (float, two, conversion) = sample(&fixed(Scalar::Complex(order), 16)).unwrap();
         assert_eq!((float.size_bytes, two, conversion), (8, 2, None));
         assert!(sample(&fixed(Scalar::Raw, 4)).is_err());
-        let said = |text: &str| Json::from(text);
-        assert_eq!(unsigned(Kind::Int, Some(&said("true"))), Kind::UInt);
-        assert_eq!(unsigned(Kind::UInt, Some(&said("false"))), Kind::Int);
-        assert_eq!(unsigned(Kind::Float, Some(&said("true"))), Kind::Float);
-        assert_eq!(unsigned(Kind::Int, None), Kind::Int);
         assert!(sample(&fixed(Scalar::Text(order), 4)).is_err());
     }
 }

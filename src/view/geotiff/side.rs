@@ -4,8 +4,9 @@ use serde_json::Map;
 
 use super::crs::Crs;
 use super::epsg::{Kind as CrsKind, Unit, unit_of};
-use super::raster::{Direction, direction_of, one_of_list, unsigned};
+use super::raster::{Direction, direction_of};
 use super::scene::{Notes, Scene, number, short, some};
+use crate::view::cf;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 use crate::view::number::{Kind, Number, Value};
@@ -260,7 +261,7 @@ pub(super) fn coordinates(
     let none = Map::new();
     let members = node.metadata().attributes().unwrap_or(&none);
     let packing = |name: &str, none: f64| match some(members, name) {
-        Some(value) => number(one_of_list(value)),
+        Some(value) => number(cf::one_of_list(value)),
         None => Some(none),
     };
     let Some((scale, offset)) = packing("scale_factor", 1.0).zip(packing("add_offset", 0.0)) else {
@@ -275,11 +276,11 @@ pub(super) fn coordinates(
         Err(error) => return Err(error),
     };
     let meant = Number {
-        kind: unsigned(own.kind, some(members, "_Unsigned")),
+        kind: cf::unsigned(own.kind, some(members, "_Unsigned")),
         ..own
     };
     let missing = ["_FillValue", "missing_value"]
-        .map(|name| some(members, name).and_then(|value| number(one_of_list(value))));
+        .map(|name| some(members, name).and_then(|value| number(cf::one_of_list(value))));
     let numbers = numbers.into_iter().map(|value| {
         if missing.contains(&Some(value.float())) {
             return Value::Float(f64::NAN);
