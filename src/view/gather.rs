@@ -21,6 +21,8 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_DEPTH: usize = 64;
 /// Decoded text of one array, and nodes that are looked at to find whether there is any array.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
+/// The numbers of one array take no more than this part of the memory that there may be.
+const MAX_NUMBERS_PART: u64 = 64;
 const MAX_LOOKED_AT: usize = 256;
 
 /// What may still be gathered.
@@ -268,6 +270,9 @@ impl Surroundings for Nodes {
         let Some((number, 1)) = view.number() else {
             return Err(NoContent::Absent("no numbers".into()));
         };
+        // They are larger in memory than they are stored.
+        let room = self.engine().memory_limit_bytes() / MAX_NUMBERS_PART;
+        let most = most.min(room / size_of::<Value>() as u64);
         if view.reader.size_bytes() / number.size_bytes as u64 > most {
             return Err(NoContent::Absent(format!("more than {most} numbers")));
         }
