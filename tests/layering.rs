@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A module of the crate's root and what it may name.
 struct Layer {
@@ -448,4 +449,52 @@ fn the_reader_of_this_test_sees_what_the_compiler_sees() {
     assert_eq!(texts(&["std", "::"]), named(&[("fs", 8)]));
     assert!(is_inode_type("INodeNo") && is_inode_type("Ino") && !is_inode_type("ino"));
     assert!(!is_inode_type("Inotify"));
+}
+
+/// The names of the rows in a line of the fault table, such as `A1 to A8, A11`.
+fn rows(cell: &str) -> Vec<(char, u32)> {
+    let row = |text: &str| {
+        let mut text = text.trim().chars();
+        let letter = text.next().unwrap();
+        (letter, text.as_str().parse::<u32>().unwrap())
+    };
+    let ranges = cell.split(',').map(|part| match part.split_once(" to ") {
+        Some((first, last)) => (row(first), row(last).1),
+        None => (row(part), row(part).1),
+    });
+    ranges
+        .flat_map(|((letter, first), last)| (first..=last).map(move |number| (letter, number)))
+        .collect()
+}
+
+#[test]
+fn each_row_of_the_fault_table_has_a_test_or_a_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let table = fs::read_to_string(root.join("faults.md")).unwrap();
+    let (table, elsewhere) = table.split_once("## Rows without a test").unwrap();
+    let first_cell = |line: &str| line.split('|').nth(1).unwrap_or_default().trim().to_owned();
+    let cells = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("| "));
+        let cells = lines.map(first_cell);
+        let begins = |cell: &String| cell.starts_with(|c: char| ('A'..='J').contains(&c));
+        cells.filter(begins).collect()
+    };
+    let named: BTreeSet<(char, u32)> = cells(elsewhere).iter().flat_map(|c| rows(c)).collect();
+    let listed = Command::new("grep")
+        .args(["-rhoE", "--include=*.rs", "--exclude-dir=.venv*"])
+        .args(["--exclude-dir=node_modules", r"\b[a-j][0-9]{2}_[a-z]"])
+        .arg(&root)
+        .output()
+        .unwrap();
+    let tests = String::from_utf8(listed.stdout).unwrap();
+    let faults = cells(table);
+    assert_eq!(faults.len(), 121);
+    for (letter, number) in faults.iter().flat_map(|c| rows(c)) {
+        let prefix = format!("{}{number:02}_", letter.to_ascii_lowercase());
+        assert_ne!(
+            tests.contains(&prefix),
+            named.contains(&(letter, number)),
+            "row {letter}{number} has either a test or a reason why not"
+        );
+    }
 }
