@@ -104,8 +104,6 @@ pub struct Attr {
     pub is_directory: bool,
     /// Exact size in bytes.
     pub size_bytes: u64,
-    /// 512-byte blocks.
-    pub blocks: u64,
     /// Time of the last change.
     pub modified: SystemTime,
     /// Permission bits.
@@ -227,7 +225,6 @@ impl Fs {
             ino,
             is_directory,
             size_bytes: stat.size_bytes,
-            blocks: stat.blocks,
             modified: stat.modified,
             mode: full & !self.policy.umask,
             links: stat.links,
@@ -242,7 +239,6 @@ impl Fs {
         let stat = Stat {
             kind: entry.kind,
             size_bytes: 0,
-            blocks: 0,
             modified: SystemTime::UNIX_EPOCH,
             version: Version(0),
             links: 1,

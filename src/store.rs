@@ -69,8 +69,6 @@ pub struct Stat {
     pub kind: Kind,
     /// Exact size of the value in bytes; 0 for a prefix.
     pub size_bytes: u64,
-    /// Space the value takes at the source, in 512-byte blocks.
-    pub blocks: u64,
     /// When the value was last changed, as the source tells it.
     pub modified: SystemTime,
     /// Which content this is. A prefix always has the same version.

@@ -126,7 +126,6 @@ fn known(stat: &FileStat) -> Option<Stat> {
         FileType::Directory => Some(Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
             modified: time(stat.st_mtime, stat.st_mtime_nsec),
             version: Version(0),
             links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),

@@ -85,7 +85,6 @@ impl Far {
         Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: 0,
             modified: self
                 .modified
                 .get()
