@@ -226,7 +226,7 @@ pub struct MountOptions {
     /// Group of all files [default: that of who mounts]
     #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub gid: Option<u32>,
-    /// Permission bits to take away from 0444 and 0555
+    /// Permission bits to take away from 0644 (files) and 0755 (directories)
     #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
     pub umask: u16,
     /// Mount on a directory that is not empty

@@ -89,7 +89,7 @@ pub struct Policy {
     pub uid: u32,
     /// Group of all files.
     pub gid: u32,
-    /// Permission bits that are taken away from 0444 and 0555.
+    /// Permission bits that are taken away from 0644 and 0755.
     pub umask: u16,
     /// Threads that decode, or wait for a network.
     pub workers: usize,
@@ -220,7 +220,8 @@ impl Fs {
     fn attr(&self, node: Node) -> Attr {
         let Node { ino, stat } = node;
         let is_directory = stat.kind == Kind::Prefix;
-        let full: u16 = if is_directory { 0o555 } else { 0o444 };
+        // The mount is read-only whatever the modes say. They let users change and remove copies.
+        let full: u16 = if is_directory { 0o755 } else { 0o644 };
         Attr {
             ino,
             is_directory,

@@ -25,20 +25,20 @@ const BIG: [&str; 2] = ["v2-large-deflated-chunk.zip", "v2-many-entries.zip"];
 /// Says nothing if the tree at `$2` is the tree at `$1` to every tool. `$3` is for copies.
 const SAME_TREE: &str = r#"
     reference=$1 mount=$2 copies=$3
-    trap 'chmod -R u+w "$copies"' EXIT
     same() { diff -r --no-dereference "$reference" "$1"; }
     list() { (cd "$1" && find . -type d -printf '%p/\n' -o -printf '%y %p %s\n' | sort); }
 
     same "$mount"
     diff <(list "$reference") <(list "$mount")
     rsync -rc --delete --dry-run --itemize-changes "$reference/" "$mount/"
-    rsync -rc --chmod=Du+w "$mount/" "$copies/rsync/"
+    rsync -rc "$mount/" "$copies/rsync/"
     same "$copies/rsync"
     mkdir "$copies/tar"
     tar -C "$mount" -cf - . | tar -C "$copies/tar" -xf -
     same "$copies/tar"
     cp -a "$mount" "$copies/cp"
     same "$copies/cp"
+    rm -r "$copies/rsync" "$copies/tar" "$copies/cp"
 "#;
 
 /// Says nothing if `diff` and `find` see the tree at `$1` at `$2`.

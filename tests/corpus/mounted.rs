@@ -133,7 +133,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
         let file = at(mount, path);
         match fs::symlink_metadata(&file) {
             Ok(found) => {
-                if !found.is_file() || found.mode() & 0o7777 != 0o444 {
+                if !found.is_file() || found.mode() & 0o7777 != 0o644 {
                     note(format!("is {:?}", found.permissions().mode()));
                 }
                 if let Outcome::Bytes(content) = outcome

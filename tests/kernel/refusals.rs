@@ -124,7 +124,7 @@ fn g08_impossible_names_and_types_have_the_posix_errno() {
         let mode = |name: &str| fs::metadata(mount.join(name)).unwrap().mode();
         assert_eq!(
             (mode("zarr.json"), mode("a"), mode("")),
-            (0o100_444, 0o40_555, 0o40_555)
+            (0o100_644, 0o40_755, 0o40_755)
         );
     }
 }

@@ -40,13 +40,13 @@ fn g08_tree_walking_programs_complete() {
         ));
         sh(&format!("diff -r {original} {mnt}"));
         sh(&format!(
-            "rsync -rc --chmod=u+w {mnt}/ {work}/rsync && diff -r {original} {work}/rsync"
+            "rsync -rc {mnt}/ {work}/rsync && diff -r {original} {work}/rsync"
         ));
         sh(&format!(
-            "cp -r {mnt} {work}/cp && chmod -R u+w {work}/cp && diff -r {original} {work}/cp"
+            "cp -r {mnt} {work}/cp && diff -r {original} {work}/cp"
         ));
         sh(&format!(
-            "mkdir {work}/tar && tar -C {mnt} --mode=u+w -cf - . | tar -C {work}/tar -xf -"
+            "mkdir {work}/tar && tar -C {mnt} -cf - . | tar -C {work}/tar -xf -"
         ));
         sh(&format!("diff -r {original} {work}/tar"));
         let git = format!("git --git-dir={work}/git --work-tree={mnt}");
