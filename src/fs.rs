@@ -125,10 +125,10 @@ pub struct Opened {
     pub object: Arc<dyn Object>,
 }
 
-/// What statfs(2) tells.
+/// What statfs(2) tells; zeros where it is not known. Nothing is free.
 #[derive(Debug, Clone, Copy)]
 pub struct Space {
-    /// Bytes in all; none are free.
+    /// Bytes in all.
     pub bytes: u64,
     /// Files in all.
     pub files: u64,
@@ -412,7 +412,7 @@ impl Fs {
         self.ask(patience, || read(&mut directory))
     }
 
-    /// How much room the source takes.
+    /// The size of the source.
     pub fn statfs(&self) -> Space {
         let extent = self.tree.store().extent();
         Space {

@@ -120,12 +120,12 @@ pub enum Reading {
     Tail(u64),
 }
 
-/// How much room the source takes, for statfs(2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The size of a source, for statfs(2); zeros where it is not known without a walk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes the source takes.
+    /// Bytes that the source takes.
     pub bytes: u64,
-    /// Number of keys, where it is known.
+    /// Number of keys.
     pub keys: u64,
 }
 
@@ -283,7 +283,7 @@ pub trait Store: Debug + Send + Sync {
     /// What the store can prove.
     fn promises(&self) -> Promises;
 
-    /// How much room the source takes.
+    /// The size of the source.
     fn extent(&self) -> Extent;
 
     /// What is known of a key.

@@ -63,6 +63,18 @@ fn g08_tree_walking_programs_complete() {
         );
         let system = rustix::fs::statvfs(mount.path()).unwrap();
         assert_eq!(system.f_namemax, 255);
+        let is_zip = source.is_file();
+        let bytes = is_zip.then(|| fs::metadata(source).unwrap().len());
+        // A directory's size is not known: zeros, and not what the disk below holds.
+        let blocks = bytes.unwrap_or(0).div_ceil(system.f_frsize);
+        assert_eq!((system.f_blocks, system.f_bfree), (blocks, 0), "{source:?}");
+        let percent = sh(&format!("df --output=pcent,ipcent {mnt} | tail -n 1"));
+        let used: Vec<&str> = percent.split_whitespace().collect();
+        assert_eq!(
+            used,
+            if is_zip { ["100%"; 2] } else { ["-"; 2] },
+            "{source:?}"
+        );
         assert!(
             system
                 .f_flag

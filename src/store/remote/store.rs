@@ -389,7 +389,7 @@ impl Store for RemoteStore {
     }
 
     fn extent(&self) -> Extent {
-        Extent { bytes: 0, keys: 0 }
+        Extent::default()
     }
 
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
