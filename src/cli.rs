@@ -169,6 +169,9 @@ pub struct MountOptions {
     /// Check every zip entry whole before its first byte is served
     #[arg(long, help_heading = "Source")]
     pub verify: bool,
+    /// Mount a directory or a zip archive without Zarr metadata at its top, too
+    #[arg(long, help_heading = "Source")]
+    pub force: bool,
     /// Refuse to mount a zip archive of which anything would be hidden or could not be read
     #[arg(long, help_heading = "Source")]
     pub strict: bool,

@@ -14,6 +14,7 @@ mod dir;
 mod disk;
 mod error;
 mod fault;
+mod file_type;
 mod flight;
 mod key;
 mod memory;

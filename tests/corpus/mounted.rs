@@ -28,7 +28,7 @@ pub fn check(case: &Case) -> Vec<String> {
     let source = dir.path().join("case.zip");
     fs::write(&source, &case.archive).unwrap();
     let limit = case.memory_limit_bytes.map(|limit| limit.to_string());
-    let mut arguments = Vec::new();
+    let mut arguments = vec!["--force"];
     if let Some(limit) = &limit {
         arguments.extend(["--memory-limit", limit]);
     }
