@@ -169,6 +169,9 @@ pub struct MountOptions {
     /// Check every zip entry whole before its first byte is served
     #[arg(long, help_heading = "Source")]
     pub verify: bool,
+    /// Mount a directory or a zip archive without Zarr metadata at its top, too
+    #[arg(long, help_heading = "Source")]
+    pub force: bool,
     /// Refuse to mount a zip archive of which anything would be hidden or could not be read
     #[arg(long, help_heading = "Source")]
     pub strict: bool,
@@ -226,7 +229,7 @@ pub struct MountOptions {
     /// Group of all files [default: that of who mounts]
     #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub gid: Option<u32>,
-    /// Permission bits to take away from 0444 and 0555
+    /// Permission bits to take away from 0644 (files) and 0755 (directories)
     #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
     pub umask: u16,
     /// Mount on a directory that is not empty

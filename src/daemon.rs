@@ -5,6 +5,7 @@
 //! is done; the process that was called returns only then.
 
 mod answer;
+mod arguments;
 mod background;
 mod environment;
 mod greeting;
@@ -112,7 +113,13 @@ fn serve(
     if let Some(file) = asked.and_then(|asked| asked.namespace.as_deref()) {
         namespace::enter(file)?;
     }
-    let mountpoint = Mountpoint::claim(mountpoint, options.nonempty)?;
+    let given = match source {
+        Source::Given(source) => Some(SourceName::parse(source)?),
+        Source::Demo => None,
+    };
+    let place = mountpoint;
+    let mountpoint = Mountpoint::claim(place, options.nonempty)
+        .map_err(|unusable| arguments::at_fault(unusable, source, place, options))?;
     let log = options.log_file.as_deref();
     if let Some(log) = log {
         mountpoint.check_outside(directory_of(log), "the log file")?;
@@ -122,10 +129,6 @@ fn serve(
         let shown = mountpoint.path().display();
         log::warn!("{shown}: a dead mount of zarrfs was there and is taken away");
     }
-    let given = match source {
-        Source::Given(source) => Some(SourceName::parse(source)?),
-        Source::Demo => None,
-    };
     if let Some(path) = given.as_ref().and_then(SourceName::path) {
         mountpoint.check_apart(path, "the source")?;
     }
@@ -150,14 +153,10 @@ fn serve(
     let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options)?);
     let label = store.label().to_owned();
     let promises = store.promises();
-    let root = given.map_or_else(Key::root, |given| given.root().clone());
-    let root = match &options.path {
-        Some(path) => {
-            let below = Key::new(path.trim_matches('/').as_bytes());
-            root.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
-        }
-        None => root,
-    };
+    let base = given.map_or_else(Key::root, |given| given.root().clone());
+    let root = arguments::root(&base, options)?;
+    let swapped = mountpoint.is_source().then_some((source, place));
+    arguments::check_zarr(&*store, &base, &root, options, swapped)?;
     let greeting = greeting::is_wanted(asked).then(|| (Arc::clone(&store), root.clone()));
     let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
     let mut fs = Fs::new(tree, policy(options, promises))?;

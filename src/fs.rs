@@ -89,7 +89,7 @@ pub struct Policy {
     pub uid: u32,
     /// Group of all files.
     pub gid: u32,
-    /// Permission bits that are taken away from 0444 and 0555.
+    /// Permission bits that are taken away from 0644 and 0755.
     pub umask: u16,
     /// Threads that decode, or wait for a network.
     pub workers: usize,
@@ -104,8 +104,6 @@ pub struct Attr {
     pub is_directory: bool,
     /// Exact size in bytes.
     pub size_bytes: u64,
-    /// 512-byte blocks.
-    pub blocks: u64,
     /// Time of the last change.
     pub modified: SystemTime,
     /// Permission bits.
@@ -127,10 +125,10 @@ pub struct Opened {
     pub object: Arc<dyn Object>,
 }
 
-/// What statfs(2) tells.
+/// What statfs(2) tells; zeros where it is not known. Nothing is free.
 #[derive(Debug, Clone, Copy)]
 pub struct Space {
-    /// Bytes in all; none are free.
+    /// Bytes in all.
     pub bytes: u64,
     /// Files in all.
     pub files: u64,
@@ -222,12 +220,12 @@ impl Fs {
     fn attr(&self, node: Node) -> Attr {
         let Node { ino, stat } = node;
         let is_directory = stat.kind == Kind::Prefix;
-        let full: u16 = if is_directory { 0o555 } else { 0o444 };
+        // The mount is read-only whatever the modes say. They let users change and remove copies.
+        let full: u16 = if is_directory { 0o755 } else { 0o644 };
         Attr {
             ino,
             is_directory,
             size_bytes: stat.size_bytes,
-            blocks: stat.blocks,
             modified: stat.modified,
             mode: full & !self.policy.umask,
             links: stat.links,
@@ -242,7 +240,6 @@ impl Fs {
         let stat = Stat {
             kind: entry.kind,
             size_bytes: 0,
-            blocks: 0,
             modified: SystemTime::UNIX_EPOCH,
             version: Version(0),
             links: 1,
@@ -415,7 +412,7 @@ impl Fs {
         self.ask(patience, || read(&mut directory))
     }
 
-    /// How much room the source takes.
+    /// The size of the source.
     pub fn statfs(&self) -> Space {
         let extent = self.tree.store().extent();
         Space {

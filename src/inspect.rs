@@ -16,9 +16,11 @@ mod progress;
 mod report;
 mod rows;
 mod summary;
+mod top;
 mod tree;
 mod walk;
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub use counters::counters;
 pub use info::info;
 pub use output::{print, printable};
 pub use summary::summary;
+pub use top::{METADATA, NoZarr, no_zarr};
 pub use tree::tree;
 
 /// A failure, for a person.
@@ -46,6 +49,8 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Opened {
     store: Arc<dyn Store>,
     root: Key,
+    /// What is at `root` instead of Zarr metadata; none if metadata are there, or may be.
+    no_zarr: Option<NoZarr>,
 }
 
 impl Opened {
@@ -63,7 +68,7 @@ impl Opened {
                 follow_symlinks: args.follow_symlinks,
             },
         };
-        let (store, root) = if args.source == Path::new(DEMO) {
+        let (store, base) = if args.source == Path::new(DEMO) {
             (open_demo(&options)?, Key::root())
         } else {
             let source = SourceName::parse(&args.source)?;
@@ -76,20 +81,38 @@ impl Opened {
         let root = match &args.path {
             Some(path) => {
                 let below = Key::new(path.trim_matches('/').as_bytes());
-                root.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
+                base.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
             }
-            None => root,
+            None => base.clone(),
         };
         let label = store.label();
         let stat = store.stat(&root).map_err(|e| format!("{label}: {e}"))?;
         if stat.kind != Kind::Prefix {
             return Err(format!("{label}: {root}: a value, not a group or an array").into());
         }
+        let no_zarr = is_listed_here(&*store)
+            .then(|| no_zarr(&*store, &base, &root))
+            .flatten();
         Ok(Self {
             store: Arc::from(store),
             root,
+            no_zarr,
         })
     }
+
+    /// Tells a reader of lines or of JSON that there is no Zarr metadata.
+    fn warn(&self) {
+        if let Some(no_zarr) = &self.no_zarr {
+            // A standard error that cannot be written to changes nothing.
+            let _ = writeln!(io::stderr(), "zarrfs: {no_zarr}");
+        }
+    }
+}
+
+/// Whether names of a store are listed without a network: a remote hierarchy has been looked for
+/// when it was opened.
+pub fn is_listed_here(store: &dyn Store) -> bool {
+    !store.promises().is_far || store.index().is_some()
 }
 
 /// What decodes for a command; it keeps nothing that was decoded.

@@ -14,6 +14,7 @@ mod dir;
 mod disk;
 mod error;
 mod fault;
+mod file_type;
 mod flight;
 mod key;
 mod memory;
@@ -69,8 +70,6 @@ pub struct Stat {
     pub kind: Kind,
     /// Exact size of the value in bytes; 0 for a prefix.
     pub size_bytes: u64,
-    /// Space the value takes at the source, in 512-byte blocks.
-    pub blocks: u64,
     /// When the value was last changed, as the source tells it.
     pub modified: SystemTime,
     /// Which content this is. A prefix always has the same version.
@@ -122,12 +121,12 @@ pub enum Reading {
     Tail(u64),
 }
 
-/// How much room the source takes, for statfs(2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The size of a source, for statfs(2); zeros where it is not known without a walk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes the source takes.
+    /// Bytes that the source takes.
     pub bytes: u64,
-    /// Number of keys, where it is known.
+    /// Number of keys.
     pub keys: u64,
 }
 
@@ -285,7 +284,7 @@ pub trait Store: Debug + Send + Sync {
     /// What the store can prove.
     fn promises(&self) -> Promises;
 
-    /// How much room the source takes.
+    /// The size of the source.
     fn extent(&self) -> Extent;
 
     /// What is known of a key.

@@ -278,7 +278,7 @@ fn every_long_option_is_also_an_o_option() {
         place.mount(&store, &args);
         assert_eq!(
             effects(&place),
-            (vec!["c".to_owned()], [0o550, 0o440, 1234, 2345]),
+            (vec!["c".to_owned()], [0o750, 0o640, 1234, 2345]),
             "{args:?}"
         );
         assert!(place.mounted()[0].has("allow_other"), "{args:?}");
@@ -386,7 +386,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
         }
         let file = fs::metadata(place.path.join("a/c/0")).unwrap();
         if options.contains("uid") {
-            assert_eq!((file.uid(), file.mode() & 0o777), (1234, 0o400));
+            assert_eq!((file.uid(), file.mode() & 0o777), (1234, 0o600));
         }
         let pid = daemon_of(&place.path);
         said(Command::new("umount").arg(&place.path)).ok();
@@ -523,7 +523,7 @@ fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
 
     said(demo.args(["--umask", "077", "-o", "ro"])).ok();
     let mode = fs::metadata(&place.path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o500);
+    assert_eq!(mode & 0o777, 0o700);
     place.unmount(&[]).ok();
     place.assert_untouched();
 

@@ -20,6 +20,8 @@ mod mountpoints;
 mod names;
 #[path = "daemon/socket.rs"]
 mod socket;
+#[path = "daemon/sources.rs"]
+mod sources;
 #[path = "daemon/starts.rs"]
 mod starts;
 #[path = "daemon/users.rs"]

@@ -33,6 +33,8 @@ mod claims;
 mod conflicts;
 #[path = "views/geometry.rs"]
 mod geometry;
+#[path = "views/holes.rs"]
+mod holes;
 #[path = "views/load.rs"]
 mod load;
 #[path = "views/matrix.rs"]

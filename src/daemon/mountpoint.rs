@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::kernel::Target;
-use super::{Failure, answer, kernel};
+use super::{Failure, answer, arguments, kernel};
 
 /// A directory that this process alone mounts on.
 #[derive(Debug)]
@@ -19,18 +19,51 @@ pub(super) struct Mountpoint {
     path: PathBuf,
     directory: File,
     recovered: bool,
+    is_source: bool,
+}
+
+/// Why a mountpoint cannot be used.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// It is missing, no directory or not empty.
+    Unfit(Failure),
+    /// Something is mounted there, or the system failed.
+    Other(Failure),
+}
+
+impl From<String> for Unusable {
+    fn from(failure: String) -> Self {
+        Self::Other(failure.into())
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(failure: io::Error) -> Self {
+        Self::Other(failure.into())
+    }
 }
 
 impl Mountpoint {
     /// Checks a mountpoint and locks it; a dead mount of ours that is in the way is taken away.
-    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, Failure> {
+    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, Unusable> {
         let shown = given.display();
         let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
+        // A mountpoint that is a source is hidden by no mount.
+        let unfit = |what: String| {
+            Unusable::Unfit(match arguments::is_source(given) {
+                true => format!(
+                    "mountpoint {shown}: it is a Zarr source itself; SOURCE comes first and \
+                     MOUNTPOINT second, so the two may be swapped"
+                )
+                .into(),
+                false => what.into(),
+            })
+        };
         let path = resolve(given).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                format!("mountpoint {shown}: {e}; it has to be a directory that is there")
-            }
-            _ => failed(e),
+            io::ErrorKind::NotFound => unfit(format!(
+                "mountpoint {shown}: {e}; it has to be a directory that is there"
+            )),
+            _ => failed(e).into(),
         })?;
         let taken = |entry: &MountEntry| {
             format!(
@@ -56,13 +89,17 @@ impl Mountpoint {
                     directory: directory.map_err(|e| failed(e.into()))?.into(),
                     path,
                     recovered,
+                    // Looking into it would wait for this mount.
+                    is_source: false,
                 });
             }
             _ => {}
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory =
-            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
+            Errno::NOTDIR => unfit(failed(e.into())),
+            _ => failed(e.into()).into(),
+        })?;
         // Some file systems have no locks; then the mount table alone decides.
         let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
         if lock == Err(Errno::AGAIN) {
@@ -76,13 +113,13 @@ impl Mountpoint {
         }
         let directory = File::from(directory);
         if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
-            return Err(format!(
+            return Err(unfit(format!(
                 "mountpoint {shown}: the directory is not empty (--nonempty hides what is \
                      in it while the mount lasts)"
-            )
-            .into());
+            )));
         }
         Ok(Self {
+            is_source: nonempty && arguments::is_source(&path),
             path,
             directory,
             recovered,
@@ -98,6 +135,11 @@ impl Mountpoint {
     /// The path, without links.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the directory is a Zarr hierarchy.
+    pub(super) fn is_source(&self) -> bool {
+        self.is_source
     }
 
     /// Whether a dead mount of ours was there.

@@ -325,7 +325,6 @@ impl Known {
         Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: 0,
             modified: self.modified,
             version: Version(0),
             links: u32::try_from(below).unwrap_or(u32::MAX).saturating_add(2),

@@ -57,7 +57,9 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
         ino: INodeNo(attr.ino.0),
         size: attr.size_bytes,
-        blocks: attr.blocks,
+        // For every object: `tar -S` and other programs take a file with fewer blocks for a sparse one,
+        // and with none for one that has no data at all.
+        blocks: attr.size_bytes.div_ceil(512),
         atime: attr.modified,
         mtime: attr.modified,
         ctime: attr.modified,
@@ -87,7 +89,6 @@ pub(super) fn absent() -> Attr {
         ino: Ino(0),
         is_directory: false,
         size_bytes: 0,
-        blocks: 0,
         modified: SystemTime::UNIX_EPOCH,
         mode: 0,
         links: 0,

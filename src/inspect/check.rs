@@ -48,7 +48,7 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
     let checker = Checker {
         engine: engine(limit)?,
         progress: Progress::new(is_listed.then(|| amount(&*opened.store, &opened.root))),
-        store: opened.store,
+        store: Arc::clone(&opened.store),
         is_listed,
         report: Mutex::new(Report::new(args.json)),
         failure: Mutex::new(None),
@@ -60,7 +60,7 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
         (None, true) => cores().max(FAR_JOBS),
         (None, false) => cores(),
     };
-    checker.run(&opened.root, jobs)?;
+    checker.run(&opened, jobs)?;
     checker.progress.end();
     let label = checker.store.label();
     if let Some(failure) = lock(&checker.failure).take() {
@@ -109,7 +109,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Checker {
     /// Walks the source here and has `jobs` threads read what is found.
-    fn run(&self, root: &Key, jobs: usize) -> io::Result<()> {
+    fn run(&self, opened: &Opened, jobs: usize) -> io::Result<()> {
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let receiver = Arc::new(Mutex::new(receiver));
         thread::scope(|scope| {
@@ -133,7 +133,8 @@ impl Checker {
                 checker: self,
                 sender,
             };
-            let _ = walk(&self.store, &self.engine, root, &mut walker);
+            let (root, no_zarr) = (&opened.root, opened.no_zarr.as_ref());
+            let _ = walk(&self.store, &self.engine, root, no_zarr, &mut walker);
             Ok(())
         })
     }

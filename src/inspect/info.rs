@@ -65,6 +65,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
         write_lines(&mut out, &value, is_unlisted)?;
     }
     out.flush()?;
+    opened.warn();
     Ok(())
 }
 

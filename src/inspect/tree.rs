@@ -63,7 +63,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
     let root = Entry::of(store, &opened.root, None, most > 0);
     drawing.entry(&mut out, &[], None, &opened.root, &root)?;
     let mut frames = vec![Frame {
-        key: opened.root,
+        key: opened.root.clone(),
         names: root.children.into_iter(),
         copies: root.copies,
         is_last: true,
@@ -98,6 +98,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
     }
     drawing.end(&mut out)?;
     out.flush()?;
+    opened.warn();
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::NoZarr;
 use super::hierarchy::{self, Trouble, What};
 use super::keys::{self, Found, Names, Visited};
 use super::report::Severity;
@@ -34,11 +35,12 @@ pub(super) trait Sink {
 /// Names in one array that are no chunks and are told one by one.
 const MAX_STRAY_NAMES: u64 = 20;
 
-/// Walks everything at and below `root`.
+/// Walks everything at and below `root`, where `no_zarr` says that no Zarr metadata are.
 pub(super) fn walk(
     store: &Arc<dyn Store>,
     engine: &Engine,
     root: &Key,
+    no_zarr: Option<&NoZarr>,
     sink: &mut dyn Sink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
@@ -87,9 +89,12 @@ pub(super) fn walk(
             sink.finding(Severity::Unlisted, &key, what)?;
         }
     }
-    if !is_zarr {
-        let what = "no group and no array is here".to_owned();
-        sink.finding(Severity::Warning, root, what)?;
+    let missing = match no_zarr {
+        Some(no_zarr) => Some(no_zarr.what()),
+        None => (!is_zarr).then(|| "no group and no array is here".to_owned()),
+    };
+    if let Some(what) = missing {
+        sink.finding(Severity::Bad, root, what)?;
     }
     ControlFlow::Continue(())
 }

@@ -75,7 +75,6 @@ impl Store for MemoryStore {
         let mut stat = Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: 0,
             modified: UNIX_EPOCH,
             version: Version(0),
             links: 2,
@@ -91,7 +90,6 @@ impl Store for MemoryStore {
             Some(value) => {
                 stat.kind = Kind::Object;
                 stat.size_bytes = value.len() as u64;
-                stat.blocks = stat.size_bytes.div_ceil(512);
                 stat.links = 1;
                 Ok(stat)
             }

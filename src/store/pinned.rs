@@ -102,7 +102,6 @@ pub(super) fn object_stat(stat: &FileStat) -> Stat {
     Stat {
         kind: Kind::Object,
         size_bytes: fingerprint.size_bytes,
-        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
         modified: time(stat.st_mtime, stat.st_mtime_nsec),
         version: fingerprint.version(),
         links: 1,

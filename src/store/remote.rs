@@ -109,7 +109,6 @@ impl Meta {
         Stat {
             kind: Kind::Object,
             size_bytes: self.size_bytes,
-            blocks: self.size_bytes.div_ceil(512),
             modified: self.modified.unwrap_or(SystemTime::UNIX_EPOCH),
             version: self.version(),
             links: 1,

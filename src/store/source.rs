@@ -11,7 +11,9 @@ use rustix::fs::MemfdFlags;
 
 use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
-use super::{DirOptions, DirStore, InvalidKey, Key, RemoteOptions, Store, ZipOptions, ZipStore};
+use super::{
+    DirOptions, DirStore, InvalidKey, Key, RemoteOptions, Store, ZipOptions, ZipStore, file_type,
+};
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
 static DEMO: &[u8] = include_bytes!("../demo/demo.zarr.zip");
@@ -62,6 +64,17 @@ pub enum OpenError {
     WrongKind {
         /// The source.
         path: PathBuf,
+    },
+    /// A file of another format.
+    #[error(
+        "source {}: {what}; zarrfs mounts a directory with a Zarr hierarchy, or a zip archive of one",
+        path.display()
+    )]
+    OtherFormat {
+        /// The source.
+        path: PathBuf,
+        /// What the file is.
+        what: &'static str,
     },
     /// A file that is no archive that can be mounted.
     #[error("{source_name}: {error}")]
@@ -235,10 +248,27 @@ fn open_local(
     let label = path.to_string_lossy();
     ZipStore::open(file, &label, options.zip)
         .map(|store| Box::new(store) as _)
-        .map_err(|error| OpenError::Zip {
-            source_name: label.into_owned(),
-            error,
+        .map_err(|error| match (error, other_format(path)) {
+            (ZipError::NoDirectory, Some(what)) => OpenError::OtherFormat {
+                path: path.to_owned(),
+                what,
+            },
+            (error, _) => OpenError::Zip {
+                source_name: label.into_owned(),
+                error,
+            },
         })
+}
+
+/// What a file is that is no zip archive, as far as its name or its first bytes tell.
+fn other_format(path: &Path) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?;
+    match name {
+        "zarr.json" | ".zgroup" | ".zarray" | ".zattrs" | ".zmetadata" => {
+            Some("a document of Zarr metadata; the directory that holds it is the source")
+        }
+        _ => file_type::describe(&File::open(path).ok()?),
+    }
 }
 
 fn open_remote(

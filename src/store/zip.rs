@@ -324,7 +324,6 @@ impl Archive {
         Stat {
             kind,
             size_bytes,
-            blocks: size_bytes.div_ceil(512),
             modified: modified.unwrap_or(self.modified),
             version: Version(0),
             links,

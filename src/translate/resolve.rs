@@ -178,7 +178,6 @@ impl Shared {
             kind: Kind::Object,
             // Nobody asks for the bytes of a value that has none.
             size_bytes: 1,
-            blocks: 1,
             modified,
             version: Version(super::hash(&[version, node.version, u64::MAX])),
             links: 1,
@@ -298,7 +297,6 @@ fn prefix(node: &Shown, directories: u64) -> Stat {
     Stat {
         kind: Kind::Prefix,
         size_bytes: 0,
-        blocks: 0,
         modified: node.modified,
         version: Version(0),
         links: u32::try_from(directories)

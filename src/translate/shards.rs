@@ -349,7 +349,6 @@ impl Object for Inner {
         Ok(Stat {
             kind: Kind::Object,
             size_bytes,
-            blocks: size_bytes.div_ceil(512),
             version: self.version,
             links: 1,
             ..self.shard.stat()?

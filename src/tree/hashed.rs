@@ -282,7 +282,6 @@ impl HashedTree {
         let stat = Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: 0,
             modified: std::time::UNIX_EPOCH,
             version: Version(0),
             links: 2,

@@ -104,7 +104,6 @@ impl Object for ViewFile {
         Ok(Stat {
             kind: Kind::Object,
             size_bytes: self.size_bytes(),
-            blocks: 0,
             modified: self.modified,
             version: self.version,
             links: 1,

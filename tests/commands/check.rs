@@ -36,7 +36,11 @@ fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
     for kind in ["dir", "zip"] {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
-            let said = look("check", &path, &["--json"]);
+            let folder: &[&str] = match path.ends_with("v2-in-a-folder.zip") {
+                true => &["--path", "v2-flat"],
+                false => &[],
+            };
+            let said = look("check", &path, &[&["--json"], folder].concat());
             let document = checked(&said);
             assert_eq!(document["ok"], true, "{path:?}: {said:?}");
             assert_eq!(document["summary"]["not_checked"], 0, "{path:?}: {said:?}");
@@ -287,8 +291,26 @@ fn a_directory_without_any_node_is_told_from_a_good_store() {
     let dir = scratch();
     write(dir.path().join("some/file"), "no Zarr");
     let said = look("check", dir.path(), &[]);
-    let line = "warning: /: no group and no array is here\n0 arrays, 0 chunks, 1 other key, ";
-    assert!(said.ok().out.starts_with(line), "{said:?}");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.starts_with("bad: /: no Zarr metadata"), "{said:?}");
+    let document = json_of(&look("check", dir.path(), &["--json"]));
+    assert_eq!(
+        (&document["ok"], &document["summary"]["bad"]),
+        (&json!(false), &json!(1))
+    );
+    // A hierarchy below is checked, and named.
+    group(&dir.path().join("deep/ocean.zarr"));
+    let said = look("check", dir.path(), &[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("--path deep/ocean.zarr"), "{said:?}");
+    look("check", dir.path(), &["--path", "deep/ocean.zarr"]).ok();
+    for command in ["info", "tree"] {
+        let said = look(command, dir.path(), &["--json"]);
+        assert!(said.ok().err.contains("--path deep/ocean.zarr"), "{said:?}");
+        assert_eq!(json_of(&said)["source"], dir.path().to_str().unwrap());
+        let said = look(command, dir.path().join("deep/ocean.zarr"), &[]);
+        assert_eq!(said.ok().err, "");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub fn check(case: &Case) -> Vec<String> {
     let source = dir.path().join("case.zip");
     fs::write(&source, &case.archive).unwrap();
     let limit = case.memory_limit_bytes.map(|limit| limit.to_string());
-    let mut arguments = Vec::new();
+    let mut arguments = vec!["--force"];
     if let Some(limit) = &limit {
         arguments.extend(["--memory-limit", limit]);
     }
@@ -133,7 +133,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
         let file = at(mount, path);
         match fs::symlink_metadata(&file) {
             Ok(found) => {
-                if !found.is_file() || found.mode() & 0o7777 != 0o444 {
+                if !found.is_file() || found.mode() & 0o7777 != 0o644 {
                     note(format!("is {:?}", found.permissions().mode()));
                 }
                 if let Outcome::Bytes(content) = outcome

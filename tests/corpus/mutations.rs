@@ -348,7 +348,7 @@ fn mounted_mutants_are_refused_or_right_and_never_end_the_daemon() {
             let _ = random(&mut state);
             let mutant = mutate(&mut state, original, donor);
             fs::write(&source, &mutant).unwrap();
-            let Ok(mount) = Mount::attempt(&source, &["--memory-limit", "16MiB"]) else {
+            let Ok(mount) = Mount::attempt(&source, &["--force", "--memory-limit", "16MiB"]) else {
                 continue;
             };
             mounts += 1;

@@ -121,7 +121,7 @@ fn a09_a_mounted_bad_stored_entry_fails_whatever_ranges_were_read_before() {
     let mut problems = Vec::new();
     for (before, ranges) in earlier_reads(SIZE as u64) {
         for forgotten in [false, true] {
-            let mount = Mount::new(&source);
+            let mount = Mount::of_keys(&source, &[]);
             for name in ["good", "bad"] {
                 let path = mount.join(name);
                 let file = File::open(&path).unwrap();
@@ -172,7 +172,7 @@ fn a09_verify_serves_no_byte_of_a_bad_entry() {
     let source = dir.path().join("verify.zip");
     fs::write(&source, zip.build()).unwrap();
     let mut problems = Vec::new();
-    let mount = Mount::with(&source, &["--verify"]);
+    let mount = Mount::of_keys(&source, &["--verify"]);
     for name in ["stored", "small", "deflated", "zstd", "segments"] {
         let size = fs::metadata(mount.join(name)).unwrap().len();
         for offset in [size / 2, 0, size - 1] {
@@ -243,7 +243,7 @@ fn a13_entries_and_a_directory_beyond_four_gib_are_served() {
     file.write_all_at(&far_bytes, far_at).unwrap();
     file.write_all_at(&bytes[layout.directory..], directory_at)
         .unwrap();
-    let mount = Mount::new(&source);
+    let mount = Mount::of_keys(&source, &[]);
     assert_eq!(read(mount.join("near")).unwrap(), b"near");
     assert_eq!(read(mount.join("far")).unwrap(), b"very far away");
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 2);
@@ -303,7 +303,7 @@ fn a10_bombs_leave_the_daemon_within_its_memory_limit() {
     let source = dir.path().join("bombs.zip");
     fs::write(&source, zip.build()).unwrap();
     let arguments = ["--memory-limit", "32MiB", "--cache-size", "16MiB"];
-    let mount = Mount::with(&source, &arguments);
+    let mount = Mount::of_keys(&source, &arguments);
     for entry in &zip.entries {
         let name = String::from_utf8(entry.central.name.clone()).unwrap();
         let errno = length_read(&mount.join(&name)).expect_err(&name);
@@ -328,7 +328,7 @@ fn decoded_entries_stay_within_the_memory_limit() {
     let dir = scratch();
     let source = dir.path().join("big.zip");
     fs::write(&source, zip.build()).unwrap();
-    let mount = Mount::with(&source, &["--memory-limit", "32MiB"]);
+    let mount = Mount::of_keys(&source, &["--memory-limit", "32MiB"]);
     for (name, length) in [("zeros", zeros.len()), ("text", long.len())] {
         assert_eq!(length_read(&mount.join(name)), Ok(length as u64), "{name}");
         let peak = mount.memory("VmHWM");

@@ -82,8 +82,10 @@ fn g12_a_mount_of_an_empty_store_is_still_a_mount() {
     let _dog = watchdog("g12_a_mount_of_an_empty_store_is_still_a_mount", 60);
     let place = Place::new();
     let empty = place.make_dir("empty");
-    place.mount(&empty, &[]);
-    place.attempt(&empty, &[]).failed(32, &["mnt", "already"]);
+    place.mount(&empty, &["--force"]);
+    place
+        .attempt(&empty, &["--force"])
+        .failed(32, &["mnt", "already"]);
     assert_eq!(place.mounted().len(), 1);
     place.unmount(&[]).ok();
 }

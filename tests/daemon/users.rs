@@ -104,7 +104,7 @@ fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
             assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
             let json = nobody(&["cat"], &place.path.join("zarr.json"));
             assert_eq!(json.ok().out, GROUP);
-            assert_eq!(modes(&place)[..2], [0o555, 0o444]);
+            assert_eq!(modes(&place)[..2], [0o755, 0o644]);
             place.unmount(&[]).ok();
         }
     }
@@ -125,7 +125,7 @@ fn h02_modes_are_constant_whatever_the_source_has() {
         fs::set_permissions(store.join("a/c/0"), mode(file)).unwrap();
         for source in [&store, &place.zip_of(&store)] {
             place.mount(source, &[]);
-            assert_eq!(modes(&place), [0o555, 0o444, me[0], me[1]]);
+            assert_eq!(modes(&place), [0o755, 0o644, me[0], me[1]]);
             place.unmount(&[]).ok();
         }
     }
@@ -142,10 +142,10 @@ fn h02_owner_group_and_umask_are_what_the_options_say() {
     let store = place.store();
     place.open_to_nobody();
     for (umask, directory, file) in [
-        ("0", 0o555, 0o444),
-        ("022", 0o555, 0o444),
-        ("0027", 0o550, 0o440),
-        ("77", 0o500, 0o400),
+        ("0", 0o755, 0o644),
+        ("022", 0o755, 0o644),
+        ("0027", 0o750, 0o640),
+        ("77", 0o700, 0o600),
         ("777", 0, 0),
     ] {
         let args = ["--allow-other", "--uid", "1234", "--gid", "2345", "--umask"];
@@ -161,6 +161,40 @@ fn h02_owner_group_and_umask_are_what_the_options_say() {
         owner.args(["--reuid=1234", "--regid=9999", "--clear-groups", "ls"]);
         let listed = said(owner.arg(&place.path));
         assert_eq!(listed.code == Some(0), directory & 0o500 != 0, "{listed:?}");
+        place.unmount(&[]).ok();
+    }
+}
+
+#[test]
+fn h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed() {
+    let test = "h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed";
+    if skipped_without_root(test) {
+        return;
+    }
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    let store = place.store();
+    place.open_to_nobody();
+    let own = place.make_dir("own");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+    for source in [&store, &place.zip_of(&store)] {
+        place.mount(source, &["--allow-other", "--views", "list"]);
+        let script = r#"
+            cd "$1"
+            ! test -w "$1" || exit 3
+            ! touch "$1/new" || exit 4
+            umask 022
+            cp -r "$1" ../own/copy
+            echo more >> ../own/copy/zarr.json
+            touch ../own/copy/a/c/new
+            rm -r ../own/copy
+        "#;
+        nobody(&["bash", "-euc", script, "bash"], &place.path).ok();
+        let writable = rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK);
+        assert_eq!(writable, Err(Errno::ROFS), "as root");
+        let file = place.path.join("zarr.json");
+        let writable = rustix::fs::access(&file, rustix::fs::Access::WRITE_OK);
+        assert_eq!(writable, Err(Errno::ROFS), "as root");
         place.unmount(&[]).ok();
     }
 }

@@ -171,7 +171,7 @@ impl Foreground {
         let mut command = Command::new(line[0]);
         command
             .args(&line[1..])
-            .arg("-f")
+            .args(["-f", "--force"])
             .arg(source)
             .arg(&path)
             .arg("--log-file")

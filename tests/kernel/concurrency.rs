@@ -31,7 +31,7 @@ fn f03_lookups_race_forgets_and_removals() {
         .collect();
     write_directory(source.path(), &files);
     for passthrough in PASSTHROUGH {
-        let mount = Mount::with(
+        let mount = Mount::of_keys(
             source.path(),
             &["--passthrough", passthrough, "--ttl", "20ms"],
         );
@@ -112,7 +112,7 @@ fn f04_release_races_read() {
         (&sources[0], &[]),
         (&sources[1], &[]),
     ] {
-        let mount = Mount::with(source, args);
+        let mount = Mount::of_keys(source, args);
         client("release.py", &[&mount.join("same"), Path::new("1")]);
         assert_eq!(gauge(mount.path(), "panics"), 0);
         let released = || gauge(mount.path(), "handles") == 0;
@@ -131,7 +131,7 @@ fn f05_listings_while_files_come_and_go() {
     for i in 0..STABLE {
         File::create(source.path().join(format!("stable.{i}"))).unwrap();
     }
-    let mount = Mount::with(source.path(), &["--ttl", "10ms"]);
+    let mount = Mount::of_keys(source.path(), &["--ttl", "10ms"]);
     let end = Instant::now() + LONG;
     let list = || {
         let mut listings = 0;
@@ -178,7 +178,7 @@ fn f06_readers_of_one_file_all_see_its_bytes() {
     let content = pattern(6, 8 << 20);
     let sources = both_kinds(source.path(), &[("big".to_owned(), content.clone())]);
     for source in &sources {
-        let mount = Mount::with(source, &["--passthrough", "off", "--cache-size", "1MiB"]);
+        let mount = Mount::of_keys(source, &["--passthrough", "off", "--cache-size", "1MiB"]);
         let end = Instant::now() + LONG / 3;
         let read_around = |seed: u64| {
             let mut state = seed;

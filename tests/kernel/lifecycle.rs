@@ -67,8 +67,8 @@ fn g02_a_killed_reader_goes_away_while_its_request_waits() {
         fs::write(source.path().join(name), pattern(i as u64, 100_000)).unwrap();
     }
     // The store of the second mount is the first one, whose daemon can be stopped.
-    let store = Mount::with(source.path(), &["--passthrough", "off"]);
-    let mount = Mount::with(store.path(), &["--passthrough", "off"]);
+    let store = Mount::of_keys(source.path(), &["--passthrough", "off"]);
+    let mount = Mount::of_keys(store.path(), &["--passthrough", "off"]);
     let cases = [
         ("killed", Signal::KILL, false),
         ("interrupted", Signal::INT, false),
@@ -147,7 +147,7 @@ fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
     let source = scratch();
     let content = pattern(3, 2_000_000);
     for source in both_kinds(source.path(), &[("big".to_owned(), content.clone())]) {
-        let mount = Mount::new(&source);
+        let mount = Mount::of_keys(&source, &[]);
         let daemon = format!("/proc/{}", mount.pid());
         let alive = || Path::new(&daemon).exists();
         let mut file = File::open(mount.join("big")).unwrap();

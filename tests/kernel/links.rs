@@ -94,7 +94,7 @@ fn h08_links_inside_are_followed_and_links_out_are_eacces() {
     let dir = scratch();
     let source = source_with_links(dir.path());
     for passthrough in PASSTHROUGH {
-        let mount = Mount::with(&source, &["--passthrough", passthrough]);
+        let mount = Mount::of_keys(&source, &["--passthrough", passthrough]);
         for name in ["file", "in", "sub/in", "sub/deep/in", "around"] {
             assert_eq!(read(mount.join(name)).unwrap(), b"inside", "{name}");
         }
@@ -142,7 +142,7 @@ fn h08_follow_symlinks_follows_links_out() {
     let source = source_with_links(dir.path());
     run(Command::new("mkfifo").arg(dir.path().join("outside/fifo")));
     symlink("../outside/fifo", source.join("out_fifo")).unwrap();
-    let mount = Mount::with(&source, &["--follow-symlinks"]);
+    let mount = Mount::of_keys(&source, &["--follow-symlinks"]);
     for name in [
         "out",
         "sub/out",
@@ -190,7 +190,7 @@ fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
         .arg(at("fifo"))
         .stdin(Stdio::null());
     let mut writer = Killed(writer.spawn().unwrap());
-    let mount = Mount::new(source.path());
+    let mount = Mount::of_keys(source.path(), &[]);
     for name in &hidden {
         assert_eq!(
             errno(fs::symlink_metadata(mount.join(name))),
@@ -233,7 +233,7 @@ fn h08_a_fifo_put_in_the_place_of_a_file_never_blocks() {
         for name in ["seen", "read", "unseen"] {
             fs::write(source.join(name), "inside").unwrap();
         }
-        let mount = Mount::with(&source, &["--ttl", "1h", "--passthrough", passthrough]);
+        let mount = Mount::of_keys(&source, &["--ttl", "1h", "--passthrough", passthrough]);
         assert!(fs::metadata(mount.join("seen")).unwrap().is_file());
         assert_eq!(cat(&mount, "read").unwrap(), b"inside");
         for name in ["seen", "read", "unseen"] {
@@ -261,7 +261,7 @@ fn h08_a_link_swapped_in_never_leads_out() {
     }
     symlink("real", source.join("swapped_dir")).unwrap();
     symlink("real/file", source.join("swapped")).unwrap();
-    let mount = Mount::with(&source, &["--ttl", "1ms"]);
+    let mount = Mount::of_keys(&source, &["--ttl", "1ms"]);
     let end = Instant::now() + Duration::from_secs(2);
     let swap = |name: &str, targets: [&str; 2]| {
         for target in targets.iter().cycle() {
@@ -330,7 +330,7 @@ time.sleep(30)
         .unwrap();
     assert_eq!(&said, b"held\n");
 
-    let mount = Mount::with(source.path(), &["--threads", "1"]);
+    let mount = Mount::of_keys(source.path(), &["--threads", "1"]);
     let mut reader = Command::new("cat");
     reader
         .arg(mount.join("leased"))

@@ -38,7 +38,7 @@ fn g07_a_replaced_file_has_its_new_bytes_after_the_ttl() {
         let (source, spare) = (scratch(), scratch());
         let path = source.path().join("chunk");
         fs::write(&path, pattern(1, 100_000)).unwrap();
-        let mount = Mount::with(source.path(), args);
+        let mount = Mount::of_keys(source.path(), args);
         assert!(shows(&mount.join("chunk"), &pattern(1, 100_000)));
         for (seed, len) in [(2, 100_000), (3, 250_000), (4, 7), (5, 0), (6, 4096)] {
             replace(&path, &pattern(seed, len), &spare.path().join("new"));
@@ -64,7 +64,7 @@ fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
         let source = scratch();
         let path = source.path().join("chunk");
         fs::write(&path, pattern(1, 100_000)).unwrap();
-        let mount = Mount::with(source.path(), args);
+        let mount = Mount::of_keys(source.path(), args);
         assert!(shows(&mount.join("chunk"), &pattern(1, 100_000)));
         for (seed, len) in [(2, 100_000), (3, 250_000), (4, 7), (5, 0), (6, 4096)] {
             fs::write(&path, pattern(seed, len)).unwrap();
@@ -91,7 +91,7 @@ fn g07_a_file_that_comes_is_seen_after_the_ttl() {
     let _dog = watchdog("g07_a_file_that_comes_is_seen_after_the_ttl", 60);
     let source = scratch();
     fs::create_dir(source.path().join("d")).unwrap();
-    let mount = Mount::new(source.path());
+    let mount = Mount::of_keys(source.path(), &[]);
     assert_eq!(errno(read(mount.join("d/chunk"))), ENOENT);
     assert_eq!(fs::read_dir(mount.join("d")).unwrap().count(), 0);
     fs::write(source.path().join("d/chunk"), "new").unwrap();
@@ -109,10 +109,10 @@ fn i01_a_zip_replaced_by_rename_is_served_as_it_was() {
         .collect();
     let zip = dir.path().join("archive.zip");
     fs::write(&zip, zip_bytes(&old, true)).unwrap();
-    let mount = Mount::new(&zip);
+    let mount = Mount::of_keys(&zip, &[]);
     assert!(read(mount.join("a/big")).unwrap() == pattern(3, 300_000));
     replace(&zip, &zip_bytes(&new, true), &dir.path().join("new"));
-    let second = Mount::new(&zip);
+    let second = Mount::of_keys(&zip, &[]);
     for ((name, before), (_, after)) in old.iter().zip(&new) {
         assert!(
             read_uncached(&mount.join(name)).unwrap() == *before,
@@ -144,7 +144,7 @@ fn i02_zip_overwritten_in_place_reads_estale_never_a_mix() {
         let ways: [Overwrite; 3] = [write, write_without_truncating, truncate_to_half];
         for overwrite in ways {
             fs::write(&zip, zip_bytes(&old, deflate)).unwrap();
-            let mount = Mount::new(&zip);
+            let mount = Mount::of_keys(&zip, &[]);
             for (name, content) in &old[..5] {
                 assert!(read(mount.join(name)).unwrap() == *content);
             }
@@ -206,7 +206,7 @@ fn i02_zip_overwritten_while_it_is_read_is_never_a_mix() {
         let deflate = round % 2 == 0;
         fs::write(&zip, zip_bytes(&old, deflate)).unwrap();
         let new = zip_bytes(&new, deflate);
-        let mount = Mount::new(&zip);
+        let mount = Mount::of_keys(&zip, &[]);
         let read_on = |seed: u64| {
             let (mut state, mut stale) = (seed, 0);
             while stale < 20 {
@@ -242,7 +242,7 @@ fn read_while_versions_change(args: &[&str], versions: u32, len: fn(u32) -> usiz
     let (source, spare) = (scratch(), scratch());
     let path = source.path().join("chunk");
     fs::write(&path, of_version(0, len(0))).unwrap();
-    let mount = Mount::with(source.path(), args);
+    let mount = Mount::of_keys(source.path(), args);
     let (current, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let check = |bytes: &[u8]| {
         let newest = current.load(Ordering::Relaxed) + 1;
@@ -388,7 +388,7 @@ fn i03_an_open_file_that_is_rewritten_shorter_is_stale_and_not_short() {
         let path = source.path().join("chunk");
         let old = pattern(1, 2_000_000);
         fs::write(&path, &old).unwrap();
-        let mount = Mount::with(source.path(), &["--passthrough", "off", "--ttl", ttl]);
+        let mount = Mount::of_keys(source.path(), &["--passthrough", "off", "--ttl", ttl]);
         let mut file = File::open(mount.join("chunk")).unwrap();
         let mut bytes = vec![0; 4096];
         file.read_exact(&mut bytes).unwrap();
@@ -414,7 +414,7 @@ fn i07_a_removed_file_is_enoent_after_the_ttl() {
         let source = scratch();
         let content = pattern(7, 500_000);
         write_directory(source.path(), &[("d/chunk".to_owned(), content.clone())]);
-        let mount = Mount::with(source.path(), &["--passthrough", passthrough]);
+        let mount = Mount::of_keys(source.path(), &["--passthrough", passthrough]);
         let open = File::open(mount.join("d/chunk")).unwrap();
         let mut first = [0; 100];
         open.read_exact_at(&mut first, 0).unwrap();

@@ -22,12 +22,12 @@ fn on_each_kind(check: impl Fn(&Path, &Mount)) {
     for passthrough in PASSTHROUGH {
         check(
             &directory,
-            &Mount::with(&directory, &["--passthrough", passthrough]),
+            &Mount::of_keys(&directory, &["--passthrough", passthrough]),
         );
     }
-    check(&directory, &Mount::new(&deflated));
-    check(&directory, &Mount::new(&stored));
-    check(&directory, &Mount::with(&stored, &["--verify"]));
+    check(&directory, &Mount::of_keys(&deflated, &[]));
+    check(&directory, &Mount::of_keys(&stored, &[]));
+    check(&directory, &Mount::of_keys(&stored, &["--verify"]));
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn of_an_option_that_is_given_twice_the_last_one_counts() {
         place.mount(&store, args);
         use std::os::unix::fs::MetadataExt;
         let mode = std::fs::metadata(&place.path).unwrap().mode() & 0o777;
-        assert_eq!(mode, 0o550, "{args:?}");
+        assert_eq!(mode, 0o750, "{args:?}");
         place.unmount(&[]).ok();
     }
 }

@@ -62,6 +62,11 @@ impl Mount {
         Self::attempt(source, args).unwrap_or_else(|e| panic!("zarrfs refused to mount: {e:?}"))
     }
 
+    /// Mounts a source of plain keys, without Zarr metadata at its top.
+    pub fn of_keys(source: impl AsRef<OsStr>, args: &[&str]) -> Self {
+        Self::with(source, &[&["--force"], args].concat())
+    }
+
     /// Mounts `source`, or says how the command failed.
     pub fn attempt(source: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, Refusal> {
         Self::attempt_in(source, args, |_| ())

@@ -258,7 +258,7 @@ fn an_integer_that_a_double_does_not_hold_is_an_error_for_itself() {
     let (exact, other) = (bytes([1, 2, 3, 1 << 60]), bytes([1, 2, 3, i64::MAX]));
     stores.v2("exact", wide.clone(), &[("0", &exact), ("1", &exact)]);
     stores.v2("other", wide, &[("0", &other), ("1", &exact)]);
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     let file = mount.join(".zarrfs/root.cdf.nc");
     let Some(mut python) = python() else { return };
     let told = run(python
@@ -285,7 +285,7 @@ fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
     stores.v2("text", text, &[("0", b"\xff\xff\xff\xff"), ("1", b"")]);
     stores.put("group/.zgroup", b"{\"zarr_format\": 2}");
     stores.put("empty/.zgroup", b"{\"zarr_format\": 2}");
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     // The text has to be decoded to know the file, and it is broken.
     assert_eq!(errno(read(mount.join(".zarrfs/root.nc"))), EIO);
     let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
@@ -303,7 +303,7 @@ fn a_group_that_changes_is_another_file() {
     let _watchdog = watchdog("netcdf changes", 60);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
-    let mount = Mount::with(stores.path(), &["--ttl", "200ms"]);
+    let mount = stores.mount(&["--ttl", "200ms"]);
     let file = mount.join(".zarrfs/root.nc");
     let before = tool(&file, "ncdump -h $F");
     assert!(
@@ -358,7 +358,7 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
         json!({}),
         &[("0", &le(&GOOD[..4])), ("1", &le(&GOOD[4..]))],
     );
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     let why = fs::read(mount.join(".zarrfs/why.txt")).unwrap();
     let why = String::from_utf8_lossy(&why);
     assert!(why.contains("is not in it: its name is no UTF-8"), "{why}");
@@ -401,7 +401,7 @@ fn a_node_whose_document_can_not_be_read_now_is_an_error() {
     // A link that leads out of the store is there and can not be read.
     fs::create_dir(stores.path().join("lost")).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", stores.path().join("lost/.zarray")).unwrap();
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     for format in ["nc", "cdf.nc", "cdf5.nc"] {
         let file = mount.join(format!(".zarrfs/root.{format}"));
         assert_eq!(errno(read(file)), EACCES, "{format}");
@@ -423,7 +423,7 @@ fn names_that_are_one_in_nfc_are_in_the_file_once() {
     stores.v2(&format!("mixed/{composed}"), json!({}), &[]);
     group(&stores, &format!("mixed/{decomposed}"));
     stores.v2(&format!("mixed/{decomposed}/x"), json!({}), &[]);
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
     assert_eq!(
         header.matches(&format!("group: {composed} {{")).count(),
@@ -459,7 +459,7 @@ fn times_have_the_unit_of_their_data_type() {
     stores.v2("same", json!({"dtype": "<M8[D]", "fill_value": null}), &[]);
     let same = json!({"units": "days since 1970-01-01 00:00:00"});
     stores.put("same/.zattrs", same.to_string().as_bytes());
-    let mount = Mount::new(stores.path());
+    let mount = stores.mount(&[]);
     for format in ["nc", "cdf.nc"] {
         let header = tool(
             &mount.join(format!(".zarrfs/root.{format}")),

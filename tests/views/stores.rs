@@ -87,7 +87,7 @@ impl Stores {
     }
 
     pub fn mount(&self, args: &[&str]) -> Mount {
-        Mount::with(self.path(), args)
+        Mount::of_keys(self.path(), args)
     }
 }
 

@@ -85,7 +85,6 @@ impl Far {
         Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            blocks: 0,
             modified: self
                 .modified
                 .get()
@@ -390,7 +389,7 @@ impl Store for RemoteStore {
     }
 
     fn extent(&self) -> Extent {
-        Extent { bytes: 0, keys: 0 }
+        Extent::default()
     }
 
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

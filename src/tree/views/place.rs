@@ -171,7 +171,6 @@ impl Place {
             None => Ok(Stat {
                 kind: Kind::Prefix,
                 size_bytes: 0,
-                blocks: 0,
                 modified: self.node.modified(),
                 version: Version(self.node.version()),
                 links: 2,

@@ -1,0 +1,72 @@
+//! The format of a file that is no zip archive, from its first bytes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Magic numbers: where they stand, the bytes, and what the file is. Formats of scientific data
+/// come before archives and compressed files.
+const FORMATS: [(usize, &[u8], &str); 16] = [
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
+    (512, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
+    (0, b"CDF\x01", "a NetCDF file"),
+    (0, b"CDF\x02", "a NetCDF file"),
+    (0, b"CDF\x05", "a NetCDF file"),
+    (0, b"GRIB", "a GRIB file"),
+    (0, b"II*\0", "a TIFF file"),
+    (0, b"MM\0*", "a TIFF file"),
+    (0, b"\x93NUMPY", "a NumPy file"),
+    (0, b"SQLite format 3\0", "an SQLite database"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"\x1f\x8b", "a gzip file (or a tar.gz archive)"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd file (or a tar.zst archive)"),
+    (0, b"\xfd7zXZ\0", "an xz file (or a tar.xz archive)"),
+    (0, b"BZh", "a bzip2 file (or a tar.bz2 archive)"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+];
+
+/// The longest offset of a magic number, and the number.
+const HEADER_BYTES: usize = 520;
+
+/// What a file is; none if its first bytes tell nothing.
+pub(super) fn describe(file: &File) -> Option<&'static str> {
+    let mut header = [0; HEADER_BYTES];
+    let mut filled = 0;
+    while let Some(rest) = header.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(_) => return None,
+        }
+    }
+    of_header(header.get(..filled)?)
+}
+
+fn of_header(header: &[u8]) -> Option<&'static str> {
+    let mut formats = FORMATS.iter();
+    let found = formats.find(|(offset, magic, _)| {
+        let there = header.get(*offset..);
+        there.is_some_and(|there| there.starts_with(magic))
+    });
+    found.map(|(_, _, what)| *what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_their_magic_numbers() {
+        let mut tar = vec![0; 512];
+        tar[257..262].copy_from_slice(b"ustar");
+        assert_eq!(of_header(&tar), Some("a tar archive"));
+        let mut with_user_block = vec![b'x'; 520];
+        with_user_block[512..].copy_from_slice(b"\x89HDF\r\n\x1a\n");
+        let hdf5 = Some("an HDF5 (or NetCDF-4) file");
+        assert_eq!(of_header(&with_user_block), hdf5);
+        assert_eq!(of_header(b"\x89HDF\r\n\x1a\n"), hdf5);
+        assert_eq!(of_header(b"CDF\x02\0"), Some("a NetCDF file"));
+        assert_eq!(of_header(b""), None);
+        assert_eq!(of_header(b"CDF"), None);
+        assert_eq!(of_header(b"text"), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Sources without Zarr metadata, and a source in the place of the mountpoint.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::place::*;
+use crate::support::*;
+
+fn write(path: PathBuf, bytes: impl AsRef<[u8]>) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Directories without Zarr metadata at their top, each with words that the message must have.
+fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
+    let n5 = place.make_dir("n5");
+    write(n5.join("attributes.json"), r#"{"n5":"2.5.1"}"#);
+    let dataset = r#"{"dimensions":[4],"blockSize":[2],"dataType":"uint8","compression":{}}"#;
+    write(n5.join("a/attributes.json"), dataset);
+    let around = place.make_dir("around");
+    write(around.join("a.n5/attributes.json"), dataset);
+    let v1 = place.make_dir("v1");
+    let meta = r#"{"zarr_format":1,"shape":[4],"chunks":[2],"dtype":"<i4"}"#;
+    write(v1.join("meta"), meta);
+    let plain = place.make_dir("plain");
+    write(plain.join("notes.txt"), "text");
+    let nested = place.make_dir("nested");
+    write(nested.join("deep/a b.zarr/zarr.json"), GROUP);
+    write(nested.join("deep/a b.zarr/inner/zarr.json"), GROUP);
+    write(nested.join("c.zarr/.zarray"), "{}");
+    vec![
+        (place.make_dir("empty"), &["empty"]),
+        (n5, &["n5"]),
+        (around, &["n5", "a.n5"]),
+        (v1, &["version 1"]),
+        (plain, &["notes.txt"]),
+        (nested, &["--path 'deep/a b.zarr'", "--path c.zarr"]),
+    ]
+}
+
+#[test]
+fn a_source_without_zarr_metadata_is_refused_with_what_is_there() {
+    let test = "a_source_without_zarr_metadata_is_refused_with_what_is_there";
+    let _dog = watchdog(test, 60);
+    let place = Place::new();
+    for (directory, words) in directories(&place) {
+        let mut sources = vec![directory.clone()];
+        if fs::read_dir(&directory).unwrap().next().is_some() {
+            sources.push(place.zip_of(&directory));
+        }
+        for source in sources {
+            let name = source.file_name().unwrap().to_str().unwrap();
+            let refused = place.attempt(&source, &[]);
+            refused.failed(32, &["no zarr metadata", "--force", name]);
+            refused.failed(32, words);
+            assert!(!refused.err.contains("inner"), "{refused:?}");
+            place.assert_untouched();
+            for force in [&["--force"][..], &["-o", "force"]] {
+                place.mount(&source, force);
+                let same = Command::new("diff")
+                    .arg("-r")
+                    .args([&directory, &place.path])
+                    .status();
+                assert!(same.unwrap().success(), "{source:?}");
+                place.unmount(&[]).ok();
+            }
+        }
+    }
+    let nested = place.join("nested");
+    for source in [nested.clone(), place.join("nested.zip")] {
+        place.mount(&source, &["--path", "deep/a b.zarr"]);
+        place.unmount(&[]).ok();
+        let refused = place.attempt(&source, &["--path", "deep"]);
+        refused.failed(32, &["--path 'deep/a b.zarr'"]);
+    }
+    let inside = format!("{}|zip:deep", place.join("nested.zip").display());
+    place
+        .attempt(&inside, &[])
+        .failed(32, &["--path 'a b.zarr'"]);
+    place.mount(&nested.join("c.zarr"), &[]);
+    place.unmount(&[]).ok();
+    place.assert_untouched();
+}
+
+#[test]
+fn the_search_for_a_hierarchy_below_is_bounded() {
+    let _dog = watchdog("the_search_for_a_hierarchy_below_is_bounded", 60);
+    let place = Place::new();
+    let many = place.make_dir("many");
+    for number in 0..20 {
+        write(many.join(format!("{number:02}.zarr/zarr.json")), GROUP);
+    }
+    let refused = place.attempt(&many, &[]);
+    refused.failed(32, &["--path 00.zarr", "04.zarr", "and more"]);
+    assert!(!refused.err.contains("05.zarr"), "{refused:?}");
+    let deep = place.make_dir("deep");
+    write(deep.join("d/".repeat(30)).join("zarr.json"), GROUP);
+    let refused = place.attempt(&deep, &[]);
+    refused.failed(32, &["it holds d/"]);
+    assert!(!refused.err.contains("--path"), "{refused:?}");
+}
+
+#[test]
+fn a_file_of_another_format_is_named() {
+    let _dog = watchdog("a_file_of_another_format_is_named", 60);
+    let place = Place::new();
+    let store = place.store();
+    for (name, option) in [("x.tar", "-cf"), ("x.tar.gz", "-czf")] {
+        let mut tar = Command::new("tar");
+        run(tar
+            .arg(option)
+            .arg(place.join(name))
+            .arg("-C")
+            .args([&store, Path::new(".")]));
+    }
+    write(place.join("x.h5"), b"\x89HDF\r\n\x1a\n and so on");
+    write(place.join("x.nc"), b"CDF\x02 and so on");
+    for (source, what) in [
+        (place.join("x.tar"), "a tar archive"),
+        (place.join("x.tar.gz"), "gzip"),
+        (place.join("x.h5"), "HDF5"),
+        (place.join("x.nc"), "a NetCDF file"),
+        (store.join("zarr.json"), "the directory that holds it"),
+    ] {
+        place.attempt(&source, &[]).failed(32, &[what]);
+        let check = said(zarrfs().arg("check").arg(&source));
+        check.failed(1, &[what]);
+    }
+    place.assert_untouched();
+}
+
+#[test]
+fn swapped_arguments_are_recognised_and_hide_nothing() {
+    let _dog = watchdog("swapped_arguments_are_recognised_and_hide_nothing", 60);
+    let place = Place::new();
+    let store = place.store();
+    let zip = place.zip_of(&store);
+    let plain = place.make_dir("plain");
+    write(plain.join("file"), "");
+    let mounted = Place::new();
+    mounted.mount(&store, &[]);
+    let url = Path::new("s3://bucket/store.zarr");
+    let mount = |source: &Path, point: &Path, args: &[&str]| {
+        let refused = said(zarrfs().arg(source).arg(point).args(args));
+        refused.failed(32, &["swapped"]);
+        assert!(!refused.err.contains("--nonempty"), "{refused:?}");
+        assert!(!refused.err.contains("--force"), "{refused:?}");
+        refused
+    };
+    for point in [&*store, &*zip, url] {
+        for source in [&*place.path, &plain] {
+            let refused = mount(source, point, &[]);
+            let command = format!("zarrfs {} {}", point.display(), source.display());
+            assert!(refused.err.contains(&command), "{refused:?}");
+        }
+        mount(&mounted.path, point, &[]);
+    }
+    mount(&place.path, &store, &["--nonempty"]);
+    assert_serves(&store);
+    mounted.unmount(&[]).ok();
+    place.assert_untouched();
+}
+
+#[test]
+fn the_source_is_judged_before_the_mountpoint() {
+    let _dog = watchdog("the_source_is_judged_before_the_mountpoint", 60);
+    let place = Place::new();
+    let store = place.store();
+    let (plain, missing) = (place.make_dir("plain"), place.join("missing"));
+    write(plain.join("file"), "");
+    for point in [&store, &plain, &missing, &plain.join("file")] {
+        let refused = said(zarrfs().arg("treee").arg(point));
+        refused.failed(32, &["source treee: no such file"]);
+        assert!(!refused.err.contains("--nonempty"), "{refused:?}");
+    }
+    let refused = said(zarrfs().arg(&plain).arg(&missing));
+    refused.failed(32, &["plain: no zarr metadata"]);
+    let refused = said(zarrfs().arg(&store).arg(&plain));
+    refused.failed(32, &["mountpoint", "plain", "--nonempty"]);
+}

@@ -1,0 +1,113 @@
+//! Programs that look for holes in files copy every byte of native keys, views, translations and
+//! texts: no object has fewer blocks than its size, and none has a hole.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::stores::*;
+use crate::support::*;
+
+/// Elements that are not zero, in four chunks.
+const ELEMENTS: i32 = 16_384;
+
+/// A group with an array, and a sparse file as one of its keys.
+fn store() -> Stores {
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format":2}"#);
+    let attributes = json!({"history": "long ".repeat(1_000)});
+    stores.put(".zattrs", attributes.to_string().as_bytes());
+    let elements: Vec<i32> = (1..=ELEMENTS).collect();
+    let chunks: Vec<Vec<u8>> = elements.chunks(4_096).map(le).collect();
+    let keys = ["0", "1", "2", "3"];
+    let chunks: Vec<_> = keys
+        .into_iter()
+        .zip(chunks.iter().map(Vec::as_slice))
+        .collect();
+    stores.v2(
+        "numbers",
+        json!({"shape": [ELEMENTS], "chunks": [4_096]}),
+        &chunks,
+    );
+    let sparse = File::create(stores.path().join("sparse")).unwrap();
+    sparse.write_all_at(b"data", 1 << 20).unwrap();
+    stores
+}
+
+/// Every object below a directory has `size / 512` blocks, rounded up.
+fn assert_blocks(path: &Path) {
+    let script = r#"find "$1" -type f -printf '%b %s %p\n' | awk '$1 != int(($2 + 511) / 512)'"#;
+    let wrong = run(Command::new("bash")
+        .args(["-euc", script, "bash"])
+        .arg(path));
+    assert_eq!(wrong, "");
+}
+
+#[test]
+fn programs_that_look_for_holes_copy_every_byte() {
+    let _dog = watchdog("programs_that_look_for_holes_copy_every_byte", 120);
+    let stores = store();
+    let mount = Mount::with(stores.path(), &["--views", "list"]);
+    let listed = run(Command::new("find").arg(mount.path()));
+    for name in [
+        "/sparse",
+        "/numbers/0",
+        "/.zarrfs/numbers.npy",
+        "/.zarrfs/as-v3/numbers/zarr.json",
+    ] {
+        assert!(listed.contains(name), "no {name} in {listed}");
+    }
+    assert_blocks(mount.path());
+    for name in ["sparse", ".zarrfs/numbers.npy", ".zarrfs/as-v3/zarr.json"] {
+        let file = File::open(mount.join(name)).unwrap();
+        let size = file.metadata().unwrap().len();
+        let seek = |to| rustix::fs::seek(&file, to).unwrap();
+        assert_eq!(seek(rustix::fs::SeekFrom::Hole(0)), size, "{name}");
+        assert_eq!(seek(rustix::fs::SeekFrom::Data(0)), 0, "{name}");
+    }
+    let copies = scratch();
+    let script = r#"
+        cd "$1"
+        for how in "tar -S" "tar -S --hole-detection=seek" "tar -S --hole-detection=raw"; do
+            mkdir "$2/copy"
+            $how -cf - . | tar -C "$2/copy" -xf -
+            diff -r . "$2/copy"
+            rm -r "$2/copy"
+        done
+        for how in "cp -r --sparse=always" "cp -r --sparse=auto" "rsync -aS"; do
+            $how ./ "$2/copy"
+            diff -r . "$2/copy"
+            rm -r "$2/copy"
+        done
+    "#;
+    let mut copy = Command::new("bash");
+    copy.args(["-euo", "pipefail", "-c", script, "bash"]);
+    run(copy.args([mount.path(), copies.path()]));
+    let du = |option: &str| -> u64 {
+        let mut du = Command::new("du");
+        du.args(["-s", "-B1", option]).arg(mount.join("numbers"));
+        let said = run(&mut du);
+        said.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (blocks, bytes) = (du("--no-dereference"), du("--apparent-size"));
+    assert!(
+        blocks >= bytes && blocks < bytes + (64 << 10),
+        "{blocks} {bytes}"
+    );
+}
+
+#[test]
+fn keys_of_a_zip_have_the_blocks_of_their_size() {
+    let _dog = watchdog("keys_of_a_zip_have_the_blocks_of_their_size", 60);
+    let stores = store();
+    let dir = scratch();
+    let zip = dir.path().join("store.zip");
+    let mut command = Command::new("zip");
+    command.args(["-q", "-r"]).arg(&zip).arg(".");
+    run(command.current_dir(stores.path()));
+    assert!(fs::metadata(&zip).unwrap().len() < 200 << 10, "deflated");
+    assert_blocks(Mount::with(&zip, &["--views", "list"]).path());
+}
