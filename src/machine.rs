@@ -1,16 +1,91 @@
-//! What the machine has: cores and memory, for defaults.
+//! The cores, memory and descriptors that this process may use, for defaults.
+
+mod cgroup;
+
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+/// Assumed where `/proc/meminfo` cannot be read.
+const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
 /// Cores that this process may use, at least 1.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The machine's memory in bytes, or 4 GiB if it is not told.
+/// Bytes of memory that this process may use: the smallest of the machine's memory, the limits of
+/// its cgroup and of all cgroups above it, its limit of address space (`ulimit -v`), and what SLURM
+/// has granted the job on this node.
 pub fn memory_bytes() -> u64 {
+    let slurm = std::env::var("SLURM_MEM_PER_NODE").ok();
+    let limits = [
+        cgroup::memory_limit_bytes(Path::new("/")),
+        address_space_bytes(),
+        slurm.and_then(|text| slurm_bytes(&text)),
+    ];
+    let limits = limits.into_iter().flatten();
+    limits.fold(machine_bytes(), u64::min)
+}
+
+/// The limit of address space (`ulimit -v`) in bytes, if there is one.
+pub fn address_space_bytes() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Address space that this process uses now, in bytes.
+pub fn used_address_space_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kilobytes(&status, "VmSize:").unwrap_or(0)
+}
+
+fn machine_bytes() -> u64 {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = table
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = total.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kilobytes.map_or(4 << 30, |kilobytes| kilobytes.saturating_mul(1024))
+    kilobytes(&table, "MemTotal:").unwrap_or(UNKNOWN_MEMORY_BYTES)
+}
+
+/// The bytes of a line such as `MemTotal:  1024 kB`.
+fn kilobytes(table: &str, name: &str) -> Option<u64> {
+    let text = table.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: u64 = text.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kilobytes.saturating_mul(1024))
+}
+
+/// The bytes of `SLURM_MEM_PER_NODE`, which counts in MiB unless it ends with another unit. 0
+/// grants all memory of the node.
+fn slurm_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, unit) = match text.char_indices().last()? {
+        (at, 'K' | 'k') => (text.get(..at)?, 1 << 10),
+        (at, 'M' | 'm') => (text.get(..at)?, 1 << 20),
+        (at, 'G' | 'g') => (text.get(..at)?, 1 << 30),
+        (at, 'T' | 't') => (text.get(..at)?, 1 << 40),
+        _ => (text, 1 << 20),
+    };
+    let number: u64 = digits.parse().ok()?;
+    (number > 0).then(|| number.saturating_mul(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slurm_counts_in_mebibytes_unless_it_names_a_unit() {
+        assert_eq!(slurm_bytes("4096"), Some(4 << 30));
+        assert_eq!(slurm_bytes("4G"), Some(4 << 30));
+        assert_eq!(slurm_bytes("512K"), Some(512 << 10));
+        assert_eq!(slurm_bytes("18446744073709551615T"), Some(u64::MAX));
+        for none in ["", "0", "0G", "G", "-1", "many", "é"] {
+            assert_eq!(slurm_bytes(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_proc_is_in_kilobytes() {
+        let table = "MemTotal:       24684072 kB\nMemFree:  7 kB\n";
+        assert_eq!(kilobytes(table, "MemTotal:"), Some(24_684_072 << 10));
+        assert_eq!(kilobytes(table, "VmSize:"), None);
+        assert!(used_address_space_bytes() > 1 << 20);
+    }
 }

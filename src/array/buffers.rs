@@ -33,12 +33,7 @@ impl Buffers {
             return Some(free.buffers.swap_remove(place));
         }
         drop(free);
-        // Asked for first, because the zeroed allocation below would abort; it gives pages that
-        // the system has zeroed already.
-        let mut probe = Vec::<u8>::new();
-        probe.try_reserve_exact(bytes).ok()?;
-        drop(probe);
-        Some(vec![0; bytes])
+        bytemuck::try_zeroed_vec(bytes).ok()
     }
 
     /// Gives a buffer back.

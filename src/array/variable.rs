@@ -37,6 +37,9 @@ pub fn read_elements(
     limit_bytes: u64,
     engine: &Engine,
 ) -> Result<Elements, StoreError> {
+    // The elements, those of a chunk, and what stands between two codecs: reserved once.
+    let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
+    let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
     let unsupported = |what: String| StoreError::Unsupported {
         key: key.clone(),
         what,
@@ -52,8 +55,7 @@ pub fn read_elements(
         need_bytes,
         limit_bytes,
     };
-    // The elements, those of a chunk, and what stands between two codecs: reserved once.
-    let _memory = engine.reserve(key, limit_bytes.saturating_mul(3))?;
+    let _memory = engine.reserve(key, memory(limit_bytes))?;
     let count = parts.grid.element_count();
     let element_bytes = size_of::<Element>() as u64;
     // Every element begins as a copy of the fill value.
@@ -104,6 +106,16 @@ pub fn read_elements(
     Ok(Elements { elements })
 }
 
+/// The most bytes of elements, `most_bytes` at most, for which no more than `free_bytes` of memory
+/// are needed; `memory` tells for a limit how many are.
+pub(super) fn fitting(most_bytes: u64, free_bytes: u64, memory: impl Fn(u64) -> u64) -> u64 {
+    let mut limit = most_bytes.min(free_bytes);
+    while limit > 0 && memory(limit) > free_bytes {
+        limit = limit / 8 * 7;
+    }
+    limit
+}
+
 /// Elements of a chunk may take so much at the first try.
 const FIRST_TRY_BYTES: u64 = 1 << 20;
 
@@ -124,8 +136,8 @@ pub(super) fn decode_elements<T>(
         .max(encoded_bytes.saturating_mul(8))
         .min(most_bytes);
     loop {
-        // As much again for what stands between two codecs.
-        let _admitted = admit(limit.saturating_mul(2).saturating_add(encoded_bytes))?;
+        let decoding = pipeline.variable_memory_bytes(limit);
+        let _admitted = admit(decoding.saturating_add(encoded_bytes))?;
         let length = usize::try_from(limit).unwrap_or(usize::MAX);
         let decoded = with_bytes(object, key, 0..encoded_bytes, |encoded| {
             pipeline
@@ -198,6 +210,14 @@ fn fill_element(variable: &Variable, fill: &FillValue) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_elements_fits_into_memory_with_what_decoding_takes() {
+        assert_eq!(fitting(100, 1000, |limit| limit * 3), 100);
+        let limit = fitting(1 << 20, 1 << 20, |limit| limit * 4 + 1000);
+        assert!(limit * 4 + 1000 <= 1 << 20 && limit > 1 << 17, "{limit}");
+        assert_eq!(fitting(1 << 20, 10, |_| 11), 0);
+    }
 
     #[test]
     fn a_chunk_at_the_edge_leaves_out_what_is_beyond() {

@@ -8,7 +8,7 @@ use super::cache::PieceKey;
 use super::engine::Engine;
 use super::pieces::Pieces;
 use super::raw::{codec_error, with_bytes};
-use super::variable::{decode_elements, size_of_element};
+use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::Pipeline;
 use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Reading, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
@@ -260,7 +260,11 @@ fn variable(
     pipeline: &Pipeline,
     engine: &Engine,
 ) -> Result<u64, StoreError> {
-    let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 4);
+    let memory = engine.memory_limit_bytes();
+    let free = memory.saturating_sub(object.size_bytes());
+    let most = fitting(MAX_ELEMENTS_BYTES.min(memory / 4), free, |limit| {
+        pipeline.variable_memory_bytes(limit)
+    });
     let admit = |bytes| engine.reserve(key, bytes);
     let elements = decode_elements(object, key, pipeline, most, admit)?;
     Ok(elements.iter().map(size_of_element).sum())

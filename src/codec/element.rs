@@ -47,6 +47,20 @@ impl Budget {
         Ok(())
     }
 
+    /// # Errors
+    /// So many elements pass the limit, whatever they are.
+    pub(super) fn check(&self, count: u64) -> Result<(), Fault> {
+        let needed = usize::try_from(count).unwrap_or(usize::MAX);
+        let needed = needed.saturating_mul(size_of::<Element>());
+        match needed > self.left() {
+            true => Err(Fault::Memory {
+                needed,
+                limit: self.limit as u64,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// An empty list with room for `count` elements.
     ///
     /// # Errors

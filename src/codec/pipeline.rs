@@ -194,6 +194,36 @@ impl Pipeline {
         self.decode_within(encoded, &mut Budget::new(limit_bytes))
     }
 
+    /// The most memory that [`Pipeline::decode_variable`] takes with a limit, for the elements and
+    /// for what stands between two codecs.
+    pub fn variable_memory_bytes(&self, limit_bytes: u64) -> u64 {
+        limit_bytes.saturating_add(self.between_bytes(limit_bytes))
+    }
+
+    /// What stands between two codecs: their input and their output at a time.
+    fn between_bytes(&self, limit_bytes: u64) -> u64 {
+        let Kind::Variable {
+            object, elements, ..
+        } = &self.kind
+        else {
+            return self.decoded_size_bytes().unwrap_or(0).saturating_mul(2);
+        };
+        // More elements than the limit has room for are refused.
+        let elements = (*elements).min(limit_bytes / size_of::<Element>() as u64);
+        let bytes = Size::AtMost(object_bytes(elements, limit_bytes));
+        let changes = self.stages.iter().filter(|stage| stage.is_change());
+        let buffers = sizes(&self.stages, bytes).map_or(u64::MAX, |sizes| {
+            let inner = sizes.iter().skip(1).map(|size| size.bytes());
+            let largest = inner.max().unwrap_or(0);
+            largest.saturating_mul(changes.count().min(2) as u64)
+        });
+        let inner = match object {
+            Object::Shard(sharding) => sharding.inner().between_bytes(limit_bytes),
+            _ => 0,
+        };
+        buffers.saturating_add(inner)
+    }
+
     pub(super) fn decode_within(
         &self,
         encoded: &[u8],
@@ -209,12 +239,12 @@ impl Pipeline {
             let what = "elements of constant size decode to bytes";
             return Err(CodecError::invalid("chain", what));
         };
-        // The lengths of the elements are not in the budget, but stand in the bytes.
-        let bound = elements.saturating_mul(8).saturating_add(4);
+        // Nothing is allocated for more elements than the budget has room for.
+        budget.check(*elements).map_err(|fault| fault.of(name))?;
         let sizes = if self.stages.is_empty() {
             Vec::new()
         } else {
-            let most = bound.saturating_add(budget.left() as u64);
+            let most = object_bytes(*elements, budget.left() as u64);
             sizes(&self.stages, Size::AtMost(most))?
         };
         let list = self.run(encoded, &mut [], &sizes, usize::MAX, |bytes, _| {
@@ -275,6 +305,13 @@ impl Pipeline {
         }
         finish(at.outside(), out)
     }
+}
+
+/// The most bytes that elements within a limit are stored in. Their lengths and counts are not in
+/// the limit.
+fn object_bytes(elements: u64, limit_bytes: u64) -> u64 {
+    let lengths = elements.saturating_mul(8).saturating_add(4);
+    lengths.saturating_add(limit_bytes)
 }
 
 /// The sizes before, between and after the stages.

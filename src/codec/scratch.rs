@@ -31,16 +31,11 @@ impl Scratch {
             })
             .unwrap_or_default();
         if buffer.len() < len {
-            let memory = |_| Fault::Memory {
+            // Pages that the system zeroes when they are touched: most of a bound never is.
+            buffer = bytemuck::try_zeroed_vec(len).map_err(|()| Fault::Memory {
                 needed: len,
                 limit: 0,
-            };
-            // Asked for first, because the allocation below would abort. It gives pages that the
-            // system zeroes when they are touched, and most of a bound never is.
-            let mut probe = Vec::<u8>::new();
-            probe.try_reserve_exact(len).map_err(memory)?;
-            drop(probe);
-            buffer = vec![0; len];
+            })?;
         }
         Ok(Self { buffer, len })
     }

@@ -100,6 +100,11 @@ impl Stage {
         }
     }
 
+    /// Whether it makes other bytes, in a buffer of their own.
+    pub(super) fn is_change(&self) -> bool {
+        !matches!(self.action, Action::Verify(_))
+    }
+
     pub(super) fn encoded_size(&self, decoded: Size) -> Option<Size> {
         match &self.action {
             Action::Verify(verify) => decoded.try_map(|n| n.checked_add(verify.overhead())),

@@ -56,13 +56,13 @@ pub enum StoreError {
         what: String,
     },
     /// One request needs more memory than is allowed.
-    #[error("{key}: needs {need_bytes} bytes of memory, the limit is {limit_bytes}")]
+    #[error("{key}: needs {need_bytes} bytes of memory, {}", limit(*limit_bytes))]
     TooLarge {
         /// The key that was asked for.
         key: Key,
         /// What the request needs.
         need_bytes: u64,
-        /// What is allowed.
+        /// What is allowed; 0 if the system gives no memory.
         limit_bytes: u64,
     },
     /// Nobody answered before the deadline.
@@ -95,6 +95,13 @@ pub enum StoreError {
         /// The key that was asked for.
         key: Key,
     },
+}
+
+fn limit(bytes: u64) -> String {
+    match bytes {
+        0 => "and the system has none left".into(),
+        bytes => format!("the limit is {bytes}"),
+    }
 }
 
 impl StoreError {

@@ -181,13 +181,15 @@ impl Outline {
         matches!(translation, Some(Translation::Group(Some(_))))
     }
 
-    /// Why a node of it is no metadata, if there is one.
-    fn wrong(&self) -> Option<String> {
+    /// Why a node of version 2 is no metadata, if there is one.
+    fn wrong_v2(&self) -> Option<String> {
         if let Some(Problem::Wrong(why)) = &self.problem {
-            return Some(why.clone());
+            // Readers of version 2 ignore `zarr.json`.
+            let is_v3 = why.starts_with(documents::NAMES[0]);
+            return (!is_v3).then(|| why.clone());
         }
         let mut members = self.members.iter();
-        members.find_map(|(name, member)| Some(format!("{name}/{}", member.wrong()?)))
+        members.find_map(|(name, member)| Some(format!("{name}/{}", member.wrong_v2()?)))
     }
 
     /// The documents of the nodes below, by their paths.

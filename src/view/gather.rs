@@ -30,6 +30,8 @@ const MAX_LOOKED_AT: usize = 256;
 struct Room {
     nodes: usize,
     bytes: u64,
+    /// No single node may take more.
+    node_bytes: u64,
 }
 
 impl Room {
@@ -53,9 +55,11 @@ impl Nodes {
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
     pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
         let limit = self.engine().memory_limit_bytes();
+        let bytes = (limit / 8).min(MAX_BYTES);
         let mut room = Room {
             nodes: MAX_NODES,
-            bytes: (limit / 8).min(MAX_BYTES),
+            bytes,
+            node_bytes: bytes,
         };
         self.gather(node, depth, 0, &mut room)
     }
@@ -91,6 +95,15 @@ impl Nodes {
                 continue;
             }
             let child = self.node(&child).map_err(NoContent::Failed)?;
+            if child.memory_bytes > room.node_bytes {
+                room.take(0)?;
+                let why = format!(
+                    "its metadata take {} bytes of memory, {} are allowed for one file",
+                    child.memory_bytes, room.node_bytes
+                );
+                branch.left_out.push((child.key().clone(), why));
+                continue;
+            }
             room.take(child.memory_bytes)?;
             if let Some(why) = child.broken() {
                 // What is below it may be the chunks of an array.

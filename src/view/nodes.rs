@@ -116,11 +116,23 @@ impl Nodes {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, key: &Key, found: Found) -> Result<ViewNode, StoreError> {
+    fn open(&self, key: &Key, mut found: Found) -> Result<ViewNode, StoreError> {
         let texts = found.texts.iter().flatten();
         let memory_bytes: u64 = texts
             .map(|text| zarr::document::memory_bytes(text) as u64)
             .sum();
+        let limit_bytes = self.engine.memory_limit_bytes();
+        if memory_bytes > limit_bytes {
+            found.texts = Default::default();
+            found.array = None;
+            found.problem = Some(format!(
+                "its metadata need {memory_bytes} bytes of memory, the limit is {limit_bytes}"
+            ));
+        }
+        let memory_bytes = match found.problem {
+            Some(_) => 0,
+            None => memory_bytes,
+        };
         let _memory = match may_wait(key) {
             Ok(()) => self.engine.reserve(key, memory_bytes)?,
             Err(_) => self.engine.reserve_now(key, memory_bytes)?,
@@ -153,6 +165,7 @@ impl Nodes {
             }
         };
         problems.extend(broken.clone());
+        let is_broken = broken.is_some();
         let elements = match &node {
             Node::Group(_) => Elements::None,
             Node::Array(array) => self.elements(key, array, found.array),
@@ -183,8 +196,12 @@ impl Nodes {
             elements,
             version: found.version,
             modified: found.modified,
+            // Nothing is kept of documents that cannot be read, but for attributes of their own.
+            memory_bytes: match is_broken {
+                true => attributes.as_ref().map_or(0, |text| text.len() as u64),
+                false => memory_bytes,
+            },
             attributes,
-            memory_bytes,
         })
     }
 

@@ -21,20 +21,29 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 /// parsed form, which is many times the text of `[0,0,0,...`.
 pub const MAX_VALUES: usize = 1 << 20;
 
+/// The deepest nesting of lists and objects that is parsed.
+const MAX_DEPTH: usize = 127;
+
 /// At most so many bytes of memory are needed to parse a document and to read a node from it: what a
-/// caller has to reserve first.
+/// caller has to reserve first. A document that [`parse`] refuses needs no more than its text.
 pub fn memory_bytes(bytes: &[u8]) -> usize {
     /// A member of an object and the field of a structure that is made of it.
     const VALUE_BYTES: usize = 320;
-    let values = Scan::new(bytes.get(..MAX_DOCUMENT_BYTES).unwrap_or(bytes)).values;
-    values.min(MAX_VALUES) * VALUE_BYTES + 4 * bytes.len().min(MAX_DOCUMENT_BYTES)
+    if bytes.len() > MAX_DOCUMENT_BYTES {
+        return MAX_DOCUMENT_BYTES;
+    }
+    let scan = Scan::new(bytes);
+    match scan.is_refused() {
+        true => bytes.len(),
+        false => scan.values * VALUE_BYTES + 4 * bytes.len(),
+    }
 }
 
 /// Parses a document.
 ///
 /// # Errors
-/// Too large, or not JSON (a byte order mark and bytes after the end included): where and why.
-/// Nesting deeper than 127 levels is refused by the parser.
+/// Too large, nested deeper than 127 levels, or not JSON (a byte order mark and bytes after the end
+/// included): where and why.
 pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return Err(MetadataError::TooLarge {
@@ -56,6 +65,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
             actual: scan.values,
             limit: MAX_VALUES,
             unit: "values",
+        });
+    }
+    if let Some(at) = scan.too_deep {
+        let before = bytes.get(..at).unwrap_or_default();
+        let lines = before.split(|byte| *byte == b'\n');
+        return Err(MetadataError::Json {
+            line: lines.clone().count(),
+            column: lines.last().map_or(0, <[u8]>::len) + 1,
+            what: "recursion limit exceeded".into(),
         });
     }
     if scan.constants.is_empty() {
@@ -108,6 +126,8 @@ struct Scan {
     values: usize,
     /// Where bare constants begin, and their lengths in bytes.
     constants: Vec<(usize, usize)>,
+    /// Where lists and objects are nested too deep, if they are; nothing behind it is scanned.
+    too_deep: Option<usize>,
 }
 
 impl Scan {
@@ -115,8 +135,10 @@ impl Scan {
         let mut scan = Self {
             values: 1,
             constants: Vec::new(),
+            too_deep: None,
         };
         let mut in_string = false;
+        let mut depth: usize = 0;
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             let mut step = 1;
@@ -124,7 +146,16 @@ impl Scan {
                 b'"' => in_string = !in_string,
                 b'\\' if in_string => step = 2,
                 _ if in_string => {}
-                b',' | b'[' | b'{' => scan.values += 1,
+                b',' => scan.values += 1,
+                b'[' | b'{' => {
+                    scan.values += 1;
+                    depth += 1;
+                    if depth > MAX_DEPTH {
+                        scan.too_deep = Some(at);
+                        return scan;
+                    }
+                }
+                b']' | b'}' => depth = depth.saturating_sub(1),
                 b'N' | b'I' | b'-' => {
                     let length = constant(bytes.get(at..).unwrap_or_default());
                     // A million of them are too many values anyway.
@@ -138,6 +169,11 @@ impl Scan {
             at += step;
         }
         scan
+    }
+
+    /// Whether [`parse`] refuses the document before it parses it.
+    fn is_refused(&self) -> bool {
+        self.values > MAX_VALUES || self.too_deep.is_some()
     }
 
     /// The text with quotes around the constants.
@@ -219,7 +255,14 @@ mod tests {
         for open in ["[", "{\"a\":"] {
             let text = open.repeat(200_000);
             assert!(error(&text).to_string().contains("recursion"), "{open}");
+            assert_eq!(memory_bytes(text.as_bytes()), text.len(), "{open}");
         }
+        let nested =
+            |depth: usize| format!("[\n{}{}]", "[".repeat(depth - 1), "]".repeat(depth - 1));
+        assert_eq!(at(&nested(MAX_DEPTH + 1)), (2, 127));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        let wide = format!("[{}[]]", "[[]],".repeat(1000));
+        assert!(parse(wide.as_bytes()).is_ok());
     }
 
     #[test]
@@ -237,8 +280,12 @@ mod tests {
     fn the_memory_that_a_document_needs_is_bounded_before_it_is_parsed() {
         assert_eq!(memory_bytes(b"{}"), 2 * 320 + 8);
         assert_eq!(memory_bytes(b"[1,\",[{\",[2]]"), 5 * 320 + 52);
-        let most = MAX_VALUES * 320 + 4 * MAX_DOCUMENT_BYTES;
-        assert_eq!(memory_bytes(&vec![b','; MAX_DOCUMENT_BYTES + 1]), most);
+        // What is refused is not parsed.
+        let refused = vec![b','; MAX_VALUES];
+        assert_eq!(memory_bytes(&refused), refused.len());
+        assert_eq!(memory_bytes(&refused[1..]), MAX_VALUES * 324 - 4);
+        let long = vec![b' '; MAX_DOCUMENT_BYTES + 1];
+        assert_eq!(memory_bytes(&long), MAX_DOCUMENT_BYTES);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Budget<'a> {
     engine: &'a Engine,
     nodes: usize,
     bytes: u64,
+    /// What one node may take.
+    most_bytes: u64,
     modified: SystemTime,
     memory: Vec<Reservation>,
     /// What of the memory is not taken.
@@ -47,10 +49,12 @@ struct Budget<'a> {
 impl<'a> Budget<'a> {
     fn new(engine: &'a Engine) -> Self {
         let most = engine.memory_limit_bytes() / MAX_MEMORY_PART;
+        let most_bytes = most.min(MAX_MEMORY_BYTES);
         Self {
             engine,
             nodes: MAX_NODES,
-            bytes: most.min(MAX_MEMORY_BYTES),
+            bytes: most_bytes,
+            most_bytes,
             modified: UNIX_EPOCH,
             memory: Vec::new(),
             spare_bytes: 0,
@@ -180,16 +184,26 @@ impl Outline {
 
     fn of(key: &Key, found: &Found, budget: &mut Budget<'_>) -> Result<Self, NoOutline> {
         budget.take_node()?;
-        budget.take_bytes(key, twice(found.texts.iter().flatten()))?;
+        let bytes = twice(found.texts.iter().flatten());
         budget.modified = budget.modified.max(found.modified);
-        let within = |why: &str| match key.is_root() {
-            true => why.to_owned(),
-            false => format!("{key}/{why}"),
-        };
-        let mut outline = Self {
-            problem: found.problem.as_deref().map(within).map(Problem::Unread),
-            ..Self::default()
-        };
+        let problem = found.problem.clone().or_else(|| {
+            let is_too_large = bytes > budget.most_bytes;
+            is_too_large.then(|| {
+                let name = documents::NAMES.iter().zip(&found.texts);
+                let name = name
+                    .rev()
+                    .find_map(|(name, text)| text.as_ref().map(|_| *name));
+                format!("{}: its metadata are too large", name.unwrap_or_default())
+            })
+        });
+        if problem.is_some() {
+            return Ok(Self {
+                problem: problem.map(Problem::Wrong),
+                ..Self::default()
+            });
+        }
+        budget.take_bytes(key, bytes)?;
+        let mut outline = Self::default();
         for ((slot, name), text) in outline
             .documents
             .iter_mut()

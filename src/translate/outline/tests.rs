@@ -196,7 +196,7 @@ fn too_many_nodes_and_too_deep_ones_have_no_outline() {
     assert!(matches!(walked(100), Err(NoOutline::Absent(_))));
     let deep = MemoryStore::new([(key(&format!("{}x", "a/".repeat(100))), vec![])]);
     assert!(matches!(read(&deep), Err(NoOutline::Absent(_))));
-    let large = read_with(&many, &engine_of(1 << 10));
+    let large = read_with(&many, &engine_of(1 << 16));
     assert!(matches!(large, Err(NoOutline::Absent(_))), "{large:?}");
 }
 

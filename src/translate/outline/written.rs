@@ -123,14 +123,14 @@ pub fn zom_json(store: &dyn Store, key: &Key, engine: &Engine) -> Result<Whole, 
 ///
 /// # Errors
 /// Why there is none; a node of version 3 has none, and neither have nodes of which one has a
-/// document that is no JSON: who reads copies looks for no others.
+/// document of version 2 that is no JSON: who reads copies looks for no others.
 pub fn zmetadata_json(store: &dyn Store, key: &Key, engine: &Engine) -> Result<Whole, NoOutline> {
     let Hierarchy { outline, .. } = &Hierarchy::read_all(store, key, engine, MAX_NODES)?;
     if outline.documents[0].is_some() {
         let what = "consolidated metadata of version 3 are in zarr.json";
         return Err(NoOutline::Absent(what.into()));
     }
-    if let Some(why) = outline.wrong() {
+    if let Some(why) = outline.wrong_v2() {
         return Err(NoOutline::Absent(format!("a document has no copy: {why}")));
     }
     Ok(Whole {
