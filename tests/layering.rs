@@ -94,7 +94,7 @@ const LAYERS: [Layer; 17] = [
     },
     Layer {
         name: "array",
-        below: &["codec", "zarr", "store"],
+        below: &["codec", "zarr", "store", "units"],
         may: &[],
     },
     Layer {
