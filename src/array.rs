@@ -21,6 +21,7 @@ mod pool;
 mod prefetch;
 mod raw;
 mod reader;
+mod served;
 mod variable;
 mod verify;
 
@@ -29,5 +30,6 @@ pub use memory::Reservation;
 pub use pieces::Pieces;
 pub use raw::check_version;
 pub use reader::ArrayReader;
+pub use served::{Handle, ServedVersions};
 pub use variable::{Elements, read_elements};
 pub use verify::{Verified, Verifier, read_through};

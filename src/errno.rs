@@ -33,6 +33,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::TooLarge { .. } => Errno::NOMEM,
         StoreError::TimedOut { .. } => Errno::TIMEDOUT,
         StoreError::Unavailable { .. } => Errno::IO,
+        StoreError::Internal { .. } => Errno::IO,
         // The system's own word where the caller can act on it; anything else is a failed source.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
             Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
@@ -137,6 +138,7 @@ mod tests {
                 },
                 Errno::IO,
             ),
+            (StoreError::internal("x"), Errno::IO),
             (system(Errno::MFILE), Errno::MFILE),
             (system(Errno::NOMEM), Errno::NOMEM),
             (system(Errno::TIMEDOUT), Errno::TIMEDOUT),

@@ -150,12 +150,48 @@ pub enum Data {
 
 impl Data {
     /// The bytes, given the buffer that the read was called with.
-    pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
-        match self {
-            Self::Filled(range) => buffer.get(range.clone()).unwrap_or_default(),
-            Self::Shared(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
-        }
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] if the range is not in the buffer or the value: never fewer bytes,
+    /// which a caller would take for the end of the file.
+    pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> Result<&'a [u8], StoreError> {
+        let (all, range) = match self {
+            Self::Filled(range) => (buffer, range),
+            Self::Shared(bytes, range) => (&bytes[..], range),
+        };
+        part(all, range.clone())
     }
+}
+
+/// A part of bytes that this program has measured itself.
+///
+/// # Errors
+/// [`StoreError::Internal`] if they do not have it.
+pub fn part(bytes: &[u8], range: Range<usize>) -> Result<&[u8], StoreError> {
+    let length = bytes.len();
+    bytes
+        .get(range.clone())
+        .ok_or_else(|| StoreError::internal(format!("{range:?} of {length} bytes")))
+}
+
+/// As [`part`], of bytes that are written.
+///
+/// # Errors
+/// As [`part`].
+pub fn part_mut(bytes: &mut [u8], range: Range<usize>) -> Result<&mut [u8], StoreError> {
+    let length = bytes.len();
+    bytes
+        .get_mut(range.clone())
+        .ok_or_else(|| StoreError::internal(format!("{range:?} of {length} bytes")))
+}
+
+/// A size or an offset that is known to be one in memory.
+///
+/// # Errors
+/// [`StoreError::Internal`] if it is not.
+pub fn in_memory(bytes: u64) -> Result<usize, StoreError> {
+    usize::try_from(bytes)
+        .map_err(|_| StoreError::internal(format!("{bytes} bytes are no size in memory")))
 }
 
 /// Bytes beyond the longest read that the caller's buffer has: room for an entry's own header, so
@@ -197,7 +233,7 @@ pub trait Object: Debug + Send + Sync {
         false
     }
 
-    /// Whether the same bytes are read for as long as the object is open, so that they may be kept.
+    /// Whether pages that the kernel has of the same inode are right for this object too.
     fn is_constant(&self) -> bool {
         true
     }
@@ -331,5 +367,35 @@ pub trait Store: Debug + Send + Sync {
     /// The complete index, if the store has one in memory.
     fn index(&self) -> Option<&dyn Index> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_internal<T: Debug>(result: Result<T, StoreError>) {
+        match result {
+            Err(StoreError::Internal { what, .. }) => {
+                assert!(what.contains("of 4 bytes"), "{what}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+    fn a_range_outside_of_the_bytes_is_an_error_and_not_the_end_of_the_file() {
+        let mut buffer = [1, 2, 3, 4];
+        let shared = Arc::new(buffer.to_vec());
+        for range in [2..5, 5..6, 3..2] {
+            is_internal(Data::Filled(range.clone()).bytes(&buffer));
+            is_internal(Data::Shared(Arc::clone(&shared), range.clone()).bytes(&[]));
+            is_internal(part(&buffer, range.clone()));
+            is_internal(part_mut(&mut buffer, range));
+        }
+        assert_eq!(Data::Filled(1..3).bytes(&buffer).unwrap(), [2, 3]);
+        assert_eq!(Data::Shared(shared, 1..3).bytes(&[]).unwrap(), [2, 3]);
+        assert!(Data::Filled(4..4).bytes(&buffer).unwrap().is_empty());
     }
 }

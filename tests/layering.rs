@@ -95,7 +95,7 @@ const LAYERS: [Layer; 17] = [
     },
     Layer {
         name: "array",
-        below: &["codec", "zarr", "store"],
+        below: &["codec", "zarr", "store", "units"],
         may: &[],
     },
     Layer {

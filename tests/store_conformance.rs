@@ -100,7 +100,7 @@ fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
             }
             data => data.unwrap(),
         };
-        let got = data.bytes(&buffer);
+        let got = data.bytes(&buffer).unwrap();
         if got.is_empty() {
             break;
         }

@@ -53,3 +53,5 @@ mod rasters;
 mod shards;
 #[path = "views/translated.rs"]
 mod translated;
+#[path = "views/versions.rs"]
+mod versions;

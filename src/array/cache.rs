@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lru::LruCache;
 
@@ -35,40 +35,41 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// A piece that has just been decoded; its buffer goes to `buffers` in the end.
+    /// A piece that was decoded; its buffer goes to `buffers` in the end. `checked_ms` is when the
+    /// chunk was opened for it.
     pub(super) fn decoded(
         bytes: Vec<u8>,
         version: Version,
+        checked_ms: u64,
         memory: Reservation,
         buffers: Arc<Buffers>,
     ) -> Self {
         Self {
             bytes: Some(Arc::new(bytes)),
             version: Some(version),
-            checked_ms: AtomicU64::new(now_ms()),
+            checked_ms: AtomicU64::new(checked_ms),
             memory: Some((memory, buffers)),
         }
     }
 
     /// A piece that is proven to be absent; `version` is that of the shard that lacks it.
-    pub(super) fn absent(version: Option<Version>) -> Self {
+    pub(super) fn absent(version: Option<Version>, checked_ms: u64) -> Self {
         Self {
             bytes: None,
             version,
-            checked_ms: AtomicU64::new(now_ms()),
+            checked_ms: AtomicU64::new(checked_ms),
             memory: None,
         }
     }
 
-    /// Whether it was known to be current less than `ttl` ago.
-    pub(super) fn is_fresh(&self, ttl: Duration) -> bool {
-        let age = now_ms().saturating_sub(self.checked_ms.load(Ordering::Relaxed));
-        u128::from(age) < ttl.as_millis()
+    /// When it was last known to be current, as [`now_ms`] counts.
+    pub(super) fn checked_ms(&self) -> u64 {
+        self.checked_ms.load(Ordering::Relaxed)
     }
 
-    /// It is current.
-    pub(super) fn refresh(&self) {
-        self.checked_ms.store(now_ms(), Ordering::Relaxed);
+    /// It was current at that time.
+    pub(super) fn refresh(&self, checked_ms: u64) {
+        self.checked_ms.fetch_max(checked_ms, Ordering::Relaxed);
     }
 
     fn cost(&self) -> u64 {
@@ -86,10 +87,11 @@ impl Drop for Piece {
     }
 }
 
-fn now_ms() -> u64 {
+/// Milliseconds since the process first counted them; never 0.
+pub(super) fn now_ms() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed().as_millis();
-    u64::try_from(elapsed).unwrap_or(u64::MAX)
+    u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// Decoded pieces, the least recently used ones first to go.
@@ -331,6 +333,7 @@ impl Drop for Lead {
 mod tests {
     use super::super::memory::Memory;
     use super::*;
+    use std::time::Duration;
 
     fn key(chunk: u64) -> PieceKey {
         PieceKey {
@@ -349,6 +352,7 @@ mod tests {
         Arc::new(Piece::decoded(
             vec![1; bytes],
             Version(1),
+            now_ms(),
             reserved,
             Arc::default(),
         ))
@@ -441,6 +445,10 @@ mod tests {
         lead(&cache, 5).finish(Ok(piece(&memory, 10)));
         assert!(matches!(cache.claim(key(5), |_| false), Claim::Lead(_)));
         let kept = cache.get(&key(5)).unwrap();
-        assert!(kept.is_fresh(Duration::from_secs(100)) && !kept.is_fresh(Duration::ZERO));
+        let checked_ms = kept.checked_ms();
+        kept.refresh(checked_ms - 1);
+        assert_eq!(kept.checked_ms(), checked_ms, "an older check says nothing");
+        kept.refresh(checked_ms + 1);
+        assert_eq!(kept.checked_ms(), checked_ms + 1);
     }
 }

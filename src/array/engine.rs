@@ -11,8 +11,9 @@ use super::cache::{PieceCache, PieceKey};
 use super::memory::{Memory, Refused, Reservation};
 use super::pool::Pool;
 use super::raw::share_scratch;
+use super::served::{ClosedRecords, Room};
 use crate::codec::ShardIndex;
-use crate::store::{Key, StoreError, Version};
+use crate::store::{Key, Patience, StoreError, Version};
 
 /// How much an engine may take.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,9 @@ pub struct Engine {
     pub(super) pool: Pool,
     pub(super) buffers: Arc<Buffers>,
     memory: Arc<Memory>,
+    /// The part of it that the versions of served chunks may take.
+    versions: Arc<Memory>,
+    pub(super) closed: ClosedRecords,
     timeout: Duration,
     threads: usize,
     arrays: AtomicU64,
@@ -52,6 +56,9 @@ struct Indexes {
     bytes: u64,
 }
 
+/// The versions of served chunks take no more than this part of the memory limit.
+const VERSIONS_PART: u64 = 8;
+
 /// What an inner chunk takes in the index of its shard.
 const INDEX_ENTRY_BYTES: u64 = 16;
 
@@ -68,6 +75,8 @@ impl Engine {
             pool: Pool::new(options.threads)?,
             buffers: Arc::default(),
             memory: Arc::new(Memory::new(options.memory_limit_bytes)),
+            versions: Arc::new(Memory::new(options.memory_limit_bytes / VERSIONS_PART)),
+            closed: ClosedRecords::default(),
             timeout: options.timeout,
             threads: options.threads.max(1),
             arrays: AtomicU64::new(0),
@@ -135,6 +144,34 @@ impl Engine {
     /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
     pub fn reserve_now(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {
         self.reserve_until(key, bytes, Instant::now())
+    }
+
+    /// Reserves what the versions of served chunks take; records of closed files make room.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] if open files take all that versions may take; those of
+    /// [`Engine::reserve`], or [`StoreError::WouldWait`] for [`Patience::Now`].
+    pub(super) fn reserve_versions(
+        &self,
+        key: &Key,
+        bytes: u64,
+        patience: Patience,
+    ) -> Result<Room, StoreError> {
+        let evict = |missing| self.closed.evict(missing);
+        let versions = self.versions.reserve(bytes, Instant::now(), evict);
+        let versions = versions.map_err(|_| StoreError::TooLarge {
+            key: key.clone(),
+            need_bytes: self.versions.used_bytes().saturating_add(bytes),
+            limit_bytes: self.versions.limit_bytes(),
+        })?;
+        let memory = match patience {
+            Patience::Wait => self.reserve(key, bytes)?,
+            Patience::Now => self.reserve_now(key, bytes).map_err(|error| match error {
+                StoreError::TimedOut { key, .. } => StoreError::WouldWait { key },
+                error => error,
+            })?,
+        };
+        Ok(Room { versions, memory })
     }
 
     fn reserve_until(

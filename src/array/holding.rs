@@ -75,15 +75,24 @@ impl ArrayReader {
                         claim = Claim::Follow(flight);
                     }
                     Claim::Follow(flight) => match flight.wait(deadline) {
-                        Some(Outcome::Done(result)) => break result?,
+                        Some(Outcome::Done(result)) => {
+                            let piece = result?;
+                            // It may have been opened before a change that is known by now.
+                            let is_old = self.pieces.is_distrusted(piece.checked_ms());
+                            if !is_old || attempts == ATTEMPTS {
+                                break piece;
+                            }
+                            attempts += 1;
+                            claim = self.claim(*key);
+                        }
                         Some(Outcome::Abandoned) if attempts < ATTEMPTS => {
                             attempts += 1;
                             claim = self.claim(*key);
                         }
                         Some(Outcome::Abandoned) => {
-                            return Err(StoreError::Corrupt {
+                            return Err(StoreError::Internal {
                                 key: self.pieces.chunk_key(key.chunk),
-                                what: "bug: the decoder panics on it".into(),
+                                what: "the decoder panics on it".into(),
                             });
                         }
                         None => {

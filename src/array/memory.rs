@@ -105,6 +105,11 @@ impl Reservation {
         self.bytes
     }
 
+    /// Takes over what is reserved by another one of the same memory.
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
+    }
+
     /// Gives back all but `bytes`.
     pub fn shrink(&mut self, bytes: u64) {
         let free = self.bytes.saturating_sub(bytes);

@@ -2,16 +2,20 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::cache::{Piece, PieceKey};
+use super::cache::{Piece, PieceKey, now_ms};
 use super::engine::Engine;
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::memory::Reservation;
 use super::raw::{check_version, codec_error, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
-use crate::store::{Key, Object, Patience, Reading, Store, StoreError, Version, read_into};
+use crate::store::{
+    Key, Kind, Object, Patience, Reading, Store, StoreError, Version, in_memory, read_into,
+};
+use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
@@ -31,6 +35,8 @@ pub struct Pieces {
     inner: Option<InnerGrid>,
     /// How long what was seen of a chunk is trusted; for good if the store can not change.
     ttl: Option<Duration>,
+    /// What was checked until then, as [`now_ms`] counts, is not trusted any more.
+    distrusted_ms: AtomicU64,
     /// The metadata that all this was made of, where they can change.
     document: Option<(Key, Version)>,
 }
@@ -42,6 +48,8 @@ struct Encoded {
     inner: Option<u64>,
     /// What has been reserved for it already.
     memory: Option<Reservation>,
+    /// When the chunk was opened.
+    checked_ms: u64,
 }
 
 /// An encoded chunk is refused if it is longer than twice what it decodes to and this.
@@ -98,6 +106,7 @@ impl Pieces {
             inner,
             document: document.filter(|_| ttl.is_some()),
             ttl,
+            distrusted_ms: AtomicU64::new(0),
         })
     }
 
@@ -216,9 +225,51 @@ impl Pieces {
         self.ttl.is_none()
     }
 
+    /// The array's number, which [`PieceKey::array`] has.
+    pub(super) fn number(&self) -> u64 {
+        self.array
+    }
+
+    /// Whether what was seen of the store is trusted however old it is.
+    pub(super) fn is_trusted_for_good(&self) -> bool {
+        self.ttl.is_none_or(|ttl| ttl >= FOREVER)
+    }
+
+    /// Whether what was seen of the store at that time, as [`now_ms`] counts, may be used without
+    /// asking again.
+    pub(super) fn is_trusted(&self, checked_ms: u64) -> bool {
+        let age_ms = u128::from(now_ms().saturating_sub(checked_ms));
+        let is_fresh = |ttl: Duration| age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms);
+        self.ttl.is_none_or(is_fresh)
+    }
+
+    /// Whether it is known that the store has changed since.
+    pub(super) fn is_distrusted(&self, checked_ms: u64) -> bool {
+        self.ttl.is_some() && checked_ms <= self.distrusted_ms.load(Ordering::Relaxed)
+    }
+
+    /// The store has changed: nothing that was seen before is used without asking again.
+    pub(super) fn distrust(&self) {
+        self.distrusted_ms.fetch_max(now_ms(), Ordering::Relaxed);
+    }
+
     /// Whether what is known of a piece may be used without asking the store.
     pub(super) fn is_fresh(&self, piece: &Piece) -> bool {
-        self.ttl.is_none_or(|ttl| piece.is_fresh(ttl))
+        self.is_trusted(piece.checked_ms())
+    }
+
+    /// Which content a chunk has in the store; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
+        let key = self.chunk_key(chunk);
+        match self.store.stat(&key) {
+            Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
+            Ok(_) => Err(StoreError::NotAPrefix { key }),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes fill values as they lie from byte `offset` of a piece.
@@ -257,7 +308,7 @@ impl Pieces {
     ///
     /// Called behind the reading of a chunk it proves what was read, because metadata are written
     /// before chunks.
-    fn check_document(&self) -> Result<(), StoreError> {
+    pub(super) fn check_document(&self) -> Result<(), StoreError> {
         match &self.document {
             Some((key, version)) => check_version(&*self.store, key, *version),
             None => Ok(()),
@@ -288,20 +339,21 @@ impl Pieces {
     ) -> Result<Arc<Piece>, StoreError> {
         let key = self.chunk_key(piece.chunk);
         let (reading, memory) = self.before_fetching(&key, engine)?;
+        let checked_ms = now_ms();
         let Some(object) = self.open(&key, reading)? else {
-            return Ok(Arc::new(Piece::absent(None)));
+            return Ok(Arc::new(Piece::absent(None, checked_ms)));
         };
         if let Some(before) = before
             && before.version == Some(object.version())
         {
-            before.refresh();
+            before.refresh(checked_ms);
             return Ok(before);
         }
         match (self.pipeline.sharding(), piece.inner) {
             (Some(sharding), Some(inner)) => {
                 let index = self.shard_index(&*object, &key, piece, sharding, engine)?;
                 let entry = index
-                    .entry(usize::try_from(inner).unwrap_or(usize::MAX))
+                    .entry(in_memory(inner)?)
                     .map_err(|error| codec_error(&key, Some(inner), error))?;
                 match entry {
                     Some(range) => {
@@ -309,10 +361,11 @@ impl Pieces {
                             range,
                             inner: Some(inner),
                             memory,
+                            checked_ms,
                         };
                         self.decode_range(&*object, &key, encoded, sharding.inner(), engine)
                     }
-                    None => Ok(Arc::new(Piece::absent(Some(object.version())))),
+                    None => Ok(Arc::new(Piece::absent(Some(object.version()), checked_ms))),
                 }
             }
             _ => {
@@ -320,6 +373,7 @@ impl Pieces {
                     range: 0..object.size_bytes(),
                     inner: None,
                     memory,
+                    checked_ms,
                 };
                 self.decode_range(&*object, &key, encoded, &self.pipeline, engine)
             }
@@ -372,6 +426,7 @@ impl Pieces {
             range,
             inner,
             memory,
+            checked_ms,
         } = encoded;
         let corrupt = |what: String| StoreError::Corrupt {
             key: key.clone(),
@@ -418,13 +473,14 @@ impl Pieces {
         Ok(Arc::new(Piece::decoded(
             decoded,
             version,
+            checked_ms,
             memory,
             Arc::clone(&engine.buffers),
         )))
     }
 
     /// Reads bytes of a piece that is not encoded, from byte `offset` of it; fill values if it is
-    /// proven to be absent.
+    /// proven to be absent. Returns the version of the chunk; `None` if there is no such chunk.
     pub(super) fn read_raw(
         &self,
         piece: &PieceKey,
@@ -432,7 +488,7 @@ impl Pieces {
         target: &mut [u8],
         patience: Patience,
         engine: &Engine,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Version>, StoreError> {
         let read = self.read_any(piece, offset, target, patience, engine);
         self.check_document()?;
         read
@@ -445,7 +501,7 @@ impl Pieces {
         target: &mut [u8],
         patience: Patience,
         engine: &Engine,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Version>, StoreError> {
         let key = self.chunk_key(piece.chunk);
         let reading = match self.pipeline.sharding() {
             Some(_) => self.reading(),
@@ -453,8 +509,9 @@ impl Pieces {
         };
         let Some(object) = self.open(&key, reading)? else {
             self.fill(offset, target);
-            return Ok(());
+            return Ok(None);
         };
+        let version = Some(object.version());
         let (range, expected) = match (self.pipeline.sharding(), piece.inner) {
             (Some(sharding), Some(inner)) => {
                 let index = match engine.index(piece, object.version()) {
@@ -465,11 +522,11 @@ impl Pieces {
                     None => self.shard_index(&*object, &key, piece, sharding, engine)?,
                 };
                 let entry = index
-                    .entry(usize::try_from(inner).unwrap_or(usize::MAX))
+                    .entry(in_memory(inner)?)
                     .map_err(|error| codec_error(&key, Some(inner), error))?;
                 let Some(range) = entry else {
                     self.fill(offset, target);
-                    return Ok(());
+                    return Ok(version);
                 };
                 (range, sharding.inner().decoded_size_bytes())
             }
@@ -488,7 +545,8 @@ impl Pieces {
             range.start.saturating_add(offset),
             target,
             patience,
-        )
+        )?;
+        Ok(version)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::codec::CodecError;
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version, read_into,
+    self, BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version, read_into,
 };
 
 /// What all threads together keep for encoded bytes, about.
@@ -63,7 +63,7 @@ pub(super) fn with_bytes<T>(
     let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
     if object.is_shared() {
         let data = object.read(range.start, length, &mut [], Patience::Wait)?;
-        let bytes = data.bytes(&[]);
+        let bytes = data.bytes(&[])?;
         return match bytes.len() == length {
             true => use_bytes(bytes),
             false => Err(StoreError::Corrupt {
@@ -88,15 +88,15 @@ pub(super) fn with_bytes<T>(
         let result = match &first {
             // All of it, where it lies.
             Data::Shared(bytes, part) if part.len() == length => {
-                use_bytes(bytes.get(part.clone()).unwrap_or_default())
+                use_bytes(store::part(bytes, part.clone())?)
             }
             Data::Filled(part) if part.len() == length => {
-                use_bytes(scratch.get(part.clone()).unwrap_or_default())
+                use_bytes(store::part(scratch, part.clone())?)
             }
             _ => {
                 drop(first);
                 let mut whole = std::mem::take(scratch);
-                let target = whole.get_mut(..length).unwrap_or_default();
+                let target = store::part_mut(&mut whole, 0..length)?;
                 read_into(object, key, range.start, target, Patience::Wait)?;
                 let result = use_bytes(target);
                 *scratch = whole;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::cache::{Piece, PieceKey};
+use super::cache::{Piece, PieceKey, now_ms};
 use super::course::Course;
 use super::engine::Engine;
 use super::geometry::{Geometry, Run};
 use super::pieces::Pieces;
+use super::served::ServedVersions;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Patience, Store, StoreError, Version};
+use crate::store::{Data, Key, Patience, Store, StoreError, Version, in_memory, part, part_mut};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -107,17 +108,21 @@ impl ArrayReader {
     }
 
     /// Reads `size` bytes from `offset` of the whole array into `buffer`, fewer only at the end.
+    /// `served` has the versions of the chunks that the same file was served from, if the store can
+    /// change.
     ///
     /// # Errors
-    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; otherwise why a piece can not be had.
+    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if a chunk has
+    /// another version than `served` says; otherwise why a piece cannot be had.
     pub fn read(
         self: &Arc<Self>,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        self.read_along(&self.rows, offset, size, buffer, patience)
+        self.read_along(&self.rows, offset, size, buffer, patience, served)
     }
 
     /// Reads from the pieces in C order over their grid, one behind the other; each is as it is
@@ -131,8 +136,9 @@ impl ArrayReader {
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        self.read_along(&self.sequence, offset, size, buffer, patience)
+        self.read_along(&self.sequence, offset, size, buffer, patience, served)
     }
 
     fn read_along(
@@ -142,6 +148,7 @@ impl ArrayReader {
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let geometry = &course.geometry;
         let end = offset
@@ -155,7 +162,7 @@ impl ArrayReader {
             self.look_ahead(course, &range);
         }
         let key = |piece| self.pieces.key_of(piece);
-        self.fill(course, geometry, &key, range, buffer, patience)
+        self.fill(course, geometry, &key, range, buffer, patience, served)
     }
 
     /// Reads from one chunk as it is stored, decoded: all of its shape, also beyond the array's
@@ -170,6 +177,7 @@ impl ArrayReader {
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let geometry = &self.chunk_geometry;
         let end = offset
@@ -179,7 +187,15 @@ impl ArrayReader {
             return Ok(Data::Filled(0..0));
         }
         let key = |piece| self.pieces.key_in_chunk(chunk, piece);
-        self.fill(&self.rows, geometry, &key, offset..end, buffer, patience)
+        self.fill(
+            &self.rows,
+            geometry,
+            &key,
+            offset..end,
+            buffer,
+            patience,
+            served,
+        )
     }
 
     /// Reads from one inner chunk of a shard; `piece` is its number in C order over the grid of
@@ -194,6 +210,7 @@ impl ArrayReader {
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let piece_bytes = self.rows.geometry.piece_bytes();
         let geometry = Geometry::of_one_piece(piece_bytes);
@@ -202,7 +219,15 @@ impl ArrayReader {
             return Ok(Data::Filled(0..0));
         }
         let key = |_| self.pieces.key_of(piece);
-        self.fill(&self.rows, &geometry, &key, offset..end, buffer, patience)
+        self.fill(
+            &self.rows,
+            &geometry,
+            &key,
+            offset..end,
+            buffer,
+            patience,
+            served,
+        )
     }
 
     /// Size of a decoded chunk in bytes.
@@ -218,6 +243,11 @@ impl ArrayReader {
     /// Whether the array can not change.
     pub fn is_constant(&self) -> bool {
         self.pieces.is_constant()
+    }
+
+    /// What decodes it.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Where the array is in the store.
@@ -251,39 +281,72 @@ impl ArrayReader {
         range: Range<u64>,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let target = buffer.get_mut(..length).unwrap_or_default();
+        let length = in_memory(range.end - range.start)?;
+        let target = part_mut(buffer, 0..length)?;
         if self.reads_directly(geometry) {
-            return self.copy_direct(geometry, key, range, target, patience);
+            return self.copy_direct(geometry, key, range, target, patience, served);
         }
         let mut at = range.start;
         while at < range.end {
             let batch = Batch::of(geometry, at..range.end, self.held_bytes, u64::MAX);
             let keys: Vec<PieceKey> = batch.pieces.iter().map(|piece| key(*piece)).collect();
+            // Before pieces are held: who waits for memory must not hold any.
+            self.make_room(served, &keys, patience)?;
             let held = match patience {
                 Patience::Now => self.held_now(&keys)?,
                 Patience::Wait => self.hold(&keys)?,
             };
+            for (key, piece) in keys.iter().zip(&held) {
+                self.admit(served, key, piece.version, piece.checked_ms())?;
+            }
             if let (Some(run), [piece]) = (batch.single, &held[..])
                 && let Some(bytes) = &piece.bytes
                 && batch.end - at == range.end - range.start
             {
                 // One run in one piece: the reply is made from the piece itself.
-                let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
+                let start = in_memory(run.offset)?;
                 self.note_end(course, &keys, geometry, run);
-                return Ok(Data::Shared(
-                    Arc::clone(bytes),
-                    start..start.saturating_add(length),
-                ));
+                return Ok(Data::Shared(Arc::clone(bytes), start..start + length));
             }
-            let from = usize::try_from(at - range.start).unwrap_or(usize::MAX);
-            let to = usize::try_from(batch.end - range.start).unwrap_or(usize::MAX);
-            let part = target.get_mut(from..to).unwrap_or_default();
-            self.copy(course, geometry, at..batch.end, &batch, &held, &keys, part);
+            let (from, to) = (at - range.start, batch.end - range.start);
+            let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
+            self.copy(course, geometry, at..batch.end, &batch, &held, &keys, part)?;
+            if batch.end == at {
+                return Err(StoreError::Internal {
+                    key: self.key().clone(),
+                    what: format!("no piece has byte {at}"),
+                });
+            }
             at = batch.end;
         }
         Ok(Data::Filled(0..length))
+    }
+
+    fn make_room(
+        &self,
+        served: Option<&ServedVersions>,
+        keys: &[PieceKey],
+        patience: Patience,
+    ) -> Result<(), StoreError> {
+        match served {
+            Some(served) => served.make_room(keys, |chunk| self.pieces.chunk_key(chunk), patience),
+            None => Ok(()),
+        }
+    }
+
+    fn admit(
+        &self,
+        served: Option<&ServedVersions>,
+        key: &PieceKey,
+        version: Option<Version>,
+        checked_ms: u64,
+    ) -> Result<(), StoreError> {
+        let name = |chunk| self.pieces.chunk_key(chunk);
+        served.map_or(Ok(()), |served| {
+            served.admit(key, name, version, checked_ms)
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
@@ -296,33 +359,64 @@ impl ArrayReader {
         held: &[Arc<Piece>],
         keys: &[PieceKey],
         mut target: &mut [u8],
-    ) {
-        let is_streaming = course.ahead.is_streaming();
+    ) -> Result<(), StoreError> {
+        let gives_up = self.gives_up_what_was_read(course);
         let mut finder = batch.finder();
-        let _ = geometry.runs(range.start, range.end, |run| {
+        let flow = geometry.runs(range.start, range.end, |run| {
             let place = finder.find(run.piece);
-            let length = usize::try_from(run.length).unwrap_or(usize::MAX);
-            let (part, rest) = std::mem::take(&mut target).split_at_mut(length);
-            target = rest;
-            let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
-            match held.get(place).and_then(|piece| piece.bytes.as_ref()) {
-                Some(bytes) => part.copy_from_slice(&bytes[start..start + length]),
-                None => self.pieces.fill(run.offset, part),
+            match self.copy_run(run, held.get(place), &mut target) {
+                Ok(()) => {}
+                Err(error) => return ControlFlow::Break(error),
             }
-            if is_streaming
+            if gives_up
                 && run.offset + run.length == geometry.piece_bytes()
                 && let Some(key) = keys.get(place)
             {
                 self.engine.cache.use_up(*key);
             }
-            ControlFlow::<()>::Continue(())
+            ControlFlow::Continue(())
         });
+        match flow {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    /// Copies a run of a piece to the beginning of `target`, which is what lies behind it then.
+    fn copy_run(
+        &self,
+        run: Run,
+        piece: Option<&Arc<Piece>>,
+        target: &mut &mut [u8],
+    ) -> Result<(), StoreError> {
+        let internal = |what: &str| StoreError::Internal {
+            key: self.key().clone(),
+            what: what.into(),
+        };
+        let piece = piece.ok_or_else(|| internal("a run of a piece that is not held"))?;
+        let (start, length) = (in_memory(run.offset)?, in_memory(run.length)?);
+        let (to, rest) = std::mem::take(target)
+            .split_at_mut_checked(length)
+            .ok_or_else(|| internal("runs longer than the range that they are of"))?;
+        *target = rest;
+        match &piece.bytes {
+            Some(bytes) => to.copy_from_slice(part(bytes, start..start + length)?),
+            None => self.pieces.fill(run.offset, to),
+        }
+        Ok(())
+    }
+
+    /// Whether pieces go when they were read to their end. The kernel has them then; but it may have
+    /// to drop the pages of what can change, so pieces stay if all of them fit.
+    fn gives_up_what_was_read(&self, course: &Course) -> bool {
+        let fits = course.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
+        course.ahead.is_streaming() && (self.is_constant() || !fits)
     }
 
     fn note_end(&self, course: &Course, keys: &[PieceKey], geometry: &Geometry, run: Run) {
         if let [key] = keys
             && run.offset + run.length == geometry.piece_bytes()
-            && course.ahead.is_streaming()
+            && self.gives_up_what_was_read(course)
         {
             self.engine.cache.use_up(*key);
         }
@@ -336,16 +430,12 @@ impl ArrayReader {
         range: Range<u64>,
         mut target: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let length = target.len();
         let flow = geometry.runs(range.start, range.end, |run| {
-            let count = usize::try_from(run.length).unwrap_or(usize::MAX);
-            let (part, rest) = std::mem::take(&mut target).split_at_mut(count);
-            target = rest;
-            match self
-                .pieces
-                .read_raw(&key(run.piece), run.offset, part, patience, &self.engine)
-            {
+            let key = key(run.piece);
+            match self.copy_run_directly(&key, run, &mut target, patience, served) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),
             }
@@ -354,5 +444,27 @@ impl ArrayReader {
             ControlFlow::Continue(()) => Ok(Data::Filled(0..length)),
             ControlFlow::Break(error) => Err(error),
         }
+    }
+
+    fn copy_run_directly(
+        &self,
+        key: &PieceKey,
+        run: Run,
+        target: &mut &mut [u8],
+        patience: Patience,
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        let (part, rest) = std::mem::take(target)
+            .split_at_mut_checked(in_memory(run.length)?)
+            .ok_or_else(|| StoreError::Internal {
+                key: self.key().clone(),
+                what: "runs longer than the range that they are of".into(),
+            })?;
+        *target = rest;
+        self.make_room(served, std::slice::from_ref(key), patience)?;
+        let checked_ms = now_ms();
+        let (pieces, engine) = (&self.pieces, &self.engine);
+        let version = pieces.read_raw(key, run.offset, part, patience, engine)?;
+        self.admit(served, key, version, checked_ms)
     }
 }

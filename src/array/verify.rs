@@ -312,7 +312,7 @@ pub fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
     let mut at = 0;
     while at < size {
         let read = object.read(at, part, &mut buffer, Patience::Wait)?;
-        let length = read.bytes(&buffer).len() as u64;
+        let length = read.bytes(&buffer)?.len() as u64;
         if length == 0 {
             return Err(StoreError::Corrupt {
                 key: key.clone(),

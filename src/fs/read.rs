@@ -109,7 +109,7 @@ impl Fs {
 /// What was read, or why nothing was, as a reply takes it.
 fn bytes<'a>(result: &'a Result<Data, StoreError>, buffer: &'a [u8]) -> Result<&'a [u8], FsError> {
     match result {
-        Ok(data) => Ok(data.bytes(buffer)),
+        Ok(data) => Ok(data.bytes(buffer)?),
         Err(error) => Err(error.clone().into()),
     }
 }
@@ -121,6 +121,6 @@ fn with_buffer<T>(size: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
         if buffer.len() < needed {
             buffer.resize(needed, 0);
         }
-        read(buffer.get_mut(..needed).unwrap_or_default())
+        read(&mut buffer[..needed])
     })
 }

@@ -207,8 +207,8 @@ impl Question for Open {
                 Some(back) => reply = back,
             }
         }
-        // An inode stands for one content (see `tree`), so its pages are never stale, unless it is
-        // made of what can change.
+        // An inode has one content (see `tree`). A view of what can change says itself whether the
+        // pages of its inode are current.
         let flags = match opened.object.is_constant() {
             true => FopenFlags::FOPEN_KEEP_CACHE,
             false => FopenFlags::empty(),

@@ -81,6 +81,14 @@ pub enum StoreError {
         /// What was tried and what came back.
         what: String,
     },
+    /// A bug: this program found its own data inconsistent. No bytes are served.
+    #[error("{key}: internal error: {what}")]
+    Internal {
+        /// The key that was asked for; the root if that is not known.
+        key: Key,
+        /// Which rule does not hold.
+        what: String,
+    },
     /// The operating system failed.
     #[error("{key}: {source}")]
     Io {
@@ -117,13 +125,22 @@ impl StoreError {
             | Self::Stale { .. }
             | Self::TimedOut { .. }
             | Self::Unavailable { .. }
+            | Self::Internal { .. }
             | Self::Io { .. }
             | Self::WouldWait { .. } => false,
         }
     }
 
+    /// An error of this program itself, about no key.
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::Internal {
+            key: Key::root(),
+            what: what.into(),
+        }
+    }
+
     /// The same failure, told of another key: that of a value inside of what failed.
-    pub(super) fn with_key(mut self, to: Key) -> Self {
+    pub fn with_key(mut self, to: Key) -> Self {
         let (Self::NotFound { key }
         | Self::NotAPrefix { key }
         | Self::Denied { key, .. }
@@ -133,6 +150,7 @@ impl StoreError {
         | Self::TooLarge { key, .. }
         | Self::TimedOut { key, .. }
         | Self::Unavailable { key, .. }
+        | Self::Internal { key, .. }
         | Self::Io { key, .. }
         | Self::WouldWait { key }) = &mut self;
         *key = to;

@@ -1,6 +1,6 @@
 //! Values read whole, however many parts their store gives them in.
 
-use super::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, StoreError};
+use super::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, StoreError, part_mut};
 
 /// Values that do not come in one piece are put together from parts of this size.
 const PART_BYTES: usize = 1 << 20;
@@ -23,17 +23,14 @@ pub fn read_into(
         buffer.resize(size + BUFFER_HEADROOM_BYTES, 0);
         let at = offset.saturating_add(filled as u64);
         let data = object.read(at, size, &mut buffer, patience)?;
-        let bytes = data.bytes(&buffer);
+        let bytes = data.bytes(&buffer)?;
         if bytes.is_empty() {
             return Err(StoreError::Corrupt {
                 key: key.clone(),
                 what: format!("ends {} bytes too early", target.len() - filled),
             });
         }
-        let part = target
-            .get_mut(filled..filled + bytes.len())
-            .unwrap_or_default();
-        part.copy_from_slice(bytes);
+        part_mut(target, filled..filled + bytes.len())?.copy_from_slice(bytes);
         filled += bytes.len();
     }
     Ok(())

@@ -334,7 +334,7 @@ fn values_are_the_same_bytes_or_a_range_of_a_shard() {
         let data = object
             .read(offset, size, &mut buffer, Patience::Wait)
             .unwrap();
-        data.bytes(&buffer).to_vec()
+        data.bytes(&buffer).unwrap().to_vec()
     };
     assert_eq!(part(1, 2), [6, 7]);
     assert_eq!(part(3, 100), [8]);

@@ -20,7 +20,7 @@ pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
 use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError, may_wait};
-use crate::view::{Format, Nodes};
+use crate::view::{Format, Nodes, ViewFile};
 
 /// What is at the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,14 +158,19 @@ impl ViewTree {
                     return Ok(Node { ino, stat });
                 }
                 Slot::Occupied(mut slot) => {
-                    if slot.get().place == place {
+                    let is_retired = || {
+                        let object = slot.get().object.as_deref();
+                        object.is_some_and(ViewFile::is_retired)
+                    };
+                    if slot.get().place == place && !is_retired() {
                         let there = slot.get_mut();
                         there.lookups = there.lookups.saturating_add(1);
                         return Ok(Node { ino, stat });
                     }
                 }
             }
-            // Two places with one hash: the later one takes the next free number.
+            // Two places with one hash, or content that has changed while it is open: the later
+            // one takes the next free number.
             ino = Ino((ino.0.wrapping_add(1) & (VIEW_BIT - 1)) | VIEW_BIT);
         }
     }
@@ -313,7 +318,8 @@ impl Tree for ViewTree {
                     .known()
                     .get(&ino)
                     .and_then(|known| known.object.clone());
-                object.ok_or_else(|| StoreError::NotAPrefix { key: place.key() })
+                let object = object.ok_or_else(|| StoreError::NotAPrefix { key: place.key() });
+                object?.open()
             }
         }
     }

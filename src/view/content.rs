@@ -97,9 +97,4 @@ impl MadeFile {
     pub fn size_bytes(&self) -> u64 {
         self.made.layout.size_bytes()
     }
-
-    /// Whether nothing that it is filled from can change.
-    pub(super) fn is_constant(&self) -> bool {
-        self.made.sources.iter().all(|reader| reader.is_constant())
-    }
 }

@@ -6,15 +6,17 @@ use std::time::SystemTime;
 use super::content::{MadeFile, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, Handle, ServedVersions};
 use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
 
-/// A computed file.
+/// A computed file, as one inode: it has one version of each chunk as long as it is open.
 #[derive(Debug)]
 pub struct ViewFile {
     made_of: MadeOf,
     version: Version,
     modified: SystemTime,
+    /// What was served of a source that can change.
+    served: Option<Arc<ServedVersions>>,
 }
 
 #[derive(Debug)]
@@ -28,11 +30,46 @@ enum MadeOf {
 
 impl ViewFile {
     fn new(made_of: MadeOf, version: Version, modified: SystemTime) -> Self {
+        let readers = made_of.readers();
+        let changeable = readers.iter().find(|reader| !reader.is_constant());
+        let served = changeable.map(|reader| Arc::new(ServedVersions::new(reader.engine())));
         Self {
             made_of,
             version,
             modified,
+            served,
         }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] if the name must be looked up again, because the file has changed while
+    /// another handle is open.
+    pub fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
+        let file = Arc::clone(self);
+        let Some(served) = &self.served else {
+            return Ok(file);
+        };
+        let readers = self.made_of.readers();
+        match served.open(readers)? {
+            Some(handle) => Ok(Arc::new(OpenView { file, handle })),
+            None => Err(StoreError::Stale {
+                key: readers
+                    .first()
+                    .map(|reader| reader.key().clone())
+                    .unwrap_or_default(),
+                what: "a chunk has changed; another inode has the present content".into(),
+            }),
+        }
+    }
+
+    /// Whether it cannot be opened any more, so that a lookup gives another inode.
+    pub fn is_retired(&self) -> bool {
+        let readers = self.made_of.readers();
+        self.served
+            .as_ref()
+            .is_some_and(|served| served.is_retired(readers))
     }
 
     /// A file with this text.
@@ -77,6 +114,17 @@ impl ViewFile {
     }
 }
 
+impl MadeOf {
+    /// The arrays that it is filled from.
+    fn readers(&self) -> &[Arc<ArrayReader>] {
+        match self {
+            Self::Text(_) | Self::Elements(..) => &[],
+            Self::Made(file) => &file.made.sources,
+            Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
+        }
+    }
+}
+
 fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
     let start = usize::try_from(offset)
         .unwrap_or(usize::MAX)
@@ -117,18 +165,19 @@ impl Object for ViewFile {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
+        let served = self.served.as_deref();
         match &self.made_of {
             MadeOf::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
             MadeOf::Elements(nodes, node, rendering) => {
                 let text = nodes.text(node, *rendering, patience)?;
                 Ok(part_of(text, offset, size))
             }
-            MadeOf::Made(file) => file.made.read(offset, size, buffer, patience),
+            MadeOf::Made(file) => file.made.read(offset, size, buffer, patience, served),
             MadeOf::Chunk(reader, chunk) => {
-                reader.read_chunk(*chunk, offset, size, buffer, patience)
+                reader.read_chunk(*chunk, offset, size, buffer, patience, served)
             }
             MadeOf::Inner(reader, piece) => {
-                reader.read_inner(*piece, offset, size, buffer, patience)
+                reader.read_inner(*piece, offset, size, buffer, patience, served)
             }
         }
     }
@@ -137,12 +186,48 @@ impl Object for ViewFile {
         true
     }
 
+    // Another text is another place: the node's version or the rendering says so. What can change
+    // is opened as an `OpenView`.
     fn is_constant(&self) -> bool {
-        match &self.made_of {
-            // Another text is another place: the node's version or the rendering says so.
-            MadeOf::Text(_) | MadeOf::Elements(..) => true,
-            MadeOf::Made(file) => file.is_constant(),
-            MadeOf::Chunk(reader, _) | MadeOf::Inner(reader, _) => reader.is_constant(),
-        }
+        self.served.is_none()
+    }
+}
+
+/// An open file of a source that can change.
+#[derive(Debug)]
+struct OpenView {
+    file: Arc<ViewFile>,
+    handle: Handle,
+}
+
+impl Object for OpenView {
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        self.file.version()
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        self.file.stat()
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        self.file.read(offset, size, buffer, patience)
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.file.is_parallel()
+    }
+
+    fn is_constant(&self) -> bool {
+        self.handle.keeps_pages()
     }
 }

@@ -8,9 +8,12 @@ use super::content::NoContent;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value};
-use crate::array::read_elements;
+use crate::array::{ServedVersions, read_elements};
 use crate::codec::Element;
-use crate::store::{Data, Key, Kind, Listings, Patience, StoreError, may_wait, prefixes_below};
+use crate::store::{
+    Data, Key, Kind, Listings, Patience, StoreError, in_memory, may_wait, part, part_mut,
+    prefixes_below,
+};
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
 /// Nodes in one branch.
@@ -227,9 +230,10 @@ impl Nodes {
         };
         // Decoding takes its time.
         may_wait(node.key()).map_err(NoContent::Failed)?;
-        let size = usize::try_from(reader.size_bytes()).unwrap_or(usize::MAX);
+        let size = in_memory(reader.size_bytes()).map_err(NoContent::Failed)?;
+        let served = ServedVersions::new(self.engine());
         all_of(node.key(), size, |at, rest| {
-            reader.read(at, rest.len(), rest, Patience::Wait)
+            reader.read(at, rest.len(), rest, Patience::Wait, Some(&served))
         })
         .map_err(NoContent::Failed)
     }
@@ -244,20 +248,19 @@ fn all_of(
     let mut bytes = vec![0; size];
     let mut at = 0;
     while at < size {
-        let rest = bytes.get_mut(at..).unwrap_or_default();
+        let rest = part_mut(&mut bytes, at..size)?;
         let length = match read(at as u64, rest)? {
-            Data::Filled(range) => range.len(),
+            Data::Filled(range) => part(rest, range)?.len(),
             Data::Shared(shared, range) => {
-                let part = shared.get(range).unwrap_or_default();
-                let target = rest.get_mut(..part.len()).unwrap_or_default();
-                target.copy_from_slice(part);
+                let part = part(&shared, range)?;
+                part_mut(rest, 0..part.len())?.copy_from_slice(part);
                 part.len()
             }
         };
         if length == 0 {
-            return Err(StoreError::Corrupt {
+            return Err(StoreError::Internal {
                 key: key.clone(),
-                what: format!("bug: {at} bytes of elements instead of {size}"),
+                what: format!("{at} bytes of elements instead of {size}"),
             });
         }
         at += length;
@@ -337,6 +340,6 @@ mod tests {
         };
         assert_eq!(read(10).unwrap(), source);
         let error = read(7).unwrap_err();
-        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(matches!(error, StoreError::Internal { .. }), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::number::Conversion;
 use crate::array::ArrayReader;
+use crate::store::{StoreError, in_memory, part};
 
 /// In which order the elements of an array lie in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +118,17 @@ pub enum Part<'a> {
     Array(&'a Placed, Range<u64>),
 }
 
+impl Part<'_> {
+    /// How long it is in bytes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(count) => *count,
+            Self::Array(_, range) => range.end.saturating_sub(range.start),
+        }
+    }
+}
+
 impl Layout {
     /// Puts parts one behind the other; `None` if their end is beyond what the kernel can count
     /// (2^63 - 1 bytes).
@@ -157,9 +169,14 @@ impl Layout {
     }
 
     /// What lies at `offset`, up to `size` bytes of it; nothing at the end.
-    pub fn at(&self, offset: u64, size: u64) -> Option<Part<'_>> {
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] if the parts do not agree with their sizes.
+    pub fn at(&self, offset: u64, size: u64) -> Result<Option<Part<'_>>, StoreError> {
         let place = self.parts.partition_point(|(end, _)| *end <= offset);
-        let (end, placement) = self.parts.get(place)?;
+        let Some((end, placement)) = self.parts.get(place) else {
+            return Ok(None);
+        };
         let start = match place
             .checked_sub(1)
             .and_then(|before| self.parts.get(before))
@@ -168,16 +185,16 @@ impl Layout {
             None => 0,
         };
         let inside = offset.saturating_sub(start)..offset.saturating_add(size).min(*end) - start;
-        Some(match placement {
+        Ok(Some(match placement {
             Placement::Bytes(bytes) => {
-                let from = usize::try_from(inside.start).unwrap_or(usize::MAX);
-                let to = usize::try_from(inside.end).unwrap_or(usize::MAX);
-                Part::Bytes(bytes.get(from..to).unwrap_or_default())
+                let inside = in_memory(inside.start)?..in_memory(inside.end)?;
+                Part::Bytes(part(bytes, inside)?)
             }
             Placement::Zeros(_) => Part::Zeros(inside.end.saturating_sub(inside.start)),
             Placement::Array(placed) => Part::Array(placed, inside),
-            Placement::Records(_, slabs) => in_records(slabs, &inside)?,
-        })
+            Placement::Records(_, slabs) => in_records(slabs, &inside)
+                .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
+        }))
     }
 }
 
@@ -269,12 +286,15 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(layout.size_bytes(), 107);
-        assert_eq!(layout.at(0, 100), Some(Part::Bytes(b"head")));
-        assert_eq!(layout.at(1, 2), Some(Part::Bytes(b"ea")));
-        assert_eq!(layout.at(5, 100), Some(Part::Zeros(2)));
-        assert_eq!(layout.at(7, 1000), Some(Part::Array(&array, 0..100)));
-        assert_eq!(layout.at(50, 7), Some(Part::Array(&array, 43..50)));
-        assert_eq!(layout.at(107, 1), None);
+        assert_eq!(layout.at(0, 100).unwrap(), Some(Part::Bytes(b"head")));
+        assert_eq!(layout.at(1, 2).unwrap(), Some(Part::Bytes(b"ea")));
+        assert_eq!(layout.at(5, 100).unwrap(), Some(Part::Zeros(2)));
+        assert_eq!(
+            layout.at(7, 1000).unwrap(),
+            Some(Part::Array(&array, 0..100))
+        );
+        assert_eq!(layout.at(50, 7).unwrap(), Some(Part::Array(&array, 43..50)));
+        assert_eq!(layout.at(107, 1).unwrap(), None);
     }
 
     #[test]
@@ -296,12 +316,12 @@ mod tests {
         .unwrap();
         assert_eq!(layout.size_bytes(), 5 + 36 + 3);
         let array = |place: usize, range| Some(Part::Array(&slabs[place].placed, range));
-        assert_eq!(layout.at(5, 100), array(0, 0..8));
-        assert_eq!(layout.at(7, 2), array(0, 2..4));
-        assert_eq!(layout.at(5 + 8, 100), array(1, 0..3));
-        assert_eq!(layout.at(5 + 11, 100), Some(Part::Zeros(1)));
-        assert_eq!(layout.at(5 + 24 + 9, 100), array(1, 7..9));
-        assert_eq!(layout.at(5 + 36, 100), Some(Part::Bytes(b"end")));
+        assert_eq!(layout.at(5, 100).unwrap(), array(0, 0..8));
+        assert_eq!(layout.at(7, 2).unwrap(), array(0, 2..4));
+        assert_eq!(layout.at(5 + 8, 100).unwrap(), array(1, 0..3));
+        assert_eq!(layout.at(5 + 11, 100).unwrap(), Some(Part::Zeros(1)));
+        assert_eq!(layout.at(5 + 24 + 9, 100).unwrap(), array(1, 7..9));
+        assert_eq!(layout.at(5 + 36, 100).unwrap(), Some(Part::Bytes(b"end")));
     }
 
     #[test]

@@ -3,83 +3,78 @@
 use std::sync::Arc;
 
 use super::layout::{Made, Order, Part, Placed};
-use crate::array::ArrayReader;
-use crate::store::{Data, Patience, StoreError};
+use crate::array::{ArrayReader, ServedVersions};
+use crate::store::{Data, Patience, StoreError, in_memory, part_mut};
 
 impl Made {
-    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end.
+    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end. `served` is
+    /// as in [`ArrayReader::read`].
     ///
     /// # Errors
-    /// Those of [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format can
-    /// not hold.
+    /// Those of [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format
+    /// cannot hold.
     pub fn read(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
         patience: Patience,
+        served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let end = offset
             .saturating_add(size as u64)
             .min(self.layout.size_bytes());
         // One part that is not converted: the reply is made from the decoded piece itself.
-        if let Some(Part::Array(placed, range)) = self.layout.at(offset, size as u64)
+        if let Some(Part::Array(placed, range)) = self.layout.at(offset, size as u64)?
             && placed.conversion.is_none()
             && range.end - range.start == end.saturating_sub(offset)
         {
             let reader = self.source(placed)?;
-            let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            return read_elements(reader, placed.order, range.start, size, buffer, patience);
+            let size = in_memory(range.end - range.start)?;
+            let from = (reader, placed.order, served);
+            return read_elements(from, range.start, size, buffer, patience);
         }
         let mut filled = 0;
         while filled < size {
             let (at, left) = (offset.saturating_add(filled as u64), size - filled);
-            let Some(part) = self.layout.at(at, left as u64) else {
+            let Some(part) = self.layout.at(at, left as u64)? else {
                 break;
             };
-            let target = buffer.get_mut(filled..).unwrap_or_default();
-            filled += match part {
-                Part::Bytes(bytes) => {
-                    put(target, bytes);
-                    bytes.len()
-                }
-                Part::Zeros(count) => {
-                    let count = usize::try_from(count).unwrap_or(usize::MAX);
-                    target.get_mut(..count).unwrap_or_default().fill(0);
-                    count
-                }
+            let count = in_memory(part.size_bytes())?;
+            let target = part_mut(buffer, filled..filled + count)?;
+            match part {
+                Part::Bytes(bytes) => target.copy_from_slice(bytes),
+                Part::Zeros(_) => target.fill(0),
                 Part::Array(placed, range) => {
-                    let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                    let target = target.get_mut(..count).unwrap_or_default();
                     let reader = self.source(placed)?;
-                    read_placed(reader, placed, range.start, target, patience)?;
-                    count
+                    read_placed(reader, placed, range.start, target, patience, served)?;
                 }
-            };
+            }
+            if count == 0 {
+                let what = format!("an empty part at {at}");
+                return Err(StoreError::internal(what));
+            }
+            filled += count;
         }
         Ok(Data::Filled(0..filled))
     }
 
     fn source(&self, placed: &Placed) -> Result<&Arc<ArrayReader>, StoreError> {
-        let missing = || StoreError::Unsupported {
-            key: Default::default(),
-            what: "bug: a layout without its array".into(),
-        };
+        let missing = || StoreError::internal("a layout without its array");
         self.sources.get(placed.source).ok_or_else(missing)
     }
 }
 
 fn read_elements(
-    reader: &Arc<ArrayReader>,
-    order: Order,
+    (reader, order, served): (&Arc<ArrayReader>, Order, Option<&ServedVersions>),
     offset: u64,
     size: usize,
     buffer: &mut [u8],
     patience: Patience,
 ) -> Result<Data, StoreError> {
     match order {
-        Order::Rows => reader.read(offset, size, buffer, patience),
-        Order::Pieces => reader.read_sequence(offset, size, buffer, patience),
+        Order::Rows => reader.read(offset, size, buffer, patience, served),
+        Order::Pieces => reader.read_sequence(offset, size, buffer, patience, served),
     }
 }
 
@@ -90,44 +85,39 @@ fn read_placed(
     offset: u64,
     target: &mut [u8],
     patience: Patience,
+    served: Option<&ServedVersions>,
 ) -> Result<(), StoreError> {
-    let short = || StoreError::Corrupt {
+    let from = (reader, placed.order, served);
+    let short = || StoreError::Internal {
         key: reader.key().clone(),
-        what: "bug: fewer elements than the file has".into(),
+        what: "fewer elements than the file has".into(),
     };
     let Some(conversion) = &placed.conversion else {
-        let data = read_elements(reader, placed.order, offset, target.len(), target, patience)?;
+        let data = read_elements(from, offset, target.len(), target, patience)?;
         return settle(data, target).ok_or_else(short);
     };
     // The numbers that have a byte in the target, whole.
-    let (from, to) = (
+    let (stored, to) = (
         conversion.from.size_bytes as u64,
         conversion.to.size_bytes as u64,
     );
     let first = offset / to;
     let count = (offset + target.len() as u64).div_ceil(to) - first;
-    let bytes = |numbers: u64, size: u64| usize::try_from(numbers * size).unwrap_or(usize::MAX);
-    let mut numbers = vec![0; bytes(count, from)];
+    let converted_bytes = in_memory(count * to)?;
+    let mut numbers = vec![0; in_memory(count * stored)?];
     let size = numbers.len();
-    let data = read_elements(
-        reader,
-        placed.order,
-        first * from,
-        size,
-        &mut numbers,
-        patience,
-    )?;
+    let data = read_elements(from, first * stored, size, &mut numbers, patience)?;
     settle(data, &mut numbers).ok_or_else(short)?;
     let fail = |value| StoreError::Corrupt {
         key: reader.key().clone(),
-        what: format!("the file's numbers can not hold {value:?}"),
+        what: format!("the file's numbers cannot hold {value:?}"),
     };
-    if offset.is_multiple_of(to) && target.len() == bytes(count, to) {
+    if offset.is_multiple_of(to) && target.len() == converted_bytes {
         return conversion.convert(&numbers, target).map_err(fail);
     }
-    let mut converted = vec![0; bytes(count, to)];
+    let mut converted = vec![0; converted_bytes];
     conversion.convert(&numbers, &mut converted).map_err(fail)?;
-    let skip = usize::try_from(offset - first * to).unwrap_or(usize::MAX);
+    let skip = in_memory(offset - first * to)?;
     let part = converted
         .get(skip..)
         .and_then(|rest| rest.get(..target.len()));
@@ -144,11 +134,4 @@ fn settle(data: Data, target: &mut [u8]) -> Option<()> {
             (bytes.len() == target.len()).then(|| target.copy_from_slice(bytes))
         }
     }
-}
-
-fn put(target: &mut [u8], bytes: &[u8]) {
-    target
-        .get_mut(..bytes.len())
-        .unwrap_or_default()
-        .copy_from_slice(bytes);
 }

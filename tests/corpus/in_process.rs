@@ -173,7 +173,7 @@ pub fn said(error: StoreError) -> (Errno, String) {
 pub fn read_range(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u8>, StoreError> {
     let mut buffer = vec![0xa5; size + BUFFER_HEADROOM_BYTES];
     let data = object.read(offset, size, &mut buffer, Patience::Wait)?;
-    Ok(data.bytes(&buffer).to_vec())
+    Ok(data.bytes(&buffer).unwrap().to_vec())
 }
 
 /// Reads all of an object in pieces of this size.
@@ -189,7 +189,7 @@ pub fn read_whole(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreErr
             }
             other => other?,
         };
-        let bytes = data.bytes(&buffer);
+        let bytes = data.bytes(&buffer).unwrap();
         all.extend_from_slice(bytes);
         if bytes.len() < piece || all.len() > ENDLESS_BYTES {
             return Ok(all);

@@ -105,14 +105,126 @@ fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
         let new = changed(&chunk(1));
         remote.put(&remote.key("a", 1), new.clone());
         let is_new = || {
-            let bytes = crate::clients::read_uncached(&view).unwrap();
-            assert!(bytes == chunk(1) || bytes == new, "a mix");
-            bytes == new
+            match crate::clients::read_uncached(&view) {
+                Ok(bytes) => {
+                    assert!(bytes == chunk(1) || bytes == new, "a mix");
+                    bytes == new
+                }
+                // What was known when it was opened has become too old before it was read.
+                Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("{error}"),
+            }
         };
         assert!(wait_until(SOON, is_new));
         let native = || read(mount.join(remote.key("a", 1))).is_ok_and(|b| b == new);
         assert!(wait_until(SOON, native));
     }
+}
+
+#[test]
+fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
+    let _dog = watchdog("i04_an_open_view_whose_chunk_changes_is_estale", 120);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        // The chunk of `big` is the end of its own files; of a group's, some part.
+        let views = [
+            "big/.zarrfs/chunks/c/0",
+            "big/.zarrfs/big.npy",
+            "big/.zarrfs/big.bin",
+        ];
+        for (number, view) in views.into_iter().enumerate() {
+            let old = if number % 2 == 0 {
+                big()
+            } else {
+                changed(&big())
+            };
+            let new = changed(&old);
+            let path = mount.join(view);
+            let file = File::open(&path).unwrap();
+            let start = file.metadata().unwrap().len() as usize - old.len();
+            assert!(part(&file, start).unwrap() == old[..4096], "{view}");
+            remote.put(&remote.key("big", 0), new.clone());
+            let is_stale = || match part(&file, start + 900_000) {
+                Ok(bytes) => bytes != old[900_000..904_096] && panic!("{view}: a mix"),
+                Err(error) => error.raw_os_error() == Some(ESTALE),
+            };
+            assert!(wait_until(SOON, is_stale), "{view} is not stale");
+            let is_new = || read(&path).is_ok_and(|bytes| bytes[start..] == new);
+            assert!(
+                wait_until(SOON, is_new),
+                "{view}: a new open has the new content"
+            );
+            is_one_of(part(&file, start), &[ESTALE], "the old handle");
+            drop(file);
+        }
+        remote.siblings_work(&mount);
+    }
+}
+
+#[test]
+fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
+    let _dog = watchdog("i04_an_open_group_file_whose_chunk_changes_is_estale", 120);
+    let remote = Remote::new(Far::Http);
+    let mount = remote.mount(&["--ttl", "100ms"]);
+    let mut old = big();
+    for view in [".zarrfs/root.nc", ".zarrfs/root.cdf.nc"] {
+        let path = mount.join(view);
+        let whole = read(&path).unwrap();
+        // Classic NetCDF has the other byte order.
+        let stored = |bytes: &[u8]| -> Vec<u8> {
+            let is_big = view.ends_with("cdf.nc");
+            let (words, _) = bytes.as_chunks::<4>();
+            let word = |word: &[u8; 4]| {
+                if is_big {
+                    [word[3], word[2], word[1], word[0]]
+                } else {
+                    *word
+                }
+            };
+            words.iter().flat_map(word).collect()
+        };
+        let known = stored(&old[4096 * 20..4096 * 20 + 64]);
+        let is_start = |window: &[u8]| window == known;
+        let start = whole.windows(64).position(is_start).unwrap() - 4096 * 20;
+        let file = File::open(&path).unwrap();
+        assert!(
+            part(&file, start).unwrap() == stored(&old[..4096]),
+            "{view}"
+        );
+        let new = changed(&old);
+        remote.put(&remote.key("big", 0), new.clone());
+        let is_stale = || match part(&file, start + 900_000) {
+            Ok(bytes) => bytes != stored(&old[900_000..904_096]) && panic!("{view}: a mix"),
+            Err(error) => error.raw_os_error() == Some(ESTALE),
+        };
+        assert!(wait_until(SOON, is_stale), "{view} is not stale");
+        let is_new = || {
+            read(&path).is_ok_and(|bytes| {
+                bytes[start + 900_000..][..4096] == stored(&new[900_000..904_096])
+            })
+        };
+        assert!(
+            wait_until(SOON, is_new),
+            "{view}: a new open has the new content"
+        );
+        old = new;
+    }
+    remote.siblings_work(&mount);
+}
+
+#[test]
+fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
+    let _dog = watchdog("what_was_read_a_moment_ago", 60);
+    let remote = Remote::new(Far::Http);
+    let mount = remote.mount(&["--ttl", "1m"]);
+    let path = whole_of(&mount, "z");
+    assert!(read(&path).unwrap() == whole());
+    let counters = || {
+        ["pieces_decoded", "pieces_reused"].map(|name| crate::clients::gauge(mount.path(), name))
+    };
+    let before = counters();
+    assert!(read(&path).unwrap() == whole());
+    assert_eq!(counters(), before);
 }
 
 #[test]

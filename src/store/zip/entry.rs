@@ -374,11 +374,11 @@ impl Object for ZipObject {
             return self.read_stored(offset, size, buffer, patience);
         }
         let mut data = self.read_decoded(offset, size, buffer, patience)?;
-        let mut done = data.bytes(buffer).len();
+        let mut done = data.bytes(buffer)?.len();
         if done < size {
             // The range crosses segments: put them together in the buffer.
             let mut joined = Vec::with_capacity(size);
-            joined.extend_from_slice(data.bytes(buffer));
+            joined.extend_from_slice(data.bytes(buffer)?);
             while done < size {
                 data = self.read_decoded(
                     offset.saturating_add(done as u64),
@@ -386,12 +386,12 @@ impl Object for ZipObject {
                     buffer,
                     patience,
                 )?;
-                if data.bytes(buffer).is_empty() {
+                if data.bytes(buffer)?.is_empty() {
                     return Err(
                         self.corrupt(format!("ends at {}", offset.saturating_add(done as u64)))
                     );
                 }
-                joined.extend_from_slice(data.bytes(buffer));
+                joined.extend_from_slice(data.bytes(buffer)?);
                 done = joined.len();
             }
             return Ok(Data::Shared(Arc::new(joined), 0..size));

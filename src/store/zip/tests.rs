@@ -227,7 +227,7 @@ fn read(
 ) -> Result<Vec<u8>, StoreError> {
     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
     let data = object.read(offset, size, &mut buffer, patience)?;
-    Ok(data.bytes(&buffer).to_vec())
+    Ok(data.bytes(&buffer)?.to_vec())
 }
 
 fn read_all(store: &ZipStore, name: &str) -> Result<Vec<u8>, StoreError> {

@@ -62,7 +62,7 @@ pub(super) struct Known {
     pub(super) place: Place,
     pub(super) parent: Ino,
     /// The file, if it is one.
-    pub(super) object: Option<Arc<dyn Object>>,
+    pub(super) object: Option<Arc<ViewFile>>,
     pub(super) lookups: u64,
 }
 
@@ -145,7 +145,7 @@ impl Place {
         &self,
         content: Option<Content>,
         nodes: &Arc<Nodes>,
-    ) -> Option<Arc<dyn Object>> {
+    ) -> Option<Arc<ViewFile>> {
         let (version, modified) = (Version(self.node.version()), self.node.modified());
         let reader = || self.node.reader().map(Arc::clone);
         let file = match (&self.what, content) {
@@ -165,7 +165,7 @@ impl Place {
     }
 
     /// What stat(2) tells.
-    pub(super) fn stat(&self, object: Option<&dyn Object>) -> Result<Stat, StoreError> {
+    pub(super) fn stat(&self, object: Option<&ViewFile>) -> Result<Stat, StoreError> {
         match object {
             Some(object) => object.stat(),
             None => Ok(Stat {

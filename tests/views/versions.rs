@@ -1,0 +1,347 @@
+//! Views of arrays whose chunks are replaced: one version of a chunk for each open file, decoded once
+//! for each version.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+use serde_json::json;
+
+use crate::clients::{ESTALE, gauge};
+use crate::stores::*;
+use crate::support::*;
+
+const SOON: Duration = Duration::from_secs(10);
+/// What `--ttl` is in these mounts.
+const TTL: Duration = Duration::from_millis(50);
+/// Elements along each axis of the only chunk of an array, and of the inner chunks of a shard.
+const EDGE: usize = 512;
+const INNER: usize = 256;
+
+fn elements(count: usize, value: i32) -> Vec<u8> {
+    le(&vec![value; count])
+}
+
+/// A shard whose four inner chunks are full of one value.
+fn shard(value: i32) -> Vec<u8> {
+    let inner = compressed(&elements(INNER * INNER, value));
+    let length = inner.len() as u64;
+    let mut bytes = inner.repeat(4);
+    for number in 0..4 {
+        bytes.extend((number * length).to_le_bytes());
+        bytes.extend(length.to_le_bytes());
+    }
+    bytes
+}
+
+/// An inner chunk as it is stored.
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    zstd(bytes)
+}
+
+/// The three arrays of a store, each with one chunk: its name, the key of its chunk and the chunk
+/// full of one value.
+const ARRAYS: [(&str, &str, fn(i32) -> Vec<u8>); 3] = [
+    ("raw/x", "0.0", |value| elements(EDGE * EDGE, value)),
+    ("zlib/x", "0.0", |value| zlib(&elements(EDGE * EDGE, value))),
+    ("sharded/x", "c/0/0", shard),
+];
+
+fn arrays() -> Stores {
+    let stores = Stores::new();
+    let shape = json!([EDGE, EDGE]);
+    let of_v2 = |compressor| json!({"shape": shape, "chunks": shape, "compressor": compressor});
+    stores.put("raw/.zgroup", br#"{"zarr_format": 2}"#);
+    stores.v2("raw/x", of_v2(json!(null)), &[]);
+    stores.put("zlib/.zgroup", br#"{"zarr_format": 2}"#);
+    stores.v2("zlib/x", of_v2(json!({"id": "zlib", "level": 1})), &[]);
+    let group = br#"{"zarr_format": 3, "node_type": "group"}"#;
+    stores.put("sharded/zarr.json", group);
+    let zstd = json!({"name": "zstd", "configuration": {"level": 1, "checksum": false}});
+    let sharding = json!([{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [INNER, INNER], "codecs": [little(), zstd], "index_codecs": [little()]}}]);
+    let changes = json!({"shape": shape, "chunk_grid": grid(&[EDGE as u64, EDGE as u64]),
+        "codecs": sharding});
+    stores.v3("sharded/x", changes, &[]);
+    for (name, key, chunk) in ARRAYS {
+        replace(stores.path(), &format!("{name}/{key}"), &chunk(1));
+    }
+    stores
+}
+
+/// Replaces a key by rename.
+fn replace(root: &Path, key: &str, bytes: &[u8]) {
+    let new = root.join(".new");
+    fs::write(&new, bytes).unwrap();
+    let path = root.join(key);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// All files of a mount that have elements of an array.
+fn views(mount: &Mount, array: &str) -> Vec<PathBuf> {
+    let group = array.strip_suffix("/x").unwrap();
+    let own = |name: &str| view(mount, array, name);
+    let of_group = |name: &str| view(mount, group, &format!("{group}.{name}"));
+    let mut views = vec![own("x.npy"), own("x.bin"), own("x.tif")];
+    views.extend([of_group("nc"), of_group("cdf.nc")]);
+    views.extend(match group {
+        "sharded" => vec![own("chunks/c/0/0"), own("inner/0/0"), own("inner/1/1")],
+        _ => vec![own("chunks/0.0")],
+    });
+    for path in &views {
+        assert!(fs::metadata(path).is_ok(), "{path:?}");
+    }
+    views
+}
+
+/// The value of all elements at a place, read without pages of the kernel; a mix is a panic.
+fn value_at(file: &File, offset: u64) -> io::Result<i32> {
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+    let _ = fadvise(file, 0, None, Advice::Random);
+    let mut bytes = [0; 4096];
+    file.read_exact_at(&mut bytes, offset)?;
+    let (words, _) = bytes.as_chunks::<4>();
+    let value = words[0];
+    assert!(words.iter().all(|word| *word == value), "a mix at {offset}");
+    // Classic NetCDF has the other byte order.
+    let (little, big) = (i32::from_le_bytes(value), i32::from_be_bytes(value));
+    Ok(
+        match little == FILL || little.unsigned_abs() <= big.unsigned_abs() {
+            true => little,
+            false => big,
+        },
+    )
+}
+
+/// Two places in the elements of a file, in different inner chunks where it has several.
+fn places(file: &File) -> (u64, u64) {
+    let size = file.metadata().unwrap().len();
+    (size - (1 << 18), size - 4096)
+}
+
+#[test]
+fn an_open_view_serves_one_version_of_a_chunk_and_a_new_open_the_new_one() {
+    let _dog = watchdog("an_open_view_serves_one_version_of_a_chunk", 120);
+    let stores = arrays();
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    for (name, key, chunk) in ARRAYS {
+        let mut value = 1;
+        for path in views(&mount, name) {
+            let file = File::open(&path).unwrap();
+            let (first, second) = places(&file);
+            assert_eq!(value_at(&file, first).unwrap(), value, "{path:?}");
+            let old = value;
+            value += 1;
+            replace(stores.path(), &format!("{name}/{key}"), &chunk(value));
+            let is_stale = || match value_at(&file, second) {
+                Ok(found) => found != old && panic!("{path:?}: {old}, and then {found}"),
+                Err(error) => error.raw_os_error() == Some(ESTALE),
+            };
+            assert!(wait_until(SOON, is_stale), "{path:?} is not stale");
+            // Readers of the new content do not share pages with the old handle.
+            let new = File::open(&path).unwrap();
+            for place in [first, second] {
+                assert_eq!(value_at(&new, place).unwrap(), value, "{path:?}");
+                let error = value_at(&file, place).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(ESTALE), "{path:?}");
+            }
+            assert_eq!(value_at(&new, first).unwrap(), value, "{path:?}");
+        }
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn a_chunk_that_comes_while_a_view_is_open_is_estale_and_not_half_fill_values() {
+    let _dog = watchdog("a_chunk_that_comes_while_a_view_is_open", 60);
+    let stores = arrays();
+    fs::remove_file(stores.path().join("zlib/x/0.0")).unwrap();
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "zlib/x", "x.bin");
+    let file = File::open(&path).unwrap();
+    let (first, second) = places(&file);
+    assert_eq!(value_at(&file, first).unwrap(), FILL);
+    replace(stores.path(), "zlib/x/0.0", &ARRAYS[1].2(2));
+    let is_stale = || match value_at(&file, second) {
+        Ok(found) => found != FILL && panic!("fill values, and then {found}"),
+        Err(error) => error.raw_os_error() == Some(ESTALE),
+    };
+    assert!(wait_until(SOON, is_stale));
+    assert_eq!(value_at(&File::open(&path).unwrap(), first).unwrap(), 2);
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn an_open_file_of_a_translation_has_one_version_of_a_chunk() {
+    let _dog = watchdog("an_open_file_of_a_translation", 60);
+    let stores = arrays();
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    for (name, key, as_v3) in [
+        ("raw/x", "0.0", "as-v3/raw/x/c/0/0"),
+        ("zlib/x", "0.0", "as-v3/zlib/x/c/0/0"),
+        ("sharded/x", "c/0/0", "unsharded/sharded/x/c/1/1"),
+    ] {
+        let path = view(&mount, "", as_v3);
+        let before = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let file = File::open(&path).unwrap();
+        let (_, _, chunk) = ARRAYS.iter().find(|array| array.0 == name).unwrap();
+        replace(stores.path(), &format!("{name}/{key}"), &chunk(2));
+        let is_new = || read(&path).is_ok_and(|now| now != before);
+        assert!(wait_until(SOON, is_new), "{path:?}: the old content stays");
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        let mut bytes = vec![0; before.len()];
+        match file.read_exact_at(&mut bytes, 0) {
+            Ok(()) => assert!(bytes == before, "{path:?}"),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE), "{path:?}"),
+        }
+    }
+}
+
+#[test]
+fn readers_beside_a_writer_never_see_two_versions_of_a_chunk() {
+    let _dog = watchdog("readers_beside_a_writer", 120);
+    let stores = arrays();
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let paths: Vec<PathBuf> = ARRAYS
+        .iter()
+        .flat_map(|(name, _, _)| views(&mount, name))
+        .collect();
+    let (is_over, good, stale) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for reader in 0..4 {
+            let (paths, is_over, good, stale) = (&paths, &is_over, &good, &stale);
+            scope.spawn(move || {
+                for path in paths.iter().cycle().skip(reader * 3) {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let read = || {
+                        let file = File::open(path)?;
+                        let (first, second) = places(&file);
+                        let values = [value_at(&file, first)?, value_at(&file, second)?];
+                        assert_eq!(values[0], values[1], "{path:?}: a mix");
+                        Ok::<_, io::Error>(())
+                    };
+                    match read() {
+                        Ok(()) => good.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => {
+                            assert_eq!(error.raw_os_error(), Some(ESTALE), "{path:?}: {error}");
+                            stale.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            });
+        }
+        let end = std::time::Instant::now() + Duration::from_millis(1500);
+        let mut value = 1;
+        while std::time::Instant::now() < end {
+            for (name, key, chunk) in ARRAYS {
+                value += 1;
+                replace(stores.path(), &format!("{name}/{key}"), &chunk(value));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let (good, stale) = (good.into_inner(), stale.into_inner());
+    assert!(good > 0, "nothing was read, and {stale} reads were stale");
+    goes_on(&mount, &stores);
+}
+
+const CHUNKS: i32 = 8;
+
+/// An array of eight compressed chunks of four elements.
+fn many_chunks() -> Stores {
+    let stores = Stores::new();
+    let changes = json!({"shape": [4 * CHUNKS], "compressor": {"id": "zlib", "level": 1}});
+    stores.v2("x", changes, &[]);
+    for number in 0..CHUNKS {
+        let key = format!("x/{number}");
+        replace(stores.path(), &key, &zlib(&le(&[number; 4])));
+    }
+    stores
+}
+
+fn content(changed: Option<i32>) -> Vec<u8> {
+    let value = |number| if changed == Some(number) { -1 } else { number };
+    (0..CHUNKS)
+        .flat_map(|number| le(&[value(number); 4]))
+        .collect()
+}
+
+/// What was decoded, and what readers have taken from what is decoded.
+fn counters(mount: &Mount) -> (u64, u64) {
+    let of = |name| gauge(mount.path(), name);
+    (of("pieces_decoded"), of("pieces_reused"))
+}
+
+#[test]
+fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
+    let _dog = watchdog("what_has_not_changed_stays_in_the_page_cache", 60);
+    let stores = many_chunks();
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let path = view(&mount, "x", "x.bin");
+    assert!(read(&path).unwrap() == content(None));
+    let before = counters(&mount);
+    assert_eq!(before.0, CHUNKS as u64);
+    for _ in 0..3 {
+        thread::sleep(2 * TTL);
+        assert!(read(&path).unwrap() == content(None));
+        assert_eq!(counters(&mount), before, "the kernel had asked again");
+    }
+
+    // One chunk is replaced: it alone is decoded again, and seen by the very next open.
+    replace(stores.path(), "x/3", &zlib(&le(&[-1; 4])));
+    assert!(read(&path).unwrap() == content(Some(3)));
+    assert_eq!(counters(&mount).0, before.0 + 1);
+    let before = counters(&mount);
+    assert!(read(&path).unwrap() == content(Some(3)));
+    assert_eq!(counters(&mount), before, "the kernel had asked again");
+
+    // The same while another handle is open.
+    let held = File::open(&path).unwrap();
+    replace(stores.path(), "x/3", &zlib(&le(&[3; 4])));
+    assert!(read(&path).unwrap() == content(None));
+    assert_eq!(counters(&mount).0, before.0 + 1);
+    // What the old handle still reads is what it had before.
+    let mut bytes = vec![0; content(None).len()];
+    match held.read_exact_at(&mut bytes, 0) {
+        Ok(()) => assert!(bytes == content(Some(3))),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE)),
+    }
+
+    // Metadata count too: other metadata, other pages.
+    let document = fs::read_to_string(stores.path().join("x/.zarray")).unwrap();
+    replace(
+        stores.path(),
+        "x/.zarray",
+        document.replace("<i4", ">i4").as_bytes(),
+    );
+    let header = || read(view(&mount, "x", "x.npy")).unwrap_or_default();
+    assert!(wait_until(SOON, || header()
+        .windows(3)
+        .any(|word| word == b">i4")));
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn with_ttl_inf_a_directory_is_read_once() {
+    let _dog = watchdog("with_ttl_inf_a_directory_is_read_once", 60);
+    let stores = many_chunks();
+    let mount = stores.mount(&["--ttl", "inf"]);
+    let path = view(&mount, "x", "x.bin");
+    assert!(read(&path).unwrap() == content(None));
+    let before = counters(&mount);
+    // Nobody looks whether it has changed.
+    replace(stores.path(), "x/3", &zlib(&le(&[-1; 4])));
+    assert!(read(&path).unwrap() == content(None));
+    assert_eq!(counters(&mount), before);
+    assert!(read(view(&mount, "x", "chunks/3")).unwrap() == le(&[3; 4]));
+    goes_on(&mount, &stores);
+}
