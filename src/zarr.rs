@@ -17,6 +17,7 @@ pub mod grid;
 #[cfg(test)]
 mod hostile;
 mod info;
+pub mod narrow_float;
 pub mod node;
 mod v2;
 mod v3;

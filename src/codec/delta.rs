@@ -2,12 +2,11 @@
 //!
 //! Sums are kept in the type that numpy promotes both types to, and integers wrap.
 
-use half::f16;
-
 use super::astype::{count, resized};
 use super::error::Fault;
 use super::number::{BLOCK, Block, Kind, Number};
 use super::stage::{Convert, Size};
+use crate::zarr::narrow_float::to_f16;
 
 /// Undoes `delta`.
 #[derive(Debug)]
@@ -66,7 +65,7 @@ impl Delta {
     /// Adds up floats; `f64` holds every value of the narrower sums exactly.
     fn add_floats(&self, total: &mut f64, block: &mut [f64]) {
         match self.sum {
-            Sum::Half => accumulate(total, block, |sum| f16::from_f64(sum).to_f64()),
+            Sum::Half => accumulate(total, block, |sum| to_f16(sum).to_f64()),
             Sum::Single => accumulate(total, block, single),
             Sum::Integer | Sum::Double => accumulate(total, block, |sum| sum),
         }

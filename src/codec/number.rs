@@ -6,6 +6,7 @@
 
 use half::f16;
 
+use crate::zarr::narrow_float::to_f16;
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 
 /// A numeric element type.
@@ -195,7 +196,7 @@ impl Number {
             (Block::Float(from), Int, _) => write(from, big, dst, |v| to_i64(v).to_le_bytes()),
             (Block::Float(from), UInt, _) => write(from, big, dst, |v| to_u64(v).to_le_bytes()),
             (Block::Float(from), Float | Complex, 2) => {
-                write(from, big, dst, |v| f16::from_f64(v).to_le_bytes());
+                write(from, big, dst, |v| to_f16(v).to_le_bytes());
             }
             (Block::Float(from), Float | Complex, 4) => {
                 write(from, big, dst, |v| (v as f32).to_le_bytes());

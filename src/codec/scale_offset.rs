@@ -7,6 +7,7 @@ use super::config::Config;
 use super::error::{CodecError, Fault};
 use super::number::{BLOCK, Block, Kind, Number};
 use super::stage::{Convert, Size};
+use crate::zarr::narrow_float::to_f16;
 
 /// Undoes `fixedscaleoffset`.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl ScaleOffset {
 }
 
 fn half(v: f64) -> f32 {
-    f16::from_f64(v).to_f32()
+    to_f16(v).to_f32()
 }
 
 impl Convert for ScaleOffset {

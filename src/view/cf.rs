@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::number::{Kind, Number, Value};
 use crate::zarr::data_type::TimeBase;
+use crate::zarr::narrow_float::to_f16;
 use crate::zarr::{Array, FillValue, Format, Scalar};
 
 /// The longest value in a note.
@@ -150,7 +151,7 @@ fn nearest(own: Number, value: Value) -> Option<Value> {
             #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
             let rounded = match size {
                 4 => f64::from(wide as f32),
-                _ => half::f16::from_f64(wide).to_f64(),
+                _ => to_f16(wide).to_f64(),
             };
             // What was finite stays finite.
             (rounded.is_finite() == wide.is_finite()).then_some(Value::Float(rounded))?

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use crate::zarr::narrow_float::to_f16;
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 
 /// The kind of a number.
@@ -139,7 +140,7 @@ impl Number {
                 is_same(narrow.into()).then_some(narrow.to_bits().into())?
             }
             2 => {
-                let narrow = f16::from_f64(wide);
+                let narrow = to_f16(wide);
                 is_same(narrow.into()).then_some(narrow.to_bits().into())?
             }
             _ => return None,

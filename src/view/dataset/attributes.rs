@@ -12,17 +12,23 @@ use crate::zarr::ByteOrder;
 
 /// The longest name of netCDF (`NC_MAX_NAME`).
 pub(in crate::view) const MAX_NAME_BYTES: usize = 256;
-/// Attributes that say in numbers what elements mean: they are of the variable's own type (CF
-/// 2.5.1, 3.5).
-const OF_THE_TYPE: [&str; 7] = [
-    "_FillValue",
-    "missing_value",
+/// Attributes whose value is one of the stored values, packed or not (CF 2.5.1): always of the
+/// variable's own type, if that has such a value.
+const OF_STORED_VALUES: [&str; 2] = ["_FillValue", "missing_value"];
+/// Attributes that are of the variable's own type (CF 2.5.1, 3.5), unless the variable is packed and
+/// JSON has a float. Such a number stays a double: the NetCDF Users Guide ("Attribute Conventions",
+/// `valid_range`) takes limits of the packed type for packed values and limits of the type of
+/// `scale_factor` for unpacked ones. `actual_range` is of unpacked values (CF 2.5.1) and is written
+/// as it is in JSON.
+const OF_THE_TYPE: [&str; 5] = [
     "valid_min",
     "valid_max",
     "valid_range",
     "flag_values",
     "flag_masks",
 ];
+/// Attributes whose presence says that values are packed (CF 8.1).
+const OF_PACKING: [&str; 2] = ["scale_factor", "add_offset"];
 /// Attributes that libraries write for themselves: HDF5's dimension scales and nczarr's own.
 const OF_LIBRARIES: [&str; 9] = [
     "_ARRAY_DIMENSIONS",
@@ -64,7 +70,7 @@ pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Whether an attribute says something of the values of elements.
 pub(super) fn is_of_values(name: &str) -> bool {
-    OF_THE_TYPE.contains(&name)
+    OF_STORED_VALUES.contains(&name) || OF_THE_TYPE.contains(&name)
 }
 
 /// The attributes of a group.
@@ -90,14 +96,20 @@ pub(super) fn of_variable(
     note: &mut impl FnMut(String),
 ) -> Vec<Attribute> {
     let is_unsigned = cf::is_unsigned(members);
+    let is_packed =
+        (OF_PACKING.iter()).any(|name| members.get(*name).is_some_and(|j| !j.is_null()));
     let mut found = Vec::new();
     for (name, json) in named(members, note) {
         if name == "_FillValue" {
             continue;
         }
         let typed = match item {
-            Item::Number(number) if OF_THE_TYPE.contains(&&name[..]) => {
-                of_the_type(json, number, is_unsigned)
+            Item::Number(number) if is_of_values(&name) => {
+                let is_unpacked = is_packed && OF_THE_TYPE.contains(&&name[..]) && has_floats(json);
+                match is_unpacked {
+                    true => None,
+                    false => of_the_type(json, number, is_unsigned),
+                }
             }
             _ => None,
         };
@@ -140,6 +152,18 @@ fn named<'a>(
         note(format!("attribute {name:?} is not in it: {why}"));
     }
     found
+}
+
+/// Whether a number or a list of numbers has one that JSON writes as a float: `1.0`, not `1`.
+fn has_floats(json: &Json) -> bool {
+    let is_float = |json: &Json| match json {
+        Json::String(text) => special(text).is_some(),
+        json => matches!(number(json), Some(Value::Float(_))),
+    };
+    match json {
+        Json::Array(list) => list.iter().any(is_float),
+        json => is_float(json),
+    }
 }
 
 fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
@@ -264,6 +288,45 @@ mod tests {
         assert_eq!(found[1].value, Attr::Numbers(I4, flags));
         let missing = vec![Value::Int(-1)];
         assert_eq!(found[2].value, Attr::Numbers(own, missing));
+    }
+
+    #[test]
+    fn floats_that_limit_packed_values_stay_doubles() {
+        let own = Number::new(Kind::Int, 2, ByteOrder::Little);
+        let f4 = Number::new(Kind::Float, 4, ByteOrder::Little);
+        let of = |item: Number, packing: &Json, name: &str, json: &Json| {
+            let mut members = members(packing);
+            members.insert(name.into(), json.clone());
+            let found = of_variable(&members, Item::Number(item), &mut |_| {});
+            let found = found.into_iter().find(|found| found.name == name);
+            found.unwrap().value
+        };
+        let doubles = |values: &[f64]| {
+            let values = values.iter().copied().map(Value::Float);
+            Attr::Numbers(F8, values.collect())
+        };
+        let packed = json!({"scale_factor": 0.01});
+        for packing in [&packed, &json!({"add_offset": 10.0})] {
+            for name in OF_THE_TYPE {
+                let found = of(own, packing, name, &json!(-90.0));
+                assert_eq!(found, doubles(&[-90.0]), "{name}");
+            }
+        }
+        let of_packed = |json: Json| of(own, &packed, "valid_range", &json);
+        assert_eq!(of_packed(json!([-90.0, 60.0])), doubles(&[-90.0, 60.0]));
+        assert_eq!(of_packed(json!([-90, 60.5])), doubles(&[-90.0, 60.5]));
+        let endless = doubles(&[f64::NEG_INFINITY]);
+        assert_eq!(of_packed(json!(["-Infinity"])), endless);
+        assert_eq!(of(f4, &packed, "valid_min", &json!(0.1)), doubles(&[0.1]));
+        // Limits of packed values, and values that are stored.
+        let stored = |value: i16| Attr::Numbers(own, vec![Value::Int(value.into())]);
+        assert_eq!(of_packed(json!(-90)), stored(-90));
+        let missing = of(own, &packed, "missing_value", &json!(-9999.0));
+        assert_eq!(missing, stored(-9999));
+        // Nothing is packed.
+        for packing in [json!({}), json!({"scale_factor": null})] {
+            assert_eq!(of(own, &packing, "valid_min", &json!(-90.0)), stored(-90));
+        }
     }
 
     #[test]

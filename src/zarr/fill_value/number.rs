@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::zarr::error::{MetadataError, excerpt};
+use crate::zarr::narrow_float::{to_bf16, to_f16};
 
 /// An integer of `size_bytes`; none if the value is not one, or does not fit.
 pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option<Vec<u8>> {
@@ -96,7 +97,12 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
             .filter(|number: &f32| number.is_finite())
             .map(|number| number.to_le_bytes().to_vec()),
         // By way of a double, as numpy does.
-        2 => narrow(text.parse().ok()?, FLOAT16).map(|word| word.to_le_bytes().to_vec()),
+        2 => text
+            .parse()
+            .map(to_f16)
+            .ok()
+            .filter(|number| number.is_finite())
+            .map(|number| number.to_le_bytes().to_vec()),
         _ => None,
     }
 }
@@ -113,7 +119,7 @@ fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
             };
             Some(word.to_le_bytes().to_vec())
         }
-        2 => Some(special(number, FLOAT16).to_le_bytes().to_vec()),
+        2 => Some(to_f16(number).to_le_bytes().to_vec()),
         _ => None,
     }
 }
@@ -144,17 +150,21 @@ pub(super) fn other_word(
         "uint2" => 0..=3,
         "uint4" => 0..=15,
         "bfloat16" | "float16" => {
-            let format = if name == "float16" { FLOAT16 } else { BFLOAT16 };
-            let word = match (value, value.as_str()) {
-                (_, Some("NaN")) => Some(special(f64::NAN, format)),
-                (_, Some("Infinity")) => Some(special(f64::INFINITY, format)),
-                (_, Some("-Infinity")) => Some(special(f64::NEG_INFINITY, format)),
-                (Value::Number(number), _) => {
-                    let number = number.to_string().parse().ok();
-                    number.and_then(|number| narrow(number, format))
-                }
+            let number = match (value, value.as_str()) {
+                (_, Some("NaN")) => Some(f64::NAN),
+                (_, Some("Infinity")) => Some(f64::INFINITY),
+                (_, Some("-Infinity")) => Some(f64::NEG_INFINITY),
+                (Value::Number(number), _) => number.to_string().parse().ok(),
                 _ => None,
             };
+            let word = number.and_then(|number: f64| {
+                let (word, is_finite) = match name {
+                    "float16" => (to_f16(number).to_bits(), to_f16(number).is_finite()),
+                    _ => (to_bf16(number).to_bits(), to_bf16(number).is_finite()),
+                };
+                // What was finite stays finite.
+                (is_finite || value.is_string()).then_some(word)
+            });
             return word
                 .map(|word| word.to_le_bytes().to_vec())
                 .ok_or_else(invalid);
@@ -186,65 +196,6 @@ fn hex_word(text: &str, size_bytes: usize) -> Option<Vec<u8>> {
     }
     let word = u64::from_str_radix(digits, 16).ok()?;
     word.to_le_bytes().get(..size_bytes).map(<[u8]>::to_vec)
-}
-
-/// Widths of exponent and mantissa of a float of 2 bytes that has the special values of IEEE 754.
-#[derive(Clone, Copy)]
-struct Narrow {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-}
-
-const FLOAT16: Narrow = Narrow {
-    exponent_bits: 5,
-    mantissa_bits: 10,
-};
-
-const BFLOAT16: Narrow = Narrow {
-    exponent_bits: 8,
-    mantissa_bits: 7,
-};
-
-impl Narrow {
-    fn infinity(self) -> u16 {
-        ((1 << self.exponent_bits) - 1) << self.mantissa_bits
-    }
-}
-
-/// NaN (quiet, positive) or an infinity.
-fn special(number: f64, format: Narrow) -> u16 {
-    let infinity = format.infinity();
-    match number {
-        number if number.is_nan() => infinity | 1 << (format.mantissa_bits - 1),
-        number if number > 0.0 => infinity,
-        _ => 0x8000 | infinity,
-    }
-}
-
-/// The nearest float of 2 bytes, ties to even; none if that is not finite.
-fn narrow(number: f64, format: Narrow) -> Option<u16> {
-    if !number.is_finite() {
-        return None;
-    }
-    let bias = (1i32 << (format.exponent_bits - 1)) - 1;
-    // Subnormal doubles read -1023 here, far below every exponent of the format.
-    let exponent = i32::try_from(number.to_bits() >> 52 & 0x7ff).ok()? - 1023;
-    let exponent = exponent.max(1 - bias);
-    let step = exponent - i32::try_from(format.mantissa_bits).ok()?;
-    // Exact: a power of two times a double whose product is below 2^17.
-    let steps = (number.abs() * 2f64.powi(-step)).round_ties_even();
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "0 to 2^11"
-    )]
-    let steps = steps as u32;
-    let binade = u32::try_from(exponent + bias - 1).ok()?;
-    let word = u16::try_from((binade << format.mantissa_bits) + steps).ok()?;
-    if word >= format.infinity() {
-        return None;
-    }
-    Some(word | if number.is_sign_negative() { 0x8000 } else { 0 })
 }
 
 #[cfg(test)]
@@ -304,52 +255,6 @@ mod tests {
     }
 
     #[test]
-    fn halves_round_to_the_nearest_and_ties_to_even() {
-        let cases: [(f64, Option<u16>); 17] = [
-            (0.0, Some(0)),
-            (-0.0, Some(0x8000)),
-            (1.0, Some(0x3c00)),
-            (-2.0, Some(0xc000)),
-            (65504.0, Some(0x7bff)),
-            (65519.99, Some(0x7bff)),
-            (65520.0, None),
-            (1e300, None),
-            (0.1, Some(0x2e66)),
-            (1.0 / 3.0, Some(0x3555)),
-            (1.0 + 1.0 / 2048.0, Some(0x3c00)),
-            (1.0 + 3.0 / 2048.0, Some(0x3c02)),
-            (2f64.powi(-14), Some(0x0400)),
-            (2f64.powi(-24), Some(1)),
-            (2f64.powi(-25), Some(0)),
-            (2f64.powi(-24) * 1.5, Some(2)),
-            (5e-324, Some(0)),
-        ];
-        for (number, expected) in cases {
-            assert_eq!(narrow(number, FLOAT16), expected, "{number}");
-        }
-        // Every half that is finite comes back from its own value.
-        for word in 0..0x7c00u16 {
-            let (exponent, mantissa) = (i32::from(word >> 10), f64::from(word & 0x3ff));
-            let number = match exponent {
-                0 => mantissa * 2f64.powi(-24),
-                _ => (1024.0 + mantissa) * 2f64.powi(exponent - 25),
-            };
-            assert_eq!(narrow(number, FLOAT16), Some(word));
-        }
-    }
-
-    #[test]
-    fn bfloat16_is_the_upper_half_of_a_float() {
-        for word in (0..0x7f80u16).step_by(7) {
-            let number = f32::from_bits(u32::from(word) << 16);
-            assert_eq!(narrow(f64::from(number), BFLOAT16), Some(word));
-        }
-        assert_eq!(narrow(f64::from(f32::MAX), BFLOAT16), None);
-        assert_eq!(special(f64::NAN, BFLOAT16), 0x7fc0);
-        assert_eq!(special(f64::NEG_INFINITY, BFLOAT16), 0xff80);
-    }
-
-    #[test]
     fn floats_round_once_from_their_text_and_never_to_infinity() {
         let word = |text: &str, size| float_word(&value(text), size, false);
         assert_eq!(word("0.1", 4), Some(0.1f32.to_le_bytes().to_vec()));
@@ -367,6 +272,11 @@ mod tests {
         assert_eq!(word("1e400", 8), None);
         assert_eq!(word("1e39", 4), None);
         assert_eq!(word("70000", 2), None);
+        // The double above the midpoint of 1 and its neighbour.
+        assert_eq!(word("1.0004882812500002", 2), Some(vec![0x01, 0x3c]));
+        assert_eq!(word("1.00048828125", 2), Some(vec![0x00, 0x3c]));
+        assert_eq!(word("65519.99", 2), Some(vec![0xff, 0x7b]));
+        assert_eq!(word("65520", 2), None);
         assert_eq!(word("true", 4), None);
     }
 
