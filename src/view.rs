@@ -15,6 +15,7 @@ mod elements;
 mod file;
 mod format;
 mod gather;
+mod georef;
 mod geotiff;
 mod hdf5;
 mod kept;

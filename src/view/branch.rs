@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::georef::grid::Grid;
 use super::node::ViewNode;
 use crate::store::Key;
 
@@ -38,6 +39,8 @@ pub struct Leaf {
     /// Its elements, decoded, where they are text that no file can be filled from directly; or why
     /// they are not.
     pub texts: Option<DecodedTexts>,
+    /// Where its elements are, if that is not said in the way of CF.
+    pub(super) grid: Option<Arc<Grid>>,
 }
 
 /// Decoded text in C order, or why there is none.

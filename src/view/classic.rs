@@ -187,7 +187,7 @@ fn plan(
     let mut numbers = variable.dimensions.clone();
     let texts = match &variable.data {
         Data::Texts(texts) => Some(padded(texts)?),
-        Data::Array(..) => None,
+        Data::Array(..) | Data::Numbers(_) => None,
     };
     let characters = texts.as_ref().map_or(1, |(length, _)| *length);
     if texts.is_some() {
@@ -217,6 +217,12 @@ fn plan(
     let is_utf8 = texts.as_ref().is_some_and(|(_, bytes)| !bytes.is_ascii());
     let elements = match (&variable.data, texts) {
         (Data::Texts(_), texts) => Elements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes)),
+        (Data::Numbers(values), _) => {
+            let number = kind.number.ok_or("no numbers")?;
+            let bytes: Option<Vec<Vec<u8>>> =
+                values.iter().map(|value| number.write(*value)).collect();
+            Elements::Bytes(bytes.ok_or("no numbers of their type")?.concat())
+        }
         (Data::Array(reader, _), _) => {
             let conversion = kind.number.and_then(|number| variable.conversion(number));
             let placed = Placed::new(0, reader, Order::Rows, conversion);

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod dimensions;
+mod grids;
 mod variables;
 
 use std::sync::Arc;
@@ -75,6 +76,8 @@ pub(super) enum Data {
     Array(Arc<ArrayReader>, Vec<u64>),
     /// Here, in C order.
     Texts(Arc<Vec<String>>),
+    /// Numbers that are computed, in C order.
+    Numbers(Arc<Vec<Value>>),
 }
 
 /// A name and a value.

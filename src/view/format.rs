@@ -52,6 +52,8 @@ pub enum Make {
         fn(&ArrayView<'_>) -> Result<(), String>,
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
+    /// The same of which only making it tells whether there is one.
+    Found(fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>),
     /// A text of a group and the documents of all nodes below it.
     Outline(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
     /// A file of a group: of its arrays, or of all that is below it.
@@ -72,7 +74,7 @@ const fn row(word: &'static str, name: Name, make: Make) -> Row {
 }
 
 /// All formats, in the order of listings.
-static TABLE: [Row; 17] = [
+static TABLE: [Row; 18] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -92,13 +94,30 @@ static TABLE: [Row; 17] = [
     ),
     row("npy", Name::Suffix(".npy"), Make::Array(npy::make)),
     row("bin", Name::Suffix(".bin"), Make::Array(sidecar::bin)),
-    row("hdr", Name::Suffix(".hdr"), Make::Array(sidecar::envi)),
-    row("vrt", Name::Suffix(".vrt"), Make::Array(sidecar::vrt)),
-    row("nhdr", Name::Suffix(".nhdr"), Make::Array(sidecar::nrrd)),
+    row(
+        "hdr",
+        Name::Suffix(".hdr"),
+        Make::Placed(sidecar::check_envi, sidecar::envi),
+    ),
+    row(
+        "vrt",
+        Name::Suffix(".vrt"),
+        Make::Placed(sidecar::check_vrt, sidecar::vrt),
+    ),
+    row(
+        "nhdr",
+        Name::Suffix(".nhdr"),
+        Make::Placed(sidecar::check_nrrd, sidecar::nrrd),
+    ),
     row(
         "tif",
         Name::Suffix(".tif"),
         Make::Placed(geotiff::check, geotiff::make),
+    ),
+    row(
+        "aux",
+        Name::Suffix(".tif.aux.xml"),
+        Make::Found(geotiff::make_aux),
     ),
     row(
         "nc",
@@ -163,7 +182,7 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        self.is_of_group() || matches!(self.make(), Make::Placed(..) | Make::Why)
+        self.is_of_group() || matches!(self.make(), Make::Placed(..) | Make::Found(_) | Make::Why)
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::around::Surroundings;
 use super::branch::{Branch, DecodedTexts, Depth, Leaf};
 use super::content::NoContent;
+use super::georef::grid::Grid;
+use super::georef::{RasterMetadata, crs_metadata};
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value};
@@ -64,7 +66,8 @@ impl Nodes {
             bytes,
             node_bytes: bytes,
         };
-        self.gather(node, depth, 0, &mut room)
+        let has_crs = self.is_below_crs(node)?;
+        self.gather(node, depth, 0, has_crs, &mut room)
     }
 
     fn gather(
@@ -72,8 +75,10 @@ impl Nodes {
         node: &Arc<ViewNode>,
         wanted: Depth,
         depth: usize,
+        has_crs: bool,
         room: &mut Room,
     ) -> Result<Branch, NoContent> {
+        let has_crs = has_crs || crs_metadata::may_give_crs(node);
         if depth > MAX_DEPTH {
             return Err(NoContent::Absent(format!(
                 "more than {MAX_DEPTH} groups inside each other"
@@ -119,11 +124,16 @@ impl Nodes {
                         .map(|text| text.capacity() + size_of::<String>());
                     room.take(bytes.sum::<usize>() as u64)?;
                 }
-                branch.arrays.push(Leaf { node: child, texts });
+                let grid = self.grid_of(&child, has_crs)?;
+                branch.arrays.push(Leaf {
+                    node: child,
+                    texts,
+                    grid,
+                });
             } else if wanted == Depth::Own {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
-                let group = self.gather(&child, wanted, depth + 1, room)?;
+                let group = self.gather(&child, wanted, depth + 1, has_crs, room)?;
                 match group.arrays.is_empty() && group.groups.is_empty() {
                     true => branch.left_out.extend(group.left_out),
                     false => branch.groups.push(group),
@@ -131,6 +141,32 @@ impl Nodes {
             }
         }
         Ok(branch)
+    }
+
+    /// Whether a group above says a coordinate reference system for arrays below it.
+    fn is_below_crs(&self, node: &ViewNode) -> Result<bool, NoContent> {
+        let mut key = node.key().clone();
+        for _ in 0..MAX_DEPTH {
+            if key.is_root() {
+                break;
+            }
+            key = key.parent();
+            let group = Surroundings::node(self, &key)?;
+            if group.is_some_and(|group| crs_metadata::may_give_crs(&group)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the elements of an array are; most arrays have nothing that could say it.
+    fn grid_of(&self, node: &ViewNode, has_crs: bool) -> Result<Option<Arc<Grid>>, NoContent> {
+        match node.array_view() {
+            Some(view) if has_crs || crs_metadata::may_give_crs(node) => {
+                Ok(RasterMetadata::grid(&view, self)?.map(Arc::new))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Fails if a group may have nodes that nobody has named, once its listing was had: a file

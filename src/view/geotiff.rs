@@ -5,33 +5,25 @@
 //! everything else is strips of rows. Coarser arrays of a pyramid are overviews. What is not known
 //! for sure is left out, and the notes say so.
 
-mod about;
-mod bands;
 mod blocks;
-mod crs;
-mod epsg;
+mod gdal_metadata;
 mod ifd;
 mod keys;
-mod level;
-mod place;
-mod raster;
-mod scene;
-mod side;
-mod system;
-mod text;
+mod overview;
 
 use std::sync::Arc;
 
 use super::around::{ArrayView, Surroundings};
 use super::content::NoContent;
+use super::georef::context::{Context, Groups, Notes};
+use super::georef::raster::{Raster, spatial_names};
+use super::georef::text::escape;
+use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::{Layout, Made, Placed, Placement};
 use crate::array::ArrayReader;
-use about::About;
 use blocks::Blocks;
 use ifd::{Image, Values, tag};
-use level::{Full, overviews};
-use raster::{Raster, spatial_names};
-use scene::{Groups, Notes, Scene};
+use overview::{Full, overviews};
 
 /// Whether an array can be an image, as far as its own metadata tell.
 ///
@@ -49,25 +41,32 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
 pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, around, &mut notes)?;
-    let scene = Scene::new(view, around, &groups);
-    let names = scene.find("spatial:dimensions").and_then(spatial_names);
-    let raster = Raster::of(view, names.as_ref())?;
+    let context = Context::new(view, around, &groups);
+    let RasterMetadata {
+        raster,
+        georef,
+        samples,
+    } = RasterMetadata::of(&context, &mut notes)?;
     let order = raster.number.order;
-    let place = place::find(&scene, &raster, &mut notes)?;
+    if let Some(crs) = georef.crs.as_ref().filter(|crs| crs.code.is_none()) {
+        notes.add(format!(
+            "the system {} has no code of EPSG: it is in the file beside it, .tif.aux.xml",
+            crs.name()
+        ));
+    }
 
     let (mut main, placed) = image(&raster, view.reader, 0)?;
-    main.fields.extend(keys::fields(&place));
-    let about = About::of(&scene, &raster, &mut notes)?;
-    main.fields.extend(about.fields(&raster, &mut notes)?);
+    main.fields.extend(keys::fields(&georef));
+    main.fields.extend(samples.fields(&raster, &mut notes)?);
     let mut images = vec![main];
     let mut placements = vec![placed];
     let mut sources = vec![Arc::clone(view.reader)];
     let full = Full {
         raster: &raster,
-        place: &place,
-        about: &about,
+        georef: &georef,
+        samples: &samples,
     };
-    for (node, coarse, conversion) in overviews(&scene, full, &mut notes)? {
+    for (node, coarse, conversion) in overviews(&context, full, &mut notes)? {
         let Some(reader) = node.reader() else {
             continue;
         };
@@ -111,6 +110,34 @@ pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Ma
         sources,
         notes: notes.0,
     })
+}
+
+/// What GDAL reads beside a `.tif` (its "PAM"): the system, where no code of EPSG says it.
+///
+/// # Errors
+/// Why there is none; those of the store.
+pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+    check(view)?;
+    let mut notes = Notes::default();
+    let groups = Groups::above(view, around, &mut notes)?;
+    let context = Context::new(view, around, &groups);
+    let none = || NoContent::Absent("no system without a code of EPSG is known".into());
+    if !crs_metadata::may_have_crs(&context) {
+        return Err(none());
+    }
+    let names = context.find("spatial:dimensions").and_then(spatial_names);
+    let raster = Raster::of(view, names.as_ref())?;
+    // Coordinates are read only where they matter.
+    let said = transform::said_crs(&context, &raster)?.ok_or_else(none)?;
+    if said.code.is_some() {
+        return Err(none());
+    }
+    let georef = transform::find(&context, &raster, &mut notes)?;
+    let crs = georef.crs.filter(|crs| crs.code.is_none());
+    let srs = escape(&crs.ok_or_else(none)?.wkt);
+    Ok(Made::text(format!(
+        "<PAMDataset>\n  <SRS>{srs}</SRS>\n</PAMDataset>\n"
+    )))
 }
 
 /// GDAL and libtiff count the bytes of a strip or tile in a C `int`.

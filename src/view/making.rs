@@ -74,6 +74,10 @@ impl Nodes {
                 check(&array)?;
                 self.kept(node, format, || make(&array, self))
             }
+            (Make::Found(make), _) => {
+                let array = array_of(node)?;
+                self.kept(node, format, || make(&array, self))
+            }
             (Make::Chunks, _) => {
                 let reader = array_of(node)?.reader;
                 let pieces = reader.pieces();
@@ -110,6 +114,10 @@ impl Nodes {
             }
             (Make::Array(make), _) => Ok(make(&array_of(node)?).map(drop)?),
             (Make::Placed(check, _), _) => Ok(check(&array_of(node)?)?),
+            (Make::Found(make), _) => {
+                let array = array_of(node)?;
+                self.kept(node, format, || make(&array, self)).map(drop)
+            }
             (Make::Chunks, _) => Ok(array_of(node).map(drop)?),
             (Make::Inner, _) => match array_of(node)?.reader.pieces().inner_counts() {
                 Some(_) => Ok(()),

@@ -75,6 +75,11 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
                 parts.push(Placement::Bytes(bytes));
                 end
             }
+            Content::Bytes(bytes) => {
+                let end = start.checked_add(bytes.len() as u64);
+                parts.push(Placement::Bytes(bytes));
+                end
+            }
             Content::Array(reader, placed) => {
                 let end = start.checked_add(placed.size_bytes);
                 let source = sources.len();
@@ -99,6 +104,7 @@ enum Content {
     /// The length of each text and its entry of the heap.
     Texts(Vec<Option<(u32, usize)>>),
     Array(Arc<ArrayReader>, Placed),
+    Bytes(Vec<u8>),
 }
 
 /// The objects of the file, as they are found.
@@ -244,7 +250,9 @@ impl<'a> Plan<'a> {
             attributes,
         }));
         match content {
-            Some(content @ Content::Texts(_)) => self.contents.insert(0, (object, content)),
+            Some(content @ (Content::Texts(_) | Content::Bytes(_))) => {
+                self.contents.insert(0, (object, content))
+            }
             Some(content) => self.contents.push((object, content)),
             None => {}
         }
@@ -277,6 +285,13 @@ impl<'a> Plan<'a> {
             Data::Texts(texts) => {
                 let content = Content::Texts(self.texts(texts));
                 return Ok((Storage::Contiguous(0), Some(content)));
+            }
+            Data::Numbers(values) => {
+                let number = number.ok_or("no numbers")?;
+                let bytes: Option<Vec<Vec<u8>>> =
+                    values.iter().map(|value| number.write(*value)).collect();
+                let bytes = bytes.ok_or("no numbers of their type")?.concat();
+                return Ok((Storage::Contiguous(0), Some(Content::Bytes(bytes))));
             }
             Data::Array(reader, pieces) => (reader, pieces),
         };

@@ -1,12 +1,19 @@
 //! Text files beside `<name>.bin` that tell raster and image tools what is in it: ENVI (`.hdr`),
 //! GDAL (`.vrt`) and NRRD (`.nhdr`).
 
+mod fields;
+
 use std::fmt::Write as _;
 
-use super::around::ArrayView;
+use super::around::{ArrayView, Surroundings};
+use super::cf;
+use super::content::NoContent;
+use super::georef::RasterMetadata;
+use super::georef::text::escape;
 use super::layout::{Made, Order, Placed, Placement};
-use super::number::Number;
-use crate::zarr::{ByteOrder, Fixed};
+use super::number::{Kind, Number};
+use crate::zarr::{ByteOrder, Fixed, Scalar};
+use fields::VrtFields;
 
 /// What the headers call the file of elements beside them.
 fn data_name(view: &ArrayView<'_>) -> String {
@@ -25,25 +32,74 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<Made, String> {
 /// A header of the ENVI raster format.
 ///
 /// # Errors
-/// Why there is none.
-pub(super) fn envi(view: &ArrayView<'_>) -> Result<Made, String> {
-    envi_header(view.data_type(), view.shape()).map(Made::text)
+/// Why there is none; those of the store.
+pub(super) fn envi(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+    let mut text = envi_header(&element_type(view), view.shape())?;
+    if let Some(metadata) = RasterMetadata::of_planes(view, around)? {
+        text.push_str(&fields::envi(&metadata));
+    }
+    Ok(Made::text(text))
+}
+
+/// Whether the data type and the shape can be said by ENVI.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
+    envi_header(&element_type(view), view.shape()).map(drop)
 }
 
 /// A virtual raster of GDAL (`VRTRawRasterBand`).
 ///
 /// # Errors
-/// Why there is none.
-pub(super) fn vrt(view: &ArrayView<'_>) -> Result<Made, String> {
-    vrt_document(view.data_type(), view.shape(), &data_name(view)).map(Made::text)
+/// Why there is none; those of the store.
+pub(super) fn vrt(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+    check_vrt(view)?;
+    let metadata = RasterMetadata::of_planes(view, around)?;
+    let fields = metadata.map(|metadata| fields::vrt(&metadata));
+    let fields = fields.unwrap_or_default();
+    let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
+    Ok(Made::text(text))
+}
+
+/// Whether the data type and the shape can be said by GDAL.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
+    vrt_band(&element_type(view), view.shape()).map(drop)
 }
 
 /// A detached header of NRRD (teem).
 ///
 /// # Errors
-/// Why there is none.
-pub(super) fn nrrd(view: &ArrayView<'_>) -> Result<Made, String> {
-    nrrd_header(view.data_type(), view.shape(), &data_name(view)).map(Made::text)
+/// Why there is none; those of the store.
+pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+    check_nrrd(view)?;
+    let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
+    let fields = fields::nrrd(view, around)?;
+    // Programs read no field behind the one that says where the data are.
+    Ok(Made::text(format!("{head}{fields}{data}")))
+}
+
+/// Whether the data type and the shape can be said by NRRD.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
+    nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
+}
+
+/// What one element is: the same bits are numbers without a sign where `_Unsigned` says so.
+fn element_type(view: &ArrayView<'_>) -> Fixed {
+    let mut data_type = view.data_type().clone();
+    let said = view.array.attribute("_Unsigned");
+    data_type.scalar = match data_type.scalar {
+        Scalar::Int(order) if cf::unsigned(Kind::Int, said) == Kind::UInt => Scalar::UInt(order),
+        Scalar::UInt(order) if cf::unsigned(Kind::UInt, said) == Kind::Int => Scalar::Int(order),
+        scalar => scalar,
+    };
+    data_type
 }
 
 /// An array of numbers as rasters: the last axis is across, the one before it down, the others
@@ -126,9 +182,10 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
 /// More bands than this make a document that no tool wants to read.
 const MAX_VRT_BANDS: u64 = 65_535;
 
-fn vrt_document(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+/// What GDAL calls the data type of a band, and its raster.
+fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, Raster), String> {
     let raster = Raster::of(shape)?;
-    let (kind, size, order) = number(data_type);
+    let (kind, size, _) = number(data_type);
     let name = match (kind, size) {
         ('u', 1) => "Byte",
         ('i', 1) => "Int8",
@@ -155,6 +212,22 @@ fn vrt_document(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, 
             "{width} x {height} x {bands} is too much for a virtual raster"
         ));
     }
+    Ok((name, raster))
+}
+
+fn vrt_document(
+    data_type: &Fixed,
+    shape: &[u64],
+    data: &str,
+    fields: &VrtFields,
+) -> Result<String, String> {
+    let (name, raster) = vrt_band(data_type, shape)?;
+    let Raster {
+        width,
+        height,
+        bands,
+    } = raster;
+    let (_, size, order) = number(data_type);
     let order = match order {
         ByteOrder::Little => "LSB",
         ByteOrder::Big => "MSB",
@@ -162,32 +235,37 @@ fn vrt_document(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, 
     let line = width.saturating_mul(size as u64);
     let band_bytes = line.saturating_mul(height);
     let source = escape(data);
-    let mut text = format!("<VRTDataset rasterXSize=\"{width}\" rasterYSize=\"{height}\">\n");
+    let mut text = format!(
+        "<VRTDataset rasterXSize=\"{width}\" rasterYSize=\"{height}\">\n{}",
+        fields.dataset
+    );
+    let mut names = fields.names.iter();
     for band in 0..bands {
         let offset = band_bytes.saturating_mul(band);
         // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "  <VRTRasterBand dataType=\"{name}\" band=\"{}\" subClass=\"VRTRawRasterBand\">",
+            band + 1
+        );
+        if let Some(Some(name)) = names.next() {
+            let _ = writeln!(text, "    <Description>{}</Description>", escape(name));
+        }
         let _ = write!(
             text,
-            "  <VRTRasterBand dataType=\"{name}\" band=\"{}\" subClass=\"VRTRawRasterBand\">\n    \
-             <SourceFilename relativeToVRT=\"1\">{source}</SourceFilename>\n    \
+            "{}    <SourceFilename relativeToVRT=\"1\">{source}</SourceFilename>\n    \
              <ImageOffset>{offset}</ImageOffset>\n    <PixelOffset>{size}</PixelOffset>\n    \
              <LineOffset>{line}</LineOffset>\n    <ByteOrder>{order}</ByteOrder>\n  \
              </VRTRasterBand>\n",
-            band + 1
+            fields.band
         );
     }
     text.push_str("</VRTDataset>\n");
     Ok(text)
 }
 
-/// Text as it stands between two tags of XML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, String> {
+/// The header but for its last line, and that line, which says where the data are.
+fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<(String, String), String> {
     let (kind, size, order) = number(data_type);
     let name = match (kind, size) {
         ('i', 1) => "int8",
@@ -223,18 +301,17 @@ fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<String, S
     if sizes.is_empty() {
         sizes.push("1".into());
     }
-    Ok(format!(
-        "NRRD0004\ntype: {name}\ndimension: {}\nsizes: {}\nendian: {order}\nencoding: raw\n\
-         data file: {data}\n",
+    let head = format!(
+        "NRRD0004\ntype: {name}\ndimension: {}\nsizes: {}\nendian: {order}\nencoding: raw\n",
         sizes.len(),
         sizes.join(" ")
-    ))
+    );
+    Ok((head, format!("data file: {data}\n")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zarr::Scalar;
 
     fn float(order: ByteOrder) -> Fixed {
         Fixed {
@@ -255,11 +332,17 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
-        let text = vrt_document(&float(ByteOrder::Little), &[2, 4, 5], "a&b.bin").unwrap();
+        let text = vrt_document(
+            &float(ByteOrder::Little),
+            &[2, 4, 5],
+            "a&b.bin",
+            &VrtFields::default(),
+        )
+        .unwrap();
         assert!(text.contains("rasterXSize=\"5\" rasterYSize=\"4\""));
         assert!(text.contains(">a&amp;b.bin<") && text.contains("<ImageOffset>80</ImageOffset>"));
         assert_eq!(text.matches("<ByteOrder>LSB<").count(), 2);
-        let text = nrrd_header(&float(ByteOrder::Little), &[2, 3, 4], "x.bin").unwrap();
+        let (text, _) = nrrd_header(&float(ByteOrder::Little), &[2, 3, 4], "x.bin").unwrap();
         assert!(text.contains("sizes: 4 3 2\nendian: little\n"), "{text}");
     }
 
@@ -271,11 +354,11 @@ mod tests {
         };
         for refused in [
             envi_header(&half, &[4]),
-            vrt_document(&half, &[4], "x"),
-            nrrd_header(&half, &[4], "x"),
-            vrt_document(&float(ByteOrder::Little), &[1 << 20, 2, 2], "x"),
+            vrt_band(&half, &[4]).map(|_| String::new()),
+            nrrd_header(&half, &[4], "x").map(|(head, _)| head),
+            vrt_band(&float(ByteOrder::Little), &[1 << 20, 2, 2]).map(|_| String::new()),
             envi_header(&float(ByteOrder::Little), &[0, 3]),
-            nrrd_header(&float(ByteOrder::Little), &[1; 17], "x"),
+            nrrd_header(&float(ByteOrder::Little), &[1; 17], "x").map(|(head, _)| head),
         ] {
             assert!(!refused.unwrap_err().is_empty());
         }

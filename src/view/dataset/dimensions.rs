@@ -12,6 +12,8 @@ pub(super) struct Scopes {
     open: Vec<Scope>,
     /// Decoded text that is in variables so far.
     pub(super) text_bytes: usize,
+    /// Coordinates that are computed so far.
+    pub(super) coordinates: u64,
 }
 
 /// What one group says of names.
@@ -57,6 +59,13 @@ impl Scopes {
         let mut scopes = self.open.iter().rev();
         let number = scopes.find_map(|scope| scope.names.get(name))?;
         Some((*number, self.all.get(*number)?.length))
+    }
+
+    /// The dimension of this name and length that the current group declares.
+    pub(super) fn declared_here(&self, name: &str, length: u64) -> Option<usize> {
+        let number = *self.open.last()?.names.get(name)?;
+        let is_so_long = self.all.get(number)?.length == length;
+        is_so_long.then_some(number)
     }
 
     /// Settles what a name means in the current group, if that is open: what it means in the groups

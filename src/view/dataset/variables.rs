@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::attributes::{self, is_of_values, name_of};
 use super::dimensions::Scopes;
+use super::grids;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::view::branch::{Branch, Leaf};
 use crate::view::cf;
@@ -51,6 +52,7 @@ pub(super) fn group(
             Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
         }
     }
+    grids::add(&branch.arrays, &mut variables, &mut names, scopes);
     for (key, why) in &branch.left_out {
         notes.push(format!("{key} is not in it: {why}"));
     }

@@ -1,7 +1,7 @@
 //! Where the tiles or strips of an image are in its data.
 
 use super::ifd::{Values, tag};
-use super::raster::Raster;
+use crate::view::georef::raster::Raster;
 use crate::view::layout::Order;
 
 /// The blocks of an image (TIFF 6.0, section 3 for strips, section 15 for tiles).

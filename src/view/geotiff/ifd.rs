@@ -315,7 +315,7 @@ fn directory(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::geotiff::raster::Raster;
+    use crate::view::georef::raster::Raster;
     use crate::view::number::{Kind, Number};
 
     fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, Values)>) -> Image {

@@ -1,8 +1,8 @@
 //! The tags of GeoTIFF: where the image is, and in which coordinate reference system.
 
-use super::epsg::Kind;
 use super::ifd::{Values, tag};
-use super::place::Place;
+use crate::view::georef::epsg::Kind;
+use crate::view::georef::transform::Georef;
 
 /// OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
 mod key {
@@ -13,13 +13,15 @@ mod key {
 }
 
 /// The tags that say the place of an image.
-pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
+pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     let mut fields = Vec::new();
     // Readers complain of keys without a system: where there is none, no key says that pixels are
-    // points, and the place is that of the corner.
-    let affine = match place.crs {
-        Some(_) => place.affine,
-        None => place.corner_affine(),
+    // points, and the transform is that of the corner.
+    let crs = place.crs.as_ref();
+    let code = crs.and_then(|crs| Some((crs.kind, crs.code?)));
+    let affine = match code {
+        Some(_) => place.transform,
+        None => place.corner_transform(),
     };
     if let Some([a, b, c, d, e, f]) = affine {
         // OGC 19-008r4, 7.3.3: a scale is that of an image with the north above.
@@ -33,18 +35,18 @@ pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
             fields.push((tag::MODEL_TRANSFORMATION, Values::Doubles(matrix)));
         }
     }
-    let Some(crs) = place.crs else {
+    let Some((kind, code)) = code else {
         return fields;
     };
-    let (model, name) = match crs.kind {
+    let (model, name) = match kind {
         Kind::Projected => (1, key::PROJECTED_CRS),
-        Kind::Geographic => (2, key::GEODETIC_CRS),
+        Kind::Geographic | Kind::RotatedPole => (2, key::GEODETIC_CRS),
     };
     let raster = if place.is_point { 2 } else { 1 };
     let keys = [
         (key::MODEL_TYPE, model),
         (key::RASTER_TYPE, raster),
-        (name, crs.code),
+        (name, code),
     ];
     // Version 1, revision 1.1, the number of keys; a key, no tag for its value, one value.
     let mut directory = vec![1, 1, 1, 3];
@@ -58,17 +60,17 @@ pub(super) fn fields(place: &Place) -> Vec<(u16, Values)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::geotiff::crs::Crs;
+    use crate::view::georef::crs::Crs;
 
-    fn tags(place: &Place) -> Vec<u16> {
+    fn tags(place: &Georef) -> Vec<u16> {
         fields(place).into_iter().map(|(tag, _)| tag).collect()
     }
 
     #[test]
     fn what_is_not_north_up_is_a_matrix() {
-        let place = |affine| Place {
-            affine: Some(affine),
-            ..Place::default()
+        let place = |transform| Georef {
+            transform: Some(transform),
+            ..Georef::default()
         };
         let north_up = place([2.0, 0.0, 5.0, 0.0, -3.0, 7.0]);
         assert_eq!(
@@ -83,13 +85,13 @@ mod tests {
             let place = place(affine);
             assert_eq!(tags(&place), [tag::MODEL_TRANSFORMATION]);
         }
-        assert!(tags(&Place::default()).is_empty());
+        assert!(tags(&Georef::default()).is_empty());
     }
 
     #[test]
     fn points_without_a_system_are_placed_by_their_corner() {
-        let place = Place {
-            affine: Some([2.0, 0.0, 5.0, 0.0, -4.0, 7.0]),
+        let place = Georef {
+            transform: Some([2.0, 0.0, 5.0, 0.0, -4.0, 7.0]),
             is_point: true,
             crs: None,
         };
@@ -106,8 +108,8 @@ mod tests {
 
     #[test]
     fn keys_are_in_order_and_have_the_code() {
-        let place = Place {
-            affine: None,
+        let place = Georef {
+            transform: None,
             is_point: true,
             crs: Crs::of_text("EPSG:32633").ok(),
         };

@@ -1,4 +1,5 @@
-//! The nodes around an array that say where it is: its group, and the pyramid that it is a level of.
+//! The nodes around an array whose metadata say where it is: its groups, and the pyramid that it is
+//! a level of.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::view::node::ViewNode;
 
 /// What is left out and why, for people.
 #[derive(Debug, Default)]
-pub(super) struct Notes(pub(super) Vec<String>);
+pub(in crate::view) struct Notes(pub(in crate::view) Vec<String>);
 
 const MAX_NOTES: usize = 100;
 
 impl Notes {
-    pub(super) fn add(&mut self, note: impl Into<String>) {
+    pub(in crate::view) fn add(&mut self, note: impl Into<String>) {
         let note = note.into();
         if self.0.len() < MAX_NOTES && !self.0.contains(&note) {
             self.0.push(note);
@@ -26,15 +27,15 @@ impl Notes {
 
 /// An array and the nodes around it.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
-    pub(super) view: &'a ArrayView<'a>,
-    pub(super) around: &'a dyn Surroundings,
+pub(in crate::view) struct Context<'a> {
+    pub(in crate::view) view: &'a ArrayView<'a>,
+    pub(in crate::view) around: &'a dyn Surroundings,
     groups: &'a Groups,
 }
 
 /// The groups above an array.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(in crate::view) struct Groups {
     /// From the nearest one up.
     ancestors: Vec<Arc<ViewNode>>,
     level: Option<Level>,
@@ -53,7 +54,7 @@ struct Level {
 
 /// Whose attributes count for an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(in crate::view) enum Source {
     /// The array's.
     Own,
     /// What the layout of the pyramid says of its level.
@@ -65,7 +66,7 @@ pub(super) enum Source {
 }
 
 /// The same array in another level, and what the layout says of that.
-pub(super) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
+pub(in crate::view) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
 /// Groups above each other that are looked at, and levels of a pyramid.
 const MAX_ANCESTORS: usize = 64;
@@ -76,7 +77,7 @@ impl Groups {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn above(
+    pub(in crate::view) fn above(
         view: &ArrayView<'_>,
         around: &dyn Surroundings,
         notes: &mut Notes,
@@ -103,7 +104,54 @@ impl Groups {
             notes.add("its attributes are not known");
         }
         groups.level = groups.find_level(view.node.key());
+        if groups.level.is_none() {
+            groups.level = groups.find_numbered_level(view.node.key(), around)?;
+        }
         Ok(groups)
+    }
+
+    /// The level of a pyramid of xcube, which are the groups `0.zarr`, `1.zarr` and so on of a
+    /// directory that has no metadata itself.
+    fn find_numbered_level(
+        &self,
+        key: &Key,
+        around: &dyn Surroundings,
+    ) -> Result<Option<Level>, NoContent> {
+        let is_number = |text: &str| text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
+        let found = self.ancestors.iter().enumerate().find(|(_, group)| {
+            let number = group.name().strip_suffix(".zarr");
+            number.is_some_and(is_number) && group.metadata().as_array().is_none()
+        });
+        let Some((place, own)) = found else {
+            return Ok(None);
+        };
+        let pyramid = own.key().parent();
+        let Some(below) = key.as_bytes().get(own.key().as_bytes().len() + 1..) else {
+            return Ok(None);
+        };
+        let mut others = Vec::new();
+        for number in 0..MAX_LEVELS {
+            let level = format!("{number}.zarr");
+            let level = Key::new(level.as_bytes()).map(|level| pyramid.join_key(&level));
+            let (Ok(level), Ok(below)) = (level, Key::new(below)) else {
+                return Ok(None);
+            };
+            let array = level.join_key(&below);
+            if array == *key {
+                continue;
+            }
+            match around.node(&array)? {
+                Some(node) if node.is_array() || node.broken().is_some() => {
+                    others.push((array, Map::new()));
+                }
+                _ => break,
+            }
+        }
+        Ok((!others.is_empty()).then_some(Level {
+            group: place + 1,
+            entry: Map::new(),
+            others,
+        }))
     }
 
     fn find_level(&self, key: &Key) -> Option<Level> {
@@ -134,19 +182,35 @@ fn members(node: &ViewNode) -> Option<&Map<String, Json>> {
 /// What a layout says of one level.
 type Entry = Map<String, Json>;
 
-/// What the `multiscales` of a group (GeoZarr: the multiscales convention, `layout`; OME-NGFF 0.4
-/// and 0.5: `datasets`) say of the array at the path `below`, and of the other levels with their
-/// paths.
+/// What the `multiscales` of a group say of the array at the path `below`, and of the other levels
+/// with their paths. They are a `layout` (the multiscales convention of GeoZarr), a
+/// `tile_matrix_set` (GeoZarr before it: groups with the names of the tile matrices), or `datasets`
+/// (OME-NGFF 0.4 and 0.5: arrays; ndpyramid: groups).
 fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
     let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
     match attributes.get("multiscales").or(ome)? {
-        Json::Object(multiscales) => level_of(multiscales.get("layout")?, "asset", below),
+        Json::Object(multiscales) => match multiscales.get("layout") {
+            Some(layout) => level_of(layout, "asset", below),
+            None => level_of(&tile_matrices(multiscales)?, "id", below),
+        },
         Json::Array(images) => images
             .iter()
             .take(MAX_LEVELS)
             .find_map(|image| level_of(image.get("datasets")?, "path", below)),
         _ => None,
     }
+}
+
+/// The tile matrices of a set (OGC 17-083r4, 6.2), or the names of those in its limits where only
+/// the name of the set is said.
+fn tile_matrices(multiscales: &Entry) -> Option<Json> {
+    let matrices = multiscales.get("tile_matrix_set")?.get("tileMatrices");
+    let named = || {
+        let limits = multiscales.get("tile_matrix_limits")?.as_object()?;
+        let names = limits.keys().take(MAX_LEVELS);
+        Some(names.map(|id| serde_json::json!({"id": id})).collect())
+    };
+    matrices.cloned().or_else(named)
 }
 
 /// The same of one list of levels, of which `member` names the path.
@@ -163,7 +227,7 @@ fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(Str
     });
     let (own, rest) = entries.clone().find_map(|(path, entry)| {
         let rest = below.strip_prefix(path)?;
-        let is_level = rest.is_empty() || (member == "asset" && rest.starts_with('/'));
+        let is_level = rest.is_empty() || rest.starts_with('/');
         is_level.then_some((entry, rest))
     })?;
     let others = entries
@@ -172,8 +236,8 @@ fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(Str
     Some((own.clone(), others.collect()))
 }
 
-impl<'a> Scene<'a> {
-    pub(super) fn new(
+impl<'a> Context<'a> {
+    pub(in crate::view) fn new(
         view: &'a ArrayView<'a>,
         around: &'a dyn Surroundings,
         groups: &'a Groups,
@@ -186,7 +250,7 @@ impl<'a> Scene<'a> {
     }
 
     /// An attribute of the array itself.
-    pub(super) fn own(&self, name: &str) -> Option<&'a Json> {
+    pub(in crate::view) fn own(&self, name: &str) -> Option<&'a Json> {
         let value = self.view.array.attribute(name);
         value.filter(|value| !value.is_null())
     }
@@ -194,7 +258,7 @@ impl<'a> Scene<'a> {
     /// The attributes that count for the array by the conventions of GeoZarr, the nearest first:
     /// its own ones, what the layout says of its level, those of its group, and those of the
     /// pyramid. They are inherited by the arrays of a group and not further down.
-    pub(super) fn sources(
+    pub(in crate::view) fn sources(
         &self,
     ) -> impl Iterator<Item = (Source, &'a Map<String, Json>)> + use<'a> {
         let own = self.view.array.attributes.as_ref().ok();
@@ -215,31 +279,33 @@ impl<'a> Scene<'a> {
     }
 
     /// What the layout says of the level that the array is.
-    pub(super) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
+    pub(in crate::view) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
         self.groups.level.as_ref().map(|level| &level.entry)
     }
 
     /// What the layout says of all levels.
-    pub(super) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
+    pub(in crate::view) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
         let others = self.groups.level.iter().flat_map(|level| &level.others);
         let others = others.map(|(_, entry)| entry);
         self.level_entry().into_iter().chain(others).collect()
     }
 
     /// The attributes of the group of the pyramid.
-    pub(super) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
+    pub(in crate::view) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
         let level = self.groups.level.as_ref()?;
         members(self.groups.ancestors.get(level.group)?)
     }
 
     /// The attributes of all groups above.
-    pub(super) fn above(&self) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
+    pub(in crate::view) fn above(
+        &self,
+    ) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
         let groups = self.groups.ancestors.iter();
         groups.filter_map(|group| Some((group.key(), members(group)?)))
     }
 
     /// The first of these attributes.
-    pub(super) fn find(&self, name: &str) -> Option<&'a Json> {
+    pub(in crate::view) fn find(&self, name: &str) -> Option<&'a Json> {
         self.sources().find_map(|(_, members)| some(members, name))
     }
 
@@ -248,7 +314,10 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn by_proximity(&self, name: &str) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    pub(in crate::view) fn by_proximity(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
         if let Some(path) = name.strip_prefix('/') {
             return match Key::new(path.as_bytes()) {
                 Ok(key) => self.array_at(&key),
@@ -280,7 +349,10 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn coordinate(&self, dimension: &str) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    pub(in crate::view) fn coordinate(
+        &self,
+        dimension: &str,
+    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
         let Some(group) = self.groups.ancestors.first() else {
             return Ok(None);
         };
@@ -294,7 +366,10 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn other_levels(&self, notes: &mut Notes) -> Result<Vec<OtherLevel<'a>>, NoContent> {
+    pub(in crate::view) fn other_levels(
+        &self,
+        notes: &mut Notes,
+    ) -> Result<Vec<OtherLevel<'a>>, NoContent> {
         let mut found = Vec::new();
         for (key, entry) in self.groups.level.iter().flat_map(|level| &level.others) {
             match self.array_at(key)? {
@@ -310,17 +385,17 @@ impl<'a> Scene<'a> {
 }
 
 /// A member that is there and not null.
-pub(super) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
+pub(in crate::view) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     members.get(name).filter(|value| !value.is_null())
 }
 
 /// A name in a note.
-pub(super) fn short(name: &str) -> String {
+pub(in crate::view) fn short(name: &str) -> String {
     name.escape_debug().take(60).collect()
 }
 
 /// A finite number.
-pub(super) fn number(value: &Json) -> Option<f64> {
+pub(in crate::view) fn number(value: &Json) -> Option<f64> {
     value.as_f64().filter(|value| value.is_finite())
 }
 
@@ -353,12 +428,21 @@ mod tests {
             json!({"ome": {"multiscales": datasets}}),
         ] {
             assert_eq!(level(ngff.clone(), "0").unwrap().1, ["1"]);
-            assert!(level(ngff, "0/x").is_none());
+            // ndpyramid has groups where OME-NGFF has arrays.
+            assert_eq!(level(ngff, "0/x").unwrap().1, ["1/x"]);
         }
         let two = json!({"multiscales": [
             {"datasets": [{"path": "a"}]}, {"datasets": [{"path": "b/0"}, {"path": "b/1"}]},
         ]});
         assert_eq!(level(two, "b/0").unwrap().1, ["b/1"]);
+        let matrices = json!([{"id": "0", "cellSize": 10.0}, {"id": "1"}, {"id": "2"}]);
+        for set in [
+            json!({"multiscales": {"tile_matrix_set": {"tileMatrices": matrices}}}),
+            json!({"multiscales": {"tile_matrix_set": "WebMercatorQuad",
+                                   "tile_matrix_limits": {"0": {}, "1": {}, "2": {}}}}),
+        ] {
+            assert_eq!(level(set, "1/b02").unwrap().1, ["0/b02", "2/b02"]);
+        }
         for wrong in [
             json!({}),
             json!({"multiscales": 1}),

@@ -8,7 +8,7 @@ use crate::view::number::Value;
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// A number as C reads it, with all digits.
-pub(super) fn shown(value: Value) -> String {
+pub(in crate::view) fn shown(value: Value) -> String {
     match value {
         Value::Int(value) => value.to_string(),
         Value::Float(value) if value.is_nan() => "nan".into(),
@@ -23,13 +23,18 @@ pub(super) fn shown(value: Value) -> String {
 }
 
 /// Whether a text is one line that XML can hold.
-pub(super) fn is_plain(text: &str) -> bool {
+pub(in crate::view) fn is_plain(text: &str) -> bool {
     let is_character = |c: char| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}');
     text.len() <= MAX_TEXT_BYTES && text.chars().all(is_character)
 }
 
 /// Adds an item in the form of GDAL, of a band in a role or of the whole.
-pub(super) fn item(target: &mut String, name: &str, band: Option<(u64, &str)>, value: &str) {
+pub(in crate::view) fn item(
+    target: &mut String,
+    name: &str,
+    band: Option<(u64, &str)>,
+    value: &str,
+) {
     // GDAL escapes values before it makes them XML, and undoes both.
     let value = escape(&escape(value));
     // Writing to a String does not fail.
@@ -42,7 +47,8 @@ pub(super) fn item(target: &mut String, name: &str, band: Option<(u64, &str)>, v
     };
 }
 
-fn escape(text: &str) -> String {
+/// Text as it stands in XML.
+pub(in crate::view) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -1,17 +1,27 @@
-//! Which coordinate reference system a text or an object of metadata means, as a code of EPSG.
+//! The coordinate reference system that a text or an object of metadata means.
 //!
-//! A system without such a code is not written: GeoKeys say parts of one, and half a system is a
-//! wrong one.
+//! A system that has a code of EPSG which GeoKeys can say is written by that code, and any other
+//! one as the WKT that the metadata have.
+
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::epsg::{Kind, kind_of};
+use super::epsg::{self, Kind, Unit};
+use super::wkt::{self, Wkt};
 
-/// A system with a code of EPSG.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Crs {
-    pub(super) code: u16,
-    pub(super) kind: Kind,
+/// A coordinate reference system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::view) struct Crs {
+    /// Its code of EPSG, if a GeoKey can say it.
+    pub(in crate::view) code: Option<u16>,
+    pub(in crate::view) kind: Kind,
+    /// The unit of a projected system.
+    pub(in crate::view) unit: Unit,
+    /// As GDAL reads it.
+    pub(in crate::view) wkt: Arc<str>,
+    /// As the programs of ESRI and ENVI read it, where that is known.
+    pub(in crate::view) wkt_esri: Option<Arc<str>>,
 }
 
 /// Longer texts are not looked at.
@@ -19,38 +29,52 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 
 impl Crs {
     fn of_code(code: u64) -> Result<Self, String> {
-        let kind = kind_of(code);
-        let kind =
-            kind.ok_or_else(|| format!("EPSG:{code} is not known to be geographic or projected"))?;
+        let entry = epsg::entry(code);
+        let entry = entry
+            .ok_or_else(|| format!("EPSG:{code} is not known to be geographic or projected"))?;
         let code = u16::try_from(code).map_err(|_| format!("EPSG:{code} is no GeoKey"))?;
-        Ok(Self { code, kind })
+        Ok(Self {
+            code: Some(code),
+            kind: entry.kind,
+            unit: entry.unit,
+            wkt: entry.wkt.into(),
+            wkt_esri: entry.wkt_esri.map(Arc::from),
+        })
     }
 
     /// Geographic WGS 84.
-    pub(super) fn wgs84() -> Self {
-        Self {
-            code: 4326,
-            kind: Kind::Geographic,
+    ///
+    /// # Errors
+    /// Never, as long as the table has it.
+    pub(in crate::view) fn wgs84() -> Result<Self, String> {
+        Self::of_code(4326)
+    }
+
+    /// A short name for people.
+    pub(in crate::view) fn name(&self) -> String {
+        match self.code {
+            Some(code) => format!("EPSG:{code}"),
+            None => name_of(&self.wkt),
         }
     }
 
     /// A name with an authority (`EPSG:32633`), a URL or URN of OGC, or WKT of any version.
     ///
     /// # Errors
-    /// Why it is no code of EPSG.
-    pub(super) fn of_text(text: &str) -> Result<Self, String> {
+    /// Why it is no system.
+    pub(in crate::view) fn of_text(text: &str) -> Result<Self, String> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("{} bytes of text", text.len()));
         }
         let text = text.trim();
         if text.contains('[') || text.contains('(') {
-            return of_wkt(text);
+            return Self::of_wkt(text);
         }
         let unknown = || format!("{:?} is no code of EPSG", excerpt(text));
         let upper = text.to_ascii_uppercase();
         if upper.ends_with("CRS84") && upper.contains("OGC") {
-            // The same as EPSG:4326 but for the order of axes, which a GeoTIFF does not have.
-            return Ok(Self::wgs84());
+            // The same as EPSG:4326 but for the order of axes, which a raster does not have.
+            return Self::wgs84();
         }
         let mut words = upper.rsplit([':', '/']);
         let code = words.next().and_then(|code| code.parse().ok());
@@ -61,11 +85,33 @@ impl Crs {
         }
     }
 
+    /// WKT of any version.
+    ///
+    /// # Errors
+    /// Why it is no system.
+    pub(in crate::view) fn of_wkt(text: &str) -> Result<Self, String> {
+        let line = wkt::on_one_line(text)?;
+        let wkt = Wkt::parse(&line).ok_or("no WKT of one object")?;
+        let kind = wkt.kind()?;
+        if let Some(Ok(crs)) = wkt.epsg().map(Self::of_code) {
+            return crs.checked(kind);
+        }
+        let kind = kind.ok_or_else(|| format!("WKT of a {:?}", excerpt(wkt.keyword())))?;
+        let unit = wkt.unit();
+        Ok(Self {
+            code: None,
+            kind,
+            unit,
+            wkt: line.into(),
+            wkt_esri: None,
+        })
+    }
+
     /// A PROJJSON object (PROJ, "Specification for PROJJSON").
     ///
     /// # Errors
     /// Why it is no code of EPSG.
-    pub(super) fn of_projjson(value: &Json) -> Result<Self, String> {
+    pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
             "ProjectedCRS" => Some(Kind::Projected),
@@ -85,9 +131,7 @@ impl Crs {
         });
         match (authority, code) {
             ("EPSG", Some(code)) => Self::of_code(code)?.checked(kind),
-            ("OGC", _) if id.get("code").and_then(Json::as_str) == Some("CRS84") => {
-                Ok(Self::wgs84())
-            }
+            ("OGC", _) if id.get("code").and_then(Json::as_str) == Some("CRS84") => Self::wgs84(),
             _ => Err(format!("PROJJSON with an id of {:?}", excerpt(authority))),
         }
     }
@@ -95,8 +139,9 @@ impl Crs {
     fn checked(self, kind: Option<Kind>) -> Result<Self, String> {
         match kind {
             Some(kind) if kind != self.kind => Err(format!(
-                "EPSG:{} is {:?} and the text is {kind:?}",
-                self.code, self.kind
+                "{} is {:?} and the text is {kind:?}",
+                self.name(),
+                self.kind
             )),
             _ => Ok(self),
         }
@@ -107,71 +152,9 @@ fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The code of the root object of WKT: `AUTHORITY["EPSG","4326"]` (OGC 01-009) or
-/// `ID["EPSG",4326]` (OGC 18-010r7, 7.3.4).
-fn of_wkt(text: &str) -> Result<Crs, String> {
-    let root = text.split(['[', '(']).next().unwrap_or_default().trim();
-    let kind = match root.to_ascii_uppercase().as_str() {
-        "PROJCS" | "PROJCRS" | "PROJECTEDCRS" => Some(Kind::Projected),
-        "GEOGCS" | "GEOGCRS" | "GEOGRAPHICCRS" => Some(Kind::Geographic),
-        // Also of geocentric systems; the code tells.
-        "GEODCRS" | "GEODETICCRS" => None,
-        other => return Err(format!("WKT of a {:?}", excerpt(other))),
-    };
-    let none = || format!("WKT of {} without a code of EPSG", name_of(text));
-    let id = root_id(text).ok_or_else(none)?;
-    let mut words = id.split(',').map(|word| word.trim().trim_matches('"'));
-    match (
-        words.next(),
-        words.next().and_then(|code| code.parse().ok()),
-    ) {
-        (Some("EPSG" | "epsg"), Some(code)) => Crs::of_code(code)?.checked(kind),
-        _ => Err(none()),
-    }
-}
-
 /// The first quoted text, for people.
 fn name_of(text: &str) -> String {
     format!("{:?}", excerpt(text.split('"').nth(1).unwrap_or_default()))
-}
-
-/// What stands in the `ID` or `AUTHORITY` of the outermost object.
-fn root_id(text: &str) -> Option<&str> {
-    let (mut depth, mut is_quoted) = (0_usize, false);
-    let (mut word, mut found) = (0, None);
-    for (at, byte) in text.bytes().enumerate() {
-        if byte == b'"' {
-            // Two of them are one in a text: out and in again.
-            is_quoted = !is_quoted;
-            continue;
-        }
-        if is_quoted {
-            continue;
-        }
-        match byte {
-            b'[' | b'(' => {
-                let name = text.get(word..at).unwrap_or_default().trim();
-                let is_id = ["ID", "AUTHORITY"]
-                    .iter()
-                    .any(|id| name.eq_ignore_ascii_case(id));
-                depth += 1;
-                word = at + 1;
-                if depth == 2 && is_id {
-                    found = Some(at + 1);
-                }
-            }
-            b']' | b')' => {
-                if let (2, Some(from)) = (depth, found) {
-                    return text.get(from..at);
-                }
-                depth = depth.checked_sub(1)?;
-                word = at + 1;
-            }
-            b',' => word = at + 1,
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -182,10 +165,8 @@ mod tests {
 
     #[test]
     fn codes_are_found_in_every_writing() {
-        let utm = Crs {
-            code: 32633,
-            kind: Kind::Projected,
-        };
+        let utm = Crs::of_code(32633).unwrap();
+        assert_eq!((utm.kind, utm.unit), (Kind::Projected, Unit::Metre));
         for text in [
             "EPSG:32633",
             " epsg:32633 ",
@@ -194,11 +175,26 @@ mod tests {
             "PROJCS[\"a, \"\"ID[\"\"b\",GEOGCS[\"WGS 84\",AUTHORITY[\"EPSG\",\"4326\"]],AXIS[\"E\",EAST],AUTHORITY[\"EPSG\",\"32633\"]]",
             "PROJCRS[\"a\",BASEGEOGCRS[\"b\",ID[\"EPSG\",4326]],CONVERSION[\"c\",ID[\"EPSG\",16033]], ID[\"EPSG\", 32633]]",
         ] {
-            assert_eq!(Crs::of_text(text), Ok(utm), "{text}");
+            assert_eq!(Crs::of_text(text).as_ref(), Ok(&utm), "{text}");
         }
-        assert_eq!(Crs::of_text("OGC:CRS84"), Ok(Crs::wgs84()));
+        assert_eq!(Crs::of_text("OGC:CRS84"), Crs::wgs84());
         let object = json!({"type": "ProjectedCRS", "id": {"authority": "EPSG", "code": 32633}});
         assert_eq!(Crs::of_projjson(&object), Ok(utm));
+    }
+
+    #[test]
+    fn systems_without_a_code_are_their_text() {
+        for text in [
+            // The code is that of the base.
+            "PROJCS[\"a\",GEOGCS[\"WGS 84\",AUTHORITY[\"EPSG\",\"4326\"]],UNIT[\"m\",1]]",
+            "PROJCS[\"a\",UNIT[\"m\",1],AUTHORITY[\"ESRI\",\"102100\"]]",
+            // Of a code that readers of GeoKeys take for another system.
+            "PROJCS[\"a\",UNIT[\"m\",1],AUTHORITY[\"EPSG\",\"26820\"]]",
+        ] {
+            let crs = Crs::of_text(&text.replace(',', " ,\n ")).unwrap();
+            assert_eq!((crs.code, &*crs.wkt), (None, text));
+            assert_eq!(crs.unit, Unit::Metre);
+        }
     }
 
     #[test]
@@ -211,9 +207,6 @@ mod tests {
             "EPSG:99999999999999999999",
             "32633",
             "IAU_2015:49900",
-            // The code is that of the base.
-            "PROJCS[\"a\",GEOGCS[\"WGS 84\",AUTHORITY[\"EPSG\",\"4326\"]],UNIT[\"m\",1]]",
-            "PROJCS[\"a\",AUTHORITY[\"ESRI\",\"102100\"]]",
             // Another kind than the code.
             "GEOGCS[\"a\",AUTHORITY[\"EPSG\",\"32633\"]]",
             "COMPD_CS[\"a\",AUTHORITY[\"EPSG\",\"7405\"]]",

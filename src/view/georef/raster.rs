@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::scene::short;
+use super::context::short;
 use crate::view::around::ArrayView;
 use crate::view::cf;
 use crate::view::number::{Conversion, Kind, Number};
@@ -10,27 +10,27 @@ use crate::zarr::{Fixed, Scalar};
 
 /// An image of TIFF.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Raster {
-    pub(super) width: u64,
-    pub(super) height: u64,
+pub(in crate::view) struct Raster {
+    pub(in crate::view) width: u64,
+    pub(in crate::view) height: u64,
     /// Samples of one pixel: bands.
-    pub(super) samples: u64,
+    pub(in crate::view) samples: u64,
     /// Whether they lie beside each other, and not plane by plane.
-    pub(super) is_chunky: bool,
+    pub(in crate::view) is_chunky: bool,
     /// Planes along each leading axis.
-    pub(super) planes: Vec<u64>,
+    pub(in crate::view) planes: Vec<u64>,
     /// Names of the leading axes, or of the last one.
-    pub(super) band_axes: Vec<Option<String>>,
+    pub(in crate::view) band_axes: Vec<Option<String>>,
     /// The axis down, and its name.
-    pub(super) down: Option<String>,
+    pub(in crate::view) down: Option<String>,
     /// The axis across, and its name.
-    pub(super) across: Option<String>,
+    pub(in crate::view) across: Option<String>,
     /// What the file has.
-    pub(super) number: Number,
+    pub(in crate::view) number: Number,
     /// Numbers of one sample: two where it is complex.
-    pub(super) numbers: u64,
+    pub(in crate::view) numbers: u64,
     /// How the array's numbers become those.
-    pub(super) conversion: Option<Conversion>,
+    pub(in crate::view) conversion: Option<Conversion>,
 }
 
 /// GDAL counts pixels in a C `int`, TIFF 6.0 samples in a `SHORT`.
@@ -43,7 +43,7 @@ impl Raster {
     ///
     /// # Errors
     /// Why it is none.
-    pub(super) fn of(
+    pub(in crate::view) fn of(
         view: &ArrayView<'_>,
         names: Option<&(String, String)>,
     ) -> Result<Self, String> {
@@ -105,7 +105,12 @@ impl Raster {
 
     /// Planes of unsigned numbers.
     #[cfg(test)]
-    pub(super) fn of_planes(planes: &[u64], height: u64, width: u64, number: Number) -> Self {
+    pub(in crate::view) fn of_planes(
+        planes: &[u64],
+        height: u64,
+        width: u64,
+        number: Number,
+    ) -> Self {
         Self {
             width,
             height,
@@ -122,13 +127,13 @@ impl Raster {
     }
 
     /// Bytes from one pixel to the next.
-    pub(super) fn pixel_bytes(&self) -> u64 {
+    pub(in crate::view) fn pixel_bytes(&self) -> u64 {
         let sample = self.numbers * self.number.size_bytes as u64;
         sample * if self.is_chunky { self.samples } else { 1 }
     }
 
     /// The number of TIFF 6.0, section 19 (`SampleFormat`), with the complex one of libtiff.
-    pub(super) fn sample_format(&self) -> u16 {
+    pub(in crate::view) fn sample_format(&self) -> u16 {
         match (self.number.kind, self.numbers) {
             (Kind::UInt, _) => 1,
             (Kind::Int, _) => 2,
@@ -165,7 +170,7 @@ enum Sides {
 
 /// Where the coordinates of an axis go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(in crate::view) enum Direction {
     /// To the north or the south.
     Down,
     /// To the east or the west.
@@ -221,7 +226,7 @@ const ACROSS: [&str; 22] = [
 ];
 
 /// The direction that a name means, also one with a number behind it (`x_1`, `y20`).
-pub(super) fn direction_of(name: &str) -> Option<Direction> {
+pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
     let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = name.strip_suffix('_').unwrap_or(name);
@@ -276,7 +281,7 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
 }
 
 /// `spatial:dimensions` as names down and across.
-pub(super) fn spatial_names(value: &Json) -> Option<(String, String)> {
+pub(in crate::view) fn spatial_names(value: &Json) -> Option<(String, String)> {
     match value.as_array()?.as_slice() {
         [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),
         _ => None,

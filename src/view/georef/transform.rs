@@ -1,31 +1,32 @@
-//! Where the pixels of an image are: from conventions of metadata to one affine transform.
+//! From the metadata around an array to its georeference: one affine transform and a coordinate
+//! reference system.
 
 use serde_json::{Map, Value as Json};
 
+use super::axis::{Axis, Steps};
+use super::context::{Context, Notes, Source, number, short, some};
 use super::crs::Crs;
+use super::crs_metadata::crs as agreed_crs;
 use super::raster::{Direction, Raster, direction_of, spatial_names};
-use super::scene::{Notes, Scene, Source, number, short, some};
-use super::side::{Side, Steps};
-use super::system::system;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, from the corner of the first
 /// pixel, or from its centre where pixels are points.
-pub(super) type Affine = [f64; 6];
+pub(in crate::view) type Transform = [f64; 6];
 
-/// What is known of the place of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Place {
-    pub(super) affine: Option<Affine>,
-    pub(super) is_point: bool,
-    pub(super) crs: Option<Crs>,
+/// What is known of the georeference of an array.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(in crate::view) struct Georef {
+    pub(in crate::view) transform: Option<Transform>,
+    pub(in crate::view) is_point: bool,
+    pub(in crate::view) crs: Option<Crs>,
 }
 
-impl Place {
+impl Georef {
     /// The transform from the corner of the first pixel.
-    pub(super) fn corner_affine(&self) -> Option<Affine> {
-        let [a, b, c, d, e, f] = self.affine?;
+    pub(in crate::view) fn corner_transform(&self) -> Option<Transform> {
+        let [a, b, c, d, e, f] = self.transform?;
         Some(match self.is_point {
             true => [a, b, c - (a + b) / 2.0, d, e, f - (d + e) / 2.0],
             false => [a, b, c, d, e, f],
@@ -34,7 +35,7 @@ impl Place {
 }
 
 /// The places of the corners of an image.
-fn corners(affine: &Affine, raster: &Raster) -> impl Iterator<Item = (f64, f64)> + use<> {
+fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f64)> + use<> {
     let (width, height) = (count(raster.width), count(raster.height));
     let [a, b, c, d, e, f] = *affine;
     [(0.0, 0.0), (width, 0.0), (0.0, height), (width, height)]
@@ -46,23 +47,23 @@ fn corners(affine: &Affine, raster: &Raster) -> impl Iterator<Item = (f64, f64)>
 ///
 /// # Errors
 /// Those of the store: that a place was not found because of one is not said to be none.
-pub(super) fn find(
-    scene: &Scene<'_>,
+pub(in crate::view) fn find(
+    context: &Context<'_>,
     raster: &Raster,
     notes: &mut Notes,
-) -> Result<Place, NoContent> {
-    let mut place = Place::default();
-    let grid_mapping = grid_mapping(scene, notes)?;
-    let said = said(scene, raster, notes);
+) -> Result<Georef, NoContent> {
+    let mut place = Georef::default();
+    let grid_mapping = grid_mapping(context, notes)?;
+    let said = said(context, raster, notes);
     let needs_numbers = matches!(said, Said::Nothing);
     if let Said::At(affine, is_point) = said {
-        place.affine = Some(affine);
+        place.transform = Some(affine);
         place.is_point = is_point;
     }
-    let (mut across, mut down) = (Side::default(), Side::default());
+    let (mut across, mut down) = (Axis::default(), Axis::default());
     if needs_numbers {
-        across = Side::of(scene, raster.across.as_deref(), raster.width, notes)?;
-        down = Side::of(scene, raster.down.as_deref(), raster.height, notes)?;
+        across = Axis::of(context, raster.across.as_deref(), raster.width, notes)?;
+        down = Axis::of(context, raster.down.as_deref(), raster.height, notes)?;
         if across.is_transposed(Direction::Across) || down.is_transposed(Direction::Down) {
             notes.add("no place is known: the coordinates go the other way, (x, y)");
             return Ok(place);
@@ -70,10 +71,10 @@ pub(super) fn find(
         let members = grid_mapping
             .as_ref()
             .and_then(|node| node.metadata().attributes().ok());
-        place.affine = computed(&across, &down, raster, members, notes);
+        place.transform = computed(&across, &down, raster, members, notes);
     }
-    let crs = system(
-        scene,
+    let crs = agreed_crs(
+        context,
         raster,
         grid_mapping.as_deref(),
         (&across, &down),
@@ -82,25 +83,40 @@ pub(super) fn find(
     if let Some(crs) = crs {
         // Where a transform was said it is that of the system, whatever the coordinates are.
         let contradiction = across
-            .contradicts(crs, Direction::Across)
-            .or_else(|| down.contradicts(crs, Direction::Down));
+            .contradicts(&crs, Direction::Across)
+            .or_else(|| down.contradicts(&crs, Direction::Down));
         if let Some(why) = contradiction {
-            notes.add(format!("EPSG:{} is left out: {why}", crs.code));
-        } else if place.affine.is_none() {
+            notes.add(format!("{} is left out: {why}", crs.name()));
+        } else if place.transform.is_none() {
             notes.add(format!(
-                "EPSG:{} is left out: without a place programs show the image near 0, 0",
-                crs.code
+                "{} is left out: without a transform programs show the image near 0, 0",
+                crs.name()
             ));
         } else {
             place.crs = Some(crs);
         }
-    } else if scene.own("grid_mapping").is_none() {
+    } else if context.own("grid_mapping").is_none() {
         notes.add("no coordinate reference system is known");
     }
-    if place.affine.is_none() {
+    if place.transform.is_none() {
         notes.add("no place is known: neither a transform nor coordinates of regular distances");
     }
     Ok(place)
+}
+
+/// The system that the metadata say, whatever the coordinates are.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::view) fn said_crs(
+    context: &Context<'_>,
+    raster: &Raster,
+) -> Result<Option<Crs>, NoContent> {
+    let mut notes = Notes::default();
+    let grid_mapping = grid_mapping(context, &mut notes)?;
+    let axes = (&Axis::default(), &Axis::default());
+    let grid_mapping = grid_mapping.as_deref();
+    Ok(agreed_crs(context, raster, grid_mapping, axes, &mut notes))
 }
 
 /// What the convention `spatial:` says of a place.
@@ -109,13 +125,13 @@ enum Said {
     /// Something that can not be written: nothing else is the place instead.
     Refused,
     /// The transform, and whether it is from the centre of the first pixel.
-    At(Affine, bool),
+    At(Transform, bool),
 }
 
 /// The transform that the convention `spatial:` says (zarr-conventions/spatial, `spatial:transform`).
-fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
-    let mut found: Option<(Source, Affine, bool)> = None;
-    for (source, members) in scene.sources() {
+fn said(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Said {
+    let mut found: Option<(Source, Transform, bool)> = None;
+    for (source, members) in context.sources() {
         let is_wider = matches!(source, Source::Group | Source::Pyramid);
         let transform = some(members, "spatial:transform");
         let says_more = ["spatial:transform_type", "spatial:shape"]
@@ -128,7 +144,7 @@ fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
         if matches!(found, Some((Source::Own, ..))) {
             break;
         }
-        if source != Source::Own && !has_axes(scene, source, members, raster) {
+        if source != Source::Own && !has_axes(context, source, members, raster) {
             notes.add("spatial:transform is of other axes (spatial:dimensions)");
             continue;
         }
@@ -137,7 +153,7 @@ fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
             notes.add("spatial:transform is of another spatial:shape");
             continue;
         }
-        match one_said(scene, (source, members), raster) {
+        match one_said(context, (source, members), raster) {
             Ok(None) => {}
             Ok(Some((affine, is_point))) => match found {
                 Some((_, other, was_point))
@@ -155,7 +171,7 @@ fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
             }
         }
     }
-    let own_box = scene.own("spatial:bbox");
+    let own_box = context.own("spatial:bbox");
     match (found, own_box) {
         (Some((_, affine, is_point)), Some(own_box))
             if !is_box(own_box, &affine, is_point, raster) =>
@@ -177,10 +193,10 @@ fn said(scene: &Scene<'_>, raster: &Raster, notes: &mut Notes) -> Said {
 /// # Errors
 /// Why it is no place.
 fn one_said(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     (source, members): (Source, &Map<String, Json>),
     raster: &Raster,
-) -> Result<Option<(Affine, bool)>, &'static str> {
+) -> Result<Option<(Transform, bool)>, &'static str> {
     if some(members, "spatial:transform_type").is_some_and(|kind| kind.as_str() != Some("affine")) {
         return Err("spatial:transform is not affine");
     }
@@ -195,7 +211,7 @@ fn one_said(
     let registration = some(members, "spatial:registration");
     // The layout is a part of the attributes of the pyramid.
     let registration = match source {
-        Source::Level => registration.or_else(|| some(scene.pyramid()?, "spatial:registration")),
+        Source::Level => registration.or_else(|| some(context.pyramid()?, "spatial:registration")),
         _ => registration,
     };
     let is_point = match registration.map(Json::as_str) {
@@ -213,15 +229,15 @@ fn one_said(
 
 /// Whether what a group says of its arrays, or a pyramid of its levels, is said of the axes of
 /// this one.
-pub(super) fn has_axes(
-    scene: &Scene<'_>,
+pub(in crate::view) fn has_axes(
+    context: &Context<'_>,
     source: Source,
     members: &Map<String, Json>,
     raster: &Raster,
 ) -> bool {
     let said = some(members, "spatial:dimensions");
     let said = match source {
-        Source::Level => said.or_else(|| some(scene.pyramid()?, "spatial:dimensions")),
+        Source::Level => said.or_else(|| some(context.pyramid()?, "spatial:dimensions")),
         _ => said,
     };
     match said {
@@ -241,7 +257,7 @@ pub(super) fn has_axes(
 
 /// Whether `spatial:bbox` is the extent of an image, but for half a pixel at each side; a whole one
 /// where the box may be that of the centres.
-fn is_box(value: &Json, affine: &Affine, is_point: bool, raster: &Raster) -> bool {
+fn is_box(value: &Json, affine: &Transform, is_point: bool, raster: &Raster) -> bool {
     let values = value
         .as_array()
         .map(|values| values.iter().map(number).collect());
@@ -273,11 +289,11 @@ fn is_shape(shape: &Json, raster: &Raster) -> bool {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most 2^31")]
-pub(super) fn count(length: u64) -> f64 {
+pub(in crate::view) fn count(length: u64) -> f64 {
     length as f64
 }
 
-fn affine(value: &Json) -> Option<Affine> {
+fn affine(value: &Json) -> Option<Transform> {
     let values = value.as_array()?;
     // Some write the whole matrix.
     let values = match values.get(6..)? {
@@ -291,10 +307,10 @@ fn affine(value: &Json) -> Option<Affine> {
         _ => return None,
     };
     let values: Option<Vec<f64>> = values.iter().map(number).collect();
-    invertible(Affine::try_from(values?).ok()?)
+    invertible(Transform::try_from(values?).ok()?)
 }
 
-fn invertible(affine: Affine) -> Option<Affine> {
+fn invertible(affine: Transform) -> Option<Transform> {
     let [a, b, c, d, e, f] = affine;
     let is_finite = [a, b, c, d, e, f].iter().all(|value| value.is_finite());
     let determinant = a * e - b * d;
@@ -303,10 +319,10 @@ fn invertible(affine: Affine) -> Option<Affine> {
 
 /// The node that `grid_mapping` names (CF 1.11, 5.6).
 fn grid_mapping(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     notes: &mut Notes,
 ) -> Result<Option<std::sync::Arc<ViewNode>>, NoContent> {
-    let Some(value) = scene.own("grid_mapping") else {
+    let Some(value) = context.own("grid_mapping") else {
         return Ok(None);
     };
     let words = value.as_str().map(|text| text.split_whitespace());
@@ -323,7 +339,7 @@ fn grid_mapping(
             return Ok(None);
         }
     };
-    let Some(node) = scene.by_proximity(name)? else {
+    let Some(node) = context.by_proximity(name)? else {
         notes.add(format!("there is no grid mapping {}", short(name)));
         return Ok(None);
     };
@@ -337,12 +353,12 @@ fn grid_mapping(
 /// The transform of the coordinates of pixel centres, or of `GeoTransform` (GDAL: the netCDF
 /// driver) where it says the same or there are none.
 fn computed(
-    across: &Side,
-    down: &Side,
+    across: &Axis,
+    down: &Axis,
     raster: &Raster,
     grid_mapping: Option<&Map<String, Json>>,
     notes: &mut Notes,
-) -> Option<Affine> {
+) -> Option<Transform> {
     let value = grid_mapping.and_then(|members| some(members, "GeoTransform"));
     let geo_transform = value.and_then(geo_transform);
     if value.is_some() && geo_transform.is_none() {
@@ -398,7 +414,7 @@ fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
 }
 
 /// Whether all corners are at the same places, but for a small part of a pixel.
-fn is_same(one: &Affine, other: &Affine, raster: &Raster) -> bool {
+fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
     let [a, b, _, d, e, _] = one.map(f64::abs);
     corners(one, raster)
         .zip(corners(other, raster))
@@ -408,7 +424,7 @@ fn is_same(one: &Affine, other: &Affine, raster: &Raster) -> bool {
 }
 
 /// `c a b f d e`, as a text or a list.
-fn geo_transform(value: &Json) -> Option<Affine> {
+fn geo_transform(value: &Json) -> Option<Transform> {
     let values: Option<Vec<f64>> = match value {
         Json::String(text) => text
             .split_whitespace()
@@ -457,7 +473,7 @@ mod tests {
         let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
         let place = |across: Steps, down: Steps, width: u64| {
             let side = |steps| {
-                let mut side = Side::default();
+                let mut side = Axis::default();
                 side.steps = steps;
                 side
             };

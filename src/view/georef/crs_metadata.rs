@@ -1,38 +1,35 @@
-//! Which coordinate reference system the metadata around an image say, with one voice.
+//! The coordinate reference system that all metadata around an array agree on.
 
 use serde_json::{Map, Value as Json};
 
+use super::axis::Axis;
+use super::cf_wkt;
+use super::context::{Context, Notes, Source, number, some};
 use super::crs::Crs;
 use super::epsg::Kind;
-use super::place::has_axes;
 use super::raster::{Direction, Raster};
-use super::scene::{Notes, Scene, Source, number, some};
-use super::side::Side;
+use super::transform::has_axes;
 use crate::view::node::ViewNode;
 
 /// The coordinate reference system: what all say that say one.
-pub(super) fn system(
-    scene: &Scene<'_>,
+pub(in crate::view) fn crs(
+    context: &Context<'_>,
     raster: &Raster,
     grid_mapping: Option<&ViewNode>,
-    sides: (&Side, &Side),
+    sides: (&Axis, &Axis),
     notes: &mut Notes,
 ) -> Option<Crs> {
-    // zarr-conventions/geo-proj.
-    let names = ["proj:code", "proj:wkt2", "proj:projjson"];
-    let is_said =
-        |members: &Map<String, Json>| names.iter().any(|name| some(members, name).is_some());
     let mut systems = Vec::new();
-    for (source, members) in scene.sources().filter(|(_, members)| is_said(members)) {
+    for (source, members) in context.sources().filter(|(_, members)| says_crs(members)) {
         let names_axes = some(members, "spatial:dimensions").is_some();
-        if source != Source::Own && names_axes && !has_axes(scene, source, members, raster) {
+        if source != Source::Own && names_axes && !has_axes(context, source, members, raster) {
             notes.add("the system of the group is that of other axes (spatial:dimensions)");
             continue;
         }
-        systems.push(one_of(members, &names, notes));
+        systems.push(one_of(members, &PROJ, notes));
     }
     // GDAL: the Zarr driver, "SRS encoding".
-    if let Some(value) = scene.own("_CRS") {
+    if let Some(value) = context.own("_CRS") {
         systems.push(match value {
             Json::Object(members) => one_of(members, &["url", "wkt", "projjson"], notes),
             _ => {
@@ -57,7 +54,7 @@ pub(super) fn system(
         },
     };
     let Some((first, others)) = systems.split_first() else {
-        let above = scene.above().find(|(_, members)| is_said(members));
+        let above = context.above().find(|(_, members)| says_crs(members));
         if let Some((key, _)) = above {
             notes.add(format!(
                 "the system of the group {key} is not inherited: neither is this one of its arrays \
@@ -67,23 +64,48 @@ pub(super) fn system(
         return None;
     };
     if others.iter().any(|other| other != first) {
-        let shown = |crs: &Option<Crs>| {
-            crs.map_or("another one".into(), |crs| format!("EPSG:{}", crs.code))
-        };
+        let shown = |crs: &Option<Crs>| crs.as_ref().map_or("another one".into(), Crs::name);
         let mut all: Vec<String> = systems.iter().map(shown).collect();
         all.dedup();
         notes.add(format!("{}: no system is written", all.join(" and ")));
         return None;
     }
-    let found = (*first)?;
+    let found = first.clone()?;
     if kind.is_some_and(|kind| kind != found.kind) {
         notes.add(format!(
-            "EPSG:{} is left out: the grid mapping is of another kind",
-            found.code
+            "{} is left out: the grid mapping is of another kind",
+            found.name()
         ));
         return None;
     }
     Some(found)
+}
+
+/// The members of zarr-conventions/geo-proj that say a system.
+pub(in crate::view) const PROJ: [&str; 3] = ["proj:code", "proj:wkt2", "proj:projjson"];
+
+/// Whether any metadata say a system, as far as attributes tell it.
+pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
+    let is_own = |name: &&str| context.own(name).is_some();
+    ["grid_mapping", "_CRS"].iter().any(is_own)
+        || context.sources().any(|(_, members)| says_crs(members))
+}
+
+/// Whether a node may say a system for itself or for arrays below it, but for that of CF.
+pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
+    let levels_say = |members: &Map<String, Json>| {
+        let layout = members.get("multiscales").and_then(|it| it.get("layout"));
+        let mut levels = layout.and_then(Json::as_array).into_iter().flatten();
+        levels.any(|level| level.as_object().is_some_and(says_crs))
+    };
+    node.metadata().attributes().is_ok_and(|members| {
+        says_crs(members) || some(members, "_CRS").is_some() || levels_say(members)
+    })
+}
+
+/// Whether the members of the convention are there.
+pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
+    PROJ.iter().any(|name| some(members, name).is_some())
 }
 
 /// What a grid mapping says.
@@ -97,7 +119,7 @@ enum Mapped {
 /// What the attributes of a grid mapping say; `is_only` where nobody else says a system.
 fn of_grid_mapping(
     members: &Map<String, Json>,
-    sides: (&Side, &Side),
+    sides: (&Axis, &Axis),
     is_only: bool,
     notes: &mut Notes,
 ) -> Mapped {
@@ -110,29 +132,33 @@ fn of_grid_mapping(
         return match name {
             None => Mapped::Kind(None),
             Some("latitude_longitude") => Mapped::Kind(Some(Kind::Geographic)),
-            Some("rotated_latitude_longitude") => {
-                notes.add("the grid mapping has no code of EPSG");
-                Mapped::System(None)
-            }
+            Some("rotated_latitude_longitude") => Mapped::Kind(Some(Kind::RotatedPole)),
             Some(_) => Mapped::Kind(Some(Kind::Projected)),
         };
     }
+    let of_wkt = |notes: &mut Notes| {
+        let crs = cf_wkt::wkt(members).and_then(|wkt| Crs::of_wkt(&wkt));
+        let why = crs.as_ref().err();
+        if let Some(why) = why {
+            notes.add(format!("no system is known of the grid mapping: {why}"));
+        }
+        Mapped::System(crs.ok())
+    };
     if name != Some("latitude_longitude") {
-        notes.add("the grid mapping has no code of EPSG");
-        return Mapped::System(None);
+        return of_wkt(notes);
     }
     let figure = ["semi_major_axis", "inverse_flattening"];
     let is_figure = figure.iter().all(|name| some(members, name).is_some());
     let is_in_degrees =
         sides.0.is_in_degrees(Direction::Across) && sides.1.is_in_degrees(Direction::Down);
     if is_wgs84(members) && (is_figure || is_in_degrees) {
-        return Mapped::System(Some(Crs::wgs84()));
+        return Mapped::System(Crs::wgs84().ok());
     }
-    notes.add("latitudes and longitudes that are not known to be of WGS 84");
-    Mapped::System(None)
+    of_wkt(notes)
 }
 
-/// The system that the members say with one voice.
+/// The system that all these members say. A code counts where there is one; else WKT does, and what
+/// PROJJSON says without a code is not compared with it.
 fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Option<Crs> {
     let mut found: Option<Crs> = None;
     let mut reasons = Vec::new();
@@ -146,14 +172,19 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
             }
             Some(_) => Err("neither a text nor an object".to_owned()),
         };
-        match (crs, found) {
-            (Ok(crs), Some(other)) if crs != other => {
+        match (crs, &found) {
+            (Ok(crs), Some(other)) if crs == *other => {}
+            (Ok(crs), Some(other))
+                if crs.code.is_some() == other.code.is_some() || crs.kind != other.kind =>
+            {
                 notes.add(format!(
-                    "EPSG:{} and EPSG:{}: no system is written",
-                    other.code, crs.code
+                    "{} and {}: no system is written",
+                    other.name(),
+                    crs.name()
                 ));
                 return None;
             }
+            (Ok(_), Some(other)) if other.code.is_some() => {}
             (Ok(crs), _) => found = Some(crs),
             (Err(why), _) => reasons.push(format!("{name}: {why}")),
         }

@@ -1,11 +1,11 @@
-//! The coordinates along one side of an image.
+//! The coordinates along one side of a raster.
 
 use serde_json::Map;
 
+use super::context::{Context, Notes, number, short, some};
 use super::crs::Crs;
-use super::epsg::{Kind as CrsKind, Unit, unit_of};
+use super::epsg::{Kind as CrsKind, Unit};
 use super::raster::{Direction, direction_of};
-use super::scene::{Notes, Scene, number, short, some};
 use crate::view::cf;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
@@ -14,20 +14,20 @@ use crate::zarr::Scalar;
 
 /// Coordinates of one side.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Side {
+pub(in crate::view) struct Axis {
     /// Where the pixels are.
-    pub(super) steps: Steps,
+    pub(in crate::view) steps: Steps,
     /// Whether there are coordinates at all.
-    pub(super) is_there: bool,
+    pub(in crate::view) is_there: bool,
     name: String,
-    units: Option<String>,
+    pub(in crate::view) units: Option<String>,
     standard_name: Option<String>,
     axis: Option<String>,
 }
 
 /// What the numbers of a side say.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) enum Steps {
+pub(in crate::view) enum Steps {
     /// Nobody has read them.
     #[default]
     Unknown,
@@ -42,13 +42,13 @@ pub(super) enum Steps {
 /// More coordinates of one side are not read.
 const MAX_COORDINATES: u64 = 1 << 20;
 
-impl Side {
+impl Axis {
     /// The coordinates of a side.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn of(
-        scene: &Scene<'_>,
+    pub(in crate::view) fn of(
+        context: &Context<'_>,
         name: Option<&str>,
         length: u64,
         notes: &mut Notes,
@@ -58,7 +58,7 @@ impl Side {
             ..Self::default()
         };
         let node = match name {
-            Some(name) => scene.coordinate(name)?,
+            Some(name) => context.coordinate(name)?,
             None => None,
         };
         let Some((node, name)) = node.zip(name) else {
@@ -85,7 +85,7 @@ impl Side {
             side.steps = Steps::Irregular;
             return Ok(side);
         }
-        match coordinates(scene, &node, MAX_COORDINATES)? {
+        match coordinates(context, &node, MAX_COORDINATES)? {
             Ok(Coordinates {
                 numbers,
                 is_exact,
@@ -114,7 +114,7 @@ impl Side {
     }
 
     /// Whether they are angles in this direction.
-    pub(super) fn is_in_degrees(&self, direction: Direction) -> bool {
+    pub(in crate::view) fn is_in_degrees(&self, direction: Direction) -> bool {
         self.units.as_deref().is_some_and(|units| {
             is_degree(units) && of_units(units).is_none_or(|is| is == direction)
         })
@@ -145,17 +145,18 @@ impl Side {
     }
 
     /// Whether the coordinates say that they go in the other direction.
-    pub(super) fn is_transposed(&self, direction: Direction) -> bool {
+    pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
         self.is_there && self.direction().is_some_and(|said| said != direction)
     }
 
     /// Why the coordinates are not those of a system.
-    pub(super) fn contradicts(&self, crs: Crs, direction: Direction) -> Option<String> {
+    pub(in crate::view) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
         if !self.is_there {
             return None;
         }
         let standard_name = self.standard_name.as_deref().unwrap_or_default();
-        if standard_name.starts_with("grid_") {
+        let is_rotated = standard_name.starts_with("grid_");
+        if is_rotated && crs.kind != CrsKind::RotatedPole {
             return Some("the coordinates are of a rotated pole".into());
         }
         if self.direction() != Some(direction) {
@@ -167,13 +168,14 @@ impl Side {
         let is_wrong_name = match crs.kind {
             CrsKind::Geographic => standard_name.starts_with("projection_"),
             CrsKind::Projected => matches!(standard_name, "longitude" | "latitude"),
+            CrsKind::RotatedPole => !standard_name.is_empty() && !is_rotated,
         };
         if is_wrong_name {
             return Some(format!("the coordinates are a {standard_name}"));
         }
         let units = self.units.as_deref()?;
-        let names: &[&str] = match (crs.kind, unit_of(crs.code)) {
-            (CrsKind::Geographic, _) => {
+        let names: &[&str] = match (crs.kind, crs.unit) {
+            (CrsKind::Geographic | CrsKind::RotatedPole, _) => {
                 return (!self.is_in_degrees(direction))
                     .then(|| format!("the coordinates are in {}", short(units)));
             }
@@ -231,21 +233,21 @@ fn of_standard_name(name: &str) -> Option<Direction> {
 
 /// The numbers of an array of coordinates.
 #[derive(Debug)]
-pub(super) struct Coordinates {
+pub(in crate::view) struct Coordinates {
     /// As they are stored, but for their sign; not a number where nothing is known.
-    pub(super) numbers: Vec<Value>,
+    pub(in crate::view) numbers: Vec<Value>,
     /// Whether they are integers, or have the digits of a double.
-    pub(super) is_exact: bool,
-    pub(super) scale: f64,
-    pub(super) offset: f64,
+    pub(in crate::view) is_exact: bool,
+    pub(in crate::view) scale: f64,
+    pub(in crate::view) offset: f64,
 }
 
 /// Reads coordinates; within, why they are none.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn coordinates(
-    scene: &Scene<'_>,
+pub(in crate::view) fn coordinates(
+    context: &Context<'_>,
     node: &ViewNode,
     most: u64,
 ) -> Result<Result<Coordinates, String>, NoContent> {
@@ -270,7 +272,7 @@ pub(super) fn coordinates(
     let Some((own, _)) = view.number() else {
         return Ok(Err("no numbers".into()));
     };
-    let numbers = match scene.around.numbers(node, most) {
+    let numbers = match context.around.numbers(node, most) {
         Ok(numbers) => numbers,
         Err(NoContent::Absent(why)) => return Ok(Err(why)),
         Err(error) => return Err(error),
@@ -296,7 +298,7 @@ pub(super) fn coordinates(
 }
 
 /// The value that the same bits are as another kind of integer.
-pub(super) fn again(own: Number, meant: Number, value: Value) -> Value {
+pub(in crate::view) fn again(own: Number, meant: Number, value: Value) -> Value {
     if own.kind == meant.kind {
         return value;
     }
@@ -381,15 +383,15 @@ mod tests {
         assert_eq!(steps(&whole(&[0, 1001, 2000]), true), Steps::Irregular);
     }
 
-    fn side(name: &str, units: &str, standard_name: &str, axis: &str) -> Side {
+    fn side(name: &str, units: &str, standard_name: &str, axis: &str) -> Axis {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Side {
+        Axis {
             is_there: true,
             name: name.into(),
             units: text(units),
             standard_name: text(standard_name),
             axis: text(axis),
-            ..Side::default()
+            ..Axis::default()
         }
     }
 
@@ -398,29 +400,32 @@ mod tests {
         let crs = |code: &str| Crs::of_text(code).unwrap();
         let (degrees, metres, feet) = (crs("EPSG:4326"), crs("EPSG:32633"), crs("EPSG:2263"));
         for (side, crs) in [
-            (side("lon", "degrees_east", "", ""), degrees),
-            (side("lon", "", "", ""), degrees),
-            (side("a", "", "longitude", ""), degrees),
-            (side("x", "m", "", "X"), metres),
-            (side("x", "US_survey_foot", "", ""), feet),
+            (side("lon", "degrees_east", "", ""), degrees.clone()),
+            (side("lon", "", "", ""), degrees.clone()),
+            (side("a", "", "longitude", ""), degrees.clone()),
+            (side("x", "m", "", "X"), metres.clone()),
+            (side("x", "US_survey_foot", "", ""), feet.clone()),
         ] {
-            assert_eq!(side.contradicts(crs, Direction::Across), None, "{side:?}");
+            assert_eq!(side.contradicts(&crs, Direction::Across), None, "{side:?}");
         }
         for (side, crs) in [
-            (side("lev", "", "", ""), degrees),
-            (side("lev", "degree_Celsius", "", ""), degrees),
-            (side("x", "degree_Celsius", "", ""), degrees),
-            (side("x", "m", "", "Z"), metres),
-            (side("lon", "degrees_north", "", ""), degrees),
-            (side("x", "ft", "", ""), metres),
-            (side("x", "1", "", ""), metres),
-            (side("x", "m", "", ""), feet),
-            (side("x", "ft", "", ""), feet),
-            (side("lon", "", "longitude", ""), metres),
-            (side("rlon", "degrees", "grid_longitude", ""), degrees),
+            (side("lev", "", "", ""), degrees.clone()),
+            (side("lev", "degree_Celsius", "", ""), degrees.clone()),
+            (side("x", "degree_Celsius", "", ""), degrees.clone()),
+            (side("x", "m", "", "Z"), metres.clone()),
+            (side("lon", "degrees_north", "", ""), degrees.clone()),
+            (side("x", "ft", "", ""), metres.clone()),
+            (side("x", "1", "", ""), metres.clone()),
+            (side("x", "m", "", ""), feet.clone()),
+            (side("x", "ft", "", ""), feet.clone()),
+            (side("lon", "", "longitude", ""), metres.clone()),
+            (
+                side("rlon", "degrees", "grid_longitude", ""),
+                degrees.clone(),
+            ),
         ] {
             assert!(
-                side.contradicts(crs, Direction::Across).is_some(),
+                side.contradicts(&crs, Direction::Across).is_some(),
                 "{side:?}"
             );
         }

@@ -1,10 +1,11 @@
-//! What the bands are called: by the coordinates of their axes.
+//! The names of bands: the coordinates of their axes, times as dates.
 
 use std::fmt::Write as _;
 
+use super::axis::coordinates;
+use super::context::{Context, Notes, short};
+use super::dates::TimeUnits;
 use super::raster::Raster;
-use super::scene::{Notes, Scene, short};
-use super::side::coordinates;
 use super::text::{is_plain, shown};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
@@ -14,23 +15,23 @@ use crate::zarr::data_type::{TimeBase, TimeUnit};
 
 /// What the bands are called.
 #[derive(Debug)]
-pub(super) struct Bands {
-    pub(super) axes: Vec<BandAxis>,
+pub(in crate::view) struct Bands {
+    pub(in crate::view) axes: Vec<BandAxis>,
 }
 
 #[derive(Debug)]
-pub(super) struct BandAxis {
-    pub(super) length: u64,
-    pub(super) name: Option<String>,
-    pub(super) units: Option<String>,
+pub(in crate::view) struct BandAxis {
+    pub(in crate::view) length: u64,
+    pub(in crate::view) name: Option<String>,
+    pub(in crate::view) units: Option<String>,
     /// None where a place is not known.
-    pub(super) coordinates: Option<Vec<Option<String>>>,
+    pub(in crate::view) coordinates: Option<Vec<Option<String>>>,
 }
 
 impl Bands {
     /// Reads the coordinates of the axes of bands.
-    pub(super) fn of(
-        scene: &Scene<'_>,
+    pub(in crate::view) fn of(
+        context: &Context<'_>,
         raster: &Raster,
         notes: &mut Notes,
     ) -> Result<Self, NoContent> {
@@ -47,9 +48,9 @@ impl Bands {
                 coordinates: None,
             };
             if let Some(name) = &axis.name
-                && let Some(node) = scene.coordinate(name)?
+                && let Some(node) = context.coordinate(name)?
             {
-                match places(scene, &node, length)? {
+                match places(context, &node, length)? {
                     Ok(places) => {
                         axis.coordinates = Some(places);
                         axis.units = units_of(&node).filter(|units| is_plain(units));
@@ -63,13 +64,13 @@ impl Bands {
     }
 
     /// Axes with coordinates in a unit, and the unit.
-    pub(super) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(in crate::view) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
         let axes = self.axes.iter();
         axes.filter_map(|axis| axis.name.as_deref().zip(axis.units.as_deref()))
     }
 
     /// Whether the bands are at the same places.
-    pub(super) fn are_same(&self, other: &Self) -> bool {
+    pub(in crate::view) fn are_same(&self, other: &Self) -> bool {
         self.axes.len() == other.axes.len()
             && self.axes.iter().zip(&other.axes).all(|(one, other)| {
                 (one.length, &one.name, &one.units, &one.coordinates)
@@ -78,7 +79,7 @@ impl Bands {
     }
 
     /// The name of a band: the place along each named axis.
-    pub(super) fn name(&self, band: u64) -> Option<String> {
+    pub(in crate::view) fn name(&self, band: u64) -> Option<String> {
         let mut left = band;
         let mut words = Vec::new();
         for axis in self.axes.iter().rev() {
@@ -105,12 +106,22 @@ fn units_of(node: &ViewNode) -> Option<String> {
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
     let is_time = matches!(scalar, Some(Scalar::DateTime { .. }));
     let units = array.attribute("units")?.as_str()?;
-    (!is_time).then(|| units.to_owned())
+    (!is_time && time_units(node).is_none()).then(|| units.to_owned())
+}
+
+/// What the numbers of an axis count, if they are times of CF.
+fn time_units(node: &ViewNode) -> Option<TimeUnits> {
+    let array = node.metadata().as_array()?;
+    let calendar = match array.attribute("calendar") {
+        None => None,
+        Some(calendar) => Some(calendar.as_str()?),
+    };
+    TimeUnits::of(array.attribute("units")?.as_str()?, calendar)
 }
 
 /// The coordinates of an axis of bands as text; within, why they are none.
 fn places(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     node: &ViewNode,
     length: u64,
 ) -> Result<Result<Vec<Option<String>>, String>, NoContent> {
@@ -122,7 +133,7 @@ fn places(
     }
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
     if let Some(Scalar::DateTime { unit, .. } | Scalar::TimeDelta { unit, .. }) = scalar {
-        let numbers = match scene.around.numbers(node, length) {
+        let numbers = match context.around.numbers(node, length) {
             Ok(numbers) => numbers,
             Err(NoContent::Absent(why)) => return Ok(Err(why)),
             Err(error) => return Err(error),
@@ -135,11 +146,16 @@ fn places(
             .map(|value| date(value.whole()?, unit))
             .collect()));
     }
-    let found = coordinates(scene, node, length)?;
+    let found = coordinates(context, node, length)?;
+    let times = time_units(node);
     Ok(found.map(|found| {
         let is_packed = found.scale != 1.0 || found.offset != 0.0;
         let text = |value: &Value| match *value {
             Value::Float(value) if value.is_nan() => None,
+            value if times.is_some() => times?.date(match is_packed {
+                true => Value::Float(value.float() * found.scale + found.offset),
+                false => value,
+            }),
             value if is_packed => Some(rounded(value.float() * found.scale + found.offset, 12)),
             // All the digits of its type and no others.
             Value::Float(value) if !found.is_exact => Some(shown_single(value)),

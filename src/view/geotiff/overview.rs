@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::about::About;
-use super::place::{self, Affine, Place, count};
-use super::raster::{Raster, spatial_names};
-use super::scene::{Groups, Notes, Scene, number, some};
 use crate::view::content::NoContent;
+use crate::view::georef::context::{Context, Groups, Notes, some};
+use crate::view::georef::raster::{Raster, spatial_names};
+use crate::view::georef::samples::SampleMetadata;
+use crate::view::georef::scale::{Vectors, are_scales, of_ome, vector};
+use crate::view::georef::transform::{self, Georef, Transform, count};
 use crate::view::node::ViewNode;
 use crate::view::number::Conversion;
 
@@ -21,8 +22,8 @@ type Coarse = (Raster, Option<Conversion>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full<'a> {
     pub(super) raster: &'a Raster,
-    pub(super) place: &'a Place,
-    pub(super) about: &'a About,
+    pub(super) georef: &'a Georef,
+    pub(super) samples: &'a SampleMetadata,
 }
 
 /// The coarser arrays of the pyramid, the finest first.
@@ -30,13 +31,13 @@ pub(super) struct Full<'a> {
 /// # Errors
 /// Those of the store.
 pub(super) fn overviews(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     full: Full<'_>,
     notes: &mut Notes,
 ) -> Result<Vec<Overview>, NoContent> {
     let mut found: Vec<Overview> = Vec::new();
-    for (node, entry) in scene.other_levels(notes)? {
-        match overview(scene, full, &node, entry)? {
+    for (node, entry) in context.other_levels(notes)? {
+        match overview(context, full, &node, entry)? {
             Ok(Some((coarse, conversion))) => found.push((node, coarse, conversion)),
             Ok(None) => {}
             Err(why) => notes.add(format!("{} is no overview: {why}", node.key())),
@@ -60,7 +61,7 @@ pub(super) fn overviews(
 
 /// A level as an overview of an image; none if it is finer. Within, why it is no overview.
 fn overview(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     full: Full<'_>,
     node: &ViewNode,
     entry: &Map<String, Json>,
@@ -70,8 +71,8 @@ fn overview(
     };
     // What is missing for its own file is no matter here.
     let mut notes = Notes::default();
-    let groups = Groups::above(&view, scene.around, &mut notes)?;
-    let level = Scene::new(&view, scene.around, &groups);
+    let groups = Groups::above(&view, context.around, &mut notes)?;
+    let level = Context::new(&view, context.around, &groups);
     let names = level.find("spatial:dimensions").and_then(spatial_names);
     let coarse = match Raster::of(&view, names.as_ref()) {
         Ok(coarse) => coarse,
@@ -84,22 +85,22 @@ fn overview(
     if let Err(why) = is_same_kind(raster, &coarse) {
         return Ok(Err(why.into()));
     }
-    let place = place::find(&level, &coarse, &mut notes)?;
-    let entries = scene.level_entries();
-    let own = scene.level_entry().unwrap_or(entry);
+    let place = transform::find(&level, &coarse, &mut notes)?;
+    let entries = context.level_entries();
+    let own = context.level_entry().unwrap_or(entry);
     if let Err(why) = is_same_extent(
-        (raster, full.place),
+        (raster, full.georef),
         (&coarse, &place),
         (own, entry),
         &entries,
     ) {
         return Ok(Err(why.into()));
     }
-    if place.crs != full.place.crs {
+    if place.crs != full.georef.crs {
         return Ok(Err("another coordinate reference system".into()));
     }
-    let about = About::of(&level, &coarse, &mut notes)?;
-    if let Some(name) = full.about.difference(&about) {
+    let about = SampleMetadata::of(&level, &coarse, &mut notes)?;
+    if let Some(name) = full.samples.difference(&about) {
         return Ok(Err(format!("another {name}")));
     }
     for name in [
@@ -109,7 +110,7 @@ fn overview(
         "missing_value",
         "units",
     ] {
-        if scene.own(name) != level.own(name) {
+        if context.own(name) != level.own(name) {
             return Ok(Err(format!("another {name}")));
         }
     }
@@ -148,14 +149,14 @@ fn is_same_kind(raster: &Raster, coarse: &Raster) -> Result<(), &'static str> {
 /// Whether a level is the same part of the world: where it begins within half of its pixel, and as
 /// long but for less than one (what does not fill a pixel is left out or makes one more).
 fn is_same_extent(
-    (raster, place): (&Raster, &Place),
-    (coarse, coarse_place): (&Raster, &Place),
+    (raster, place): (&Raster, &Georef),
+    (coarse, coarse_place): (&Raster, &Georef),
     (own, other): (&Map<String, Json>, &Map<String, Json>),
     entries: &[&Map<String, Json>],
 ) -> Result<(), &'static str> {
-    let is_placed = match (place.corner_affine(), coarse_place.corner_affine()) {
-        (Some(fine), Some(coarse_affine)) => {
-            if !is_over(&fine, raster, &coarse_affine, coarse) {
+    let is_placed = match (place.corner_transform(), coarse_place.corner_transform()) {
+        (Some(fine), Some(coarse_transform)) => {
+            if !is_over(&fine, raster, &coarse_transform, coarse) {
                 return Err("its place is another one");
             }
             true
@@ -190,7 +191,7 @@ fn is_same_extent(
 }
 
 /// Whether the pixels of a coarser image lie over those of a finer one.
-fn is_over(fine: &Affine, raster: &Raster, affine: &Affine, coarse: &Raster) -> bool {
+fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raster) -> bool {
     let [a, b, c, d, e, f] = *affine;
     let [fine_a, fine_b, fine_c, fine_d, fine_e, fine_f] = *fine;
     // The first corner in pixels of the coarser image.
@@ -277,35 +278,6 @@ fn declared(
     Ok(Some(Declared { sides, rest: axes }))
 }
 
-type Vectors = (Vec<f64>, Vec<f64>);
-
-fn vector(value: &Json) -> Option<Vec<f64>> {
-    value.as_array()?.iter().map(number).collect()
-}
-
-fn are_scales(scale: &[f64]) -> bool {
-    scale.iter().all(|scale| *scale > 0.0)
-}
-
-/// OME-NGFF 0.4 and 0.5, `coordinateTransformations` of a dataset: a scale, and then a translation
-/// of the centre of the first pixel.
-fn of_ome(steps: &Json) -> Option<Vectors> {
-    let (mut scale, mut start) = (None, None);
-    for step in steps.as_array()? {
-        match step.get("type")?.as_str()? {
-            "identity" => {}
-            "scale" if scale.is_none() && start.is_none() => {
-                scale = Some(vector(step.get("scale")?)?)
-            }
-            "translation" if start.is_none() => start = Some(vector(step.get("translation")?)?),
-            _ => return None,
-        }
-    }
-    let scale = scale?;
-    let start = start.unwrap_or_else(|| vec![0.0; scale.len()]);
-    (start.len() == scale.len() && are_scales(&scale)).then_some((scale, start))
-}
-
 /// GeoZarr: the `transform` of a level, of pixels of the one that it is `derived_from`.
 fn of_layout(
     entry: &Map<String, Json>,
@@ -378,7 +350,7 @@ mod tests {
 
     fn check(fine: (u64, Json), coarse: (u64, Json)) -> bool {
         let members = [fine.1.as_object().unwrap(), coarse.1.as_object().unwrap()];
-        let place = Place::default();
+        let place = Georef::default();
         is_same_extent(
             (&raster(fine.0, fine.0), &place),
             (&raster(coarse.0, coarse.0), &place),
@@ -465,7 +437,7 @@ mod tests {
     #[test]
     fn places_are_the_same_but_for_a_part_of_a_pixel() {
         let fine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
-        let check = |affine: Affine, size: u64| {
+        let check = |affine: Transform, size: u64| {
             is_over(&fine, &raster(100, 100), &affine, &raster(size, size))
         };
         assert!(check([20.0, 0.0, 500.0, 0.0, -20.0, 900.0], 50));

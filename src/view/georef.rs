@@ -1,0 +1,107 @@
+//! Georeferencing: from the metadata around an array (GeoZarr, CF, GDAL, rioxarray) to a transform
+//! and a coordinate reference system, for every format that has a place for them.
+//!
+//! What is written is only what all metadata agree on: a wrong position is worse than none.
+
+pub(super) mod axis;
+pub(super) mod bands;
+pub(super) mod cf_wkt;
+pub(super) mod context;
+pub(super) mod crs;
+pub(super) mod crs_metadata;
+pub(super) mod dates;
+pub(super) mod epsg;
+pub(super) mod grid;
+pub(super) mod raster;
+pub(super) mod samples;
+pub(super) mod scale;
+pub(super) mod text;
+pub(super) mod transform;
+pub(super) mod wkt;
+
+use super::around::{ArrayView, Surroundings};
+use super::content::NoContent;
+use context::{Context, Groups, Notes};
+use grid::Grid;
+use raster::{Raster, spatial_names};
+use samples::SampleMetadata;
+use transform::Georef;
+
+/// What is known of an array as a raster.
+#[derive(Debug)]
+pub(super) struct RasterMetadata {
+    pub(super) raster: Raster,
+    pub(super) georef: Georef,
+    pub(super) samples: SampleMetadata,
+}
+
+impl RasterMetadata {
+    /// What the metadata around an array say of it.
+    ///
+    /// # Errors
+    /// Why it is no raster; those of the store.
+    pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, NoContent> {
+        let names = context.find("spatial:dimensions").and_then(spatial_names);
+        let raster = Raster::of(context.view, names.as_ref())?;
+        let georef = transform::find(context, &raster, notes)?;
+        let samples = SampleMetadata::of(context, &raster, notes)?;
+        Ok(Self {
+            raster,
+            georef,
+            samples,
+        })
+    }
+
+    /// The grid of an array whose metadata say it in another way than CF; none if they do not say
+    /// it, or what they say can not be read.
+    ///
+    /// # Errors
+    /// Those of the store that may not last.
+    pub(super) fn grid(
+        view: &ArrayView<'_>,
+        around: &dyn Surroundings,
+    ) -> Result<Option<Grid>, NoContent> {
+        if view.array.attribute("grid_mapping").is_some() || view.shape().len() < 2 {
+            return Ok(None);
+        }
+        let mut notes = Notes::default();
+        let found = Groups::above(view, around, &mut notes).and_then(|groups| {
+            let context = Context::new(view, around, &groups);
+            if !crs_metadata::may_have_crs(&context) {
+                return Ok(None);
+            }
+            let names = context.find("spatial:dimensions").and_then(spatial_names);
+            let raster = Raster::of(view, names.as_ref())?;
+            let georef = transform::find(&context, &raster, &mut notes)?;
+            let transform = georef.corner_transform();
+            Ok(georef.crs.zip(transform).map(|(crs, transform)| Grid {
+                crs,
+                transform,
+                sides: [(raster.down, raster.height), (raster.across, raster.width)],
+            }))
+        });
+        match found {
+            Err(NoContent::Failed(error)) if !error.is_lasting() => Err(NoContent::Failed(error)),
+            Err(_) => Ok(None),
+            found => found,
+        }
+    }
+
+    /// The same of an array whose last two axes are the sides of the raster; none if it is no such
+    /// raster.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn of_planes(
+        view: &ArrayView<'_>,
+        around: &dyn Surroundings,
+    ) -> Result<Option<Self>, NoContent> {
+        let mut notes = Notes::default();
+        let groups = Groups::above(view, around, &mut notes)?;
+        match Self::of(&Context::new(view, around, &groups), &mut notes) {
+            Ok(metadata) if !metadata.raster.is_chunky => Ok(Some(metadata)),
+            Ok(_) | Err(NoContent::Absent(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

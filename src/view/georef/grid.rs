@@ -1,0 +1,239 @@
+//! The grid of an array as CF says it: a grid mapping with the attributes of GDAL, and coordinates
+//! (CF 1.11, 5.6 and Appendix F; GDAL, "NetCDF: Network Common Data Form", `GeoTransform`).
+
+use super::crs::Crs;
+use super::epsg::{Kind, Unit};
+use super::raster::Direction;
+use super::transform::Transform;
+use super::wkt::Wkt;
+
+/// Where the elements of an array are, by metadata that are not those of CF.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::view) struct Grid {
+    pub(in crate::view) crs: Crs,
+    /// From the corner of the first pixel.
+    pub(in crate::view) transform: Transform,
+    /// Names and lengths of the axes down and across.
+    pub(in crate::view) sides: [(Option<String>, u64); 2],
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::view) enum Member {
+    Text(String),
+    Numbers(Vec<f64>),
+}
+
+type Members = Vec<(&'static str, Member)>;
+
+impl Grid {
+    /// Attributes of its grid mapping.
+    pub(in crate::view) fn mapping(&self) -> Members {
+        let [a, b, c, d, e, f] = self.transform;
+        let transform = [c, a, b, f, d, e].map(|value| value.to_string()).join(" ");
+        let mut members = parameters(&self.crs).unwrap_or_default();
+        members.push(("crs_wkt", Member::Text(self.crs.wkt.to_string())));
+        // GDAL before 3.5 and rioxarray look for this name.
+        members.push(("spatial_ref", Member::Text(self.crs.wkt.to_string())));
+        members.push(("GeoTransform", Member::Text(transform)));
+        members
+    }
+
+    /// The first coordinate along a side and the distance to the next; none where the sides are not
+    /// along the axes of the system.
+    pub(in crate::view) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
+        let [a, b, c, d, e, f] = self.transform;
+        if b != 0.0 || d != 0.0 {
+            return None;
+        }
+        Some(match direction {
+            Direction::Across => (c + a / 2.0, a),
+            Direction::Down => (f + e / 2.0, e),
+        })
+    }
+
+    /// Attributes of its coordinates along a side.
+    pub(in crate::view) fn axis(&self, direction: Direction) -> Members {
+        let text = |value: &str| Member::Text(value.to_owned());
+        let is_across = direction == Direction::Across;
+        let name = match (self.crs.kind, is_across) {
+            (Kind::Geographic, true) => "longitude",
+            (Kind::Geographic, false) => "latitude",
+            (Kind::Projected, true) => "projection_x_coordinate",
+            (Kind::Projected, false) => "projection_y_coordinate",
+            (Kind::RotatedPole, true) => "grid_longitude",
+            (Kind::RotatedPole, false) => "grid_latitude",
+        };
+        let units = match (self.crs.kind, self.crs.unit) {
+            (Kind::Geographic, _) if is_across => Some("degrees_east"),
+            (Kind::Geographic, _) => Some("degrees_north"),
+            (Kind::RotatedPole, _) => Some("degrees"),
+            (_, Unit::Metre) => Some("m"),
+            (_, Unit::Foot) => Some("foot"),
+            (_, Unit::UsSurveyFoot) => Some("US_survey_foot"),
+            (_, Unit::Other) => None,
+        };
+        let mut members = vec![
+            ("axis", text(if is_across { "X" } else { "Y" })),
+            ("standard_name", text(name)),
+        ];
+        members.extend(units.map(|units| ("units", text(units))));
+        members
+    }
+}
+
+/// `grid_mapping_name` and its numbers, where CF has the method of the projection; angles in degrees
+/// and lengths in metres.
+fn parameters(crs: &Crs) -> Option<Members> {
+    let root = Wkt::parse(&crs.wkt)?;
+    let is_projected = root.is(&["PROJCS"]);
+    let base = match is_projected {
+        true => root.children(&["GEOGCS"]).next()?,
+        false => root,
+    };
+    let figure = base
+        .children(&["DATUM"])
+        .next()?
+        .children(&["SPHEROID"])
+        .next()?;
+    let number = |wkt: Wkt<'_>, place| {
+        wkt.value(place)?
+            .parse()
+            .ok()
+            .map(|n| Member::Numbers(vec![n]))
+    };
+    let meridian = base.children(&["PRIMEM"]).next()?;
+    let unit: f64 = base.children(&["UNIT"]).next()?.value(1)?.parse().ok()?;
+    if (unit - 1.0_f64.to_radians()).abs() > 1e-15 {
+        return None;
+    }
+    let mut members = vec![
+        ("semi_major_axis", number(figure, 1)?),
+        ("inverse_flattening", number(figure, 2)?),
+        ("longitude_of_prime_meridian", number(meridian, 1)?),
+    ];
+    if !is_projected {
+        let name = Member::Text("latitude_longitude".into());
+        members.insert(0, ("grid_mapping_name", name));
+        return root.is(&["GEOGCS"]).then_some(members);
+    }
+    // What `EXTENSION` says is not what the method says.
+    if crs.unit != Unit::Metre || root.children(&["EXTENSION"]).next().is_some() {
+        return None;
+    }
+    let method = root.children(&["PROJECTION"]).next()?.value(0)?;
+    let (_, name, words) = METHODS.iter().find(|(known, ..)| *known == method)?;
+    members.insert(0, ("grid_mapping_name", Member::Text((*name).to_owned())));
+    let find = |wanted: &str| {
+        let mut all = root.children(&["PARAMETER"]);
+        let found = all.find(|parameter| parameter.value(0) == Some(wanted))?;
+        found.value(1)?.parse::<f64>().ok()
+    };
+    for (parameter, attribute) in words.iter().chain(&SHIFT) {
+        let value = find(parameter)?;
+        match members.iter_mut().find(|(there, _)| there == attribute) {
+            // Two standard parallels.
+            Some((_, Member::Numbers(values))) => values.push(value),
+            _ => members.push((attribute, Member::Numbers(vec![value]))),
+        }
+    }
+    Some(members)
+}
+
+const SHIFT: [(&str, &str); 2] = [
+    ("false_easting", "false_easting"),
+    ("false_northing", "false_northing"),
+];
+
+type Words = &'static [(&'static str, &'static str)];
+
+/// Methods of WKT 1, the names that CF has for them, and those of their parameters.
+static METHODS: [(&str, &str, Words); 5] = [
+    (
+        "Transverse_Mercator",
+        "transverse_mercator",
+        &[
+            ("latitude_of_origin", "latitude_of_projection_origin"),
+            ("central_meridian", "longitude_of_central_meridian"),
+            ("scale_factor", "scale_factor_at_central_meridian"),
+        ],
+    ),
+    (
+        "Lambert_Azimuthal_Equal_Area",
+        "lambert_azimuthal_equal_area",
+        &[
+            ("latitude_of_center", "latitude_of_projection_origin"),
+            ("longitude_of_center", "longitude_of_projection_origin"),
+        ],
+    ),
+    (
+        "Albers_Conic_Equal_Area",
+        "albers_conical_equal_area",
+        &[
+            ("latitude_of_center", "latitude_of_projection_origin"),
+            ("longitude_of_center", "longitude_of_central_meridian"),
+            ("standard_parallel_1", "standard_parallel"),
+            ("standard_parallel_2", "standard_parallel"),
+        ],
+    ),
+    (
+        "Lambert_Conformal_Conic_2SP",
+        "lambert_conformal_conic",
+        &[
+            ("latitude_of_origin", "latitude_of_projection_origin"),
+            ("central_meridian", "longitude_of_central_meridian"),
+            ("standard_parallel_1", "standard_parallel"),
+            ("standard_parallel_2", "standard_parallel"),
+        ],
+    ),
+    (
+        "Sinusoidal",
+        "sinusoidal",
+        &[("longitude_of_center", "longitude_of_projection_origin")],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(code: &str) -> Grid {
+        Grid {
+            crs: Crs::of_text(code).unwrap(),
+            transform: [10.0, 0.0, 500_000.0, 0.0, -10.0, 5e6],
+            sides: [(None, 2), (None, 3)],
+        }
+    }
+
+    #[test]
+    fn a_grid_mapping_has_the_numbers_of_its_method() {
+        let members = grid("EPSG:32633").mapping();
+        let value = |name: &str| &members.iter().find(|(found, _)| *found == name).unwrap().1;
+        let name = Member::Text("transverse_mercator".into());
+        assert_eq!(value("grid_mapping_name"), &name);
+        assert_eq!(
+            value("longitude_of_central_meridian"),
+            &Member::Numbers(vec![15.0])
+        );
+        let transform = Member::Text("500000 10 0 5000000 0 -10".into());
+        assert_eq!(value("GeoTransform"), &transform);
+        let members = grid("EPSG:2154").mapping();
+        let parallels = Member::Numbers(vec![49.0, 44.0]);
+        assert!(members.contains(&("standard_parallel", parallels)));
+        // Not the ellipsoidal Mercator that its method says.
+        let members = grid("EPSG:3857").mapping();
+        assert_eq!(members[0].0, "crs_wkt");
+    }
+
+    #[test]
+    fn coordinates_are_those_of_the_middles_of_pixels() {
+        let mut grid = grid("EPSG:32633");
+        assert_eq!(grid.coordinates(Direction::Across), Some((500_005.0, 10.0)));
+        assert_eq!(
+            grid.coordinates(Direction::Down),
+            Some((4_999_995.0, -10.0))
+        );
+        grid.transform[1] = 1.0;
+        assert_eq!(grid.coordinates(Direction::Down), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! What an array says of its numbers and of its bands: the value of pixels without data, scale and
+//! offset, units, names.
+
+use serde_json::Value as Json;
+
+use super::axis::again;
+use super::bands::Bands;
+use super::context::{Context, Notes, number};
+use super::raster::Raster;
+use super::text::{is_plain, shown};
+use crate::view::cf;
+use crate::view::content::NoContent;
+use crate::view::number::{Number, Value};
+use crate::zarr::Scalar;
+
+/// The most for all texts together.
+pub(in crate::view) const MAX_METADATA_BYTES: usize = 2 << 20;
+
+/// What an array says of its numbers and of its bands.
+#[derive(Debug)]
+pub(in crate::view) struct SampleMetadata {
+    pub(in crate::view) no_data: Option<String>,
+    pub(in crate::view) offset: Option<String>,
+    pub(in crate::view) scale: Option<String>,
+    pub(in crate::view) units: Option<String>,
+    pub(in crate::view) long_name: Option<String>,
+    pub(in crate::view) standard_name: Option<String>,
+    pub(in crate::view) bands: Bands,
+}
+
+impl SampleMetadata {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(in crate::view) fn of(
+        context: &Context<'_>,
+        raster: &Raster,
+        notes: &mut Notes,
+    ) -> Result<Self, NoContent> {
+        let no_data = no_data(context, raster, notes);
+        // The bits that the array stores, as the numbers that the file has.
+        let own = context.view.number().map_or(raster.number, |(own, _)| own);
+        let meant = Number {
+            kind: raster.number.kind,
+            ..own
+        };
+        let (offset, scale) = packing(context, notes);
+        let is_known = |value: &Json| matches!(value.as_str(), Some("true" | "false"));
+        if context
+            .own("_Unsigned")
+            .is_some_and(|value| !is_known(value))
+        {
+            notes.add("_Unsigned is neither \"true\" nor \"false\": left out");
+        }
+        Ok(Self {
+            no_data: no_data.map(|value| shown(again(own, meant, value))),
+            offset,
+            scale,
+            units: attribute_text(context, "units", notes),
+            long_name: attribute_text(context, "long_name", notes),
+            standard_name: attribute_text(context, "standard_name", notes),
+            bands: Bands::of(context, raster, notes)?,
+        })
+    }
+
+    /// What differs between the numbers and bands of two levels of a pyramid.
+    pub(in crate::view) fn difference(&self, other: &Self) -> Option<&'static str> {
+        [
+            (self.no_data != other.no_data, "value without data"),
+            (self.scale != other.scale, "scale_factor"),
+            (self.offset != other.offset, "add_offset"),
+            (self.units != other.units, "units"),
+            (!self.bands.are_same(&other.bands), "order of bands"),
+        ]
+        .into_iter()
+        .find_map(|(is_other, name)| is_other.then_some(name))
+    }
+
+    /// The name of a band; that of the array where it is the only one.
+    pub(in crate::view) fn band_name(&self, band: u64, samples: u64) -> Option<String> {
+        match (samples, self.bands.name(band)) {
+            (1, None) => (self.long_name.as_ref())
+                .or(self.standard_name.as_ref())
+                .cloned(),
+            (_, name) => name,
+        }
+    }
+
+    /// The names of all bands; none at all if that is too much text.
+    pub(in crate::view) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        for band in 0..samples {
+            let name = self.band_name(band, samples);
+            bytes += name.as_ref().map_or(0, String::len) + size_of::<Option<String>>();
+            if bytes > MAX_METADATA_BYTES {
+                return Vec::new();
+            }
+            names.push(name);
+        }
+        names
+    }
+}
+
+/// Offset and scale: both as they are meant, or neither.
+fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<String>, Option<String>) {
+    let said = |name| match context.own(name).map(cf::one_of_list) {
+        None => Ok(None),
+        Some(value) => number(value).map(Some).ok_or(name),
+    };
+    match (said("add_offset"), said("scale_factor")) {
+        (Ok(offset), Ok(scale)) => {
+            let text = |value: Option<f64>| value.map(|value| shown(Value::Float(value)));
+            (text(offset), text(scale))
+        }
+        (Err(name), _) | (_, Err(name)) => {
+            notes.add(format!(
+                "scale_factor and add_offset are left out: {name} is no number, and one without \
+                 the other would be a wrong scale"
+            ));
+            (None, None)
+        }
+    }
+}
+
+/// The value that says that there is none: the attribute of CF, or with xarray's names of axes the
+/// fill value of v2 itself.
+fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<Value> {
+    let data_type = context.view.data_type();
+    if raster.numbers > 1 || data_type.scalar == Scalar::Bool {
+        return None;
+    }
+    // Before it was widened: a value that the array can not hold is in no pixel.
+    let own = context.view.number()?.0;
+    let array = context.view.array;
+    let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
+    let missing = match &array.attributes {
+        Ok(members) => cf::stated(members, "missing_value", own),
+        Err(_) => Ok(None),
+    };
+    let missing = missing.unwrap_or_else(|why| {
+        notes.add(why);
+        None
+    });
+    match (fill, missing) {
+        (Some(fill), Some(missing)) if shown(fill) != shown(missing) => {
+            notes.add(format!(
+                "missing_value {} is left out: there is one value without data, {}",
+                shown(missing),
+                shown(fill)
+            ));
+            Some(fill)
+        }
+        (fill, missing) => fill.or(missing),
+    }
+}
+
+/// A text of one line that XML can hold.
+fn attribute_text(context: &Context<'_>, name: &str, notes: &mut Notes) -> Option<String> {
+    let value = context.own(name)?;
+    let text = value.as_str().filter(|text| is_plain(text));
+    if text.is_none() {
+        notes.add(format!("{name} is no text of one line: left out"));
+    }
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}

@@ -1,0 +1,200 @@
+//! Well-known text of coordinate reference systems, as far as it has to be understood: the keyword
+//! of an object and the objects in it (OGC 01-009; OGC 18-010r7, section 6).
+
+use super::epsg::{Kind, Unit};
+
+/// Longer texts are not looked at.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// An object of WKT: `KEYWORD[...]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::view) struct Wkt<'a> {
+    keyword: &'a str,
+    /// What is between its brackets.
+    content: &'a str,
+}
+
+/// The text on one line, without space between its words.
+///
+/// # Errors
+/// That it is no text of one object.
+pub(in crate::view) fn on_one_line(text: &str) -> Result<String, String> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(format!("{} bytes of text", text.len()));
+    }
+    let mut line = String::with_capacity(text.len());
+    let mut is_quoted = false;
+    for character in text.chars() {
+        is_quoted ^= character == '"';
+        if is_quoted && character.is_control() {
+            return Err("WKT with control characters".into());
+        }
+        if is_quoted || !character.is_whitespace() {
+            line.push(character);
+        }
+    }
+    let wkt = Wkt::parse(&line).ok_or("no WKT of one object")?;
+    let is_whole = wkt.keyword.len() + wkt.content.len() + 2 == line.len();
+    let is_plain = !line.chars().any(char::is_control);
+    (is_whole && is_plain)
+        .then_some(line)
+        .ok_or_else(|| "no WKT of one object".to_owned())
+}
+
+impl<'a> Wkt<'a> {
+    /// The object that a text begins with.
+    pub(in crate::view) fn parse(text: &'a str) -> Option<Self> {
+        let open = text.find(['[', '('])?;
+        let keyword = text.get(..open)?.trim();
+        let (mut depth, mut is_quoted) = (0_usize, false);
+        for (at, byte) in text.bytes().enumerate().skip(open) {
+            match byte {
+                // Two of them are one in a text: out and in again.
+                b'"' => is_quoted = !is_quoted,
+                b'[' | b'(' if !is_quoted => depth += 1,
+                b']' | b')' if !is_quoted => {
+                    depth -= 1;
+                    if depth == 0 {
+                        let content = text.get(open + 1..at)?;
+                        return Some(Self { keyword, content });
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    pub(in crate::view) fn is(&self, keywords: &[&str]) -> bool {
+        let mut keywords = keywords.iter();
+        keywords.any(|keyword| self.keyword.eq_ignore_ascii_case(keyword))
+    }
+
+    pub(in crate::view) fn keyword(&self) -> &'a str {
+        self.keyword
+    }
+
+    /// The texts between the commas of its content.
+    fn items(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let content = self.content;
+        let (mut depth, mut is_quoted) = (0_usize, false);
+        let split = content.split(move |character| {
+            match character {
+                '"' => is_quoted = !is_quoted,
+                '[' | '(' if !is_quoted => depth += 1,
+                ']' | ')' if !is_quoted => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            character == ',' && depth == 0 && !is_quoted
+        });
+        split.map(str::trim)
+    }
+
+    /// The objects in it that have one of these keywords.
+    pub(in crate::view) fn children(
+        &self,
+        keywords: &'a [&'a str],
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let items = self.items().filter(|item| !item.starts_with('"'));
+        items
+            .filter_map(Self::parse)
+            .filter(move |child| child.is(keywords))
+    }
+
+    /// A text or number in it, without quotes.
+    pub(in crate::view) fn value(&self, place: usize) -> Option<&'a str> {
+        Some(self.items().nth(place)?.trim_matches('"'))
+    }
+
+    /// The code of EPSG that the object has: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
+    pub(in crate::view) fn epsg(&self) -> Option<u64> {
+        let id = self.children(&["ID", "AUTHORITY"]).next()?;
+        let is_epsg = id.value(0)?.eq_ignore_ascii_case("EPSG");
+        id.value(1)?.parse().ok().filter(|_| is_epsg)
+    }
+
+    /// The kind of a coordinate reference system; none where the keyword does not tell it.
+    ///
+    /// # Errors
+    /// That it is of another kind.
+    pub(in crate::view) fn kind(&self) -> Result<Option<Kind>, String> {
+        let other = || {
+            let keyword: String = self.keyword.chars().take(60).collect();
+            Err(format!("WKT of a {keyword:?}"))
+        };
+        if self.is(&["PROJCS", "PROJCRS", "PROJECTEDCRS"]) {
+            return Ok(Some(Kind::Projected));
+        }
+        let is_geographic = self.is(&["GEOGCS", "GEOGCRS", "GEOGRAPHICCRS"]);
+        // Also of geocentric systems.
+        let is_geodetic = self.is(&["GEODCRS", "GEODETICCRS"]);
+        if !is_geographic && !is_geodetic {
+            return other();
+        }
+        if let Some(conversion) = self.children(&["DERIVINGCONVERSION"]).next() {
+            let method = conversion.children(&["METHOD"]).next();
+            let is_rotation =
+                method.and_then(|method| Some(method.value(0)?.contains("Pole rotation")));
+            return match is_rotation {
+                Some(true) => Ok(Some(Kind::RotatedPole)),
+                _ => Err("WKT of a derived system".into()),
+            };
+        }
+        let mut systems = self.children(&["CS"]);
+        let is_ellipsoidal = systems.any(|system| {
+            (system.value(0)).is_some_and(|kind| kind.eq_ignore_ascii_case("ellipsoidal"))
+        });
+        Ok((is_geographic || is_ellipsoidal).then_some(Kind::Geographic))
+    }
+
+    /// The unit of the axes of a projected system.
+    pub(in crate::view) fn unit(&self) -> Unit {
+        let units = &["UNIT", "LENGTHUNIT"];
+        let of_axes = || self.children(&["AXIS"]).next()?.children(units).next();
+        let unit = self.children(units).next().or_else(of_axes);
+        let metres = unit.and_then(|unit| unit.value(1)?.parse::<f64>().ok());
+        let is_near = |expected: f64| {
+            metres.is_some_and(|metres| (metres - expected).abs() <= 1e-12 * expected)
+        };
+        if is_near(1.0) {
+            Unit::Metre
+        } else if is_near(0.3048) {
+            Unit::Foot
+        } else if metres.is_some_and(|metres| (metres - 1200.0 / 3937.0).abs() <= 1e-10) {
+            Unit::UsSurveyFoot
+        } else {
+            Unit::Other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_in_an_object() {
+        let text = "PROJCS[\"a, [\"\"b\", GEOGCS[\"c\", AUTHORITY[\"EPSG\",\"4326\"]],\n UNIT[\"foot\", 0.3048], AUTHORITY(\"EPSG\", \"2222\")]";
+        let line = on_one_line(text).unwrap();
+        assert!(!line.contains(" UNIT") && line.contains("\"a, [\"\"b\""));
+        let wkt = Wkt::parse(&line).unwrap();
+        assert_eq!((wkt.epsg(), wkt.unit()), (Some(2222), Unit::Foot));
+        assert_eq!(wkt.kind(), Ok(Some(Kind::Projected)));
+        for wrong in ["", "A", "A[", "A]", "A[]B[]", "A[\"]", "A[\"\n\"]"] {
+            assert!(on_one_line(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_by_keywords_and_axes() {
+        let kind = |text: &str| Wkt::parse(text).unwrap().kind();
+        let geographic = Ok(Some(Kind::Geographic));
+        assert_eq!(kind("GEODCRS[\"a\",CS[ellipsoidal,2]]"), geographic);
+        assert_eq!(kind("GEODCRS[\"a\",CS[Cartesian,3]]"), Ok(None));
+        let rotated =
+            "GEOGCRS[\"a\",DERIVINGCONVERSION[\"b\",METHOD[\"Pole rotation (GRIB convention)\"]]]";
+        assert_eq!(kind(rotated), Ok(Some(Kind::RotatedPole)));
+        assert!(kind("GEOGCRS[\"a\",DERIVINGCONVERSION[\"b\",METHOD[\"c\"]]]").is_err());
+        assert!(kind("COMPD_CS[\"a\"]").is_err());
+    }
+}

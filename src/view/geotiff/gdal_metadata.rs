@@ -1,0 +1,139 @@
+//! Metadata in the tags of GDAL, and its XML beside a GeoTIFF.
+
+use super::ifd::{Values, tag};
+use crate::view::georef::context::Notes;
+use crate::view::georef::raster::Raster;
+use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
+use crate::view::georef::text::item;
+
+/// The most for scales and offsets: those of all bands that a TIFF can have.
+const MAX_PACKING_BYTES: usize = 13 << 20;
+
+impl SampleMetadata {
+    /// The tags of GDAL ("GTiff - GeoTIFF File Format", metadata and nodata).
+    ///
+    /// # Errors
+    /// That scales and offsets are too much text: without them the numbers are read wrong.
+    pub(super) fn fields(
+        &self,
+        raster: &Raster,
+        notes: &mut Notes,
+    ) -> Result<Vec<(u16, Values)>, String> {
+        let mut fields = Vec::new();
+        if let Some(value) = &self.no_data {
+            fields.push((tag::GDAL_NODATA, Values::Text(value.clone())));
+        }
+        let metadata = self.metadata(raster.samples, notes)?;
+        if !metadata.is_empty() {
+            let text = format!("<GDALMetadata>\n{metadata}</GDALMetadata>\n");
+            fields.push((tag::GDAL_METADATA, Values::Text(text)));
+        }
+        Ok(fields)
+    }
+
+    /// Items in the form of GDAL; nothing if there is nothing to say. Where it is too much, names
+    /// of bands are left out first, then units.
+    fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, String> {
+        let mut text = String::new();
+        for (name, value) in [
+            ("long_name", &self.long_name),
+            ("standard_name", &self.standard_name),
+        ] {
+            if let Some(value) = value {
+                item(&mut text, name, None, value);
+            }
+        }
+        for (name, units) in self.bands.units() {
+            item(&mut text, &format!("{name}#units"), None, units);
+        }
+        let of_each = |name, role, value: &Option<String>| {
+            let mut text = String::new();
+            let value = value.as_ref()?;
+            for band in 0..samples {
+                item(&mut text, name, Some((band, role)), value);
+                if text.len() > MAX_PACKING_BYTES {
+                    break;
+                }
+            }
+            Some(text)
+        };
+        let offsets = of_each("OFFSET", "offset", &self.offset).unwrap_or_default();
+        let scales = of_each("SCALE", "scale", &self.scale).unwrap_or_default();
+        if offsets.len().saturating_add(scales.len()) > MAX_PACKING_BYTES {
+            return Err(format!(
+                "scales and offsets of {samples} bands are too much text"
+            ));
+        }
+        text.push_str(&offsets);
+        text.push_str(&scales);
+        if let Some(units) = of_each("UNITTYPE", "unittype", &self.units) {
+            if units.len() <= MAX_METADATA_BYTES {
+                text.push_str(&units);
+            } else {
+                notes.add(format!(
+                    "units of {samples} bands are left out: too much text"
+                ));
+            }
+        }
+        let before = text.len();
+        for band in 0..samples {
+            let Some(description) = self.band_name(band, samples) else {
+                continue;
+            };
+            let at = Some((band, "description"));
+            item(&mut text, "DESCRIPTION", at, &description);
+            if text.len() > MAX_METADATA_BYTES.max(before) {
+                text.truncate(before);
+                notes.add(format!(
+                    "names of {samples} bands are left out: too much text"
+                ));
+                break;
+            }
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::georef::bands::{BandAxis, Bands};
+
+    #[test]
+    fn bands_are_counted_as_planes_lie() {
+        let axis = |length, name: &str, coordinates| BandAxis {
+            length,
+            name: (!name.is_empty()).then(|| name.to_owned()),
+            units: None,
+            coordinates,
+        };
+        let levels = Some(vec![Some("850".to_owned()), None]);
+        let axes = vec![
+            axis(3, "time", None),
+            axis(1, "", None),
+            axis(2, "level", levels),
+        ];
+        let bands = Bands { axes };
+        assert_eq!(bands.name(0).unwrap(), "time[0] level=850");
+        assert_eq!(bands.name(5).unwrap(), "time[2] level[1]");
+        let mut long = SampleMetadata {
+            no_data: None,
+            offset: Some("273.15".into()),
+            scale: Some("0.1".into()),
+            units: None,
+            long_name: None,
+            standard_name: None,
+            bands: Bands {
+                axes: vec![axis(9000, &"t".repeat(200), None)],
+            },
+        };
+        let mut notes = Notes::default();
+        let text = long.metadata(9000, &mut notes).unwrap();
+        assert_eq!(text.matches("SCALE").count(), 9000);
+        assert_eq!(text.matches("OFFSET").count(), 9000);
+        assert!(!text.contains("DESCRIPTION") && notes.0.len() == 1);
+        long.scale = Some("-1.2345678901234567e-300".into());
+        long.offset = long.scale.clone();
+        assert!(long.metadata(65_535, &mut notes).is_ok());
+    }
+}

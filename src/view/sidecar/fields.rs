@@ -1,0 +1,283 @@
+//! What the headers say of an array beside its data type and shape: georeference, value without
+//! data, scale and offset, names of bands, spacings.
+
+use std::fmt::Write as _;
+
+use crate::view::around::{ArrayView, Surroundings};
+use crate::view::content::NoContent;
+use crate::view::georef::RasterMetadata;
+use crate::view::georef::axis::{Axis, Steps};
+use crate::view::georef::context::{Context, Groups, Notes};
+use crate::view::georef::crs::Crs;
+use crate::view::georef::epsg::{Kind, Unit};
+use crate::view::georef::raster::direction_of;
+use crate::view::georef::scale::ome_axes;
+use crate::view::georef::text::{escape, shown};
+use crate::view::georef::transform::Transform;
+use crate::view::number::Value;
+
+/// Elements of a virtual raster of GDAL.
+#[derive(Debug, Default)]
+pub(super) struct VrtFields {
+    /// Of the whole.
+    pub(super) dataset: String,
+    /// Of each band.
+    pub(super) band: String,
+    /// Names of bands.
+    pub(super) names: Vec<Option<String>>,
+}
+
+fn float(value: f64) -> String {
+    shown(Value::Float(value))
+}
+
+/// What a virtual raster has (GDAL, "VRT -- GDAL Virtual Format").
+pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
+    let mut fields = VrtFields::default();
+    let (georef, samples) = (&metadata.georef, &metadata.samples);
+    // Writing to a String does not fail.
+    if let Some(crs) = &georef.crs {
+        let srs = match crs.code {
+            Some(_) => crs.name(),
+            None => escape(&crs.wkt),
+        };
+        let _ = writeln!(fields.dataset, "  <SRS>{srs}</SRS>");
+    }
+    if let Some([a, b, c, d, e, f]) = georef.corner_transform() {
+        let values = [c, a, b, f, d, e].map(float).join(", ");
+        let _ = writeln!(fields.dataset, "  <GeoTransform>{values}</GeoTransform>");
+    }
+    for (name, value) in [
+        ("NoDataValue", &samples.no_data),
+        ("UnitType", &samples.units),
+        ("Offset", &samples.offset),
+        ("Scale", &samples.scale),
+    ] {
+        if let Some(value) = value {
+            let _ = writeln!(fields.band, "    <{name}>{}</{name}>", escape(value));
+        }
+    }
+    fields.names = samples.band_names(metadata.raster.samples);
+    fields
+}
+
+/// Lines of a header of ENVI ("ENVI Header Files"; `coordinate system string` is WKT of ESRI).
+pub(super) fn envi(metadata: &RasterMetadata) -> String {
+    let mut text = String::new();
+    let (georef, samples) = (&metadata.georef, &metadata.samples);
+    let crs = georef.crs.as_ref();
+    if let Some(transform) = georef.corner_transform()
+        && let Some(map_info) = map_info(transform, crs)
+    {
+        let _ = writeln!(text, "map info = {{{map_info}}}");
+        if let Some(crs) = crs {
+            let wkt = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
+            if !wkt.contains(['{', '}']) {
+                let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
+            }
+        }
+    }
+    if let Some(value) = &samples.no_data {
+        let _ = writeln!(text, "data ignore value = {value}");
+    }
+    let bands = usize::try_from(metadata.raster.samples).unwrap_or(usize::MAX);
+    for (name, value) in [
+        ("data gain values", &samples.scale),
+        ("data offset values", &samples.offset),
+    ] {
+        if let Some(value) = value
+            && bands <= MAX_LISTED
+        {
+            let values = vec![&value[..]; bands].join(", ");
+            let _ = writeln!(text, "{name} = {{{values}}}");
+        }
+    }
+    let names: Option<Vec<String>> = samples
+        .band_names(metadata.raster.samples)
+        .into_iter()
+        .collect();
+    if let Some(names) = names
+        && !names.is_empty()
+        && !names.iter().any(|name| name.contains([',', '{', '}']))
+    {
+        let _ = writeln!(text, "band names = {{{}}}", names.join(", "));
+    }
+    text
+}
+
+/// More bands have no list of their scales.
+const MAX_LISTED: usize = 65_535;
+
+/// The corner of the first pixel and the size of one; none where the sides are not along the axes.
+fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
+    let [a, b, c, d, e, f] = transform;
+    if b != 0.0 || d != 0.0 || a <= 0.0 || e >= 0.0 {
+        return None;
+    }
+    let numbers = [c, f, a, -e].map(float).join(", ");
+    let code = crs.and_then(|crs| crs.code);
+    let kind = crs.map(|crs| crs.kind);
+    let zone = code.and_then(|code| match code {
+        32_601..=32_660 => Some((code - 32_600, "North")),
+        32_701..=32_760 => Some((code - 32_700, "South")),
+        _ => None,
+    });
+    Some(match (zone, kind) {
+        (Some((zone, half)), _) => {
+            format!("UTM, 1, 1, {numbers}, {zone}, {half}, WGS-84, units=Meters")
+        }
+        (None, Some(Kind::Geographic)) if code == Some(4326) => {
+            format!("Geographic Lat/Lon, 1, 1, {numbers}, WGS-84, units=Degrees")
+        }
+        (None, Some(Kind::Geographic | Kind::RotatedPole)) => {
+            format!("Geographic Lat/Lon, 1, 1, {numbers}, units=Degrees")
+        }
+        (None, Some(Kind::Projected)) => {
+            let units = match crs.map(|crs| crs.unit) {
+                Some(Unit::Metre) => ", units=Meters",
+                Some(Unit::Foot | Unit::UsSurveyFoot) => ", units=Feet",
+                _ => "",
+            };
+            format!("Projected, 1, 1, {numbers}{units}")
+        }
+        (None, None) => format!("Arbitrary, 1, 1, {numbers}"),
+    })
+}
+
+/// The distance of the elements along one axis, the place of the first, and their unit.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Spacing {
+    distance: Option<f64>,
+    first: Option<f64>,
+    unit: Option<String>,
+}
+
+/// Lines of a header of NRRD ("Definition of NRRD File Format", per-axis fields): distances of OME
+/// axes, of coordinates at regular distances, or of the transform.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<String, NoContent> {
+    let rank = view.shape().len();
+    let mut notes = Notes::default();
+    let groups = Groups::above(view, around, &mut notes)?;
+    let context = Context::new(view, around, &groups);
+    let mut axes = vec![Spacing::default(); rank];
+    if let Some(found) = ome_axes(&context, rank) {
+        for (axis, found) in axes.iter_mut().zip(found) {
+            axis.distance = Some(found.scale);
+            axis.first = Some(found.start);
+            axis.unit = found.unit;
+        }
+    } else {
+        let names = &view.array.dimension_names;
+        for ((axis, length), name) in axes.iter_mut().zip(view.shape()).zip(names) {
+            let found = Axis::of(&context, name.as_deref(), *length, &mut notes)?;
+            if let Steps::Regular(first, distance) = found.steps {
+                axis.distance = Some(distance);
+                axis.first = Some(first);
+                axis.unit = found.units;
+            }
+        }
+        add_transform(&mut axes, view, around)?;
+    }
+    Ok(lines(&axes))
+}
+
+/// Where the sides of a raster have no coordinates its transform says the distances.
+fn add_transform(
+    axes: &mut [Spacing],
+    view: &ArrayView<'_>,
+    around: &dyn Surroundings,
+) -> Result<(), NoContent> {
+    let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
+    let [.., down, across] = axes else {
+        return Ok(());
+    };
+    if down.distance.is_some() || across.distance.is_some() {
+        return Ok(());
+    }
+    let Some(metadata) = RasterMetadata::of_planes(view, around)? else {
+        return Ok(());
+    };
+    let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
+    if let Some([a, 0.0, c, 0.0, e, f]) = metadata.georef.corner_transform()
+        && (is_named || metadata.georef.crs.is_some())
+    {
+        (across.distance, across.first) = (Some(a), Some(c + a / 2.0));
+        (down.distance, down.first) = (Some(e), Some(f + e / 2.0));
+    }
+    Ok(())
+}
+
+/// The fastest axis first; `nan` is what is not known.
+fn lines(axes: &[Spacing]) -> String {
+    if axes.iter().all(|axis| axis.distance.is_none()) {
+        return String::new();
+    }
+    let number = |value: Option<f64>| value.map_or("nan".to_owned(), float);
+    let of_each = |pick: &dyn Fn(&Spacing) -> String| {
+        let words: Vec<String> = axes.iter().rev().map(pick).collect();
+        words.join(" ")
+    };
+    let mut text = format!("spacings: {}\n", of_each(&|axis| number(axis.distance)));
+    // What is at the first element is in its middle.
+    let _ = writeln!(text, "axis mins: {}", of_each(&|axis| number(axis.first)));
+    let centers = of_each(&|axis| axis.first.map_or("???", |_| "node").to_owned());
+    let _ = writeln!(text, "centers: {centers}");
+    let unit = |axis: &Spacing| {
+        let unit = axis.unit.as_deref().unwrap_or_default();
+        let is_plain = unit.len() <= 60 && !unit.contains(['"', '\\']);
+        let is_plain = is_plain && !unit.chars().any(char::is_control);
+        format!("\"{}\"", if is_plain { unit } else { "" })
+    };
+    if axes.iter().any(|axis| axis.unit.is_some()) {
+        let _ = writeln!(text, "units: {}", of_each(&unit));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn map_info_is_written_where_the_north_is_above() {
+        let north_up = [10.0, 0.0, 500_000.0, 0.0, -20.0, 5e6];
+        let of = |transform, code: &str| map_info(transform, Crs::of_text(code).ok().as_ref());
+        for (code, expected) in [
+            (
+                "EPSG:32733",
+                "UTM, 1, 1, 500000, 5000000, 10, 20, 33, South, WGS-84, units=Meters",
+            ),
+            (
+                "EPSG:2263",
+                "Projected, 1, 1, 500000, 5000000, 10, 20, units=Feet",
+            ),
+            ("", "Arbitrary, 1, 1, 500000, 5000000, 10, 20"),
+        ] {
+            assert_eq!(of(north_up, code).as_deref(), Some(expected));
+        }
+        for other in [
+            [10.0, 0.0, 0.0, 0.0, 20.0, 0.0],
+            [10.0, 1.0, 0.0, 0.0, -20.0, 0.0],
+        ] {
+            assert_eq!(of(other, "EPSG:32733"), None);
+        }
+    }
+
+    #[test]
+    fn spacings_are_those_of_the_fastest_axis_first() {
+        let known = Spacing {
+            distance: Some(0.5),
+            first: Some(3.0),
+            unit: Some("micrometer".into()),
+        };
+        let text = lines(&[Spacing::default(), known]);
+        assert_eq!(
+            text,
+            "spacings: 0.5 nan\naxis mins: 3 nan\ncenters: node ???\nunits: \"micrometer\" \"\"\n"
+        );
+        assert_eq!(lines(&[Spacing::default()]), "");
+    }
+}
