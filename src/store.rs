@@ -74,7 +74,7 @@ pub struct Stat {
     pub modified: SystemTime,
     /// Which content this is. A prefix always has the same version.
     pub version: Version,
-    /// 2 + the number of prefixes directly below a prefix; 1 for an object.
+    /// 2 + the number of prefixes directly below a prefix, as far as it is known; 1 for an object.
     pub links: u32,
 }
 

@@ -16,6 +16,8 @@ mod far;
 mod faulty;
 #[path = "commands/generated.rs"]
 mod generated;
+#[path = "commands/pages.rs"]
+mod pages;
 #[allow(dead_code)]
 #[path = "daemon/place.rs"]
 mod place;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 
@@ -17,6 +17,10 @@ use crate::fs::{Attr, Entry, Fs, FsError, Handle, Ino, Kind, Patience};
 /// every name in it costs the kernel an inode; it goes on with it only if the names are then
 /// looked at, so that a listing of names alone stays one.
 const FIRST_PLUS_NAMES: usize = 16;
+
+/// A worker that has names to send waits no longer than this for more of them, where each page of
+/// the source's own listing takes a request.
+const MORE_NAMES_TIME: Duration = Duration::from_millis(100);
 
 /// The part of a directory that is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -152,18 +156,21 @@ impl Service {
             if claim.is_answered() {
                 return;
             }
-            let mut has_names = false;
+            let mut first_name: Option<Instant> = None;
             let mut known = Vec::new();
             let visited = P::visit(&fs, &part, Patience::Wait, |entry, attr| {
+                if first_name.is_some_and(|at| at.elapsed() > MORE_NAMES_TIME) {
+                    return ControlFlow::Break(());
+                }
                 let flow = claim.with(|page| page.put(&fs, entry, attr));
                 if flow.is_some_and(|flow| flow.is_continue()) {
-                    has_names = true;
+                    first_name.get_or_insert_with(Instant::now);
                     known.extend(attr.map(|attr| attr.ino));
                 }
                 flow.unwrap_or(ControlFlow::Break(()))
             });
             match visited {
-                Err(error) if !has_names => claim.refuse(&error),
+                Err(error) if first_name.is_none() => claim.refuse(&error),
                 _ => match claim.take() {
                     Some(page) => page.send(),
                     None => known.into_iter().for_each(|ino| fs.forget(ino, 1)),

@@ -163,6 +163,71 @@ fn d14_pages_follow_each_other_also_when_one_is_empty() {
     assert_eq!(errno(fs::metadata(mount.join("many/c/0002500"))), ENOENT);
 }
 
+/// A group of more arrays than a page of a listing has names, without consolidated metadata.
+fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
+    let remote = Remote::of(Far::S3, format);
+    let document = match format {
+        Format::V2 => "a/.zarray",
+        Format::V3 => "a/zarr.json",
+    };
+    match format {
+        Format::V2 => remote.server.remove("store/.zmetadata"),
+        Format::V3 => remote.put("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#),
+    }
+    let array = remote.server.get(&format!("store/{document}")).unwrap();
+    let names: Vec<String> = (0..12).map(|i| format!("variable{i:02}")).collect();
+    for name in &names {
+        let (_, file) = document.split_once('/').unwrap();
+        remote.put(&format!("{name}/{file}"), array.clone());
+    }
+    remote.server.add(on("*").lists(), Fault::MostNames(5));
+    (remote, names)
+}
+
+#[test]
+fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
+    let _dog = watchdog(
+        "d14_what_is_made_of_a_group_has_the_arrays_of_all_pages",
+        120,
+    );
+    for format in [Format::V2, Format::V3] {
+        let (remote, arrays) = group_of_pages(format);
+        let translation = match format {
+            Format::V2 => ".zarrfs/as-v3",
+            Format::V3 => ".zarrfs/as-v2",
+        };
+        // Each on a mount that has listed nothing before.
+        let file = read(remote.mount(&[]).join(".zarrfs/root.nc")).unwrap();
+        let classic = read(remote.mount(&[]).join(".zarrfs/root.cdf.nc")).unwrap();
+        let views = names(remote.mount(&[]).join(".zarrfs")).unwrap();
+        let translated = names(remote.mount(&[]).join(translation)).unwrap();
+        let mount = remote.mount(&["--views", "list"]);
+        let listed = names(mount.path().to_owned()).unwrap();
+        assert!(listed.contains(&".zarrfs".to_owned()), "{listed:?}");
+        for name in arrays {
+            let has_name = |file: &[u8]| file.windows(name.len()).any(|at| at == name.as_bytes());
+            assert!(has_name(&file), "{name} in root.nc");
+            assert!(has_name(&classic), "{name} in root.cdf.nc");
+            assert!(views.contains(&format!("{name}.npy")), "{name}: {views:?}");
+            assert!(translated.contains(&name), "{name}: {translated:?}");
+            assert!(listed.contains(&name), "{name}: {listed:?}");
+        }
+    }
+}
+
+#[test]
+fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
+    let _dog = watchdog("d14_a_source_that_goes_is_not_empty", 60);
+    let (remote, _) = group_of_pages(Format::V3);
+    let mount = remote.mount(&["--ttl", "0s"]);
+    remote
+        .server
+        .add(on("*").values(), Fault::s3(404, "NoSuchKey"));
+    // Absence of chunks is believed for a second after the source was seen.
+    let fails = || errno(read(whole_of(&mount, "hole"))) == EIO;
+    assert!(wait_until(SOON, fails), "all chunks are taken for absent");
+}
+
 #[test]
 fn d14_a_token_that_leads_to_itself_is_eio() {
     let _dog = watchdog("d14_a_token_that_leads_to_itself_is_eio", 60);

@@ -1,5 +1,9 @@
 //! Stores in object stores, which list all they have.
 
+use std::fs;
+
+use serde_json::{Value, json};
+
 use crate::compare::*;
 use crate::servers::{Azurite, FakeGcs, Moto, Seaweed};
 use crate::support::*;
@@ -34,6 +38,46 @@ fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
     moto.put("private", served.path());
     let keys = moto.enforce("private");
     all_are_the_local_ones(served.path(), &moto.remote("private", &keys));
+}
+
+/// More arrays in a group, and more chunks in an array, than S3 lists on one page.
+#[test]
+fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
+    let name = "a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole";
+    let _dog = watchdog(name, 400);
+    const NAMES: usize = 1010;
+    let tree = scratch();
+    let put = |key: &str, value: &[u8]| {
+        let path = tree.path().join("store").join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value).unwrap();
+    };
+    put(".zgroup", br#"{"zarr_format": 2}"#);
+    let array = |chunks: usize| {
+        json!({
+            "zarr_format": 2, "shape": [chunks], "chunks": [1], "dtype": "|u1", "order": "C",
+            "compressor": null, "filters": null, "fill_value": 0,
+        })
+    };
+    for i in 0..NAMES {
+        let chunks = if i == 0 { NAMES } else { 1 };
+        put(
+            &format!("v{i:04}/.zarray"),
+            array(chunks).to_string().as_bytes(),
+        );
+        put(&format!("v0000/{i}"), &[1]);
+    }
+    let seaweed = Seaweed::open();
+    seaweed.put("many", tree.path());
+    let remote = seaweed.remote("many", None);
+    let checked = remote.look("check", "store", &["--json"]);
+    let checked: Value = serde_json::from_slice(&checked).unwrap();
+    let summary = &checked["summary"];
+    assert_eq!(summary["arrays"], NAMES, "{summary}");
+    assert_eq!(summary["chunks"], NAMES, "{summary}");
+    // The last array is in the file before anything was listed.
+    let file = read(remote.mount("store").join(".zarrfs/root.nc")).unwrap();
+    assert!(file.windows(5).any(|bytes| bytes == b"v1009"));
 }
 
 #[test]

@@ -172,6 +172,19 @@ impl Server {
         lock(&self.shared.content).put(key, bytes.into());
     }
 
+    /// Sets a value below `prefix` for each file of a directory.
+    pub fn put_tree(&self, prefix: &str, directory: &Path) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let key = format!("{prefix}/{name}");
+            match path.is_dir() {
+                true => self.put_tree(&key, &path),
+                false => self.put(&key, std::fs::read(&path).unwrap()),
+            }
+        }
+    }
+
     /// Takes a value away.
     pub fn remove(&self, key: &str) {
         lock(&self.shared.content).remove(key);

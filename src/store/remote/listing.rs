@@ -269,6 +269,11 @@ impl RemoteListing {
         Ok(listing)
     }
 
+    /// Whether all names are listed so far.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// Whether nothing is listed.
     pub(super) fn is_empty(&self) -> bool {
         self.names.0.is_empty()
@@ -414,11 +419,10 @@ impl Listing for RemoteListing {
                     return Ok(());
                 }
             }
-            // What was visited is an answer; the next question gets more.
-            if !rest.is_empty() || self.open.is_none() {
+            drop(names);
+            if self.open.is_none() {
                 return Ok(());
             }
-            drop(names);
             self.go_on()?;
         }
     }

@@ -337,11 +337,26 @@ fn open_bucket(far: &Arc<Far>) -> Result<bool, StoreError> {
     if listing.is_empty() {
         return Ok(false);
     }
-    if let Some(name) = ANCHORS.iter().find(|name| listing.lists(name.as_bytes())) {
-        // Its version stands in the listing.
+    let listed = |name: &&str| listing.lists(name.as_bytes());
+    let found = match ANCHORS.into_iter().find(listed) {
+        // The pages that follow may have it.
+        None if !listing.is_at_end() => first_document(far)?,
+        found => found,
+    };
+    if let Some(name) = found {
         anchor(far, name);
     }
     Ok(true)
+}
+
+/// The first document that is there, asked for one by one.
+fn first_document(far: &Far) -> Result<Option<&'static str>, StoreError> {
+    for name in ANCHORS {
+        if matches!(far.fact(&document(name))?, Fact::Object(_)) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Looks for the documents of a root: two at a time, so that most sources are known after the

@@ -46,8 +46,13 @@ pub struct Plan {
     shift: bool,
     content_range: Option<String>,
     multipart: bool,
+    parts_as_200: bool,
+    empty_head: bool,
+    modified: Option<String>,
+    redirects: bool,
     gzip: bool,
     page: Page,
+    most_names: usize,
 }
 
 impl Plan {
@@ -70,8 +75,13 @@ impl Plan {
             shift: false,
             content_range: None,
             multipart: false,
+            parts_as_200: false,
+            empty_head: false,
+            modified: None,
+            redirects: true,
             gzip: false,
             page: Page::Right,
+            most_names: 1000,
         };
         for fault in faults {
             plan.add(fault);
@@ -103,6 +113,11 @@ impl Plan {
             Fault::NoLastModified => self.has_modified = false,
             Fault::Etag(etag) => self.etag = Some(etag),
             Fault::Replace(bytes) => self.replace = Some(bytes),
+            Fault::PartsAs200 => self.parts_as_200 = true,
+            Fault::EmptyHead => self.empty_head = true,
+            Fault::LastModified(text) => self.modified = Some(text),
+            Fault::NoRedirect => self.redirects = false,
+            Fault::MostNames(names) => self.most_names = names,
             Fault::RepeatedToken => self.page = Page::RepeatedToken,
             Fault::EmptyPage => self.page = Page::Empty,
             Fault::TruncatedPage => self.page = Page::Truncated,
@@ -165,6 +180,15 @@ impl<'a> Question<'a> {
                 false => response.set("Content-Range", text.as_str()),
             }
         }
+        if plan.parts_as_200 && response.status == 206 {
+            response.status = 200;
+        }
+        if plan.empty_head && self.request.method == "HEAD" && response.status == 200 {
+            response.set_body(Vec::new());
+        }
+        if let Some(modified) = &plan.modified {
+            response.set("Last-Modified", modified.as_str());
+        }
         if plan.gzip && matches!(response.status, 200 | 206) {
             let mut encoder =
                 flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(1));
@@ -182,13 +206,13 @@ impl<'a> Question<'a> {
         match flavour {
             Flavour::Files { lists } => match content.get(&self.key) {
                 Some(entity) => self.value(&entity, plan),
-                None => self.directory(content, *lists),
+                None => self.directory(content, *lists, plan),
             },
             Flavour::S3 { .. } if !self.is_inside => {
                 s3_error(404, "NoSuchBucket", "The specified bucket does not exist")
             }
             Flavour::S3 { bucket } if self.asks == Asks::Listing => {
-                listing::list(content, bucket, self.request, plan.page)
+                listing::list(content, bucket, self.request, plan.page, plan.most_names)
             }
             // HEAD of the bucket.
             Flavour::S3 { .. } if self.key.is_empty() => Response::empty(200),
@@ -200,13 +224,13 @@ impl<'a> Question<'a> {
     }
 
     /// What a web server says of a path that is no file.
-    fn directory(&self, content: &Content, lists: bool) -> Response {
+    fn directory(&self, content: &Content, lists: bool, plan: &Plan) -> Response {
         let path = &self.key;
         let bare = path.strip_suffix('/').unwrap_or(path);
         if !content.is_prefix(bare) {
             return Fault::status(404).into_response();
         }
-        if bare == path && !path.is_empty() {
+        if bare == path && !path.is_empty() && plan.redirects {
             let (target, query) = self
                 .request
                 .target

@@ -19,15 +19,21 @@ pub enum Page {
 /// Behind every key that begins with what stands before it.
 const BEHIND_ALL: char = char::MAX;
 
-/// Answers a listing of a bucket.
-pub fn list(content: &Content, bucket: &str, request: &Request, page: Page) -> Response {
+/// Answers a listing of a bucket, with at most `most` names a page.
+pub fn list(
+    content: &Content,
+    bucket: &str,
+    request: &Request,
+    page: Page,
+    most: usize,
+) -> Response {
     if request.query("list-type") != Some("2") {
         return s3_error(501, "NotImplemented", "only ListObjectsV2");
     }
     let prefix = request.query("prefix").unwrap_or_default();
     let delimiter = request.query("delimiter").filter(|d| !d.is_empty());
     let max = request.query("max-keys").unwrap_or("1000").parse();
-    let Ok(max) = max.map(|max: usize| max.min(1000)) else {
+    let Ok(max) = max.map(|max: usize| max.min(most)) else {
         return s3_error(400, "InvalidArgument", "max-keys is no number");
     };
     let token = request.query("continuation-token");

@@ -53,6 +53,16 @@ pub enum Fault {
     Etag(String),
     /// The value is this one from now on.
     Replace(Vec<u8>),
+    /// The body of a part with status 200 instead of 206, as `rclone serve s3` sends it.
+    PartsAs200,
+    /// HEAD says that the value is empty.
+    EmptyHead,
+    /// Another `Last-Modified`.
+    LastModified(String),
+    /// A directory answers without a slash behind its URL as it does with one.
+    NoRedirect,
+    /// Pages of a listing have at most so many names.
+    MostNames(usize),
     /// A page of a listing that leads to itself.
     RepeatedToken,
     /// A page of a listing without names that leads to the next one.

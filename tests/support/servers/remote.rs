@@ -1,8 +1,9 @@
 //! How a remote store is named to `zarrfs`. What the command line calls things is said here only.
 
 use std::process::Command;
+use std::time::Duration;
 
-use crate::support::{Mount, Refusal};
+use crate::support::{Mount, Refusal, run_for, zarrfs};
 
 use super::Keys;
 use super::seaweed::aws;
@@ -66,6 +67,20 @@ impl Remote {
         let source = self.source(path);
         self.attempt(&source)
             .unwrap_or_else(|e| panic!("zarrfs refused to mount {source}: {e:?}"))
+    }
+
+    /// What a command that mounts nothing prints of what is at `path`.
+    pub fn look(&self, command: &str, path: &str, more: &[&str]) -> Vec<u8> {
+        let mut run = zarrfs();
+        without_clouds(&mut run)
+            .arg(command)
+            .arg(self.source(path))
+            .args(&self.args)
+            .args(more)
+            .envs(self.env.iter().cloned());
+        let output = run_for(&mut run, Duration::from_secs(120));
+        assert!(output.status.success(), "{command} {path}: {output:?}");
+        output.stdout
     }
 
     /// Mounts a source, or says how the command failed. Every mount of a remote store comes here.
