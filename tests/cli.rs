@@ -20,7 +20,7 @@ use place::*;
 use support::*;
 
 /// Every option of a mount with a value that is valid and not the default; "" takes none.
-const OPTIONS: [(&str, &str); 16] = [
+const OPTIONS: [(&str, &str); 17] = [
     ("path", "a"),
     ("ttl", "500ms"),
     ("threads", "3"),
@@ -33,6 +33,7 @@ const OPTIONS: [(&str, &str); 16] = [
     ("verify", ""),
     ("strict", ""),
     ("follow-symlinks", ""),
+    ("force", ""),
     ("nonempty", ""),
     ("passthrough", "off"),
     ("log-file", "LOG"),
@@ -472,7 +473,7 @@ fn a_part_of_a_store_can_be_mounted() {
     fs::write(place.join("outside"), "secret").unwrap();
     for source in [&store, &place.zip_of(&store)] {
         for path in ["a/c", "a/c/"] {
-            place.mount(source, &["--path", path]);
+            place.mount(source, &["--force", "--path", path]);
             assert!(fs::read(place.path.join("0")).unwrap() == chunk());
             assert_eq!(fs::read_dir(&place.path).unwrap().count(), 1);
             let origin = xattr(&place.path.join("0"), "user.zarrfs.source").unwrap();

@@ -36,11 +36,7 @@ fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
     for kind in ["dir", "zip"] {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
-            let folder: &[&str] = match path.ends_with("v2-in-a-folder.zip") {
-                true => &["--path", "v2-flat"],
-                false => &[],
-            };
-            let said = look("check", &path, &[&["--json"], folder].concat());
+            let said = look("check", &path, &[&["--json"], folder_of(&path)].concat());
             let document = checked(&said);
             assert_eq!(document["ok"], true, "{path:?}: {said:?}");
             assert_eq!(document["summary"]["not_checked"], 0, "{path:?}: {said:?}");

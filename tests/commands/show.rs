@@ -111,11 +111,12 @@ fn every_fixture_is_one_json_document_with_all_its_arrays() {
     for kind in ["dir", "zip"] {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
-            let tree = look("tree", &path, &["--json"]);
+            let options = [&["--json"], folder_of(&path)].concat();
+            let tree = look("tree", &path, &options);
             let tree = nodes(&json_of(tree.ok()));
             let arrays = |node: &&Value| node["node_type"] == "array";
             let found = tree.values().filter(arrays).count();
-            let check = json_of(look("check", &path, &["--json"]).ok());
+            let check = json_of(look("check", &path, &options).ok());
             assert_eq!(found, check["arrays"].as_array().unwrap().len(), "{path:?}");
             for node in tree.values() {
                 assert!(node.get("unreadable").is_none(), "{path:?}: {node}");
@@ -263,7 +264,8 @@ fn a_hierarchy_without_end_has_one() {
     let said = look("tree", dir.path(), &[]);
     assert_eq!(said.ok().out.lines().count(), 257, "{said:?}");
     assert!(said.out.contains("deeper levels are not shown"), "{said:?}");
-    look("check", dir.path(), &[]).ok();
+    let check = look("check", dir.path(), &[]);
+    assert_eq!(check.code, Some(1), "{check:?}");
 }
 
 #[test]

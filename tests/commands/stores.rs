@@ -22,6 +22,14 @@ pub fn fixture(name: &str) -> PathBuf {
     path
 }
 
+/// The options that lead to the hierarchy of a fixture: one zip has it in a folder.
+pub fn folder_of(fixture: &Path) -> &'static [&'static str] {
+    match fixture.ends_with("v2-in-a-folder.zip") {
+        true => &["--path", "v2-flat"],
+        false => &[],
+    }
+}
+
 /// A copy of a fixture that may be damaged.
 pub fn copy_of(name: &str) -> tempfile::TempDir {
     let dir = scratch();

@@ -443,7 +443,7 @@ fn j06_a_zip_inside_a_mount_can_be_mounted() {
     let dir = outer.make_dir("archives");
     let zip = outer.zip_of(&outer.store());
     fs::rename(zip, dir.join("store.zip")).unwrap();
-    outer.mount(&dir, &[]);
+    outer.mount(&dir, &["--force"]);
     let inner = Place::new();
     inner.mount(outer.path.join("store.zip"), &[]);
     let innermost = Place::new();

@@ -265,7 +265,7 @@ fn nobody_mounts_lists_reads_and_unmounts() {
         );
         same.ok();
         let shown = nobody(&["stat", "-c", "%a %u %g"], &place.path.join("zarr.json"));
-        assert_eq!(shown.ok().out, "444 65534 65534\n");
+        assert_eq!(shown.ok().out, "644 65534 65534\n");
 
         let pid = place.processes()[0];
         let unmount = [binary.to_str().unwrap(), "umount"];
