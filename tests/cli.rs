@@ -551,5 +551,8 @@ fn completions_and_the_manual_page_are_complete_where_they_exist() {
         let page = zarrfs_with(&["man"]);
         assert!(page.ok().out.contains(".TH"), "{}", page.out);
         assert!(page.out.contains("allow\\-other"), "{}", page.out);
+        // No page of a command is installed.
+        assert!(!page.out.contains("\\-mount(1)"), "{}", page.out);
+        assert!(page.out.contains(".B zarrfs mount\n"), "{}", page.out);
     }
 }

@@ -89,9 +89,10 @@ pub fn man(command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
         man.render_name_section(text)?;
         man.render_synopsis_section(text)?;
         man.render_description_section(text)?;
-        man.render_options_section(text)?;
-        man.render_subcommands_section(text)
+        man.render_options_section(text)
     })?;
+    let commands = rendered(|text| man.render_subcommands_section(text))?;
+    text.extend_from_slice(&without_pages(&commands));
     for found in whole.get_subcommands() {
         let man = page(found.clone());
         let name = found.get_name().to_uppercase();
@@ -117,6 +118,19 @@ fn rendered(render: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<V
     let mut text = Vec::new();
     render(&mut text)?;
     Ok(text)
+}
+
+/// The list of commands as they are typed: they have no pages of their own (`zarrfs-mount(1)`).
+fn without_pages(commands: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(commands.len());
+    for line in commands.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.strip_prefix(br"zarrfs\-");
+        match name.and_then(|name| name.strip_suffix(b"(1)\n")) {
+            Some(name) => text.extend([b".B zarrfs ", name, b"\n"].concat()),
+            None => text.extend_from_slice(line),
+        }
+    }
+    text
 }
 
 /// Sections as parts of another section.
