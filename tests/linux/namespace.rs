@@ -59,7 +59,7 @@ fn mount_8_finds_the_helper_for_both_types() {
     "#;
     let all = said(&mut with_helper(&place, &binary(), script));
     let shown = store.to_str().unwrap();
-    let once = format!("fuse.zarrfs {shown}\n400\n");
+    let once = format!("fuse.zarrfs {shown}\n600\n");
     assert!(all.ok().out.starts_with(&once.repeat(2)), "{all:?}");
     assert!(
         all.out.contains("is mounted on") && all.out.contains("Zarr v3 group"),
