@@ -127,7 +127,7 @@ def cat(file):
 
 
 def through_mount(zarrfs, source, codec):
-    with Mounted([zarrfs, source], WORK / "mnt", zarrfs) as mounted:
+    with Mounted([zarrfs, "mount", "--force", source], WORK / "mnt", zarrfs) as mounted:
         seconds = cat(mounted.path / codec / ".zarrfs" / f"{codec}.npy")
         return seconds, mounted.peak_mib()
 

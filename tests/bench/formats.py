@@ -47,7 +47,7 @@ def write(path):
 class Mount:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp()
-        subprocess.run([args.zarrfs, source, self.dir], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([args.zarrfs, "mount", "--force", source, self.dir], check=True, stderr=subprocess.DEVNULL)
 
     def __enter__(self):
         return pathlib.Path(self.dir)

@@ -268,7 +268,7 @@ class Bench:
 
     def contenders(self, source=None, directory=None, bare=None):
         """Ways to see the same tree, by name: functions that give a context with a [`Place`]."""
-        ways = {"zarrfs": lambda: mounted([self.options.zarrfs, "mount", "-f", source])}
+        ways = {"zarrfs": lambda: mounted([self.options.zarrfs, "mount", "-f", "--force", source])}
         self.reads = {"zarrfs": source, "fuse-zip": source, "ext4": directory, "bindfs": directory}
         if directory:
             ways["ext4"] = lambda: contextlib.nullcontext(Place(directory))
