@@ -10,6 +10,7 @@ mod background;
 mod environment;
 mod greeting;
 mod kernel;
+mod limits;
 mod logging;
 mod mountpoint;
 mod namespace;
@@ -32,7 +33,7 @@ use crate::cli::{Asked, MountOptions, Passthrough, TreeShown, UmountArgs, Views}
 use crate::explore::ExploredStore;
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
-use crate::machine::{cores, memory_bytes};
+use crate::machine::{address_space_bytes, cores, memory_bytes};
 use crate::store::{
     DirOptions, DiskCache, DiskCacheError, FarStore, FaultStore, Key, Listings, OpenOptions,
     Promises, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
@@ -70,6 +71,7 @@ pub fn mount(
     if asked.is_some_and(|asked| asked.is_fake) {
         return Ok(());
     }
+    limits::restart_with_small_allocator()?;
     if !options.foreground && !is_background() {
         return background::start();
     }
@@ -150,7 +152,10 @@ fn serve(
         check()?;
     }
     raise_descriptor_limit();
-    let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options)?);
+    let is_remote = given.as_ref().is_some_and(|given| given.path().is_none());
+    let threads = threads(options, is_remote);
+    let memory = Memory::new(options, threads)?;
+    let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options, memory)?);
     let label = store.label().to_owned();
     let promises = store.promises();
     let base = given.map_or_else(Key::root, |given| given.root().clone());
@@ -158,7 +163,7 @@ fn serve(
     let swapped = mountpoint.is_source().then_some((source, place));
     arguments::check_zarr(&*store, &base, &root, options, swapped)?;
     let greeting = greeting::is_wanted(asked).then(|| (Arc::clone(&store), root.clone()));
-    let tree = show(store, root, options).map_err(|e| format!("{label}: {e}"))?;
+    let tree = show(store, root, options, memory).map_err(|e| format!("{label}: {e}"))?;
     let mut fs = Fs::new(tree, policy(options, promises))?;
     let socket = open_socket();
     if let Some(socket) = &socket {
@@ -176,12 +181,11 @@ fn serve(
 
     let signals = signals::Signals::block()?;
     let name = greeting::mount_name(source, &label);
+    limits::check(threads, memory.limit_bytes)?;
     let device = kernel::mount(mountpoint.target(), &name, options.allow_other)?;
     let mountpoint = mountpoint.release();
     let transport = Transport {
-        threads: options
-            .threads
-            .map_or_else(|| cores().clamp(1, 4), usize::from),
+        threads: threads.session,
         passthrough: options.passthrough == Passthrough::Auto
             && !promises.pinned
             && !promises.is_far,
@@ -243,25 +247,21 @@ fn show(
     store: Arc<dyn Store>,
     root: Key,
     options: &MountOptions,
+    memory: Memory,
 ) -> Result<Box<dyn Tree>, Failure> {
     let native = tree::native(Arc::clone(&store), &root)?;
     if options.tree == TreeShown::Native && options.views == Views::Off {
         return Ok(native);
     }
-    let memory = memory_bytes();
     let engine = Engine::new(EngineOptions {
-        cache_bytes: cache_bytes(options, memory),
-        // A zip keeps up to an eighth for its decoded entries; what is far away an eighth for what
-        // was fetched, and another one for compressed entries of a zip.
+        cache_bytes: memory.cache_bytes,
+        // A zip keeps up to an eighth for its decoded entries; a remote source an eighth for what
+        // was fetched, and two for answers that are received and compressed entries of a zip.
         memory_limit_bytes: match store.promises().is_far {
-            true => memory_limit_bytes(options, memory) / 8 * 5,
-            false => memory_limit_bytes(options, memory) / 8 * 7,
+            true => memory.limit_bytes / 8 * 5,
+            false => memory.limit_bytes / 8 * 7,
         },
-        threads: match store.promises().is_far {
-            // Most of them wait for the network.
-            true => FAR_DECODERS.max(cores()),
-            false => cores(),
-        },
+        threads: decoders(store.promises().is_far),
         timeout: options.remote.timeout,
     })?;
     let ttl = ttl(options, store.promises());
@@ -285,19 +285,70 @@ fn show(
     )?))
 }
 
-fn cache_bytes(options: &MountOptions, memory: u64) -> u64 {
-    options
-        .cache_size
-        .unwrap_or_else(|| (memory / 8).min(2 << 30))
+/// The memory that a mount may take, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    cache_bytes: u64,
+    limit_bytes: u64,
 }
 
-fn memory_limit_bytes(options: &MountOptions, memory: u64) -> u64 {
-    options.memory_limit.unwrap_or(memory / 2)
+impl Memory {
+    fn new(options: &MountOptions, threads: limits::Threads) -> Result<Self, Failure> {
+        let memory = memory_bytes();
+        let wanted = options.memory_limit.unwrap_or(memory / 2);
+        let limit_bytes = limits::memory_limit_bytes(wanted, threads)?;
+        if limit_bytes < wanted && options.memory_limit.is_some() {
+            log::warn!(
+                "--memory-limit {wanted}: only {limit_bytes} bytes fit into the address space \
+                 (ulimit -v)"
+            );
+        }
+        let cache_bytes = options.cache_size.unwrap_or((memory / 8).min(2 << 30));
+        Ok(Self {
+            cache_bytes: cache_bytes.min(limit_bytes),
+            limit_bytes,
+        })
+    }
 }
 
-fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn Store>, Failure> {
-    let memory = memory_bytes();
-    let remote_bytes = (memory_limit_bytes(options, memory) / 8).min(MAX_REMOTE_BYTES);
+/// The threads of a mount. In a limited address space fewer wait for a network.
+fn threads(options: &MountOptions, is_remote: bool) -> limits::Threads {
+    let session = options
+        .threads
+        .map_or_else(|| cores().clamp(1, 4), usize::from);
+    limits::Threads {
+        session,
+        early: workers(is_remote) + decoders(is_remote) + OTHER_THREADS,
+        late: match is_remote {
+            true => MAX_AHEAD_THREADS + OTHER_THREADS,
+            false => OTHER_THREADS,
+        },
+    }
+}
+
+fn workers(is_remote: bool) -> usize {
+    match (is_remote, address_space_bytes()) {
+        (true, None) => FAR_WORKERS,
+        (true, Some(_)) => FAR_WORKERS / 8,
+        (false, _) => cores(),
+    }
+}
+
+fn decoders(is_remote: bool) -> usize {
+    match (is_remote, address_space_bytes()) {
+        // Most of them wait for the network.
+        (true, None) => FAR_DECODERS.max(cores()),
+        (true, Some(_)) => FAR_DECODERS / 8,
+        (false, _) => cores(),
+    }
+}
+
+fn open(
+    source: Option<&SourceName>,
+    options: &MountOptions,
+    memory: Memory,
+) -> Result<Box<dyn Store>, Failure> {
+    let remote_bytes = (memory.limit_bytes / 8).min(MAX_REMOTE_BYTES);
     let mut remote = options.remote.options(options.ttl, remote_bytes);
     if let Some(directory) = &options.disk_cache {
         match DiskCache::open(directory, options.disk_cache_size) {
@@ -319,8 +370,8 @@ fn open(source: Option<&SourceName>, options: &MountOptions) -> Result<Box<dyn S
         zip: ZipOptions {
             verify: options.verify,
             strict: options.strict,
-            cache_bytes: cache_bytes(options, memory),
-            memory_limit_bytes: memory_limit_bytes(options, memory),
+            cache_bytes: memory.cache_bytes,
+            memory_limit_bytes: memory.limit_bytes,
         },
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,
@@ -361,6 +412,11 @@ const FAR_DECODERS: usize = 64;
 /// Requests to a network that are waited for at the same time.
 const FAR_WORKERS: usize = 256;
 
+/// Threads that fetch ahead of readers of a remote source.
+const MAX_AHEAD_THREADS: usize = 32;
+/// Threads for signals, deadlines and statistics.
+const OTHER_THREADS: usize = 4;
+
 /// What bytes that were fetched may take in memory.
 const MAX_REMOTE_BYTES: u64 = 256 << 20;
 /// How long what can change is trusted, if nobody says otherwise.
@@ -392,10 +448,7 @@ fn policy(options: &MountOptions, promises: Promises) -> Policy {
             .gid
             .unwrap_or_else(|| rustix::process::getegid().as_raw()),
         umask: options.umask,
-        workers: match promises.is_far {
-            true => FAR_WORKERS,
-            false => cores(),
-        },
+        workers: workers(promises.is_far),
     }
 }
 

@@ -66,6 +66,9 @@ pub enum FsError {
     /// Nobody had answered when the time was over, whoever should have.
     #[error("no answer in time")]
     TimedOut,
+    /// The system gives no memory.
+    #[error("the system has no memory left")]
+    OutOfMemory,
     /// A bug: the request's handler panicked.
     #[error("bug: the handler panicked")]
     Panicked,

@@ -227,6 +227,27 @@ pub trait Object: Debug + Send + Sync {
         patience: Patience,
     ) -> Result<Data, StoreError>;
 
+    /// As [`Object::read`] by a caller who may wait, into memory of its own.
+    ///
+    /// # Errors
+    /// As [`Object::read`]; [`StoreError::TooLarge`] if the system gives no memory.
+    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
+        // The object knows its key only when it fails.
+        let no_memory = |()| StoreError::TooLarge {
+            key: Key::root(),
+            need_bytes: length as u64,
+            limit_bytes: 0,
+        };
+        let mut buffer = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
+        Ok(
+            match self.read(offset, size_bytes, &mut buffer, Patience::Wait)? {
+                Data::Filled(range) => Data::Shared(Arc::new(buffer), range),
+                shared @ Data::Shared(..) => shared,
+            },
+        )
+    }
+
     /// Whether reads are answered equally fast in any order and at the same time, so that they
     /// need not be kept in order.
     fn is_parallel(&self) -> bool {

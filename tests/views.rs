@@ -35,6 +35,8 @@ mod conflicts;
 mod geometry;
 #[path = "views/holes.rs"]
 mod holes;
+#[path = "views/limits.rs"]
+mod limits;
 #[path = "views/load.rs"]
 mod load;
 #[path = "views/matrix.rs"]

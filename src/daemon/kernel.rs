@@ -84,7 +84,8 @@ fn of_device(error: &io::Error) -> String {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
             format!("load the kernel's module: modprobe fuse; {CONTAINER}")
         }
-        _ => format!("this user can not open it, it usually has mode 0666; {CONTAINER}"),
+        Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files: ulimit -n".into(),
+        _ => format!("this user cannot open it, it usually has mode 0666; {CONTAINER}"),
     }
 }
 

@@ -62,6 +62,10 @@ impl Fs {
             Err(error) => return reply.answer(Err(error)),
         };
         let left = with_buffer(size, |buffer| {
+            let Some(buffer) = buffer else {
+                reply.answer(Err(FsError::OutOfMemory));
+                return None;
+            };
             let mut read = || object.read(offset, size, buffer, Patience::Now);
             let result = match self.is_far {
                 true => never_waiting(read),
@@ -94,14 +98,19 @@ impl Fs {
         if reply.is_answered() {
             return;
         }
-        let read = |buffer: &mut [u8]| {
-            let result = object.read(offset, size, buffer, Patience::Wait);
-            reply.answer(bytes(&result, buffer));
-        };
         match self.is_far {
-            // So many workers do not each keep one; what is not touched is not there.
-            true => read(&mut vec![0; size.saturating_add(BUFFER_HEADROOM_BYTES)]),
-            false => with_buffer(size, read),
+            // So many workers do not each keep a buffer, nor have one while they wait.
+            true => {
+                let result = object.read_owned(offset, size);
+                reply.answer(bytes(&result, &[]));
+            }
+            false => with_buffer(size, |buffer| {
+                let Some(buffer) = buffer else {
+                    return reply.answer(Err(FsError::OutOfMemory));
+                };
+                let result = object.read(offset, size, buffer, Patience::Wait);
+                reply.answer(bytes(&result, buffer));
+            }),
         }
     }
 }
@@ -114,13 +123,15 @@ fn bytes<'a>(result: &'a Result<Data, StoreError>, buffer: &'a [u8]) -> Result<&
     }
 }
 
-/// Lends this thread's buffer, with room for `size` bytes and the store's headroom.
-fn with_buffer<T>(size: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
+/// Lends this thread's buffer, with room for `size` bytes and the store's headroom; none if the
+/// system gives no memory.
+fn with_buffer<T>(size: usize, read: impl FnOnce(Option<&mut [u8]>) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         let needed = size.saturating_add(BUFFER_HEADROOM_BYTES);
-        if buffer.len() < needed {
-            buffer.resize(needed, 0);
+        let missing = needed.saturating_sub(buffer.len());
+        if buffer.try_reserve_exact(missing).is_ok() {
+            buffer.resize(buffer.len().max(needed), 0);
         }
-        read(&mut buffer[..needed])
+        read(buffer.get_mut(..needed))
     })
 }

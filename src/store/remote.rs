@@ -14,6 +14,7 @@
 
 mod archive;
 mod blocks;
+mod bodies;
 mod bucket;
 mod facts;
 mod kept;

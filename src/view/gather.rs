@@ -281,7 +281,12 @@ fn all_of(
     size: usize,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<Data, StoreError>,
 ) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = vec![0; size];
+    let no_memory = |()| StoreError::TooLarge {
+        key: key.clone(),
+        need_bytes: size as u64,
+        limit_bytes: 0,
+    };
+    let mut bytes = bytemuck::try_zeroed_vec(size).map_err(no_memory)?;
     let mut at = 0;
     while at < size {
         let rest = part_mut(&mut bytes, at..size)?;

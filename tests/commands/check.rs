@@ -460,3 +460,64 @@ fn on_a_terminal_there_is_a_bar() {
         "{quiet:?}"
     );
 }
+
+/// The most memory that a command has taken, in bytes, with what it has said.
+fn peak_of(command: &Command) -> (u64, String) {
+    let script = "import resource, subprocess, sys\n\
+                  done = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n\
+                  print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n\
+                  print(done.returncode, done.stdout, done.stderr)";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(command.get_program());
+    let text = run(python.args(command.get_args()));
+    let (peak, rest) = text.split_once('\n').unwrap();
+    (peak.parse().unwrap(), rest.to_owned())
+}
+
+#[test]
+fn chunks_that_claim_very_many_elements_stay_within_the_memory_limit() {
+    let elements: u64 = 1 << 28;
+    for codec in [
+        "vlen-utf8",
+        "vlen-bytes",
+        "vlen-array",
+        "json2",
+        "msgpack2",
+        "categorize",
+    ] {
+        let dir = scratch();
+        let filter = match codec {
+            "vlen-array" => json!({"id": codec, "dtype": "<i4"}),
+            "categorize" => {
+                json!({"id": codec, "labels": ["a", "b"], "dtype": "|O", "astype": "|u1"})
+            }
+            _ => json!({"id": codec}),
+        };
+        let array = json!({"zarr_format": 2, "shape": [elements * 8], "chunks": [elements],
+            "dtype": "|O", "filters": [filter], "compressor": {"id": "zstd", "level": 1},
+            "fill_value": null, "order": "C"});
+        fs::write(dir.path().join(".zarray"), array.to_string()).unwrap();
+        // A valid chunk of empty elements would be of 4 bytes for each: 1 GiB of zeros.
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        let claim = u32::try_from(elements).unwrap().to_le_bytes();
+        std::io::Write::write_all(&mut encoder, &claim).unwrap();
+        for _ in 0..256 {
+            std::io::Write::write_all(&mut encoder, &vec![0; 1 << 20]).unwrap();
+        }
+        let chunk = encoder.finish().unwrap();
+        for number in 0..8 {
+            fs::write(dir.path().join(number.to_string()), &chunk).unwrap();
+        }
+        let mut check = zarrfs();
+        check
+            .arg("check")
+            .arg(dir.path())
+            .args(["--memory-limit", "64MiB", "--jobs", "8"]);
+        let (peak, text) = peak_of(&check);
+        assert!(
+            text.starts_with('1') && text.contains("bytes of memory"),
+            "{codec}: {text}"
+        );
+        assert!(peak <= 128 << 20, "{codec}: {peak} bytes");
+    }
+}

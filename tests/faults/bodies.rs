@@ -303,3 +303,30 @@ fn d15_a_page_of_html_is_no_store() {
     });
     says(&mount.unwrap_err(), &["page", "zarr.json"]);
 }
+
+#[test]
+fn e01_bodies_that_never_end_stay_within_the_memory_limit() {
+    let _dog = watchdog(
+        "e01_bodies_that_never_end_stay_within_the_memory_limit",
+        170,
+    );
+    let remote = Remote::new(Far::Http);
+    for key in 0..128 {
+        let key = format!("endless/{key}");
+        remote.put(&key, vec![7; 64]);
+        let at = format!("store/{key}");
+        remote.server.add(on(&at).get(), Fault::IgnoreRange);
+        remote.server.add(on(&at).get(), Fault::Endless);
+    }
+    let mount = remote.mount(&["--memory-limit", "64M", "--retries", "0", "--timeout", "5s"]);
+    std::thread::scope(|scope| {
+        for key in 0..128 {
+            let path = mount.join(format!("endless/{key}"));
+            scope.spawn(move || assert!(read(&path).is_err(), "{path:?}"));
+        }
+    });
+    let most = mount.memory("VmHWM");
+    eprintln!("{} MiB", most >> 20);
+    assert!(most <= 128 << 20, "{most} bytes with a limit of 64 MiB");
+    remote.heals(&mount, "a");
+}

@@ -109,3 +109,31 @@ fn a_web_server_that_forbids_what_it_does_not_have_has_every_key() {
     let _dog = watchdog(name, 300);
     trees_by_name("closed");
 }
+
+#[test]
+fn many_readers_of_keys_of_a_web_server_stay_within_the_memory_limit() {
+    let name = "many_readers_of_keys_of_a_web_server_stay_within_the_memory_limit";
+    let _dog = watchdog(name, 170);
+    let (keys, bytes) = (128, 8_u64 << 20);
+    let served = scratch();
+    std::fs::write(served.path().join(".zgroup"), "{\"zarr_format\": 2}").unwrap();
+    for key in 0..keys {
+        let file = std::fs::File::create(served.path().join(format!("k{key}"))).unwrap();
+        file.set_len(bytes).unwrap();
+    }
+    let nginx = Nginx::start(served.path());
+    let mount = nginx.remote("").arg("--memory-limit").arg("64M").mount("");
+    std::thread::scope(|scope| {
+        for key in 0..keys {
+            let path = mount.join(format!("k{key}"));
+            scope.spawn(move || {
+                let mut file = std::fs::File::open(path).unwrap();
+                let copied = std::io::copy(&mut file, &mut std::io::sink()).unwrap();
+                assert_eq!(copied, bytes);
+            });
+        }
+    });
+    let most = mount.memory("VmHWM");
+    eprintln!("{} MiB", most >> 20);
+    assert!(most <= 128 << 20, "{most} bytes with a limit of 64 MiB");
+}

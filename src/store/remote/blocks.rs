@@ -1,11 +1,13 @@
 //! A run of bytes of an object as a file that anybody may read: in blocks, which are fetched ahead
 //! of a reader that goes from beginning to end.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Meta;
+use super::bodies::Reserved;
 use super::segments::Segment;
 use super::store::Far;
 use super::value::{fetch, wrong_length};
@@ -57,49 +59,68 @@ impl Blocks {
         buffer: &mut [u8],
         patience: Patience,
     ) -> Result<Data, StoreError> {
+        let range = self.part.within(&range);
+        let (blocks, _reserved) = self.blocks(&range, patience)?;
+        let mut filled = 0;
+        for own in self.part.slices(range, &blocks) {
+            let own = own?;
+            let target = buffer.get_mut(filled..filled + own.len());
+            target.unwrap_or_default().copy_from_slice(own);
+            filled += own.len();
+        }
+        Ok(Data::Filled(0..filled))
+    }
+
+    /// As [`Blocks::read`], into memory that is allocated once the bytes are there.
+    pub(super) fn read_owned(&self, range: Range<u64>) -> Result<Data, StoreError> {
+        let range = self.part.within(&range);
+        let (blocks, _reserved) = self.blocks(&range, Patience::Wait)?;
+        let need_bytes = range.end.saturating_sub(range.start);
+        let length = usize::try_from(need_bytes).unwrap_or(usize::MAX);
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(length)
+            .map_err(|_| StoreError::TooLarge {
+                key: self.part.key.clone(),
+                need_bytes,
+                limit_bytes: 0,
+            })?;
+        for own in self.part.slices(range, &blocks) {
+            bytes.extend_from_slice(own?);
+        }
+        let length = bytes.len();
+        Ok(Data::Shared(Arc::new(bytes), 0..length))
+    }
+
+    /// The blocks that hold a range of the span, with the memory that is reserved for them if they
+    /// had to be fetched.
+    fn blocks(&self, range: &Range<u64>, patience: Patience) -> Result<Fetched, StoreError> {
         let part = &self.part;
-        let from = range.start.saturating_sub(part.span.start);
-        let to = range.end.min(part.span.end).saturating_sub(part.span.start);
         let length = part.span.end - part.span.start;
         let window = AHEAD_BYTES.min(part.far.segments.budget_bytes() / 4);
-        if let Some(ahead) = self.ahead.note(&(from..to), window, length) {
+        if let Some(ahead) = self.ahead.note(range, window, length) {
             self.begin(ahead);
         }
-        let numbers = from / BLOCK_BYTES..to.div_ceil(BLOCK_BYTES);
+        let numbers = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
         let at_hand = |number| match patience {
             // Not even the disk is waited for.
             Patience::Now => part.far.segments.get(&part.segment(number)),
             Patience::Wait => part.at_hand(number),
         };
         let found: Option<Vec<_>> = numbers.clone().map(at_hand).collect();
-        let blocks = match found {
-            Some(blocks) => {
-                part.far.counters.hit(&part.key);
-                blocks
-            }
-            None if patience == Patience::Now => {
-                return Err(StoreError::WouldWait {
-                    key: part.key.clone(),
-                });
-            }
-            None => {
-                may_wait(&part.key)?;
-                part.fetch(numbers.clone())?
-            }
-        };
-        let mut filled = 0;
-        for (number, bytes) in numbers.zip(blocks) {
-            let start = number.saturating_mul(BLOCK_BYTES);
-            let first = from.max(start) - start;
-            let end = to.min(start.saturating_add(BLOCK_BYTES)) - start;
-            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-            let own = bytes.get(index(first)..index(end));
-            let own = own.ok_or_else(|| wrong_length(&part.key, bytes.len() as u64, end))?;
-            let target = buffer.get_mut(filled..filled + own.len());
-            target.unwrap_or_default().copy_from_slice(own);
-            filled += own.len();
+        if let Some(blocks) = found {
+            part.far.counters.hit(&part.key);
+            return Ok((blocks, None));
         }
-        Ok(Data::Filled(0..filled))
+        if patience == Patience::Now {
+            return Err(StoreError::WouldWait {
+                key: part.key.clone(),
+            });
+        }
+        may_wait(&part.key)?;
+        let bytes = (numbers.end - numbers.start).saturating_mul(BLOCK_BYTES);
+        let reserved = part.far.reserve(&part.key, bytes)?;
+        Ok((part.fetch(numbers)?, Some(reserved)))
     }
 
     /// Has a range of the span fetched by other threads.
@@ -110,15 +131,44 @@ impl Blocks {
             let to = ((from / RUN_BLOCKS + 1) * RUN_BLOCKS).min(numbers.end);
             let part = Arc::clone(&self.part);
             self.part.far.network.spawn(move || {
-                // Who reads it asks for it again, and is told then.
-                let _ = part.fetch(from..to);
+                let bytes = (to - from).saturating_mul(BLOCK_BYTES);
+                if let Some(_reserved) = part.far.reserve_spare(bytes) {
+                    // Who reads it asks for it again, and is told then.
+                    let _ = part.fetch(from..to);
+                }
             });
             from = to;
         }
     }
 }
 
+/// Blocks, and the memory that is reserved while they are copied.
+type Fetched = (Vec<Arc<Vec<u8>>>, Option<Reserved>);
+
 impl Spanned {
+    /// A range of the object as one of the span.
+    fn within(&self, range: &Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.span.end);
+        range.start.saturating_sub(self.span.start)..end.saturating_sub(self.span.start)
+    }
+
+    /// The parts of blocks that a range of the span consists of.
+    fn slices<'a>(
+        &'a self,
+        range: Range<u64>,
+        blocks: &'a [Arc<Vec<u8>>],
+    ) -> impl Iterator<Item = Result<&'a [u8], StoreError>> {
+        let numbers = range.start / BLOCK_BYTES..;
+        numbers.zip(blocks).map(move |(number, bytes)| {
+            let start = number.saturating_mul(BLOCK_BYTES);
+            let first = range.start.max(start) - start;
+            let end = range.end.min(start.saturating_add(BLOCK_BYTES)) - start;
+            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            let own = bytes.get(index(first)..index(end));
+            own.ok_or_else(|| wrong_length(&self.key, bytes.len() as u64, end))
+        })
+    }
+
     fn block(&self, number: u64) -> Range<u64> {
         let offset = number.saturating_mul(BLOCK_BYTES);
         let start = self.span.start.saturating_add(offset);
@@ -145,6 +195,8 @@ impl Spanned {
         let deadline = far.deadline();
         let mut runs: Vec<Vec<_>> = Vec::new();
         let mut awaited = Vec::new();
+        // What was fetched here, which others may push out of the cache at once.
+        let mut fetched: HashMap<u64, Arc<Vec<u8>>> = HashMap::new();
         for number in numbers.clone() {
             let question = self.segment(number);
             if far.segments.has(&question) {
@@ -153,7 +205,7 @@ impl Spanned {
             let start = question.start;
             let lead = match far.parts.claim(question) {
                 Claim::Follow(flight) => {
-                    awaited.push(flight);
+                    awaited.push((start, flight));
                     continue;
                 }
                 Claim::Lead(lead) => lead,
@@ -170,17 +222,21 @@ impl Spanned {
             }
         }
         for run in runs {
-            self.fetch_run(run)?;
+            fetched.extend(self.fetch_run(run)?);
         }
-        for flight in awaited {
+        for (start, flight) in awaited {
             match flight.wait(deadline) {
-                Some(Some(answer)) => drop(answer?),
+                Some(Some(answer)) => drop(fetched.insert(start, answer?)),
                 Some(None) => {}
                 None => return Err(far.late(&self.key)),
             }
         }
         // What has been pushed out meanwhile is fetched by itself.
-        let each = numbers.map(|number| match self.at_hand(number) {
+        let mut found = |number| {
+            let fetched = fetched.remove(&self.block(number).start);
+            fetched.or_else(|| self.at_hand(number))
+        };
+        let each = numbers.map(|number| match found(number) {
             Some(bytes) => Ok(bytes),
             None if Instant::now() < deadline => {
                 fetch(far, &self.key, &self.meta, self.block(number)).map(Arc::new)
@@ -190,8 +246,12 @@ impl Spanned {
         each.collect()
     }
 
-    /// Fetches blocks that follow each other, and tells those who wait for them.
-    fn fetch_run(&self, run: Vec<Lead<'_, Segment, Arc<Vec<u8>>>>) -> Result<(), StoreError> {
+    /// Fetches blocks that follow each other, and tells those who wait for them. Returns them by
+    /// where they begin.
+    fn fetch_run(
+        &self,
+        run: Vec<Lead<'_, Segment, Arc<Vec<u8>>>>,
+    ) -> Result<Vec<(u64, Arc<Vec<u8>>)>, StoreError> {
         let start = run.first().map_or(0, |lead| lead.question().start);
         let end = run.last().map_or(0, |lead| lead.question().end);
         let bytes = match fetch(&self.far, &self.key, &self.meta, start..end) {
@@ -204,6 +264,7 @@ impl Spanned {
             }
         };
         let mut rest = &bytes[..];
+        let mut blocks = Vec::new();
         for lead in run {
             let at = lead.question().start;
             let length = usize::try_from(lead.question().end - at).unwrap_or(usize::MAX);
@@ -211,9 +272,10 @@ impl Spanned {
             rest = behind;
             let own = Arc::new(own.to_vec());
             self.far.keep(&self.key, &self.meta, at, &own);
+            blocks.push((at, Arc::clone(&own)));
             let _ = lead.tell(Ok(own));
         }
-        Ok(())
+        Ok(blocks)
     }
 }
 

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
 use super::archive::RemoteArchive;
+use super::bodies::Bodies;
 use super::bucket::{self, Bucket, BucketOptions};
 use super::facts::{Fact, Facts};
 use super::limit::Limited;
@@ -294,6 +295,7 @@ fn far(
         facts: Facts::new(options.ttl, options.absent_ttl),
         listings: Listings::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
         segments: Segments::new(options.memory_bytes),
+        bodies: Bodies::new(options.memory_bytes.saturating_mul(2)),
         disk: options.disk.clone(),
         counters,
         anchor: OnceLock::new(),

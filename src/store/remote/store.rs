@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::bodies::{Bodies, Reserved};
 use super::facts::{Fact, Facts};
 use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
 use super::runtime::Network;
@@ -32,6 +33,7 @@ pub(super) struct Far {
     pub(super) facts: Facts,
     pub(super) listings: Listings,
     pub(super) segments: Segments,
+    pub(super) bodies: Bodies,
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     /// A key that was there when the source was opened: without it nothing is absent, all is gone.
@@ -65,6 +67,18 @@ impl Far {
             disk: self.disk.as_ref().map(|disk| disk.counters()),
             memory_bytes: self.segments.bytes(),
         }
+    }
+
+    /// Memory for a body of so many bytes that is copied once; waits for it.
+    pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reserved, StoreError> {
+        let bytes = bytes.saturating_mul(2);
+        let reserved = self.bodies.reserve(bytes, &self.network, self.timeout);
+        reserved.ok_or_else(|| self.late(key))
+    }
+
+    /// The same for what is read ahead; none if readers need it.
+    pub(super) fn reserve_spare(&self, bytes: u64) -> Option<Reserved> {
+        self.bodies.reserve_spare(bytes.saturating_mul(2))
     }
 
     /// When who asks now wants to have an answer.

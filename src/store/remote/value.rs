@@ -152,6 +152,15 @@ impl Object for RemoteObject {
         self.blocks.read(range, buffer, patience)
     }
 
+    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let end = offset.saturating_add(size_bytes as u64);
+        if self.value.bytes.is_none() && !self.is_exact && offset < self.size_bytes() {
+            return self.blocks.read_owned(offset..end.min(self.size_bytes()));
+        }
+        // Nothing is copied.
+        self.read(offset, size_bytes, &mut [], Patience::Wait)
+    }
+
     fn is_parallel(&self) -> bool {
         true
     }

@@ -9,14 +9,20 @@ use http::header::{
     LAST_MODIFIED, RETRY_AFTER,
 };
 use reqwest::Response;
+use tokio::sync::Semaphore;
 
 use super::causes;
+use crate::store::remote::store::is_document;
 use crate::store::remote::{Failed, Get, Got, Meta, Part, RequestError};
 
 /// A server that sends all of a value for a part of it is read up to here, if it says how much it
 /// is, and else up to there.
 const MAX_SKIPPED_BYTES: u64 = 256 << 20;
 const MAX_UNSIZED_BYTES: u64 = 16 << 20;
+/// Longer metadata documents, and longer bodies of unknown length, are received a few at a time: no
+/// reader has reserved memory for them.
+const LONG_BYTES: u64 = 256 << 10;
+static LONG_BODIES: Semaphore = Semaphore::const_new(2);
 /// Room that is made for a body before any of it has come.
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
@@ -172,8 +178,7 @@ async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
         return all(get, response, length, most).await;
     }
     let Some(length) = length else {
-        let got = all(get, response, None, MAX_UNSIZED_BYTES).await?;
-        return Ok(part_of(got, &get.part));
+        return part_of_unsized(get, response).await;
     };
     if length > MAX_SKIPPED_BYTES {
         return Err(RequestError::lasting(format!(
@@ -183,10 +188,27 @@ async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
     let meta = meta(response.headers(), length);
     let range = wanted(&get.part, length);
     let start = range.start;
-    match window(response, Some(length), length, range).await {
+    match window(response, Some(length), length, range, &mut 0).await {
         Ok(bytes) => Ok(Got { meta, start, bytes }),
         Err((error, _)) => Err(error),
     }
+}
+
+/// A part of a whole value of a length that is known at its end: only of its last bytes is all kept
+/// that has come.
+async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
+    let Part::Range(range) = &get.part else {
+        let got = all(get, response, None, MAX_UNSIZED_BYTES).await?;
+        return Ok(part_of(got, &get.part));
+    };
+    let headers = response.headers().clone();
+    let mut came = 0;
+    let kept = window(response, None, MAX_UNSIZED_BYTES, range.clone(), &mut came).await;
+    let bytes = kept.map_err(|(error, _)| error)?;
+    let meta = meta(&headers, came);
+    check_expected(get, &meta)?;
+    let start = range.start.min(came);
+    Ok(Got { meta, start, bytes })
 }
 
 /// All of a value of at most `most` bytes.
@@ -200,6 +222,11 @@ async fn all(
         return Err(RequestError::TooLong(meta(response.headers(), length)));
     }
     let headers = response.headers().clone();
+    let is_long = is_document(&get.key) && length.is_some_and(|length| length > LONG_BYTES);
+    let _turn = match is_long {
+        true => LONG_BODIES.acquire().await.ok(),
+        false => None,
+    };
     let bytes = match body(response, length, most).await {
         Ok(bytes) => bytes,
         Err((error, bytes)) => {
@@ -292,15 +319,16 @@ pub(super) async fn body(
     length: Option<u64>,
     most: u64,
 ) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
-    window(response, length, most, 0..u64::MAX).await
+    window(response, length, most, 0..u64::MAX, &mut 0).await
 }
 
-/// As [`body`], but keeps only a part of it.
+/// As [`body`], but keeps only a part of it. `came` counts the bytes of all of it.
 async fn window(
     mut response: Response,
     length: Option<u64>,
     most: u64,
     kept: Range<u64>,
+    came: &mut u64,
 ) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
     let mut bytes = Vec::new();
     let whole = kept.end.min(length.unwrap_or(0)).saturating_sub(kept.start);
@@ -311,18 +339,21 @@ async fn window(
     {
         return Err((RequestError::lasting("there is no memory for it"), bytes));
     }
-    let mut came: u64 = 0;
+    let mut turn = None;
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let start = came;
-                came = came.saturating_add(chunk.len() as u64);
-                if came > most {
+                if length.is_none() && turn.is_none() && bytes.len() as u64 > LONG_BYTES {
+                    turn = LONG_BODIES.acquire().await.ok();
+                }
+                let start = *came;
+                *came = came.saturating_add(chunk.len() as u64);
+                if *came > most {
                     let what = format!("the server sends more than {most} bytes");
                     return Err((RequestError::lasting(what), Vec::new()));
                 }
                 let index = |at: u64| {
-                    let within = at.clamp(start, came).saturating_sub(start);
+                    let within = at.clamp(start, *came).saturating_sub(start);
                     usize::try_from(within).unwrap_or(usize::MAX)
                 };
                 let own = chunk.get(index(kept.start)..index(kept.end));
@@ -340,7 +371,7 @@ async fn window(
         }
     }
     match length {
-        Some(length) if came != length => {
+        Some(length) if *came != length => {
             let what = format!("{came} of {length} bytes came");
             Err((RequestError::transient(what), bytes))
         }

@@ -1,0 +1,238 @@
+//! What the system limits: memory of a container, address space, descriptors, nesting.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::stores::*;
+use crate::support::*;
+
+const MIB: u64 = 1 << 20;
+
+/// An array `x` of one chunk of 64 MiB for each file `x/N`, all of them the same and well packed.
+fn large(stores: &Stores, chunks: u64) -> Vec<u8> {
+    let piece: Vec<u8> = (0..4093_u32)
+        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    let mut chunk = piece.repeat((64 << 20) / piece.len() + 1);
+    chunk.truncate(64 << 20);
+    let changes = json!({"shape": [chunks * 16 * MIB], "chunks": [16 * MIB],
+        "compressor": {"id": "zstd", "level": 1}});
+    stores.v2("x", changes, &[]);
+    let encoded = zstd(&chunk);
+    for number in 0..chunks {
+        stores.put(&format!("x/{number}"), &encoded);
+    }
+    chunk
+}
+
+/// A command, run with a wrapper before it.
+fn wrapped(wrapper: &[&str], source: &Path, mountpoint: &Path, log: &Path) -> Command {
+    let mut command = Command::new(wrapper[0]);
+    let zarrfs = zarrfs();
+    command.args(&wrapper[1..]).arg(zarrfs.get_program());
+    command
+        .arg(source)
+        .arg(mountpoint)
+        .arg("--log-file")
+        .arg(log);
+    command
+}
+
+/// A cgroup with a limit of memory, of version 1 or 2.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// None, with a line that says so, where this process may make none.
+    fn new(bytes: u64) -> Option<Self> {
+        let name = format!("zarrfs-test-{}", std::process::id());
+        let roots = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        for (root, limit) in roots {
+            let cgroup = Self(Path::new(root).join(&name));
+            let is_limited = fs::create_dir(&cgroup.0).is_ok()
+                && fs::write(cgroup.0.join(limit), bytes.to_string()).is_ok();
+            if is_limited {
+                let _ = fs::write(cgroup.0.join("memory.swap.max"), "0");
+                return Some(cgroup);
+            }
+        }
+        eprintln!("SKIPPED: no cgroup with a limit of memory can be made here");
+        None
+    }
+
+    /// Processes that the kernel has killed in it.
+    fn kills(&self) -> u64 {
+        let files = ["memory.oom_control", "memory.events"];
+        let texts = files.map(|file| fs::read_to_string(self.0.join(file)).unwrap_or_default());
+        let mut lines = texts.iter().flat_map(|text| text.lines());
+        let kills = lines.find_map(|line| line.strip_prefix("oom_kill "));
+        kills.unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        wait_until(Duration::from_secs(10), || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn e03_default_limits_are_those_of_the_container() {
+    let _dog = watchdog("e03_default_limits_are_those_of_the_container", 170);
+    let Some(cgroup) = Cgroup::new(512 * MIB) else {
+        return;
+    };
+    let stores = Stores::new();
+    let chunk = large(&stores, 32);
+    let dir = scratch();
+    let mountpoint = dir.path().join("mnt");
+    fs::create_dir(&mountpoint).unwrap();
+    watched(&mountpoint);
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", cgroup.0.display());
+    let enter = ["sh", "-c", &enter, "sh"];
+    run(&mut wrapped(
+        &enter,
+        stores.path(),
+        &mountpoint,
+        &dir.path().join("log"),
+    ));
+    std::thread::scope(|scope| {
+        for reader in 0..8_usize {
+            let (mountpoint, chunk) = (&mountpoint, &chunk);
+            scope.spawn(move || {
+                for step in 0..2 {
+                    let number = (reader * 4 + step * 3) % 32;
+                    let path = mountpoint.join(format!("x/.zarrfs/chunks/{number}"));
+                    let found = read(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                    assert!(found == *chunk, "{path:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(cgroup.kills(), 0);
+    assert_eq!(
+        read(mountpoint.join("good/.zarrfs/good.bin")).unwrap(),
+        le(&GOOD)
+    );
+    run(zarrfs().arg("umount").arg(&mountpoint));
+}
+
+#[test]
+fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
+    let _dog = watchdog("e03_a_limited_address_space_is_refused_at_once", 170);
+    let stores = Stores::new();
+    let chunk = large(&stores, 4);
+    let enomem = rustix::io::Errno::NOMEM.raw_os_error();
+    let mut mounted = 0;
+    for kib in [40, 60, 100, 150, 200, 300, 500].map(|mib| mib * 1024) {
+        let dir = scratch();
+        let mountpoint = dir.path().join("mnt");
+        fs::create_dir(&mountpoint).unwrap();
+        watched(&mountpoint);
+        let limit = format!("ulimit -v {kib}; exec \"$@\"");
+        let limit = ["bash", "-c", &limit, "bash"];
+        let mut command = wrapped(&limit, stores.path(), &mountpoint, &dir.path().join("log"));
+        let output = run_for(&mut command, Duration::from_secs(60));
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(32), "{kib}: {text}");
+            assert!(text.contains("ulimit -v"), "{kib}: {text}");
+            assert!(!is_mounted(&mountpoint));
+            continue;
+        }
+        mounted += 1;
+        std::thread::scope(|scope| {
+            for reader in 0..4 {
+                let (mountpoint, chunk) = (&mountpoint, &chunk);
+                scope.spawn(move || {
+                    let path = mountpoint.join(format!("x/.zarrfs/chunks/{reader}"));
+                    let file = File::open(&path).unwrap();
+                    let mut part = vec![0; 65536];
+                    match file.read_exact_at(&mut part, 9 << 20) {
+                        Ok(()) => assert!(part == chunk[9 << 20..][..65536], "{kib}: {path:?}"),
+                        error => assert_eq!(errno(error), enomem, "{kib}: {path:?}"),
+                    }
+                    assert!(!names(mountpoint.join("x/.zarrfs")).is_empty());
+                    assert!(read(mountpoint.join(format!("x/{reader}"))).is_ok());
+                });
+            }
+        });
+        let good = read(mountpoint.join("good/.zarrfs/good.bin"));
+        assert_eq!(good.unwrap(), le(&GOOD), "{kib}");
+        run(zarrfs().arg("umount").arg(&mountpoint));
+    }
+    assert!(mounted > 2, "{mounted}");
+}
+
+#[test]
+fn e04_a_mount_with_too_few_descriptors_is_refused_and_says_so() {
+    let _dog = watchdog("e04_a_mount_with_too_few_descriptors_is_refused", 120);
+    let stores = Stores::new();
+    let (mut mounted, mut refused) = (0, 0);
+    for most in 8..22 {
+        let dir = scratch();
+        let mountpoint = dir.path().join("mnt");
+        fs::create_dir(&mountpoint).unwrap();
+        watched(&mountpoint);
+        let limit = format!("--nofile={most}:{most}");
+        let limit = ["prlimit", &limit];
+        let mut command = wrapped(&limit, stores.path(), &mountpoint, &dir.path().join("log"));
+        let output = run_for(&mut command, Duration::from_secs(60));
+        if !output.status.success() {
+            refused += 1;
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!text.contains("0666"), "{most}: {text}");
+            let names_it = text.contains("open files") || text.contains("os error 24");
+            assert!(names_it, "{most}: {text}");
+            continue;
+        }
+        mounted += 1;
+        let good = read(mountpoint.join("good/.zarrfs/good.bin"));
+        assert_eq!(good.unwrap(), le(&GOOD), "{most}");
+        assert_eq!(names(mountpoint.join("good")).len(), 3, "{most}");
+        run(zarrfs().arg("umount").arg(&mountpoint));
+    }
+    assert!(mounted > 0 && refused > 0, "{mounted} and {refused}");
+}
+
+#[test]
+fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group() {
+    let _dog = watchdog("b01_a_document_that_is_nested_too_deep_is_left_out", 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    let deep = "[".repeat(3_000_000) + &"]".repeat(3_000_000);
+    stores.put("deep/zarr.json", deep.as_bytes());
+    let long =
+        json!({"zarr_format": 3, "node_type": "group", "attributes": {"x": "a".repeat(17 << 20)}});
+    stores.put("long/zarr.json", long.to_string().as_bytes());
+    let mount = stores.mount(&["--memory-limit", "64M"]);
+    let why = fs::read_to_string(mount.join("deep/.zarrfs/why.txt")).unwrap();
+    assert!(why.contains("recursion limit"), "{why}");
+    assert!(read(mount.join(".zarrfs/root.nc")).unwrap().len() > 32);
+    let document = |name: &str| -> Value {
+        let text = read(mount.join(".zarrfs").join(name)).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let model = document("zom.json");
+    let members: Vec<&String> = model["members"].as_object().unwrap().keys().collect();
+    assert_eq!(members, ["good"]);
+    assert!(
+        document(".zmetadata")["metadata"]
+            .get("good/.zarray")
+            .is_some()
+    );
+    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    for name in ["root.nc", "zom.json"] {
+        for node in ["deep", "long"] {
+            let is_named = |line: &str| line.contains(name) && line.contains(node);
+            assert!(why.lines().any(is_named), "{name}, {node}: {why}");
+        }
+    }
+}
