@@ -11,7 +11,7 @@ use super::store::Far;
 use super::value::{fetch, wrong_length};
 use crate::store::flight::{Claim, Lead};
 use crate::store::waiting::may_wait;
-use crate::store::{Ahead, Data, Key, Patience, StoreError};
+use crate::store::{Ahead, Data, Key, Patience, StoreError, part_mut};
 
 /// Files are fetched in blocks of this size.
 const BLOCK_BYTES: u64 = 256 << 10;
@@ -95,8 +95,7 @@ impl Blocks {
             let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
             let own = bytes.get(index(first)..index(end));
             let own = own.ok_or_else(|| wrong_length(&part.key, bytes.len() as u64, end))?;
-            let target = buffer.get_mut(filled..filled + own.len());
-            target.unwrap_or_default().copy_from_slice(own);
+            part_mut(buffer, filled..filled + own.len())?.copy_from_slice(own);
             filled += own.len();
         }
         Ok(Data::Filled(0..filled))
