@@ -57,7 +57,9 @@ impl Pieces {
         let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
             return;
         };
-        let key = self.chunk_key(first.chunk);
+        let Ok(key) = self.stored_key(first.chunk) else {
+            return;
+        };
         let Ok(Some(object)) = self.open(&key, self.reading()) else {
             return;
         };

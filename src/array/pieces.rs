@@ -195,11 +195,16 @@ impl Pieces {
     }
 
     /// The store's key of a chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] if the array has no such chunk: another key has other bytes.
+    pub fn stored_key(&self, chunk: u64) -> Result<Key, StoreError> {
+        stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
+    }
+
+    /// The same for messages.
     pub fn chunk_key(&self, chunk: u64) -> Key {
-        let index = self.grid.index(chunk).unwrap_or_default();
-        let name = self.chunk_keys.encode(&index);
-        let below = Key::new(name.as_bytes()).unwrap_or_default();
-        self.key.join_key(&below)
+        self.stored_key(chunk).unwrap_or_else(|_| self.key.clone())
     }
 
     /// Whether the bytes in the store are the elements as they are.
@@ -263,7 +268,7 @@ impl Pieces {
     /// # Errors
     /// Those of the store.
     pub(super) fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
-        let key = self.chunk_key(chunk);
+        let key = self.stored_key(chunk)?;
         match self.store.stat(&key) {
             Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
             Ok(_) => Err(StoreError::NotAPrefix { key }),
@@ -337,7 +342,7 @@ impl Pieces {
         before: Option<Arc<Piece>>,
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
-        let key = self.chunk_key(piece.chunk);
+        let key = self.stored_key(piece.chunk)?;
         let (reading, memory) = self.before_fetching(&key, engine)?;
         let checked_ms = now_ms();
         let Some(object) = self.open(&key, reading)? else {
@@ -502,7 +507,7 @@ impl Pieces {
         patience: Patience,
         engine: &Engine,
     ) -> Result<Option<Version>, StoreError> {
-        let key = self.chunk_key(piece.chunk);
+        let key = self.stored_key(piece.chunk)?;
         let reading = match self.pipeline.sharding() {
             Some(_) => self.reading(),
             None => Reading::Parts,
@@ -548,6 +553,25 @@ impl Pieces {
         )?;
         Ok(version)
     }
+}
+
+/// The store's key of a chunk of the array at `array`.
+///
+/// # Errors
+/// [`StoreError::Internal`] if there is no such chunk.
+pub(super) fn stored_key(
+    array: &Key,
+    grid: &ChunkGrid,
+    keys: ChunkKeys,
+    chunk: u64,
+) -> Result<Key, StoreError> {
+    let internal = || StoreError::Internal {
+        key: array.clone(),
+        what: format!("no chunk {chunk} of {}", grid.chunk_count()),
+    };
+    let index = grid.index(chunk).ok_or_else(internal)?;
+    let name = Key::new(keys.encode(&index).as_bytes()).map_err(|_| internal())?;
+    Ok(array.join_key(&name))
 }
 
 fn unsupported(key: &Key, what: String) -> StoreError {

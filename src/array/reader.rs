@@ -273,6 +273,10 @@ impl ArrayReader {
     }
 
     /// Fills the buffer with a range that is not empty, some pieces at a time.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what the kinds of reads differ in"
+    )]
     fn fill(
         self: &Arc<Self>,
         course: &Course,

@@ -28,8 +28,9 @@ use super::reader::ArrayReader;
 use crate::store::{Key, Patience, StoreError, Version, may_wait};
 
 /// Chunks whose versions are allocated together.
-const PAGE_CHUNKS: u64 = 16;
-/// What a page takes, with its entry in the table.
+const PAGE_CHUNKS: u64 = PAGE_SLOTS as u64;
+const PAGE_SLOTS: usize = 16;
+/// What a page takes at most, with its entry in the table.
 const PAGE_BYTES: u64 = 256;
 /// An open compares no more chunks than this with the source, and takes no longer.
 const MAX_COMPARED: usize = 1 << 14;
@@ -58,7 +59,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Record {
     /// By array and number of the page; 0 is a chunk that was not served.
-    pages: HashMap<(u64, u64), [u64; PAGE_CHUNKS as usize]>,
+    pages: HashMap<(u64, u64), [u64; PAGE_SLOTS]>,
     /// Chunks that were served.
     chunks: usize,
     /// When the chunk that was checked first was checked.

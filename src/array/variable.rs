@@ -1,6 +1,7 @@
 //! Arrays whose elements have no constant size: decoded whole, within a limit.
 
 use super::engine::Engine;
+use super::pieces::stored_key;
 use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
 use crate::store::{Key, Object, Reading, Store, StoreError};
@@ -73,9 +74,7 @@ pub fn read_elements(
     elements.resize(length, fill);
     let shape = parts.grid.array_shape();
     for chunk in 0..parts.grid.chunk_count() {
-        let index = parts.grid.index(chunk).unwrap_or_default();
-        let name = parts.chunk_keys.encode(&index);
-        let chunk_key = key.join_key(&Key::new(name.as_bytes()).unwrap_or_default());
+        let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
         let reading = Reading::Whole(limit_bytes - used);
         let object = match store.open_for(&chunk_key, reading) {
             Ok(object) => object,
@@ -99,9 +98,18 @@ pub fn read_elements(
         if used > limit_bytes {
             return Err(too_large(used));
         }
-        let origin = parts.grid.chunk_origin(&index).unwrap_or_default();
-        let chunk_shape = parts.grid.chunk_shape(&index).unwrap_or_default();
-        place(&mut elements, shape, &origin, &chunk_shape, decoded);
+        let index = parts.grid.index(chunk);
+        let of_chunk = index.and_then(|index| {
+            let origin = parts.grid.chunk_origin(&index)?;
+            Some((origin, parts.grid.chunk_shape(&index)?))
+        });
+        let placed = of_chunk.and_then(|(origin, chunk_shape)| {
+            place(&mut elements, shape, &origin, &chunk_shape, decoded)
+        });
+        placed.ok_or_else(|| StoreError::Internal {
+            key: chunk_key,
+            what: format!("an element of chunk {chunk} has no place in the array"),
+        })?;
     }
     Ok(Elements { elements })
 }
@@ -151,14 +159,15 @@ pub(super) fn decode_elements<T>(
     }
 }
 
-/// Puts the elements of a chunk where they belong; those beyond the array's edge are left out.
+/// Puts the elements of a chunk where they belong; those beyond the array's edge are left out. `None`
+/// if one inside has no place.
 fn place(
     elements: &mut [Element],
     shape: &[u64],
     origin: &[u64],
     chunk_shape: &[u64],
     chunk: Vec<Element>,
-) {
+) -> Option<()> {
     for (number, element) in (0_u64..).zip(chunk) {
         let (mut left, mut at, mut stride) = (number, 0, 1);
         let axes = shape.iter().zip(origin).zip(chunk_shape);
@@ -169,11 +178,11 @@ fn place(
             stride *= length;
             position < *length
         });
-        let slot = usize::try_from(at).ok().and_then(|at| elements.get_mut(at));
-        if let (true, Some(slot)) = (inside, slot) {
-            *slot = element;
+        if inside {
+            *elements.get_mut(usize::try_from(at).ok()?)? = element;
         }
     }
+    Some(())
 }
 
 pub(super) fn size_of_element(element: &Element) -> u64 {
@@ -223,7 +232,10 @@ mod tests {
     fn a_chunk_at_the_edge_leaves_out_what_is_beyond() {
         let mut elements = vec![Element::Text(String::new()); 6];
         let chunk = ["a", "b", "c", "d"].map(|text| Element::Text(text.into()));
-        place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into());
+        place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into()).unwrap();
+        let chunk = vec![Element::Text(String::new()); 4];
+        let too_few = elements.get_mut(..5).unwrap();
+        assert!(place(too_few, &[2, 3], &[0, 2], &[2, 2], chunk).is_none());
         let texts: Vec<String> = elements
             .iter()
             .map(|element| match element {

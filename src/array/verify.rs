@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cache::PieceKey;
 use super::engine::Engine;
-use super::pieces::Pieces;
+use super::pieces::{Pieces, stored_key};
 use super::raw::{codec_error, with_bytes};
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::Pipeline;
@@ -132,12 +132,10 @@ impl Verifier {
         })
     }
 
-    /// The store's key of a chunk, which is a number in C order over the grid.
+    /// The store's key of a chunk, which is a number in C order over the grid, for messages.
     pub fn chunk_key(&self, chunk: u64) -> Key {
-        let index = self.grid.index(chunk).unwrap_or_default();
-        let name = self.chunk_keys.encode(&index);
-        self.key
-            .join_key(&Key::new(name.as_bytes()).unwrap_or_default())
+        stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
+            .unwrap_or_else(|_| self.key.clone())
     }
 
     /// Reads and decodes all of a chunk, also what lies beyond the array's edge, and every inner
@@ -207,7 +205,7 @@ impl Verifier {
     }
 
     fn whole(&self, whole: &Whole, chunk: u64, engine: &Engine) -> Result<Verified, StoreError> {
-        let key = self.chunk_key(chunk);
+        let key = stored_key(&self.key, &self.grid, self.chunk_keys, chunk)?;
         let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
         let object = match self.store.open_for(&key, Reading::Whole(most)) {
             Ok(object) => object,
@@ -221,8 +219,9 @@ impl Verifier {
             }
             Err(error) => return Err(error),
         };
-        let index = self.grid.index(chunk).unwrap_or_default();
-        let shape = self.grid.chunk_shape(&index).unwrap_or_default();
+        let index = self.grid.index(chunk);
+        let shape = index.and_then(|index| self.grid.chunk_shape(&index));
+        let shape = shape.ok_or_else(|| StoreError::internal(format!("no shape of {key}")))?;
         let pipeline = whole.pipeline(&key, shape)?;
         let encoded_bytes = object.size_bytes();
         let range = 0..encoded_bytes;

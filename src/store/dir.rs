@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::pinned::{PinnedError, PinnedFile, object_stat, time};
 use super::{
     Data, Extent, Key, Kind, Listed, Listing, Listings, Object, Patience, Promises, Stat, Store,
-    StoreError, Version, Visit,
+    StoreError, Version, Visit, part_mut,
 };
 
 /// How a directory store treats what it finds.
@@ -250,12 +250,9 @@ impl Object for DirObject {
         patience: Patience,
     ) -> Result<Data, StoreError> {
         let left = self.file.size_bytes().saturating_sub(offset);
-        let size = size_bytes
-            .min(usize::try_from(left).unwrap_or(usize::MAX))
-            .min(buffer.len());
-        let target = buffer.get_mut(..size).unwrap_or_default();
+        let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
         self.file
-            .read_exact_at(target, offset, patience)
+            .read_exact_at(part_mut(buffer, 0..size)?, offset, patience)
             .map_err(|e| self.error(e))?;
         Ok(Data::Filled(0..size))
     }

@@ -8,8 +8,8 @@ use lru::LruCache;
 use crate::array::{Engine, Reservation};
 use crate::codec::{CodecError, IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{
-    Data, Flights, Key, Kind, Object, Patience, Reading, Stat, StoreError, Version, may_wait,
-    read_into,
+    Data, Flights, Key, Kind, Object, Patience, Reading, Stat, StoreError, Version, in_memory,
+    may_wait, read_into,
 };
 use crate::zarr::{Array, CodecSpec};
 
@@ -193,13 +193,13 @@ impl Indexes {
     ) -> Result<Arc<dyn Object>, StoreError> {
         let whole = object.version();
         for (depth, (sharding, number)) in shards.levels().zip(numbers).enumerate() {
-            let path = numbers.get(..depth).unwrap_or_default();
-            let place = (source.clone(), path.to_vec());
+            // As many levels as numbers, by `locate`.
+            let path: Vec<u64> = numbers.iter().take(depth).copied().collect();
+            let place = (source.clone(), path);
             let held = self.index(sharding, &*object, place, (whole, mapping))?;
-            let number = usize::try_from(*number).unwrap_or(usize::MAX);
             let range = held
                 .index
-                .entry(number)
+                .entry(in_memory(*number)?)
                 .map_err(|error| codec_error(source, &error))?;
             let Some(range) = range else {
                 return Err(StoreError::NotFound {

@@ -214,9 +214,9 @@ impl Conversion {
         }
         let numbers = from.chunks_exact(size);
         for (number, target) in numbers.zip(to.chunks_exact_mut(self.to.size_bytes)) {
-            let value = self.from.read(number).unwrap_or(Value::Int(0));
+            let value = self.from.read(number).ok_or(Value::Int(0))?;
             let word = self.to.word(value).ok_or(value)?;
-            target.copy_from_slice(word.get(..self.to.size_bytes).unwrap_or_default());
+            target.copy_from_slice(word.get(..self.to.size_bytes).ok_or(value)?);
         }
         Ok(())
     }

@@ -164,7 +164,7 @@ fn read_whole(object: &dyn Object, buffer: &mut [u8]) -> Result<Vec<u8>, StoreEr
     let mut all = Vec::new();
     loop {
         let data = object.read(all.len() as u64, PIECE, buffer, Patience::Wait)?;
-        let bytes = data.bytes(buffer);
+        let bytes = data.bytes(buffer)?;
         all.extend_from_slice(bytes);
         if bytes.len() < PIECE {
             return Ok(all);

@@ -13,7 +13,7 @@ use super::store::Far;
 use super::value::{fetch, wrong_length};
 use crate::store::flight::{Claim, Lead};
 use crate::store::waiting::may_wait;
-use crate::store::{Ahead, Data, Key, Patience, StoreError};
+use crate::store::{Ahead, Data, Key, Patience, StoreError, part_mut};
 
 /// Files are fetched in blocks of this size.
 const BLOCK_BYTES: u64 = 256 << 10;
@@ -64,8 +64,7 @@ impl Blocks {
         let mut filled = 0;
         for own in self.part.slices(range, &blocks) {
             let own = own?;
-            let target = buffer.get_mut(filled..filled + own.len());
-            target.unwrap_or_default().copy_from_slice(own);
+            part_mut(buffer, filled..filled + own.len())?.copy_from_slice(own);
             filled += own.len();
         }
         Ok(Data::Filled(0..filled))

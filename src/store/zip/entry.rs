@@ -4,6 +4,7 @@
 
 mod decoded;
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use flate2::Crc;
@@ -15,6 +16,7 @@ use super::{Archive, archive_error};
 use crate::store::waiting::may_wait;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Position, Stat, StoreError, Version,
+    in_memory, part, part_mut,
 };
 
 /// What is read with the header in the hope that it holds all of the extra field.
@@ -168,7 +170,7 @@ impl ZipObject {
             .saturating_add(USUAL_EXTRA_BYTES)
             .saturating_add(data_bytes)
             .min(limit);
-        let first = buffer.get_mut(..length).unwrap_or_default();
+        let first = part_mut(buffer, 0..length)?;
         self.pread(first, node.header_offset(), patience)?;
         let header = LocalHeader::parse(first)
             .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
@@ -191,8 +193,8 @@ impl ZipObject {
             self.pread(rest, at, patience)?;
             length = wanted;
         }
-        let name = buffer.get(HEADER_BYTES..name_end).unwrap_or_default();
-        let extra = buffer.get(name_end..header_bytes).unwrap_or_default();
+        let name = part(buffer, HEADER_BYTES..name_end)?;
+        let extra = part(buffer, name_end..header_bytes)?;
         if !self.archive.index.is_named(self.position, name) {
             return Err(self.corrupt(format!(
                 "its local header is named {:?}",
@@ -256,7 +258,7 @@ impl ZipObject {
             None => {
                 let data = self.data_start(patience)?;
                 let at = data.saturating_add(offset);
-                let target = buffer.get_mut(..size).unwrap_or_default();
+                let target = part_mut(buffer, 0..size)?;
                 match self.archive.is_far && !self.is_exact && !target.is_empty() {
                     true => {
                         let span = data..data.saturating_add(node.size_bytes());
@@ -270,7 +272,7 @@ impl ZipObject {
         };
         let range = start..start.saturating_add(size);
         if node.crc_verdict().is_none() {
-            self.note_stored(offset, buffer.get(range.clone()).unwrap_or_default())?;
+            self.note_stored(offset, part(buffer, range.clone())?)?;
         }
         Ok(Data::Filled(range))
     }
@@ -294,11 +296,10 @@ impl ZipObject {
         // The sums are made without the lock; parts that another thread has seen in the meantime
         // are left out.
         let unseen = checks().unseen(self.position, offset, end);
-        for part in unseen {
-            let from = usize::try_from(part.start - offset).unwrap_or(usize::MAX);
-            let to = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-            let crc = crc_of(bytes.get(from..to).unwrap_or_default());
-            let whole = checks().add(self.position, part.start, part.end, crc, entry_bytes);
+        for Range { start, end } in unseen {
+            let own = part(bytes, in_memory(start - offset)?..in_memory(end - offset)?)?;
+            let crc = crc_of(own);
+            let whole = checks().add(self.position, start, end, crc, entry_bytes);
             whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
         }
         Ok(())
@@ -322,7 +323,7 @@ impl ZipObject {
             let piece = usize::try_from(size.saturating_sub(done))
                 .unwrap_or(usize::MAX)
                 .min(most);
-            let target = buffer.get_mut(..piece).unwrap_or_default();
+            let target = part_mut(&mut buffer, 0..piece)?;
             self.pread(target, start.saturating_add(done), patience)?;
             crc.update(target);
             done = done.saturating_add(piece as u64);

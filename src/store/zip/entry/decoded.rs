@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use super::{CHECK_PIECE_BYTES, MAX_HEADER_BYTES, ZipObject, crc_of};
 use crate::store::zip::index::Coding;
 use crate::store::zip::inflate::{self, Inflater, SEGMENT_BYTES};
-use crate::store::{Data, Patience, StoreError};
+use crate::store::{Data, Patience, StoreError, in_memory, part, part_mut};
 
 /// Entries up to this size are decoded at once rather than handed to another thread: that takes
 /// longer than decoding them.
@@ -38,8 +38,7 @@ impl ZipObject {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         // What came from far away is kept, however short it is.
         if entry_bytes <= INLINE_MAX_BYTES && !self.archive.is_far {
-            let whole = usize::try_from(entry_bytes).unwrap_or(0);
-            let target = buffer.get_mut(..whole).unwrap_or_default();
+            let target = part_mut(buffer, 0..in_memory(entry_bytes)?)?;
             self.with_compressed(patience, |compressed| self.decode_into(compressed, target))?;
             return Ok(Data::Filled(start..start.saturating_add(size)));
         }
@@ -176,7 +175,7 @@ impl ZipObject {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         COMPRESSED.with_borrow_mut(|compressed| {
             let range = self.read_compressed(compressed, length, patience)?;
-            let result = decode(compressed.get(range).unwrap_or_default());
+            let result = part(compressed, range).and_then(decode);
             // One big entry does not pin its size in every thread.
             compressed.truncate(CHECK_PIECE_BYTES);
             compressed.shrink_to(4 * CHECK_PIECE_BYTES);
@@ -202,11 +201,11 @@ impl ZipObject {
             inflate::resize(buffer, room)
                 .map_err(|inflate::NoMemory| self.no_memory(room as u64))?;
         }
-        let target = buffer.get_mut(..room).unwrap_or_default();
+        let target = part_mut(buffer, 0..room)?;
         let start = match node.header_length() {
             Some(header) => {
                 let at = node.header_offset().saturating_add(header);
-                let target = target.get_mut(..length).unwrap_or_default();
+                let target = part_mut(target, 0..length)?;
                 self.pread(target, at, patience)?;
                 0
             }
