@@ -52,6 +52,26 @@ fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
 }
 
 #[test]
+fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
+    let _dog = watchdog(
+        "d13_a_directory_that_answers_with_its_page_is_a_directory",
+        60,
+    );
+    let server = Server::listing_files();
+    server.add(on("*"), Fault::NoRedirect);
+    let remote = Remote::on(server, Far::Http, Format::V3);
+    remote.put("plain/below/key.txt", *b"text");
+    // Looked up by name, and after it was listed.
+    let mount = remote.mount(&[]);
+    assert_eq!(read(mount.join("plain/below/key.txt")).unwrap(), b"text");
+    assert!(fs::metadata(mount.join("plain")).unwrap().is_dir());
+    let mount = remote.mount(&[]);
+    assert_eq!(names(mount.join("plain")).unwrap(), ["below"]);
+    assert_eq!(names(mount.join("plain/below")).unwrap(), ["key.txt"]);
+    remote.reads(&mount, "a");
+}
+
+#[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
     let _dog = watchdog(
         "d13_a_store_without_consolidated_metadata_is_mounted_too",
