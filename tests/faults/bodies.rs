@@ -175,6 +175,35 @@ fn d10_a_part_that_is_another_is_eio() {
 }
 
 #[test]
+fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
+    let _dog = watchdog("d10_a_part_with_status_200_is_checked", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        remote.server.add(on("store/*/c/*"), Fault::PartsAs200);
+        let mount = remote.mount(&[]);
+        let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+        let mut part = vec![0; 5000];
+        file.read_exact_at(&mut part, 700_000).unwrap();
+        assert!(part == big()[700_000..705_000], "{far:?}");
+        remote.reads(&mount, "a");
+        remote.reads(&mount, "z");
+        for wrong in [
+            Fault::WrongContentRange,
+            Fault::ContentRange("bytes 0-3/4".into()),
+        ] {
+            let mount = remote.mount(&[]);
+            let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+            remote
+                .server
+                .add(on(&remote.at("big", 0)).get(), wrong.clone());
+            let read_part = file.read_exact_at(&mut part, 700_000);
+            is_one_of(read_part.map(|()| Vec::new()), &[EIO, ESTALE], "a part");
+            remote.siblings_work(&mount);
+        }
+    }
+}
+
+#[test]
 fn d10_a_body_that_was_transformed_is_eio() {
     let _dog = watchdog("d10_a_body_that_was_transformed_is_eio", 60);
     for far in BOTH {

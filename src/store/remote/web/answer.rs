@@ -145,6 +145,11 @@ pub(super) async fn of_get(
 ) -> Result<Got, RequestError> {
     let headers = response.headers();
     match response.status().as_u16() {
+        // Some servers send a part with this status.
+        200 if headers.contains_key(CONTENT_RANGE) => {
+            check_encoding(headers)?;
+            partial(get, response).await
+        }
         200 => {
             check_encoding(headers)?;
             whole(get, response, size_bytes).await
