@@ -93,6 +93,7 @@ mod tests {
                 StoreError::Denied {
                     key: key(),
                     what: what(),
+                    status: None,
                 },
                 Errno::ACCESS,
             ),

@@ -61,7 +61,11 @@ impl Server {
         let (key, what) = (key.clone(), "as the test wants it".to_owned());
         match fault {
             Some(Fault::None) => Ok(()),
-            Some(Fault::Denied) => Err(StoreError::Denied { key, what }),
+            Some(Fault::Denied) => Err(StoreError::Denied {
+                key,
+                what,
+                status: None,
+            }),
             Some(Fault::TimedOut) => Err(StoreError::TimedOut { key, what }),
             Some(Fault::Unavailable) => Err(StoreError::Unavailable { key, what }),
             None => may_wait(&key),
@@ -125,7 +129,11 @@ impl Store for Server {
         let (key, what) = (prefix.clone(), "listings".to_owned());
         match self.listings.get(prefix) {
             Some(names) => Ok(Box::new(Page(names.clone()))),
-            None if self.refuses_listings => Err(StoreError::Denied { key, what }),
+            None if self.refuses_listings => Err(StoreError::Denied {
+                key,
+                what,
+                status: None,
+            }),
             None => Err(StoreError::Unsupported { key, what }),
         }
     }

@@ -30,6 +30,8 @@ pub enum StoreError {
         key: Key,
         /// What refused.
         what: String,
+        /// The HTTP status, if a server refused.
+        status: Option<u16>,
     },
     /// The source has changed since it was opened.
     #[error("{key}: changed at the source: {what}")]
@@ -166,14 +168,17 @@ impl StoreError {
             Some(Errno::ACCESS | Errno::PERM) => Self::Denied {
                 key,
                 what: "by the source's permissions".into(),
+                status: None,
             },
             Some(Errno::XDEV) => Self::Denied {
                 key,
                 what: "the link leads out of the source".into(),
+                status: None,
             },
             Some(Errno::LOOP) => Self::Denied {
                 key,
                 what: "too many links, or one that is not followed".into(),
+                status: None,
             },
             Some(Errno::STALE) => Self::Stale {
                 key,

@@ -80,12 +80,9 @@ impl Meta {
         self.size_bytes == other.size_bytes
             && match (self.opaque_tag(), other.opaque_tag()) {
                 (Some(one), Some(two)) => one == two,
-                (None, None) => match (self.modified_seconds(), other.modified_seconds()) {
-                    (Some(one), Some(two)) => one == two,
-                    // The weaker promise of a source that tells neither: the size.
-                    _ => true,
-                },
-                // A tag that is not there any more proves nothing.
+                // Where both have neither, the size alone is the weaker promise of the source.
+                (None, None) => self.modified_seconds() == other.modified_seconds(),
+                // A tag or a date that only one of them has proves nothing.
                 _ => false,
             }
     }
@@ -219,15 +216,27 @@ enum RequestError {
     /// It is not any more what was expected.
     Changed(String),
     /// The source refuses.
-    Denied(String),
+    Denied(Refusal),
     /// The source refuses credentials that were good once.
-    Expired(String),
+    Expired(Refusal),
     /// There is no way to list.
     NoListing(String),
+    /// The range does not lie in the object (416), and the answer does not say how long it is.
+    NoSuchRange,
+    /// The answer does not say where its body ends, so that a part of it would look whole.
+    Unframed,
     /// Nobody answered in time.
     TimedOut(String),
     /// Anything else.
     Failed(Failed),
+}
+
+/// A source that refuses a request, or that there is nothing to sign with.
+#[derive(Debug)]
+struct Refusal {
+    what: String,
+    /// The HTTP status; none if nothing was sent.
+    status: Option<u16>,
 }
 
 /// A request that failed.
@@ -266,8 +275,20 @@ impl RequestError {
         match self {
             Self::NotFound => StoreError::NotFound { key },
             Self::Changed(what) => StoreError::Stale { key, what },
-            Self::Denied(what) | Self::Expired(what) => StoreError::Denied { key, what },
+            Self::Denied(Refusal { what, status }) | Self::Expired(Refusal { what, status }) => {
+                StoreError::Denied { key, what, status }
+            }
             Self::NoListing(what) => StoreError::Unsupported { key, what },
+            Self::NoSuchRange => StoreError::Unavailable {
+                key,
+                what: "416: the server does not send this range".into(),
+            },
+            Self::Unframed => StoreError::Unsupported {
+                key,
+                what: "the server sends neither its length (Content-Length) nor chunks: where the \
+                       connection ends, all of it may have come or a part"
+                    .into(),
+            },
             Self::TimedOut(what) => StoreError::TimedOut { key, what },
             Self::Failed(failed) => StoreError::Unavailable {
                 key,

@@ -179,6 +179,7 @@ mod tests {
                 true => Err(StoreError::Denied {
                     key: key.clone(),
                     what: "as the test wants it".into(),
+                    status: None,
                 }),
                 false => self.values.open(key),
             }

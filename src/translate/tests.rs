@@ -74,6 +74,7 @@ impl Odd {
             true => StoreError::Denied {
                 key,
                 what: "as the test wants it".into(),
+                status: None,
             },
             false => StoreError::TimedOut {
                 key,

@@ -128,8 +128,10 @@ impl Nodes {
             (Make::Outline(_), _) if node.is_implicit => {
                 Err("it has no document".to_owned().into())
             }
-            // There it is made only of consolidated metadata.
-            (Make::Outline(make), _) if self.store().promises().is_far => {
+            // There it is made only of consolidated metadata, if the names are not known either.
+            (Make::Outline(make), _)
+                if self.store().promises().is_far && self.store().index().is_none() =>
+            {
                 Ok(make(&**self.store(), &node.key, self.engine()).map(drop)?)
             }
             (Make::Outline(_), _) if format.word() == "zmetadata" => match node.node.format() {

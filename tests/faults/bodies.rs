@@ -175,6 +175,35 @@ fn d10_a_part_that_is_another_is_eio() {
 }
 
 #[test]
+fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
+    let _dog = watchdog("d10_a_part_with_status_200_is_checked", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        remote.server.add(on("store/*/c/*"), Fault::PartsAs200);
+        let mount = remote.mount(&[]);
+        let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+        let mut part = vec![0; 5000];
+        file.read_exact_at(&mut part, 700_000).unwrap();
+        assert!(part == big()[700_000..705_000], "{far:?}");
+        remote.reads(&mount, "a");
+        remote.reads(&mount, "z");
+        for wrong in [
+            Fault::WrongContentRange,
+            Fault::ContentRange("bytes 0-3/4".into()),
+        ] {
+            let mount = remote.mount(&[]);
+            let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+            remote
+                .server
+                .add(on(&remote.at("big", 0)).get(), wrong.clone());
+            let read_part = file.read_exact_at(&mut part, 700_000);
+            is_one_of(read_part.map(|()| Vec::new()), &[EIO, ESTALE], "a part");
+            remote.siblings_work(&mount);
+        }
+    }
+}
+
+#[test]
 fn d10_a_body_that_was_transformed_is_eio() {
     let _dog = watchdog("d10_a_body_that_was_transformed_is_eio", 60);
     for far in BOTH {
@@ -219,6 +248,62 @@ fn d11_a_value_of_no_bytes_is_read() {
         assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
         assert_eq!(read(&empty).unwrap(), b"");
     }
+}
+
+#[test]
+fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
+    let _dog = watchdog("d11_a_head_that_says_that_all_is_empty", 60);
+    for far in BOTH {
+        let remote = Remote::new(far);
+        remote.put("empty", *b"");
+        remote.server.add(on("*").head(), Fault::EmptyHead);
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        remote.reads(&mount, "a");
+        assert!(read(mount.join(remote.key("big", 0))).unwrap() == big());
+        assert_eq!(read(mount.join("empty")).unwrap(), b"");
+        // The question whether the source is still there makes no document empty.
+        let mount = remote.mount(&["--ttl", "100ms"]);
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(errno(read(mount.join("absent"))), ENOENT);
+        let document = remote.server.get("store/zarr.json").unwrap();
+        assert!(read(mount.join("zarr.json")).unwrap() == document);
+    }
+}
+
+#[test]
+fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known() {
+    let _dog = watchdog("d11_a_body_that_ends_with_the_connection", 60);
+    let remote = Remote::new(Far::Http);
+    let at = remote.at("big", 0);
+    let key = remote.key("big", 0);
+    let cut = Fault::CloseAfter(BIG);
+    // Neither a length nor parts, and cut at the same place each time.
+    let mount = remote.mount(&["--retries", "1"]);
+    for fault in [Fault::Unframed, Fault::IgnoreRange, cut.clone()] {
+        remote.server.add(on(&at), fault);
+    }
+    let native = in_time(LIMIT, "the key", || read(mount.join(&key)));
+    is_one_of(native, &[EOPNOTSUPP], "the key");
+    logged(&mount, &["big/c/0", "Content-Length", "EOPNOTSUPP"]);
+    remote.siblings_work(&mount);
+    remote.server.heal();
+    // HEAD says the length.
+    let mount = remote.mount(&["--retries", "1"]);
+    remote.server.add(on(&at).get(), Fault::Unframed);
+    remote.server.add(on(&at).get(), Fault::IgnoreRange);
+    assert!(read(mount.join(&key)).unwrap() == big());
+    assert!(read(remote.view(&mount, "big", 0)).unwrap() == big());
+    let mount = remote.mount(&["--retries", "1"]);
+    remote.server.add(on(&at).get(), cut);
+    let native = in_time(LIMIT, "the key", || read(mount.join(&key)));
+    is_one_of(native, &[EIO], "the key");
+    let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "big", 0)));
+    is_one_of(view, &[EIO], "the chunk");
+    // A server that sends nothing else is told apart from one that is broken.
+    for fault in [Fault::Unframed, Fault::IgnoreRange] {
+        remote.server.add(on("*"), fault);
+    }
+    remote.is_refused(&["zarr.json", "Content-Length"]);
 }
 
 #[test]

@@ -56,6 +56,31 @@ fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
 }
 
 #[test]
+fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
+    let _dog = watchdog("i04_a_date_that_only_one_of_two_answers_has", 60);
+    for fault in [
+        Fault::NoLastModified,
+        Fault::LastModified("Mon, 01 Foo 2024 00:00:00 GMT".into()),
+    ] {
+        let remote = Remote::new(Far::Http);
+        let at = remote.at("big", 0);
+        remote.server.add(on(&at), Fault::NoEtag);
+        let mount = remote.mount(&[]);
+        let file = File::open(mount.join(remote.key("big", 0))).unwrap();
+        assert!(part(&file, 0).unwrap() == big()[..4096]);
+        remote.server.put(&at, changed(&big()));
+        remote.server.add(on(&at).get(), fault);
+        is_one_of(part(&file, 700_000), &[ESTALE], "a part of another version");
+    }
+    // Where no answer has a date, the size is all that there is.
+    let remote = Remote::new(Far::Http);
+    remote.server.add(on("*"), Fault::NoEtag);
+    remote.server.add(on("*"), Fault::NoLastModified);
+    let mount = remote.mount(&[]);
+    remote.reads(&mount, "a");
+}
+
+#[test]
 fn i04_every_part_is_asked_for_under_its_version() {
     let _dog = watchdog("i04_every_part_is_asked_for_under_its_version", 60);
     for far in BOTH {

@@ -52,6 +52,26 @@ fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
 }
 
 #[test]
+fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
+    let _dog = watchdog(
+        "d13_a_directory_that_answers_with_its_page_is_a_directory",
+        60,
+    );
+    let server = Server::listing_files();
+    server.add(on("*"), Fault::NoRedirect);
+    let remote = Remote::on(server, Far::Http, Format::V3);
+    remote.put("plain/below/key.txt", *b"text");
+    // Looked up by name, and after it was listed.
+    let mount = remote.mount(&[]);
+    assert_eq!(read(mount.join("plain/below/key.txt")).unwrap(), b"text");
+    assert!(fs::metadata(mount.join("plain")).unwrap().is_dir());
+    let mount = remote.mount(&[]);
+    assert_eq!(names(mount.join("plain")).unwrap(), ["below"]);
+    assert_eq!(names(mount.join("plain/below")).unwrap(), ["key.txt"]);
+    remote.reads(&mount, "a");
+}
+
+#[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
     let _dog = watchdog(
         "d13_a_store_without_consolidated_metadata_is_mounted_too",
@@ -114,6 +134,49 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
         let why = fs::read_to_string(group(&mount, "why.txt")).unwrap();
         assert!(why.contains("root.nc: children: "), "{why}");
         remote.reads(&mount, "a");
+    }
+}
+
+#[test]
+fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
+    let _dog = watchdog("d13_inner_groups_whose_metadata_are_known", 60);
+    let dir = scratch();
+    let store = dir.path().join("store");
+    let array = r#"{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|u1", "order": "C",
+        "compressor": null, "filters": null, "fill_value": 0}"#;
+    let group = r#"{"zarr_format": 2}"#;
+    let all = format!(
+        r#"{{"zarr_consolidated_format": 1, "metadata": {{".zgroup": {group},
+        "g/.zgroup": {group}, "g/x/.zarray": {array}}}}}"#
+    );
+    let put = |key: &str, text: &str| {
+        let path = store.join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put(".zgroup", group);
+    put("g/.zgroup", group);
+    put("g/x/.zarray", array);
+    // The directory of a zip has all names, and no copies are needed.
+    let zip = std::process::Command::new("python3")
+        .args(["-m", "zipfile", "-c", "store.zip", "store/"])
+        .current_dir(dir.path())
+        .status();
+    assert!(zip.unwrap().success());
+    put(".zmetadata", &all);
+    let near = Mount::new(&store);
+    let server = Server::over(dir.path());
+    let zip = format!("{}|zip:store", server.url_of("store.zip"));
+    for source in [server.url_of("store"), zip] {
+        let far = Mount::new(&source);
+        let views = names(far.join("g/.zarrfs")).unwrap();
+        for name in ["zom.json", ".zmetadata"] {
+            assert!(views.contains(&name.to_owned()), "{source}: {views:?}");
+            let path = format!("g/.zarrfs/{name}");
+            let [there, here] = [&far, &near].map(|mount| read(mount.join(&path)).unwrap());
+            let json = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
+            assert_eq!(json(&there), json(&here), "{source}: {name}");
+        }
     }
 }
 

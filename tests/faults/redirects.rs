@@ -27,6 +27,31 @@ fn d12_redirects_on_the_same_host_are_followed() {
 }
 
 #[test]
+fn d12_absence_at_the_end_of_a_redirect_proves_nothing() {
+    let _dog = watchdog("d12_absence_at_the_end_of_a_redirect", 60);
+    let remote = Remote::new(Far::Http);
+    let other = Server::files();
+    for location in [remote.server.url_of("gone/0"), other.url_of("gone/0")] {
+        let mount = remote.mount(&["--retries", "0"]);
+        remote
+            .server
+            .add(on(&remote.at("a", 1)), Fault::redirect(location));
+        remote.chunk_fails(&mount, "a", 1, &[EIO]);
+        logged(&mount, &["a/c/1", "404", "redirect", "EIO"]);
+        remote.heals(&mount, "a");
+    }
+    // The same URL with another scheme or port is the server's own other address.
+    let mount = remote.mount(&[]);
+    let hole = remote.at("hole", 1);
+    remote
+        .server
+        .add(on(&hole), Fault::redirect(other.url_of(&hole)));
+    let fill = FILL.to_le_bytes().repeat(CHUNK);
+    assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
+    assert!(!other.requests_for(&hole).is_empty());
+}
+
+#[test]
 fn d12_a_redirect_loop_ends() {
     let _dog = watchdog("d12_a_redirect_loop_ends", 60);
     for far in BOTH {

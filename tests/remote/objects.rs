@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::compare::*;
-use crate::servers::{Azurite, FakeGcs, Moto, Seaweed};
+use crate::servers::{Azurite, FakeGcs, Moto, Rclone, Seaweed};
 use crate::support::*;
 
 #[test]
@@ -38,6 +38,30 @@ fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
     moto.put("private", served.path());
     let keys = moto.enforce("private");
     all_are_the_local_ones(served.path(), &moto.remote("private", &keys));
+}
+
+#[test]
+fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
+    let name = "a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store";
+    let _dog = watchdog(name, 400);
+    let buckets = scratch();
+    let served = served();
+    for store in ["v3-sharded", "v2-zipstore.zip"] {
+        let to = buckets.path().join("bucket").join(store);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::rename(served.path().join(store), to).unwrap();
+    }
+    let rclone = Rclone::start(buckets.path());
+    // Inner chunks of shards and entries of zips are parts.
+    for (store, view) in [
+        ("v3-sharded", "zstd/.zarrfs/zstd.npy"),
+        ("v2-zipstore.zip", "zlib/.zarrfs/zlib.npy"),
+    ] {
+        let there = rclone.remote("bucket").mount(store);
+        let here = Mount::new(buckets.path().join("bucket").join(store));
+        let [remote, local] = [&there, &here].map(|mount| read(mount.join(view)));
+        assert!(remote.unwrap() == local.unwrap(), "{store}: {view}");
+    }
 }
 
 /// More arrays in a group, and more chunks in an array, than S3 lists on one page.

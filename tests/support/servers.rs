@@ -18,6 +18,8 @@ mod moto;
 mod nginx;
 #[path = "servers/process.rs"]
 mod process;
+#[path = "servers/rclone.rs"]
+mod rclone;
 #[path = "servers/remote.rs"]
 mod remote;
 #[path = "servers/seaweed.rs"]
@@ -34,6 +36,7 @@ pub use gcs::FakeGcs;
 pub use moto::Moto;
 pub use nginx::{Nginx, Request, basic};
 pub use process::{Port, Process};
+pub use rclone::Rclone;
 pub use remote::{Remote, without_clouds};
 pub use seaweed::Seaweed;
 

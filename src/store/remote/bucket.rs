@@ -24,7 +24,7 @@ use build::Provider;
 pub(super) use build::{Bucket, BucketOptions, open};
 use service::{Asks, Seen, watched};
 
-use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError};
 use crate::store::{Key, check_component};
 
 /// What both traits of a client do.
@@ -197,9 +197,7 @@ impl Objects {
                 let (start, bytes) = (0, Vec::new());
                 Ok(Got { meta, start, bytes })
             }
-            _ => Err(RequestError::lasting(
-                "416: the server does not send this range",
-            )),
+            _ => Err(RequestError::NoSuchRange),
         }
     }
 
@@ -285,9 +283,16 @@ fn of_object(object: &ObjectMeta) -> Meta {
 fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
     use object_store::Error;
     if let Some(why) = &seen.no_credentials {
-        return RequestError::Denied(why.clone());
+        return RequestError::Denied(Refusal {
+            what: why.clone(),
+            status: None,
+        });
     }
     let what = seen.shown(error);
+    let refused = |what: String| Refusal {
+        what,
+        status: seen.status.map(|status| status.as_u16()),
+    };
     match (error, seen.status.map(|status| status.as_u16())) {
         // The library could not even ask.
         (_, None) => match seen.is_lasting {
@@ -296,16 +301,16 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         },
         (Error::NotModified { .. }, _) | (_, Some(304)) => RequestError::NotModified,
         (Error::Precondition { .. }, _) | (_, Some(412)) => RequestError::Changed(what),
-        (_, Some(401)) => RequestError::Expired(what),
-        (_, Some(407)) => RequestError::Denied(what),
-        (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(what),
+        (_, Some(401)) => RequestError::Expired(refused(what)),
+        (_, Some(407)) => RequestError::Denied(refused(what)),
+        (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(refused(what)),
         (_, Some(403)) if !matches!(seen.code.as_deref(), None | Some("AccessDenied")) => {
-            RequestError::Denied(what)
+            RequestError::Denied(refused(what))
         }
-        (_, Some(403)) => RequestError::Denied(format!(
+        (_, Some(403)) => RequestError::Denied(refused(format!(
             "{what}; so it answers also for what is not there, to who may not list (on S3 the \
              permission s3:ListBucket; see --missing-status)"
-        )),
+        ))),
         // Another 404 than that of the object, such as that of a service for credentials, proves
         // nothing of it.
         (Error::NotFound { .. }, Some(404)) if !seen.lacks_bucket() => RequestError::NotFound,

@@ -23,12 +23,12 @@ impl Missing {
 
     fn translate<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
         match answer {
-            Err(RequestError::Denied(what)) => {
-                let status = what.get(..3).and_then(|status| status.parse().ok());
-                match status.is_some_and(|status| self.statuses.contains(&status)) {
-                    true => Err(RequestError::NotFound),
-                    false => Err(RequestError::Denied(what)),
-                }
+            Err(RequestError::Denied(refusal))
+                if refusal
+                    .status
+                    .is_some_and(|status| self.statuses.contains(&status)) =>
+            {
+                Err(RequestError::NotFound)
             }
             answer => answer,
         }

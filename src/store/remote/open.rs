@@ -134,14 +134,14 @@ pub enum RemoteError {
 fn advice(label: &str, error: &StoreError) -> &'static str {
     let is_web = label.starts_with("http");
     match error {
-        StoreError::Denied { what, .. } if is_web && what.contains("401") => {
-            " (a password goes into the URL, a token into --header)"
-        }
+        StoreError::Denied {
+            status: Some(401), ..
+        } if is_web => " (a password goes into the URL, a token into --header)",
         StoreError::Denied { .. } if is_web => {
             " (a password goes into the URL, a token into --header; --missing-status 403 where a \
              server says so of what is not there)"
         }
-        StoreError::Denied { what, .. } if what.contains("--anonymous") => {
+        StoreError::Denied { status: None, .. } => {
             " (they come from the environment, --env-file or --profile)"
         }
         StoreError::Denied { .. } => {

@@ -181,13 +181,13 @@ impl Far {
         let (head, page) = match self.can_list() {
             true => {
                 let both = async {
-                    let head = self.remote.head(key);
+                    let head = self.head(key);
                     futures_util::future::join(head, self.first_page(below)).await
                 };
                 let (head, page) = self.network.wait(both);
                 (head, Some(page))
             }
-            false => (self.network.wait(self.remote.head(key)), None),
+            false => (self.network.wait(self.head(key)), None),
         };
         let (is_prefix, refusal) = match page {
             Some(Ok(has_names)) => (has_names, None),
@@ -211,6 +211,21 @@ impl Far {
         };
         self.facts.put(key, fact.clone(), asked);
         Ok(fact)
+    }
+
+    /// What is known of an object. That it is empty is believed only if GET brings nothing, too:
+    /// some servers answer every HEAD with `Content-Length: 0`.
+    async fn head(&self, key: &Key) -> Result<Meta, RequestError> {
+        let meta = self.remote.head(key).await?;
+        if meta.size_bytes > 0 {
+            return Ok(meta);
+        }
+        let first_byte = Get::new(key, Part::Range(0..1));
+        match self.remote.get(&first_byte).await {
+            Ok(got) => Ok(got.meta),
+            Err(RequestError::NoSuchRange) => Ok(meta),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a listing has any name: its first pages can be empty.
@@ -242,7 +257,7 @@ impl Far {
             what: format!("not there, and neither is {anchor}: the whole source is gone"),
         };
         let asked = Instant::now();
-        let ask = || match self.network.wait(self.remote.head(anchor)) {
+        let ask = || match self.network.wait(self.head(anchor)) {
             Ok(meta) => {
                 // Another content is still there; what is known of it is older.
                 match self.facts.last(anchor) {

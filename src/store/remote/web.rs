@@ -22,8 +22,9 @@ use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
-use address::{is_allowed, is_same_host};
+use address::{is_allowed, is_same_host, is_same_resource};
 
+use super::store::is_document;
 use super::traffic::sent;
 use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
@@ -170,7 +171,7 @@ impl Web {
         Err(RequestError::lasting(what))
     }
 
-    async fn get_part(&self, get: &Get) -> Result<Got, RequestError> {
+    async fn ask_for(&self, get: &Get) -> Result<Response, RequestError> {
         let mut headers = identity();
         let range = match &get.part {
             Part::All(_) => None,
@@ -188,15 +189,76 @@ impl Web {
         set(IF_MATCH, expected.as_deref());
         let known = get.known.as_ref().and_then(|meta| meta.etag.as_deref());
         set(IF_NONE_MATCH, known);
-        let url = self.address.of(&get.key)?;
-        let response = self.send(Method::GET, url, headers).await?;
-        answer::of_get(get, response).await
+        self.ask(Method::GET, &get.key, headers).await
     }
 
-    /// The size by one byte of the value, where the server does not answer HEAD.
-    async fn head_by_range(&self, key: &Key) -> Result<Meta, RequestError> {
+    /// Asks for what is at a key.
+    ///
+    /// # Errors
+    /// [`RequestError::NotFound`] only if the server that was asked says so itself: where another
+    /// one does, a link to it may be wrong or have expired.
+    async fn ask(
+        &self,
+        method: Method,
+        key: &Key,
+        headers: HeaderMap,
+    ) -> Result<Response, RequestError> {
+        let url = self.address.of(key)?;
+        let response = self.send(method, url.clone(), headers).await?;
+        let (end, status) = (response.url(), response.status());
+        if matches!(status.as_u16(), 404 | 410) && !is_same_resource(&url, end) {
+            return Err(RequestError::lasting(format!(
+                "{status} from {}, where a redirect led: that does not prove that it is absent",
+                end.host_str().unwrap_or_default()
+            )));
+        }
+        if answer::is_page(&response) && self.is_listed_directory(key).await? {
+            return Err(RequestError::IsPrefix);
+        }
+        Ok(response)
+    }
+
+    /// Whether the page of the directory above lists a key as a directory: some servers answer for
+    /// one without a slash behind its URL, too, and not with a redirect.
+    async fn is_listed_directory(&self, key: &Key) -> Result<bool, RequestError> {
+        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+        let name = name.filter(|_| !key.is_root() && !is_document(key));
+        let Some(name) = name else {
+            return Ok(false);
+        };
+        match self.page(&key.parent()).await {
+            Ok(page) => Ok(page.prefixes.iter().any(|prefix| prefix == name)),
+            Err(RequestError::NoListing(_) | RequestError::Denied(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The page that many servers make for a directory.
+    async fn page(&self, prefix: &Key) -> Result<Page, RequestError> {
+        let url = self.address.of_directory(prefix)?;
+        let mut headers = identity();
+        let accept = HeaderValue::from_static("application/json, text/html;q=0.9");
+        headers.insert(ACCEPT, accept);
+        let response = self.send(Method::GET, url.clone(), headers).await;
+        match response {
+            Ok(response) => index::read(&url, response).await,
+            Err(RequestError::IsPrefix) => Err(RequestError::NoListing(
+                "the server sends in circles".into(),
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is known of an object: from HEAD, or with one byte of the value where the server does
+    /// not answer that.
+    async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
+        let response = self.ask(Method::HEAD, key, identity()).await?;
+        if let Some(meta) = answer::of_head(&response)? {
+            return Ok(meta);
+        }
         let get = Get::new(key, Part::Range(0..1));
-        Ok(self.get_part(&get).await?.meta)
+        let response = self.ask_for(&get).await?;
+        Ok(answer::of_get(&get, response, None).await?.meta)
     }
 }
 
@@ -232,39 +294,26 @@ pub(super) fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
 
 impl Remote for Web {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        self.get_part(get).boxed()
+        async move {
+            let response = self.ask_for(get).await?;
+            let is_sized = get.expected.is_some() || !answer::is_unframed(&response);
+            let size_bytes = match is_sized || response.status() != StatusCode::OK {
+                true => None,
+                false => Some(self.meta(&get.key).await?.size_bytes),
+            };
+            answer::of_get(get, response, size_bytes).await
+        }
+        .boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        async move {
-            let url = self.address.of(key)?;
-            let response = self.send(Method::HEAD, url, identity()).await?;
-            match answer::of_head(&response)? {
-                Some(meta) => Ok(meta),
-                None => self.head_by_range(key).await,
-            }
-        }
-        .boxed()
+        self.meta(key).boxed()
     }
 
-    /// The page that many servers make for a directory. It is never taken for complete: servers
-    /// leave out names that begin with a dot.
+    /// The page of a directory is never taken for complete: servers leave out names that begin
+    /// with a dot.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        async move {
-            let url = self.address.of_directory(&list.prefix)?;
-            let mut headers = identity();
-            let accept = HeaderValue::from_static("application/json, text/html;q=0.9");
-            headers.insert(ACCEPT, accept);
-            let response = self.send(Method::GET, url.clone(), headers).await;
-            match response {
-                Ok(response) => index::read(&url, response).await,
-                Err(RequestError::IsPrefix) => Err(RequestError::NoListing(
-                    "the server sends in circles".into(),
-                )),
-                Err(error) => Err(error),
-            }
-        }
-        .boxed()
+        self.page(&list.prefix).boxed()
     }
 }
 

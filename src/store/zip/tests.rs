@@ -551,6 +551,7 @@ fn failures_keep_their_kind_and_name_the_entry() {
         StoreError::Denied {
             key: elsewhere(),
             what: what(),
+            status: None,
         },
         StoreError::Unavailable {
             key: elsewhere(),

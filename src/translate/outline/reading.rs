@@ -18,6 +18,8 @@ const MAX_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_MEMORY_PART: u64 = 4;
 /// Memory is reserved for many small documents at once.
 const RESERVED_AT_ONCE: u64 = 256 << 10;
+/// The most nodes of which documents are read one by one from a remote store.
+const MAX_REMOTE_NODES: usize = 1000;
 /// The deepest hierarchy that is followed.
 const MAX_DEPTH: usize = 64;
 
@@ -93,6 +95,29 @@ impl Hierarchy {
         engine: &Engine,
         most: usize,
     ) -> Result<Self, NoOutline> {
+        Self::read_up_to(store, key, engine, [most, 0])
+    }
+
+    /// As [`Hierarchy::read_all`], also from the documents of a remote store whose names are known.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(in crate::translate) fn read_documents(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+    ) -> Result<Self, NoOutline> {
+        let most = [MAX_NODES, MAX_REMOTE_NODES];
+        whole(Self::read_up_to(store, key, engine, most))
+    }
+
+    /// `most` are the nodes that are read one by one: of a local store, of a remote one.
+    fn read_up_to(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: [usize; 2],
+    ) -> Result<Self, NoOutline> {
         // All documents of a hierarchy are not at hand wherever they are.
         may_wait(key)?;
         let mut budget = Budget::new(engine);
@@ -115,14 +140,19 @@ impl Hierarchy {
         engine: &Engine,
         most: usize,
     ) -> Result<Self, NoOutline> {
-        let read = Self::read(store, key, engine, most).map_err(|none| match none {
-            NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
-            none => none,
-        })?;
-        match read.outline.unread() {
-            Some(why) => Err(unread(why)),
-            None => Ok(read),
-        }
+        whole(Self::read(store, key, engine, most))
+    }
+}
+
+/// A hierarchy of which every node was read.
+fn whole(read: Result<Hierarchy, NoOutline>) -> Result<Hierarchy, NoOutline> {
+    let read = read.map_err(|none| match none {
+        NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
+        none => none,
+    })?;
+    match read.outline.unread() {
+        Some(why) => Err(unread(why)),
+        None => Ok(read),
     }
 }
 
@@ -130,6 +160,15 @@ impl Hierarchy {
 fn twice<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     let bytes = texts.into_iter().map(|text| document::memory_bytes(text));
     (bytes.sum::<usize>() as u64).saturating_mul(2)
+}
+
+/// The part of a path below another one; none if it is not below it.
+fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
+    if above.is_empty() {
+        return Some(path);
+    }
+    let rest = path.strip_prefix(std::str::from_utf8(above).ok()?)?;
+    rest.strip_prefix('/')
 }
 
 fn unread(why: &str) -> NoOutline {
@@ -140,7 +179,7 @@ impl Outline {
     fn read(
         store: &dyn Store,
         key: &Key,
-        most: usize,
+        [most, most_remote]: [usize; 2],
         budget: &mut Budget<'_>,
     ) -> Result<Self, NoOutline> {
         let found = Found::read(store, key)?;
@@ -149,12 +188,20 @@ impl Outline {
             return Ok(outline);
         }
         if store.promises().is_far {
-            let Some((copies, _)) = outline.copies(store, key, &found, budget)? else {
-                let what = "the store is far away, and the group has no consolidated metadata";
+            if let Some((copies, _)) = outline.copies(store, key, &found, budget)? {
+                outline.add_copies(&copies, b"", budget)?;
+                return Ok(outline);
+            }
+            if outline.add_copies_above(store, key, budget)? {
+                return Ok(outline);
+            }
+            // The names in a zip are known; their documents take a request each.
+            if store.index().is_none() || most_remote == 0 {
+                let what = "the store is remote, and neither the group nor one above it has \
+                            consolidated metadata";
                 return Err(NoOutline::Absent(what.into()));
-            };
-            outline.add_copies(&copies, budget)?;
-            return Ok(outline);
+            }
+            budget.nodes = budget.nodes.min(most_remote);
         }
         budget.nodes = budget.nodes.min(most);
         outline.walk(store, key, 0, budget)?;
@@ -223,12 +270,47 @@ impl Outline {
         Ok(outline)
     }
 
+    /// Adds the nodes below a key that the nearest group above it has copies of; says whether there
+    /// is one that has a copy of the node itself.
+    fn add_copies_above(
+        &mut self,
+        store: &dyn Store,
+        key: &Key,
+        budget: &mut Budget<'_>,
+    ) -> Result<bool, NoOutline> {
+        let mut above = key.clone();
+        while !above.is_root() {
+            above = above.parent();
+            let found = match Found::read(store, &above) {
+                Err(error) if error.is_lasting() => return Ok(false),
+                found => found?,
+            };
+            let group = Self::of(&above, &found, budget)?;
+            let Some((copies, _)) = group.copies(store, &above, &found, budget)? else {
+                continue;
+            };
+            let path = key.below(&above).unwrap_or_default();
+            let has_node = |path| copies.documents(path).next().is_some();
+            if !std::str::from_utf8(path).is_ok_and(has_node) {
+                return Ok(false);
+            }
+            self.add_copies(&copies, path, budget)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Adds the copies of the nodes below a path.
     fn add_copies(
         &mut self,
         copies: &Consolidated,
+        below: &[u8],
         budget: &mut Budget<'_>,
     ) -> Result<(), NoOutline> {
-        for path in copies.paths().filter(|path| !path.is_empty()) {
+        for full_path in copies.paths() {
+            let Some(path) = path_below(full_path, below).filter(|path| !path.is_empty()) else {
+                continue;
+            };
             budget.take_node()?;
             let mut node = &mut *self;
             for (depth, name) in path.split('/').enumerate() {
@@ -238,7 +320,7 @@ impl Outline {
                 node = node.members.entry(name.to_owned()).or_default();
             }
             for (slot, name) in node.documents.iter_mut().zip(documents::NAMES) {
-                *slot = copies.copy(path, name).cloned();
+                *slot = copies.copy(full_path, name).cloned();
             }
         }
         Ok(())

@@ -111,6 +111,37 @@ fn copies_speak_for_nodes_where_documents_are_far() {
 }
 
 #[test]
+fn copies_of_a_group_above_speak_for_inner_groups_of_remote_stores() {
+    let zgroup = json!({"zarr_format": 2});
+    let metadata = json!({
+        ".zgroup": zgroup, "g/.zgroup": zgroup, "g/x/.zarray": zarray(),
+        "g/h/.zgroup": zgroup, "g/h/y/.zarray": zarray(), "gg/.zgroup": zgroup,
+    });
+    let consolidated = json!({"zarr_consolidated_format": 1, "metadata": metadata.clone()});
+    let values = || {
+        let mut values = vec![(".zmetadata", consolidated.clone())];
+        let documents = metadata.as_object().unwrap().iter();
+        values.extend(documents.map(|(key, document)| (key.as_str(), document.clone())));
+        values.push(("other/.zgroup", json!({"zarr_format": 2})));
+        store(&values)
+    };
+    for path in ["g", "g/h"] {
+        let (near, far) = (values(), Odd::far(values()));
+        for make in [zom_json, zmetadata_json] {
+            let [near, far]: [&dyn Store; 2] = [&near, &far];
+            let [near, far] = [near, far].map(|store| make(store, &key(path), &engine()));
+            let [near, far]: [Value; 2] =
+                [near, far].map(|whole| serde_json::from_slice(&whole.unwrap().text).unwrap());
+            assert_eq!(near, far, "{path}");
+        }
+    }
+    // Copies that do not name it say nothing of it.
+    let far = Odd::far(values());
+    let none = zom_json(&far, &key("other"), &engine());
+    assert!(matches!(none, Err(NoOutline::Absent(_))), "{none:?}");
+}
+
+#[test]
 fn documents_that_are_near_speak_for_themselves() {
     let store = of_two_minds();
     let outline = read(&store).unwrap().outline;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::documents;
 use super::reading::Hierarchy;
-use super::{MAX_NODES, NoOutline, Outline};
+use super::{NoOutline, Outline};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 
@@ -111,7 +111,7 @@ pub struct Whole {
 /// # Errors
 /// Why there is none.
 pub fn zom_json(store: &dyn Store, key: &Key, engine: &Engine) -> Result<Whole, NoOutline> {
-    let read = Hierarchy::read_all(store, key, engine, MAX_NODES)?;
+    let read = Hierarchy::read_documents(store, key, engine)?;
     let mut notes = Vec::new();
     let model = read.outline.zom(key, &mut notes);
     let model = model.ok_or_else(|| NoOutline::Absent("no document of a node".into()))?;
@@ -125,7 +125,7 @@ pub fn zom_json(store: &dyn Store, key: &Key, engine: &Engine) -> Result<Whole, 
 /// Why there is none; a node of version 3 has none, and neither have nodes of which one has a
 /// document of version 2 that is no JSON: who reads copies looks for no others.
 pub fn zmetadata_json(store: &dyn Store, key: &Key, engine: &Engine) -> Result<Whole, NoOutline> {
-    let Hierarchy { outline, .. } = &Hierarchy::read_all(store, key, engine, MAX_NODES)?;
+    let Hierarchy { outline, .. } = &Hierarchy::read_documents(store, key, engine)?;
     if outline.documents[0].is_some() {
         let what = "consolidated metadata of version 3 are in zarr.json";
         return Err(NoOutline::Absent(what.into()));

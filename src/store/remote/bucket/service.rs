@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE, RETRY_AFTER,
+};
 use http_body_util::{BodyExt, Full, Limited};
 use object_store::ClientOptions;
 use object_store::client::{
@@ -134,6 +136,7 @@ impl HttpService for Service {
         let url = parts.uri.to_string();
         let Connector { client, headers } = &self.0;
         let mut send = client.request(parts.method, url).headers(headers.clone());
+        let asks_for_part = parts.headers.contains_key(RANGE);
         send = send.headers(parts.headers);
         if let Some(bytes) = body.as_bytes() {
             send = send.body(bytes.clone());
@@ -152,7 +155,15 @@ impl HttpService for Service {
             HttpError::new(kind, error.without_url())
         })?;
         let response: http::Response<reqwest::Body> = response.into();
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        // Some servers send a part with 200; the library compares a part's range with what was
+        // asked for.
+        if asks_for_part
+            && parts.status == StatusCode::OK
+            && parts.headers.contains_key(CONTENT_RANGE)
+        {
+            parts.status = StatusCode::PARTIAL_CONTENT;
+        }
         let text = |name| {
             parts
                 .headers

@@ -126,6 +126,12 @@ pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
+/// Whether the one is the other at the same host, maybe with another scheme or port: so servers
+/// lead from http to https.
+pub(super) fn is_same_resource(one: &Url, other: &Url) -> bool {
+    one.host() == other.host() && one.path() == other.path() && one.query() == other.query()
+}
+
 /// Whether the one is the other as a directory.
 pub(super) fn is_directory_of(url: &Url, next: &Url) -> bool {
     let slashed = next.path().strip_suffix('/');

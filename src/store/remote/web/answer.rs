@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use http::StatusCode;
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    LAST_MODIFIED, RETRY_AFTER,
+    LAST_MODIFIED, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use reqwest::Response;
 use tokio::sync::Semaphore;
 
 use super::causes;
 use crate::store::remote::store::is_document;
-use crate::store::remote::{Failed, Get, Got, Meta, Part, RequestError};
+use crate::store::remote::{Failed, Get, Got, Meta, Part, Refusal, RequestError};
 
 /// A server that sends all of a value for a part of it is read up to here, if it says how much it
 /// is, and else up to there.
@@ -47,6 +47,19 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     text(headers, CONTENT_LENGTH)?.parse().ok()
 }
 
+/// Whether only the end of the connection says where the body ends (RFC 9112, 6.3).
+pub(super) fn is_unframed(response: &Response) -> bool {
+    let headers = response.headers();
+    let coding = text(headers, TRANSFER_ENCODING).unwrap_or_default();
+    content_length(headers).is_none() && !coding.to_ascii_lowercase().ends_with("chunked")
+}
+
+/// Whether the body is a page for people, as servers make one for a directory.
+pub(super) fn is_page(response: &Response) -> bool {
+    let kind = text(response.headers(), CONTENT_TYPE).unwrap_or_default();
+    response.status() == StatusCode::OK && kind.to_ascii_lowercase().starts_with("text/html")
+}
+
 /// How long the server wants to be left alone: seconds or a date (RFC 9110, 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
@@ -61,7 +74,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 pub(super) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
     match status.as_u16() {
         304 => RequestError::NotModified,
-        401 | 403 | 407 => RequestError::Denied(status.to_string()),
+        401 | 403 | 407 => RequestError::Denied(Refusal {
+            what: status.to_string(),
+            status: Some(status.as_u16()),
+        }),
         404 | 410 => RequestError::NotFound,
         412 => RequestError::Changed("it has another ETag by now".into()),
         408 | 425 | 429 | 500 | 502..=504 | 506..=599 => RequestError::Failed(Failed {
@@ -121,13 +137,22 @@ fn wanted(part: &Part, size: u64) -> Range<u64> {
     }
 }
 
-/// The answer to GET.
-pub(super) async fn of_get(get: &Get, response: Response) -> Result<Got, RequestError> {
+/// The answer to GET. `size_bytes` is the size of the value, if another answer has told it.
+pub(super) async fn of_get(
+    get: &Get,
+    response: Response,
+    size_bytes: Option<u64>,
+) -> Result<Got, RequestError> {
     let headers = response.headers();
     match response.status().as_u16() {
+        // Some servers send a part with this status.
+        200 if headers.contains_key(CONTENT_RANGE) => {
+            check_encoding(headers)?;
+            partial(get, response).await
+        }
         200 => {
             check_encoding(headers)?;
-            whole(get, response).await
+            whole(get, response, size_bytes).await
         }
         206 => {
             check_encoding(headers)?;
@@ -144,9 +169,10 @@ pub(super) async fn of_get(get: &Get, response: Response) -> Result<Got, Request
             Some((_, size)) if get.expected.is_some() => {
                 Err(RequestError::Changed(format!("it has {size} bytes by now")))
             }
-            _ => Err(RequestError::lasting(
-                "416: the server does not send this range",
-            )),
+            Some((_, size)) => Err(RequestError::lasting(format!(
+                "416 for a part of {size} bytes"
+            ))),
+            None => Err(RequestError::NoSuchRange),
         },
         _ => Err(refusal(response.status(), headers)),
     }
@@ -169,8 +195,16 @@ fn shown(meta: &Meta) -> String {
 }
 
 /// 200: the whole value, whatever was asked for.
-async fn whole(get: &Get, response: Response) -> Result<Got, RequestError> {
-    let length = content_length(response.headers());
+async fn whole(
+    get: &Get,
+    response: Response,
+    size_bytes: Option<u64>,
+) -> Result<Got, RequestError> {
+    let mut length = content_length(response.headers());
+    if is_unframed(&response) {
+        let expected = get.expected.as_ref().map(|meta| meta.size_bytes);
+        length = Some(expected.or(size_bytes).ok_or(RequestError::Unframed)?);
+    }
     if let Some(length) = length {
         check_expected(get, &meta(response.headers(), length))?;
     }
@@ -256,20 +290,21 @@ fn part_of(got: Got, part: &Part) -> Got {
     }
 }
 
-/// 206: the part that was asked for, or the answer is wrong.
+/// A part with its `Content-Range`: the one that was asked for, or the answer is wrong.
 async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     let headers = response.headers();
+    let status = response.status().as_u16();
     let kind = text(headers, CONTENT_TYPE).unwrap_or_default();
     if kind.to_ascii_lowercase().starts_with("multipart/") {
         return Err(RequestError::lasting(format!(
-            "206 with a body of the kind {kind}"
+            "{status} with a body of the kind {kind}"
         )));
     }
     let (range, size) = match content_range(headers) {
         Some((Some(range), size)) => (range, size),
         _ => {
             let what = text(headers, CONTENT_RANGE).unwrap_or("no Content-Range");
-            return Err(RequestError::lasting(format!("206 with {what}")));
+            return Err(RequestError::lasting(format!("{status} with {what}")));
         }
     };
     let meta = meta(headers, size);
@@ -282,6 +317,11 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
         )));
     }
     let length = range.end - range.start;
+    if let Part::All(most) = get.part
+        && length > most
+    {
+        return Err(RequestError::TooLong(meta));
+    }
     match body(response, Some(length), length).await {
         Ok(bytes) if bytes.len() as u64 == length => Ok(Got {
             meta,
