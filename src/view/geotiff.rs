@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::around::{ArrayView, Surroundings};
 use super::content::NoContent;
 use super::georef::context::{Context, Groups, Notes};
-use super::georef::raster::{Raster, spatial_names};
+use super::georef::raster::Raster;
 use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::{Layout, Made, Placed, Placement};
@@ -34,17 +34,11 @@ pub(super) fn is_certain(
     around: &dyn Surroundings,
 ) -> Result<bool, NoContent> {
     let groups = Groups::above(view, around, &mut Notes::default())?;
-    let raster = raster(view, &Context::new(view, around, &groups))?;
+    let raster = RasterMetadata::raster(&Context::new(view, around, &groups))?;
     let (main, _) = image(&raster, view.reader, 0)?;
     // Tables are limited, and what is written of each band.
     let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
     Ok(is_short && raster.samples <= MAX_CERTAIN_BANDS)
-}
-
-/// The raster of an array: with the axes that it, or a group above it, names as the spatial ones.
-fn raster(view: &ArrayView<'_>, context: &Context<'_>) -> Result<Raster, String> {
-    let names = context.find("spatial:dimensions").and_then(spatial_names);
-    Raster::of(view, names.as_ref())
 }
 
 /// An array as a GeoTIFF.
@@ -137,7 +131,7 @@ pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Resul
     if !crs_metadata::may_have_crs(&context) {
         return Err(none());
     }
-    let raster = raster(view, &context)?;
+    let raster = RasterMetadata::raster(&context)?;
     // Coordinates are read only where they matter.
     let said = transform::said_crs(&context, &raster)?.ok_or_else(none)?;
     if said.code.is_some() {
