@@ -6,7 +6,8 @@
 //! consolidated metadata speak for it only in a far store, and there for all that is said of it.
 //!
 //! **Architecture Invariant:** nothing here decodes a chunk, and a chunk that is shown is the same
-//! object of the inner store, or a range of it that a shard's index was asked for.
+//! object of the inner store, or a range of it that a shard's index was asked for; only the header
+//! of a Zstandard frame may be another one (`zstd_frame`).
 //!
 //! **Architecture Invariant:** [`StoreError::NotFound`] is said where the inner store said it, or
 //! the metadata, or a shard's index that was read. No other failure becomes it.
@@ -29,6 +30,7 @@ mod text;
 mod types;
 mod unreadable;
 mod whole;
+mod zstd_frame;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -362,10 +364,11 @@ impl Shared {
                 false => implicit_group(self.target),
             });
         };
-        let [zarr_json, ..] = &found.texts;
+        let [zarr_json, zarray, ..] = &found.texts;
         Ok(match detected.node {
             Ok(node) => {
-                let raw = zarr_json.as_deref().map(document::parse);
+                let raw = zarr_json.as_deref().or(zarray.as_deref());
+                let raw = raw.map(document::parse);
                 translate(self.target, &node, raw.and_then(Result::ok).as_ref())
             }
             Err(_) if self.target.shows_broken(zarr_json.is_some()) => Translation::Same,

@@ -57,3 +57,5 @@ mod shards;
 mod translated;
 #[path = "views/versions.rs"]
 mod versions;
+#[path = "views/writers.rs"]
+mod writers;

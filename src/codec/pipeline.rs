@@ -135,6 +135,18 @@ impl Pipeline {
         }
     }
 
+    /// Bytes that the codec which was applied last decodes to, if it is the same number for all
+    /// chunks.
+    pub fn outermost_decoded_bytes(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Fixed { sizes, .. } => match sizes.get(1) {
+                Some(Size::Exact(bytes)) => Some(*bytes),
+                _ => None,
+            },
+            Kind::Variable { .. } => None,
+        }
+    }
+
     /// The inner chunks, where they can be read alone: the chain is `sharding_indexed` and nothing
     /// else.
     pub fn sharding(&self) -> Option<&Sharding> {

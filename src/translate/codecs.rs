@@ -63,6 +63,11 @@ fn id(spec: &CodecSpec) -> (&str, bool) {
     }
 }
 
+/// Whether a codec writes Zstandard frames.
+pub(super) fn is_zstd(spec: &CodecSpec) -> bool {
+    id(spec).0 == "zstd"
+}
+
 /// The v2 form of a v3 chain without shards.
 ///
 /// # Errors

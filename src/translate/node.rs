@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::shards::{SHARDING, Shards};
 use super::{Target, codecs, fill, masks, types};
+use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
-use crate::zarr::{Array, ChunkGrid, CodecChain, Format, Group, Node, Order};
+use crate::zarr::{Array, ChunkGrid, CodecChain, FillValue, Format, Group, Node, Order, Scalar};
 
 /// What becomes of a node.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Chunks {
     pub(super) source_keys: ChunkKeys,
     /// How the chunks in the store are opened up, if they are.
     pub(super) shards: Option<Shards>,
+    /// Bytes of the content of the Zstandard frame that a chunk is, which its header has to state.
+    pub(super) frame_content_bytes: Option<u64>,
 }
 
 impl Chunks {
@@ -57,11 +60,12 @@ impl Chunks {
             grid,
             source_keys,
             shards,
+            frame_content_bytes: None,
         })
     }
 }
 
-/// Translates a node; `raw` is its `zarr.json`, if it has one.
+/// Translates a node; `raw` is its `zarr.json` or else its `.zarray`, if it has one of them.
 pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
     let translated = match (target, node, node.format()) {
         (Target::V2, Node::Group(_), Format::V2)
@@ -74,9 +78,8 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
             Format::V3,
         ) => Ok(Translation::Group(None)),
         (Target::Unsharded, Node::Group(_), Format::V3) => Ok(without_copies(raw)),
-        (Target::V2, Node::Array(_), Format::V2) | (Target::V3, Node::Array(_), Format::V3) => {
-            Ok(Translation::Same)
-        }
+        (Target::V2, Node::Array(array), Format::V2)
+        | (Target::V3, Node::Array(array), Format::V3) => own_version(array, raw),
         (Target::Unsharded, _, Format::V2) => Err("it is not of version 3".into()),
         (Target::Unsharded, Node::Array(array), Format::V3) => unsharded(array, raw),
         (Target::V2, Node::Group(group), Format::V3) => group_to_v2(group),
@@ -135,6 +138,49 @@ pub(super) fn implicit_group(target: Target) -> Translation {
     }]))
 }
 
+/// An array that is of the target's version: as it is, unless its `fill_value` has a form that the
+/// specification does not have.
+fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
+    let keys = array.chunk_keys.clone();
+    let (Some(fill_value), Ok(keys), Ok(attributes)) =
+        (standard_fill_value(array, raw), keys, &array.attributes)
+    else {
+        return Ok(Translation::Same);
+    };
+    let mut document = raw.cloned().unwrap_or_default();
+    let members = document.as_object_mut().ok_or("no document")?;
+    members.insert(FILL_VALUE.into(), fill_value);
+    let texts = match array.format {
+        Format::V3 => vec![("zarr.json", document)],
+        Format::V2 if attributes.is_empty() => vec![(".zarray", document)],
+        Format::V2 => vec![
+            (".zarray", document),
+            (".zattrs", attributes.clone().into()),
+        ],
+    };
+    let chunks = Chunks::new(array, keys, None)?;
+    Ok(Translation::Array(texts, Box::new(chunks)))
+}
+
+const FILL_VALUE: &str = "fill_value";
+
+/// The `fill_value` as the specification has it, where the document has another form of it: `null`
+/// in v3 (GDAL), which is read as zero, and integers as strings in v2 (n5-zarr).
+fn standard_fill_value(array: &Array, raw: Option<&Value>) -> Option<Value> {
+    let parts = array.decodable().ok()?;
+    let fixed = parts.data_type.fixed();
+    let is_integer = fixed.is_some_and(|f| matches!(f.scalar, Scalar::Int(_) | Scalar::UInt(_)));
+    let fill_value = match (array.format, raw?.get(FILL_VALUE)) {
+        (Format::V3, Some(Value::Null)) => match fixed {
+            Some(fixed) => &FillValue::Fixed(vec![0; fixed.size_bytes]),
+            None => parts.fill_value,
+        },
+        (Format::V2, Some(Value::String(_))) if is_integer => parts.fill_value,
+        _ => return None,
+    };
+    fill::to_json(array.format, parts.data_type, fill_value).ok()
+}
+
 /// A sharded array as one whose chunks are the inner chunks (zarr-specs, `sharding_indexed`).
 fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
     let Ok(CodecChain::V3(specs)) = &array.codecs else {
@@ -142,7 +188,7 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
         return Ok(Translation::Same);
     };
     let Some((shards, _)) = Shards::open(array, specs)? else {
-        return Ok(Translation::Same);
+        return own_version(array, raw);
     };
     let inner = raw.and_then(innermost).ok_or("no document")?;
     let keys = array
@@ -155,6 +201,9 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
     let grid = json!({"name": "regular", "configuration": {"chunk_shape": shape}});
     members.insert("chunk_grid".into(), grid);
     members.insert("codecs".into(), inner.clone());
+    if let Some(fill_value) = standard_fill_value(array, raw) {
+        members.insert(FILL_VALUE.into(), fill_value);
+    }
     members.shift_remove("consolidated_metadata");
     let chunks = Chunks::new(array, keys, Some(shards))?;
     Ok(Translation::Array(
@@ -192,9 +241,15 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     };
     let rank = array.shape.len();
     let chain = codecs::to_v2(&inner, parts.data_type, rank)?;
-    let chunks = Chunks::new(array, keys, shards)?;
+    let mut chunks = Chunks::new(array, keys, shards)?;
     let chunk_shape = chunks.grid.regular_chunk_shape();
     let chunk_shape = chunk_shape.ok_or("chunks of different shapes have no form in v2")?;
+    if inner.last().is_some_and(|spec| codecs::is_zstd(spec)) {
+        let specs = CodecChain::V3(inner);
+        let pipeline = Pipeline::new(&specs, parts.data_type, &chunk_shape, parts.fill_value);
+        let pipeline = pipeline.map_err(|error| error.to_string())?;
+        chunks.frame_content_bytes = pipeline.outermost_decoded_bytes();
+    }
     let mut document = json!({
         "zarr_format": 2,
         "shape": array.shape,

@@ -106,7 +106,11 @@ impl Outline {
             None => Some(Translation::Directory),
             Some(Err(_)) if target.shows_broken(self.documents[0].is_some()) => None,
             Some(Err(error)) => Some(Translation::LeftOut(error.to_string())),
-            Some(Ok(node)) => Some(translate(target, &node, self.documents[0].as_ref())),
+            Some(Ok(node)) => {
+                let [zarr_json, zarray, ..] = &self.documents;
+                let raw = zarr_json.as_ref().or(zarray.as_ref());
+                Some(translate(target, &node, raw))
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use super::node::{Chunks, Translation};
 use super::shards::Shards;
 use super::unreadable::Unreadable;
-use super::{Shared, Shown, Target};
-use crate::store::{Key, Kind, Object, Reading, Stat, StoreError, Version};
+use super::{Shared, Shown, Target, zstd_frame};
+use crate::store::{Key, Kind, Object, Reading, Stat, StoreError, Version, may_wait};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{Cell, Found};
 
@@ -141,16 +141,25 @@ impl Shared {
                 .open(shards, object, &source, &numbers, node.version),
             None => Ok(object),
         });
+        let frame_content_bytes = node.chunks().and_then(|chunks| chunks.frame_content_bytes);
+        let opened = opened.and_then(|object| match frame_content_bytes {
+            Some(bytes) => {
+                may_wait(&source)?;
+                zstd_frame::with_content_size(object, &source, bytes)
+            }
+            None => Ok(object),
+        });
         if let Err(StoreError::Corrupt { .. }) = &opened {
             self.store.doubt(&source);
         }
         // Behind the reading: metadata are written before chunks. What is absent is so only by the
         // metadata that say where it would be.
-        if shards.is_some() || matches!(opened, Err(StoreError::NotFound { .. })) {
+        let is_changed = shards.is_some() || frame_content_bytes.is_some();
+        if is_changed || matches!(opened, Err(StoreError::NotFound { .. })) {
             self.check_document(array, node)?;
         }
         match opened {
-            Err(error) if is_misplaced || shards.is_some() && error.is_lasting() => {
+            Err(error) if is_misplaced || is_changed && error.is_lasting() => {
                 let stat = self.unreadable(node, &source, &error)?;
                 Ok(Arc::new(Unreadable { stat, error }))
             }
@@ -190,7 +199,9 @@ impl Shared {
         array: &Key,
         chunk: u64,
     ) -> Result<Stat, StoreError> {
-        if node.chunks().is_some_and(|chunks| chunks.shards.is_some()) {
+        let is_opened =
+            |chunks: &Chunks| chunks.shards.is_some() || chunks.frame_content_bytes.is_some();
+        if node.chunks().is_some_and(is_opened) {
             return self.open_chunk(node, array, chunk, Reading::Parts)?.stat();
         }
         let absent = || StoreError::NotFound { key: array.clone() };

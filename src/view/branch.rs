@@ -22,13 +22,38 @@ pub struct Branch {
     pub node: Arc<ViewNode>,
     /// Its arrays.
     pub arrays: Vec<Leaf>,
-    /// Its groups; those without an array below them are left out.
+    /// Its groups; directories that no document names are left out unless an array or a group is in
+    /// them.
     pub groups: Vec<Branch>,
     /// Names of its groups that were not asked for.
     pub groups_left_out: Vec<String>,
-    /// Nodes in it, and in groups without arrays below it, that nobody can tell what they are or
+    /// Nodes in it, and in directories that are left out, of which it is not known what they are or
     /// how to call them, and why.
     pub left_out: Vec<(Key, String)>,
+}
+
+impl Branch {
+    /// Why there is no file, where no array is a variable of it; `notes` say what was left out.
+    pub(super) fn without_variables(&self, notes: Vec<String>) -> String {
+        let names = &self.groups_left_out;
+        if !self.all_arrays().is_empty() || !self.left_out.is_empty() {
+            let why = notes.into_iter().next();
+            return why.unwrap_or_else(|| "no array in it has a variable".into());
+        }
+        match names.is_empty() {
+            true => "no array is in it".into(),
+            false => format!(
+                "no array is in the group itself: {} have files of their own",
+                names.join(", ")
+            ),
+        }
+    }
+
+    /// All arrays, also those of its groups.
+    pub(super) fn all_arrays(&self) -> Vec<&Leaf> {
+        let below = self.groups.iter().flat_map(Self::all_arrays);
+        self.arrays.iter().chain(below).collect()
+    }
 }
 
 /// An array of a group.

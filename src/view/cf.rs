@@ -14,7 +14,8 @@ use crate::zarr::{Array, FillValue, Format, Scalar};
 const MAX_NOTE_CHARACTERS: usize = 60;
 
 /// What stands for a missing value among numbers that are these in the array: what `_FillValue`
-/// says, else the fill value of v2 where xarray takes it for that.
+/// says, else the fill value where xarray (v2) or GDAL (v3) takes it for that. It is one of the
+/// stored values, also where they are packed.
 pub(super) fn fill_value(
     array: &Array,
     own: Number,
@@ -29,6 +30,19 @@ pub(super) fn fill_value(
         None
     })
     .or_else(|| of_xarray(array, own))
+    .or_else(|| of_gdal(array, own))
+}
+
+/// GDAL writes the value of missing pixels as the fill value of its v3 arrays, and `null` where
+/// there is none. Its arrays with a place have the attribute `_CRS`.
+fn of_gdal(array: &Array, own: Number) -> Option<Value> {
+    let crs = array.attribute("_CRS").filter(|crs| !crs.is_null());
+    match (array.format, crs, array.fill_value.as_ref().ok()?) {
+        (Format::V3, Some(_), FillValue::Fixed(bytes)) if bytes.len() == own.size_bytes => {
+            own.read(bytes)
+        }
+        _ => None,
+    }
 }
 
 /// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use self::header::{Header, Type, Variable};
 use super::branch::Branch;
-use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item};
+use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item, certain_item};
 use super::layout::{Layout, Made, Order, Placed, Placement, Slab};
+use super::node::ViewNode;
 use super::number::{Kind, Value};
 use crate::array::ArrayReader;
 
@@ -42,6 +43,17 @@ enum Version {
     Cdf1 = 1,
     Cdf2 = 2,
     Cdf5 = 5,
+}
+
+/// Whether an array is a variable of any file, by its metadata alone.
+pub(super) fn is_certain(node: &ViewNode) -> bool {
+    let (Some(_), Some(view)) = (certain_item(node), node.array_view()) else {
+        return false;
+    };
+    let shape = view.shape();
+    // Numbers may be twice as wide in the file.
+    let is_short = view.reader.size_bytes() <= MAX_VARIABLE_BYTES / 2;
+    is_short && shape.iter().all(|length| (1..=MAX_LENGTH).contains(length))
 }
 
 /// The variables of a group in CDF-1, or in CDF-2 if that is not enough.
@@ -82,7 +94,7 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
     if !branch.groups_left_out.is_empty() {
         let names = branch.groups_left_out.join(", ");
         notes.push(format!(
-            "there are no groups in it: {names} have files of their own"
+            "a classic file has no groups: {names} have files of their own"
         ));
     }
     let record = match version {
@@ -100,8 +112,7 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
     // Reading one whole may fail: others should not be reached through it.
     planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
-        let why = notes.into_iter().next();
-        return Err(why.unwrap_or_else(|| "no array is in it".into()));
+        return Err(branch.without_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Only dimensions that are used: those of groups are not.

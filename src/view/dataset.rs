@@ -11,6 +11,7 @@ mod variables;
 use std::sync::Arc;
 
 pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE};
+pub(super) use self::variables::certain_item;
 
 use super::branch::Branch;
 use super::number::{Conversion, Number, Value};
@@ -97,7 +98,7 @@ pub(super) enum Attr {
 }
 
 /// Dimensions of one file: each takes some memory in its header.
-const MAX_DIMENSIONS: usize = 16_384;
+pub(super) const MAX_DIMENSIONS: usize = 16_384;
 
 impl Dataset {
     /// The data model of a group and all that is below it.

@@ -46,18 +46,24 @@ pub enum Make {
     Inner,
     /// A file of an array, from its own metadata.
     Array(fn(&ArrayView<'_>) -> Result<Made, String>),
-    /// A file of an array and of the nodes around it. The first function tells from its own
-    /// metadata whether the second one can be asked.
+    /// A file of an array and of the nodes around it. The first function returns whether metadata
+    /// alone prove that the second one makes a file.
     Placed(
-        fn(&ArrayView<'_>) -> Result<(), String>,
+        fn(&ArrayView<'_>, &dyn Surroundings) -> Result<bool, NoContent>,
         fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
     ),
     /// The same of which only making it tells whether there is one.
     Found(fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>),
     /// A text of a group and the documents of all nodes below it.
     Outline(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
-    /// A file of a group: of its arrays, or of all that is below it.
-    Group(Depth, fn(&Branch) -> Result<Made, String>),
+    /// A file of a group: of its arrays, or of all that is below it. The first function returns
+    /// whether an array is a variable of the file for certain, by its metadata alone; the second one
+    /// makes a file if there is any variable.
+    Group(
+        Depth,
+        fn(&ViewNode) -> bool,
+        fn(&Branch) -> Result<Made, String>,
+    ),
 }
 
 /// One row of the table.
@@ -71,6 +77,11 @@ struct Row {
 
 const fn row(word: &'static str, name: Name, make: Make) -> Row {
     Row { word, name, make }
+}
+
+/// The answer of a function that either proves that there is a file, or that there is none.
+fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
+    Ok(checked.map(|()| true)?)
 }
 
 /// All formats, in the order of listings.
@@ -97,22 +108,22 @@ static TABLE: [Row; 18] = [
     row(
         "hdr",
         Name::Suffix(".hdr"),
-        Make::Placed(sidecar::check_envi, sidecar::envi),
+        Make::Placed(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
     ),
     row(
         "vrt",
         Name::Suffix(".vrt"),
-        Make::Placed(sidecar::check_vrt, sidecar::vrt),
+        Make::Placed(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
     ),
     row(
         "nhdr",
         Name::Suffix(".nhdr"),
-        Make::Placed(sidecar::check_nrrd, sidecar::nrrd),
+        Make::Placed(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
     ),
     row(
         "tif",
         Name::Suffix(".tif"),
-        Make::Placed(geotiff::check, geotiff::make),
+        Make::Placed(geotiff::is_certain, geotiff::make),
     ),
     row(
         "aux",
@@ -122,17 +133,17 @@ static TABLE: [Row; 18] = [
     row(
         "nc",
         Name::Suffix(".nc"),
-        Make::Group(Depth::All, netcdf4::make),
+        Make::Group(Depth::All, netcdf4::is_certain, netcdf4::make),
     ),
     row(
         "cdf",
         Name::Suffix(".cdf.nc"),
-        Make::Group(Depth::Own, classic::make),
+        Make::Group(Depth::Own, classic::is_certain, classic::make),
     ),
     row(
         "cdf5",
         Name::Suffix(".cdf5.nc"),
-        Make::Group(Depth::Own, classic::make_cdf5),
+        Make::Group(Depth::Own, classic::is_certain, classic::make_cdf5),
     ),
     row("json", Name::Suffix(".json"), Make::Elements),
     row("chunks", Name::Directory("chunks"), Make::Chunks),

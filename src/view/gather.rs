@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::around::Surroundings;
 use super::branch::{Branch, DecodedTexts, Depth, Leaf};
 use super::content::NoContent;
+use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::node::{Elements, ViewNode};
@@ -24,11 +25,15 @@ const MAX_NODES: usize = 4096;
 const MAX_BYTES: u64 = 256 << 20;
 /// Groups inside groups.
 const MAX_DEPTH: usize = 64;
-/// Decoded text of one array, and nodes that are looked at to find whether there is any array.
+/// Decoded text of one array.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
 /// The numbers of one array take no more than this part of the memory that there may be.
 const MAX_NUMBERS_PART: u64 = 64;
+/// Remote nodes that are looked at to find whether there is any array.
 const MAX_LOOKED_AT: usize = 256;
+/// Elements of arrays that are certain to be in one file: what is between them and wider numbers
+/// leave its size below the largest one.
+const MAX_CERTAIN_BYTES: u64 = 1 << 58;
 
 /// What may still be gathered.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Room {
     bytes: u64,
     /// No single node may take more.
     node_bytes: u64,
+    /// Whether elements are read: texts and places.
+    has_elements: bool,
 }
 
 impl Room {
@@ -46,7 +53,7 @@ impl Room {
             NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
         })?;
         let left = self.bytes.checked_sub(bytes).ok_or_else(|| {
-            NoContent::Absent("metadata and texts below it are too long for one file".into())
+            NoContent::Absent("metadata below it are too long for one file".into())
         })?;
         (self.nodes, self.bytes) = (nodes, left);
         Ok(())
@@ -59,12 +66,22 @@ impl Nodes {
     /// # Errors
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
     pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
+        self.branch_with(node, depth, true)
+    }
+
+    fn branch_with(
+        &self,
+        node: &Arc<ViewNode>,
+        depth: Depth,
+        has_elements: bool,
+    ) -> Result<Branch, NoContent> {
         let limit = self.engine().memory_limit_bytes();
         let bytes = (limit / 8).min(MAX_BYTES);
         let mut room = Room {
             nodes: MAX_NODES,
             bytes,
             node_bytes: bytes,
+            has_elements,
         };
         let has_crs = self.is_below_crs(node)?;
         self.gather(node, depth, 0, has_crs, &mut room)
@@ -117,14 +134,24 @@ impl Nodes {
                 // What is below it may be the chunks of an array.
                 branch.left_out.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
-                let texts = self.texts_of(&child)?;
-                if let Some(Ok(texts)) = &texts {
-                    let bytes = texts
+                let mut texts = match room.has_elements {
+                    true => self.texts_of(&child)?,
+                    false => None,
+                };
+                if let Some(Ok(decoded)) = &texts {
+                    let bytes = decoded
                         .iter()
                         .map(|text| text.capacity() + size_of::<String>());
-                    room.take(bytes.sum::<usize>() as u64)?;
+                    let left = room.bytes.checked_sub(bytes.sum::<usize>() as u64);
+                    match left {
+                        Some(left) => room.bytes = left,
+                        None => texts = Some(Err("too much text for one file".into())),
+                    }
                 }
-                let grid = self.grid_of(&child, has_crs)?;
+                let grid = match room.has_elements {
+                    true => self.grid_of(&child, has_crs)?,
+                    false => None,
+                };
                 branch.arrays.push(Leaf {
                     node: child,
                     texts,
@@ -134,7 +161,8 @@ impl Nodes {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
                 let group = self.gather(&child, wanted, depth + 1, has_crs, room)?;
-                match group.arrays.is_empty() && group.groups.is_empty() {
+                let is_empty = group.arrays.is_empty() && group.groups.is_empty();
+                match is_empty && child.is_implicit {
                     true => branch.left_out.extend(group.left_out),
                     false => branch.groups.push(group),
                 }
@@ -189,9 +217,46 @@ impl Nodes {
         Ok(keys.collect())
     }
 
-    /// Whether there is an array with elements in a group, or somewhere below it; true as well if
-    /// that was not found out after a while.
-    pub(super) fn has_arrays(&self, node: &ViewNode, depth: Depth) -> Result<bool, StoreError> {
+    /// Whether metadata alone prove that a file of a group can be made, of which `is_certain`
+    /// returns whether an array is a variable for certain. No elements are read for it.
+    ///
+    /// # Errors
+    /// [`NoContent::Absent`] if the file has too many nodes; those of the store.
+    pub(super) fn has_certain(
+        &self,
+        node: &Arc<ViewNode>,
+        depth: Depth,
+        is_certain: fn(&ViewNode) -> bool,
+    ) -> Result<bool, NoContent> {
+        if self.store().promises().is_far {
+            // Each node may take a request.
+            let found = self.finds_certain(node, depth, is_certain);
+            return match found.map_err(NoContent::Failed)? {
+                true => self.check_names(node).map(|()| true),
+                false => Ok(false),
+            };
+        }
+        let branch = self.branch_with(node, depth, false)?;
+        let arrays = branch.all_arrays();
+        let views = || arrays.iter().filter_map(|leaf| leaf.node.array_view());
+        // Each axis may have a dimension of its own, and parts or characters one more.
+        let dimensions: usize = views().map(|view| view.shape().len() + 1).sum();
+        let bytes = views().try_fold(0_u64, |sum, view| {
+            sum.checked_add(view.reader.sequence_bytes())
+        });
+        let is_within_limits =
+            dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_CERTAIN_BYTES);
+        Ok(is_within_limits && arrays.iter().any(|leaf| is_certain(&leaf.node)))
+    }
+
+    /// Whether an array for which `is_certain` is true is in a group, or below it; true as well if
+    /// there are more nodes than are looked at.
+    fn finds_certain(
+        &self,
+        node: &ViewNode,
+        depth: Depth,
+        is_certain: fn(&ViewNode) -> bool,
+    ) -> Result<bool, StoreError> {
         let mut left = MAX_LOOKED_AT;
         let mut groups = vec![node.key().clone()];
         while let Some(key) = groups.pop() {
@@ -204,9 +269,9 @@ impl Nodes {
                 let child = self.node(&key)?;
                 match &child.elements {
                     _ if child.broken().is_some() => {}
-                    Elements::Fixed(_) | Elements::Variable(..) => return Ok(true),
                     Elements::None if depth == Depth::All => groups.push(key),
-                    Elements::None | Elements::Unreadable(_) => {}
+                    _ if is_certain(&child) => return Ok(true),
+                    _ => {}
                 }
             }
         }
@@ -311,6 +376,9 @@ fn all_of(
 
 impl Surroundings for Nodes {
     fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        if let Some(node) = self.known(key) {
+            return Ok(Some(node));
+        }
         match self.store().stat(key) {
             Ok(stat) if stat.kind == Kind::Prefix => {
                 self.node(key).map(Some).map_err(NoContent::Failed)

@@ -41,8 +41,7 @@ impl RasterMetadata {
     /// # Errors
     /// Why it is no raster; those of the store.
     pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, NoContent> {
-        let names = context.find("spatial:dimensions").and_then(spatial_names);
-        let raster = Raster::of(context.view, names.as_ref())?;
+        let raster = Self::raster(context)?;
         let georef = transform::find(context, &raster, notes)?;
         let samples = SampleMetadata::of(context, &raster, notes)?;
         Ok(Self {
@@ -50,6 +49,15 @@ impl RasterMetadata {
             georef,
             samples,
         })
+    }
+
+    /// The raster of an array: with the axes that it, or a group above it, names as the spatial ones.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(super) fn raster(context: &Context<'_>) -> Result<Raster, String> {
+        let names = context.find("spatial:dimensions").and_then(spatial_names);
+        Raster::of(context.view, names.as_ref())
     }
 
     /// The grid of an array whose metadata say it in another way than CF; none if they do not say
@@ -70,8 +78,7 @@ impl RasterMetadata {
             if !crs_metadata::may_have_crs(&context) {
                 return Ok(None);
             }
-            let names = context.find("spatial:dimensions").and_then(spatial_names);
-            let raster = Raster::of(view, names.as_ref())?;
+            let raster = Self::raster(&context)?;
             let georef = transform::find(&context, &raster, &mut notes)?;
             let transform = georef.corner_transform();
             Ok(georef.crs.zip(transform).map(|(crs, transform)| Grid {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::around::{ArrayView, Surroundings};
 use super::content::NoContent;
 use super::georef::context::{Context, Groups, Notes};
-use super::georef::raster::{Raster, spatial_names};
+use super::georef::raster::Raster;
 use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::{Layout, Made, Placed, Placement};
@@ -25,13 +25,20 @@ use blocks::Blocks;
 use ifd::{Image, Values, tag};
 use overview::{Full, overviews};
 
-/// Whether an array can be an image, as far as its own metadata tell.
+/// Whether the metadata of an array and of the groups above it prove that there is an image of it.
 ///
 /// # Errors
-/// Why not.
-pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
-    let names = view.array.attribute("spatial:dimensions");
-    Raster::of(view, names.and_then(spatial_names).as_ref()).map(drop)
+/// Why there is none; those of the store.
+pub(super) fn is_certain(
+    view: &ArrayView<'_>,
+    around: &dyn Surroundings,
+) -> Result<bool, NoContent> {
+    let groups = Groups::above(view, around, &mut Notes::default())?;
+    let raster = RasterMetadata::raster(&Context::new(view, around, &groups))?;
+    let (main, _) = image(&raster, view.reader, 0)?;
+    // Tables are limited, and what is written of each band.
+    let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
+    Ok(is_short && raster.samples <= MAX_CERTAIN_BANDS)
 }
 
 /// An array as a GeoTIFF.
@@ -117,7 +124,6 @@ pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Ma
 /// # Errors
 /// Why there is none; those of the store.
 pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
-    check(view)?;
     let mut notes = Notes::default();
     let groups = Groups::above(view, around, &mut notes)?;
     let context = Context::new(view, around, &groups);
@@ -125,8 +131,7 @@ pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Resul
     if !crs_metadata::may_have_crs(&context) {
         return Err(none());
     }
-    let names = context.find("spatial:dimensions").and_then(spatial_names);
-    let raster = Raster::of(view, names.as_ref())?;
+    let raster = RasterMetadata::raster(&context)?;
     // Coordinates are read only where they matter.
     let said = transform::said_crs(&context, &raster)?.ok_or_else(none)?;
     if said.code.is_some() {
@@ -140,6 +145,9 @@ pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Resul
     )))
 }
 
+/// Images whose tables and bands are no more than this are within all limits of a header.
+const MAX_CERTAIN_TABLES_BYTES: u64 = 1 << 20;
+const MAX_CERTAIN_BANDS: u64 = 512;
 /// GDAL and libtiff count the bytes of a strip or tile in a C `int`.
 const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 

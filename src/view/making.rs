@@ -13,7 +13,6 @@ use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use crate::store::{StoreError, may_wait};
 use crate::translate::{NoOutline, left_out};
-use crate::zarr;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// The longest text of what can not be made.
@@ -45,20 +44,18 @@ impl Nodes {
                     .to_owned()
                     .into())
             }
-            (Make::Outline(make), _) => {
-                if node.is_array() || node.is_implicit {
-                    return Err("no document says that it is a group".to_owned().into());
-                }
-                self.kept(node, format, || {
-                    let whole = make(&**self.store(), &node.key, self.engine())?;
-                    let notes = whole.notes;
-                    Ok(Made {
-                        notes,
-                        ..Made::text(whole.text)
-                    })
-                })
+            (Make::Outline(_), _) if node.is_array() || node.is_implicit => {
+                Err("no document says that it is a group".to_owned().into())
             }
-            (Make::Group(depth, make), _) => {
+            (Make::Outline(make), _) => self.kept(node, format, || {
+                let whole = make(&**self.store(), &node.key, self.engine())?;
+                let notes = whole.notes;
+                Ok(Made {
+                    notes,
+                    ..Made::text(whole.text)
+                })
+            }),
+            (Make::Group(depth, _, make), _) => {
                 if node.is_array() {
                     return Err("this is an array".to_owned().into());
                 }
@@ -69,9 +66,8 @@ impl Nodes {
                 let made = self.file(node, format, made, None, Asked::now())?;
                 Ok(Content::Made(made))
             }
-            (Make::Placed(check, make), _) => {
+            (Make::Placed(_, make), _) => {
                 let array = array_of(node)?;
-                check(&array)?;
                 self.kept(node, format, || make(&array, self))
             }
             (Make::Found(make), _) => {
@@ -97,62 +93,27 @@ impl Nodes {
         }
     }
 
-    /// Whether a format can be made of a node, as far as can be told without much ado.
+    /// Whether a node has a file or directory of a format: whether [`Nodes::content`] returns one.
+    /// What is costly to make is not made where metadata alone prove that it can be.
     ///
     /// # Errors
-    /// Why not.
-    pub fn check(&self, node: &ViewNode, format: Format) -> Result<(), NoContent> {
-        match (format.make(), &node.elements) {
-            (Make::Node(make), _) => Ok(make(node).map(drop)?),
-            // It is made of the answers of this function.
-            (Make::Why, _) | (Make::Elements, Elements::Variable(..)) => Ok(()),
-            (Make::Elements, _) => {
-                array_of(node)?;
-                Err("elements of constant size: they are in .npy"
-                    .to_owned()
-                    .into())
+    /// Those of [`Nodes::content`].
+    pub fn check(&self, node: &Arc<ViewNode>, format: Format) -> Result<(), NoContent> {
+        let is_certain = match (format.make(), &node.elements) {
+            // The first is made of the answers of this function. The second is decoded, which fails
+            // or succeeds, but never proves that there is no such file.
+            (Make::Why, _) | (Make::Elements, Elements::Variable(..)) => true,
+            (Make::Placed(is_certain, _), Elements::Fixed(_)) => {
+                is_certain(&array_of(node)?, self)?
             }
-            (Make::Array(make), _) => Ok(make(&array_of(node)?).map(drop)?),
-            (Make::Placed(check, _), _) => Ok(check(&array_of(node)?)?),
-            (Make::Found(make), _) => {
-                let array = array_of(node)?;
-                self.kept(node, format, || make(&array, self)).map(drop)
+            (Make::Group(depth, is_certain, _), Elements::None) => {
+                self.has_certain(node, depth, is_certain)?
             }
-            (Make::Chunks, _) => Ok(array_of(node).map(drop)?),
-            (Make::Inner, _) => match array_of(node)?.reader.pieces().inner_counts() {
-                Some(_) => Ok(()),
-                None => Err("its chunks are no shards with inner chunks"
-                    .to_owned()
-                    .into()),
-            },
-            (Make::Outline(_), _) if node.is_implicit => {
-                Err("it has no document".to_owned().into())
-            }
-            // There it is made only of consolidated metadata, if the names are not known either.
-            (Make::Outline(make), _)
-                if self.store().promises().is_far && self.store().index().is_none() =>
-            {
-                Ok(make(&**self.store(), &node.key, self.engine()).map(drop)?)
-            }
-            (Make::Outline(_), _) if format.word() == "zmetadata" => match node.node.format() {
-                zarr::Format::V2 => Ok(()),
-                zarr::Format::V3 => Err("a node of version 3 has none".to_owned().into()),
-            },
-            (Make::Outline(_), _) => Ok(()),
-            (Make::Group(..), _) if node.is_array() => Err("this is an array".to_owned().into()),
-            (Make::Group(..), _) if node.broken().is_some() => {
-                Err(node.broken().unwrap_or_default().to_owned().into())
-            }
-            (Make::Group(depth, _), _) => match self.has_arrays(node, depth) {
-                Ok(has_arrays) => {
-                    self.check_names(node)?;
-                    match has_arrays {
-                        true => Ok(()),
-                        false => Err("no array in it can be read".to_owned().into()),
-                    }
-                }
-                Err(error) => Err(NoContent::Failed(error)),
-            },
+            _ => false,
+        };
+        match is_certain {
+            true => Ok(()),
+            false => self.content(node, format).map(drop),
         }
     }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::branch::Branch;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
-    Variable,
+    Variable, certain_item,
 };
 use super::hdf5::{self, Datatype, Entry, Object, Payload, Storage};
 use super::layout::{Layout, Made, Order, Placed, Placement};
+use super::node::ViewNode;
 use super::number::{Kind, Number, Value};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
@@ -27,6 +28,13 @@ const MAX_RANK: usize = 32;
 /// A chunk of HDF5 has no more bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
 
+/// Whether an array is a variable of any file, by its metadata alone.
+pub(super) fn is_certain(node: &ViewNode) -> bool {
+    let rank = node.array_view().map_or(0, |view| view.shape().len());
+    // Parts of numbers and characters have an axis of their own.
+    certain_item(node).is_some() && rank < MAX_RANK
+}
+
 /// The NetCDF-4 file of a group and all that is below it.
 ///
 /// # Errors
@@ -40,12 +48,12 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
         mut file,
         contents,
         notes,
+        variables,
         ..
     } = plan;
     let notes: Vec<String> = dataset.notes.iter().cloned().chain(notes).collect();
-    if contents.is_empty() {
-        let why = notes.into_iter().next();
-        return Err(why.unwrap_or_else(|| "no array is in it".into()));
+    if variables == 0 {
+        return Err(branch.without_variables(notes));
     }
     let writer = file.writer();
     let mut end = Some(writer.end);
@@ -117,6 +125,8 @@ struct Plan<'a> {
     users: Vec<Vec<(usize, u32)>>,
     /// What is here anyway first, so that it lies before the gap.
     contents: Vec<(usize, Content)>,
+    /// How many arrays are variables.
+    variables: usize,
     notes: Vec<String>,
 }
 
@@ -131,6 +141,7 @@ impl<'a> Plan<'a> {
             scales: vec![0; dataset.dimensions.len()],
             users: vec![Vec::new(); dataset.dimensions.len()],
             contents: Vec::new(),
+            variables: 0,
             notes: Vec::new(),
             dataset,
         }
@@ -249,6 +260,7 @@ impl<'a> Plan<'a> {
             storage,
             attributes,
         }));
+        self.variables += 1;
         match content {
             Some(content @ (Content::Texts(_) | Content::Bytes(_))) => {
                 self.contents.insert(0, (object, content))

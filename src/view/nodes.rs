@@ -30,7 +30,7 @@ pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     options: NodesOptions,
-    known: Mutex<Kept<Key, Read>>,
+    kept: Mutex<Kept<Key, Read>>,
     pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
     pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
     pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
@@ -50,7 +50,7 @@ impl Nodes {
             store,
             engine,
             options,
-            known: Mutex::default(),
+            kept: Mutex::default(),
             texts: Mutex::default(),
             texts_in_the_making: Flights::default(),
             made: Mutex::default(),
@@ -84,11 +84,8 @@ impl Nodes {
     /// Those of the store. A document that is wrong is no error: the node is a group without
     /// attributes that is [broken](ViewNode::broken).
     pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
-        let is_pinned = self.store.promises().pinned;
-        if let Some((node, read)) = self.lock().get(key)
-            && (is_pinned || read.elapsed() < self.options.ttl)
-        {
-            return Ok(Arc::clone(node));
+        if let Some(node) = self.known(key) {
+            return Ok(node);
         }
         // A store that is far away says itself which documents are at hand.
         if !self.store.promises().is_far {
@@ -112,8 +109,16 @@ impl Nodes {
         Ok(node)
     }
 
+    /// The node at a key, if it was read and is trusted still.
+    pub(super) fn known(&self, key: &Key) -> Option<Arc<ViewNode>> {
+        let is_pinned = self.store.promises().pinned;
+        let mut known = self.lock();
+        let (node, read) = known.get(key)?;
+        (is_pinned || read.elapsed() < self.options.ttl).then(|| Arc::clone(node))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept<Key, Read>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open(&self, key: &Key, mut found: Found) -> Result<ViewNode, StoreError> {

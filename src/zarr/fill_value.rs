@@ -3,12 +3,14 @@
 //!
 //! A value that the data type can not hold exactly as it is meant is an error, never rounded to
 //! another integer, cut or wrapped. What zarr-python reads beyond the specifications is read too:
-//! `0.0` for integers, 0 and 1 for booleans; in v2 the number 0 for every type, and text that is not
-//! base64 for byte strings.
+//! `0.0` for integers, 0 and 1 for booleans; in v2 the number 0 for every type, a string that is
+//! exactly an integer for integers, and text that is not base64 for byte strings.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::Format;
 use super::data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
@@ -119,8 +121,14 @@ fn write_number(format: Format, fixed: &Fixed, value: &Value, out: &mut [u8]) ->
             (ByteOrder::Little, vec![bit.filter(|bit| *bit <= 1)?])
         }
         Scalar::Int(_) | Scalar::UInt(_) if !v2 && value.is_boolean() => return None,
-        Scalar::Int(order) => (*order, number::int_word(value, true, size_bytes)?),
-        Scalar::UInt(order) => (*order, number::int_word(value, false, size_bytes)?),
+        Scalar::Int(order) => (
+            *order,
+            number::int_word(&bare(value, v2), true, size_bytes)?,
+        ),
+        Scalar::UInt(order) => (
+            *order,
+            number::int_word(&bare(value, v2), false, size_bytes)?,
+        ),
         Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => match value.as_str() {
             Some("NaT") => (*order, i64::MIN.to_le_bytes().to_vec()),
             _ => (*order, number::int_word(value, true, size_bytes)?),
@@ -137,6 +145,17 @@ fn write_number(format: Format, fixed: &Fixed, value: &Value, out: &mut [u8]) ->
     };
     put(order, &word, out);
     Some(())
+}
+
+/// The number that a string of v2 is, if it is one; else the value itself. n5-zarr before May 2024
+/// writes all fill values as strings.
+fn bare(value: &Value, v2: bool) -> Cow<'_, Value> {
+    let text = value.as_str().filter(|_| v2);
+    let number = text.and_then(|text| serde_json::from_str::<Number>(text).ok());
+    match number {
+        Some(number) => Cow::Owned(Value::Number(number)),
+        None => Cow::Borrowed(value),
+    }
 }
 
 /// One or two words of a type that numpy has no name for.
@@ -383,6 +402,9 @@ mod tests {
             (r#""<i4""#, "0.0", "00000000"),
             (r#""<i4""#, "true", "01000000"),
             (r#""|i1""#, "-1", "ff"),
+            (r#""<i2""#, r#""0""#, "0000"),
+            (r#"">i2""#, r#""-2""#, "fffe"),
+            (r#""<u8""#, r#""18446744073709551615""#, "ffffffffffffffff"),
             (r#""<f4""#, "1.5", "0000c03f"),
             (r#""<f4""#, "3", "00004040"),
             (r#""<f4""#, r#""NaN""#, "0000c07f"),

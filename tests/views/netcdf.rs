@@ -212,7 +212,7 @@ fn what_netcdf_can_not_say_is_left_out_and_said() {
         "_FillValue \"?\" is no value of the data type",
         "axis 1 is called k, as something else is",
         "\"long\" is too long",
-        "root.cdf.nc: there are no groups in it: inner",
+        "root.cdf.nc: a classic file has no groups: inner",
     ] {
         assert!(why.contains(note), "{note}: {why}");
     }

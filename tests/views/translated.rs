@@ -19,7 +19,7 @@ fn own(path: &str) -> PathBuf {
 }
 
 /// The Python with the reference library of version 2 or 3.
-fn interpreter(version: u8) -> PathBuf {
+pub fn interpreter(version: u8) -> PathBuf {
     let named = std::env::var_os(format!("ZARRFS_VENV{version}"));
     let fallback = || own(&format!("tests/fixtures/.venv{version}"));
     let venv = named.map_or_else(fallback, PathBuf::from);
@@ -27,7 +27,7 @@ fn interpreter(version: u8) -> PathBuf {
 }
 
 /// The reference library of version 2 or 3.
-fn zarr(version: u8) -> Command {
+pub fn zarr(version: u8) -> Command {
     let mut command = Command::new(interpreter(version));
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     command

@@ -7,6 +7,7 @@ use super::attributes::{self, is_of_values, name_of};
 use super::dimensions::Scopes;
 use super::grids;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
+use crate::array::ArrayReader;
 use crate::view::branch::{Branch, Leaf};
 use crate::view::cf;
 use crate::view::node::{Elements, ViewNode};
@@ -115,15 +116,31 @@ fn place(node: &ViewNode) -> String {
     }
 }
 
+/// What the elements of an array are which metadata alone prove to be a variable.
+pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<Item> {
+    let Node::Array(array) = node.metadata() else {
+        return None;
+    };
+    variable_name(node, array).ok()?;
+    let (item, ..) = fixed_elements(node.reader()?).ok()?;
+    Some(item)
+}
+
+/// The name of the variable of an array.
+fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String> {
+    let name = name_of(node.name()).ok_or("no name of netCDF")?;
+    match array.shape.iter().find(|length| **length > MAX_LENGTH) {
+        Some(length) => Err(format!("{length} elements along one axis")),
+        None => Ok(name),
+    }
+}
+
 fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result<Variable, String> {
     let node = &leaf.node;
     let Node::Array(array) = node.metadata() else {
         return Err("no array".into());
     };
-    let name = name_of(node.name()).ok_or("no name of netCDF")?;
-    if let Some(length) = array.shape.iter().find(|length| **length > MAX_LENGTH) {
-        return Err(format!("{length} elements along one axis"));
-    }
+    let name = variable_name(node, array)?;
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
     let (item, data, parts) = elements(leaf, array, scopes)?;
     let mut dimensions = Vec::new();
@@ -147,8 +164,9 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
     }
-    if let (Item::Char, Data::Array(_, pieces)) = (item, &data) {
-        let length = pieces.last().copied().unwrap_or(1);
+    if let (Item::Char, Data::Array(_, pieces)) = (item, &data)
+        && let Some(&length) = pieces.get(array.shape.len())
+    {
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
     }
     let mut attributes = match &array.attributes {
@@ -212,12 +230,22 @@ fn elements(
             return Err("elements of variable length that are no text".into());
         }
     };
+    let (item, pieces, parts) = fixed_elements(reader)?;
+    debug_assert_eq!(reader.pieces().grid().array_shape(), &array.shape[..]);
+    Ok((item, Data::Array(Arc::clone(reader), pieces), parts))
+}
+
+/// What elements of constant size are, the shape of their pieces, and how many numbers each is.
+fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
     let data_type = reader.pieces().data_type();
     let mut pieces = reader.piece_shape().to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
-            pieces.push(data_type.size_bytes as u64);
+            // One byte is one character, as in nczarr; more are along a dimension of their own.
+            if data_type.size_bytes != 1 {
+                pieces.push(data_type.size_bytes as u64);
+            }
             (Item::Char, 1)
         }
         (None, _) => return Err(format!("netCDF has no data type for {data_type}")),
@@ -225,8 +253,7 @@ fn elements(
     if parts == PARTS {
         pieces.push(PARTS);
     }
-    debug_assert_eq!(reader.pieces().grid().array_shape(), &array.shape[..]);
-    Ok((item, Data::Array(Arc::clone(reader), pieces), parts))
+    Ok((item, pieces, parts))
 }
 
 /// The longest axis: libraries count the bytes of what is along it.

@@ -168,6 +168,11 @@ impl Image {
         }
     }
 
+    /// What the image takes in the header of a large file.
+    pub(super) fn tables_bytes(&self) -> Option<u64> {
+        self.size_in_header(Flavour::Big)
+    }
+
     fn size_in_header(&self, flavour: Flavour) -> Option<u64> {
         let blocks = self.blocks.count();
         let offsets = blocks.checked_mul(flavour.word())?;

@@ -1,0 +1,271 @@
+//! Zstandard frames with the size of their content in the header (RFC 8878, 3.1.1). Streaming
+//! encoders leave it out, and numcodecs before 0.16 decodes no frame without it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::store::{Data, Key, Kind, Object, Patience, Stat, StoreError, Version, read_into};
+
+const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+/// Magic number, descriptor, window descriptor and dictionary ID.
+const MAX_HEADER_BYTES: usize = 10;
+/// Longer frames are left as they are: of blocks of 128 KiB they have 8 GiB.
+const MAX_BLOCKS: usize = 1 << 16;
+
+/// A chunk as one frame that states that its content has `content_bytes`. A chunk that is no
+/// frame, more than one, or one that states its size stays as it is.
+///
+/// # Errors
+/// Those of reading the headers of the frame and its blocks.
+pub(super) fn with_content_size(
+    object: Arc<dyn Object>,
+    key: &Key,
+    content_bytes: u64,
+) -> Result<Arc<dyn Object>, StoreError> {
+    let length = usize::try_from(object.size_bytes()).unwrap_or(usize::MAX);
+    let mut start = [0; MAX_HEADER_BYTES];
+    let start = start.get_mut(..length.min(MAX_HEADER_BYTES));
+    let start = start.unwrap_or_default();
+    read_into(&*object, key, 0, start, Patience::Wait)?;
+    let Some((header, replaced)) = header_with_size(start, content_bytes) else {
+        return Ok(object);
+    };
+    let has_checksum = header.get(MAGIC.len()).is_some_and(|flags| flags & 4 != 0);
+    if !is_only_frame(&*object, key, replaced as u64, has_checksum)? {
+        return Ok(object);
+    }
+    let version = Version(super::hash(&[object.version().0, content_bytes]));
+    Ok(Arc::new(Sized {
+        object,
+        header,
+        replaced: replaced as u64,
+        version,
+    }))
+}
+
+/// The header of a frame with the size, and the length of the one that it replaces; none if the
+/// bytes do not begin with the header of a frame without a size.
+fn header_with_size(bytes: &[u8], content_bytes: u64) -> Option<(Vec<u8>, usize)> {
+    let (descriptor, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
+    // Two bits for the length of the size, one for a frame without a window; one is reserved.
+    if descriptor & 0b1110_1000 != 0 {
+        return None;
+    }
+    let dictionary_bytes = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    let rest = rest.get(..1 + dictionary_bytes)?;
+    let mut header = MAGIC.to_vec();
+    match u32::try_from(content_bytes) {
+        Ok(size) => {
+            header.push(descriptor | 2 << 6);
+            header.extend(rest);
+            header.extend(size.to_le_bytes());
+        }
+        Err(_) => {
+            header.push(descriptor | 3 << 6);
+            header.extend(rest);
+            header.extend(content_bytes.to_le_bytes());
+        }
+    }
+    Some((header, MAGIC.len() + 1 + rest.len()))
+}
+
+/// Whether the frame whose blocks begin at `at` ends where the chunk does.
+fn is_only_frame(
+    object: &dyn Object,
+    key: &Key,
+    mut at: u64,
+    has_checksum: bool,
+) -> Result<bool, StoreError> {
+    let end = object.size_bytes();
+    for _ in 0..MAX_BLOCKS {
+        let mut block = [0; 4];
+        let [header @ .., _] = &mut block;
+        if end.saturating_sub(at) < header.len() as u64 {
+            return Ok(false);
+        }
+        read_into(object, key, at, header, Patience::Wait)?;
+        let block = u32::from_le_bytes(block);
+        let content = match block >> 1 & 3 {
+            // One byte that is repeated.
+            1 => 1,
+            _ => block >> 3,
+        };
+        at = at.saturating_add(3).saturating_add(content.into());
+        if block & 1 == 1 {
+            return Ok(at.saturating_add(if has_checksum { 4 } else { 0 }) == end);
+        }
+    }
+    Ok(false)
+}
+
+/// A frame with another header.
+#[derive(Debug)]
+struct Sized {
+    object: Arc<dyn Object>,
+    header: Vec<u8>,
+    /// The length of the header that is not shown.
+    replaced: u64,
+    version: Version,
+}
+
+impl Sized {
+    /// Where a place behind the header is in the chunk.
+    fn shift(&self, at: u64) -> u64 {
+        let behind = at.saturating_sub(self.header.len() as u64);
+        self.replaced.saturating_add(behind)
+    }
+}
+
+impl Object for Sized {
+    fn size_bytes(&self) -> u64 {
+        let rest = self.object.size_bytes().saturating_sub(self.replaced);
+        rest.saturating_add(self.header.len() as u64)
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        let size_bytes = self.size_bytes();
+        Ok(Stat {
+            kind: Kind::Object,
+            size_bytes,
+            blocks: size_bytes.div_ceil(512),
+            version: self.version,
+            links: 1,
+            ..self.object.stat()?
+        })
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Data, StoreError> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let head = self.header.get(start..).unwrap_or_default();
+        if head.is_empty() {
+            let offset = self.shift(offset);
+            return self.object.read(offset, size_bytes, buffer, patience);
+        }
+        let head = head.get(..size_bytes).unwrap_or(head);
+        let mut length = head.len();
+        if size_bytes > length {
+            let rest = size_bytes - length;
+            let data = self.object.read(self.replaced, rest, buffer, patience)?;
+            match data {
+                Data::Filled(range) => {
+                    let filled = range.len();
+                    buffer.copy_within(range, length);
+                    length += filled;
+                }
+                Data::Shared(shared, range) => {
+                    let part = shared.get(range).unwrap_or_default();
+                    let target = buffer.get_mut(length..length + part.len());
+                    target.unwrap_or_default().copy_from_slice(part);
+                    length += part.len();
+                }
+            }
+        }
+        let target = buffer.get_mut(..head.len()).unwrap_or_default();
+        target.copy_from_slice(head);
+        Ok(Data::Filled(0..length))
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.object.is_parallel()
+    }
+
+    fn is_constant(&self) -> bool {
+        self.object.is_constant()
+    }
+
+    fn prepare(&self, ranges: &[Range<u64>]) {
+        let shift = |range: &Range<u64>| self.shift(range.start)..self.shift(range.end);
+        let ranges: Vec<Range<u64>> = ranges.iter().map(shift).collect();
+        self.object.prepare(&ranges);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::store::{BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_whole};
+
+    /// A frame as a stream is written: without a size.
+    fn frame(content: &[u8], has_checksum: bool) -> Vec<u8> {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.include_checksum(has_checksum).unwrap();
+        for part in content.chunks(100_000) {
+            encoder.write_all(part).unwrap();
+            encoder.flush().unwrap();
+        }
+        encoder.finish().unwrap()
+    }
+
+    fn stated_size(bytes: &[u8]) -> Option<u64> {
+        zstd::zstd_safe::get_frame_content_size(bytes).unwrap()
+    }
+
+    fn object(bytes: &[u8]) -> (Arc<dyn Object>, Key) {
+        let key = Key::new(b"c").unwrap();
+        let store = MemoryStore::new([(key.clone(), bytes.to_vec())]);
+        (store.open(&key).unwrap(), key)
+    }
+
+    #[test]
+    fn the_size_of_the_content_comes_into_the_header_and_nothing_else_changes() {
+        let content: Vec<u8> = (0..300_000_u64).map(|n| (n / 7 * n) as u8).collect();
+        for has_checksum in [false, true] {
+            let stored = frame(&content, has_checksum);
+            assert_eq!(stated_size(&stored), None);
+            let (object, key) = object(&stored);
+            let sized = with_content_size(object, &key, content.len() as u64).unwrap();
+            let bytes = read_whole(&*sized, &key, u64::MAX).unwrap();
+            assert_eq!(bytes.len(), stored.len() + 4);
+            assert_eq!(sized.stat().unwrap().size_bytes, bytes.len() as u64);
+            assert_eq!(stated_size(&bytes), Some(content.len() as u64));
+            assert_eq!(
+                zstd::bulk::decompress(&bytes, content.len()).unwrap(),
+                content
+            );
+            // Reads of any place and length see the same bytes.
+            for offset in [0, 1, 5, 9, 10, 11, 1000, bytes.len() - 1, bytes.len()] {
+                for size in [1, 4, 9, 4096, bytes.len()] {
+                    let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
+                    let data = sized.read(offset as u64, size, &mut buffer, Patience::Wait);
+                    let end = bytes.len().min(offset + size);
+                    assert_eq!(data.unwrap().bytes(&buffer), &bytes[offset..end]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_of_more_than_four_bytes_have_eight() {
+        let stored = frame(b"content", false);
+        let (header, replaced) = header_with_size(&stored, 1 << 32).unwrap();
+        let bytes = [&header, &stored[replaced..]].concat();
+        assert_eq!(stated_size(&bytes), Some(1 << 32));
+    }
+
+    #[test]
+    fn what_is_not_one_frame_without_a_size_stays_as_it_is() {
+        let content = vec![7; 300_000];
+        let sized = zstd::bulk::compress(&content, 1).unwrap();
+        let one = frame(&content, false);
+        let two = [one.clone(), one.clone()].concat();
+        let damaged = one[..one.len() - 1].to_vec();
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0], &one[..]].concat();
+        for stored in [sized, two, damaged, skippable, b"no frame".to_vec(), vec![]] {
+            let (object, key) = object(&stored);
+            let shown = with_content_size(object, &key, content.len() as u64).unwrap();
+            assert_eq!(read_whole(&*shown, &key, u64::MAX).unwrap(), stored);
+        }
+    }
+}
