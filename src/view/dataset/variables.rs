@@ -10,8 +10,8 @@ use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::view::branch::{Branch, Leaf};
 use crate::view::cf;
 use crate::view::node::{Elements, ViewNode};
-use crate::view::number::{Number, Value};
-use crate::zarr::{self, Node, Scalar};
+use crate::view::number::{Kind, Number, Value};
+use crate::zarr::{self, ByteOrder, Node, Scalar};
 
 /// Elements along the axis that is added for real and imaginary parts.
 const PARTS: u64 = 2;
@@ -215,6 +215,11 @@ fn elements(
     let data_type = reader.pieces().data_type();
     let mut pieces = reader.piece_shape().to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
+        // As xarray writes them: a byte is the one type of a byte that all readers know.
+        (_, Scalar::Bool) => (
+            Item::Number(Number::new(Kind::Int, 1, ByteOrder::Little)),
+            1,
+        ),
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
             pieces.push(data_type.size_bytes as u64);
