@@ -37,6 +37,7 @@ pub use branch::{Branch, DecodedTexts, Depth, Leaf};
 pub use content::{Content, MadeFile, NoContent, Rendering};
 pub use file::ViewFile;
 pub use format::{Format, FormatSet, Make};
+pub use hdf5::ChunkIndex;
 pub use layout::{Layout, Made, Order, Part, Placed, Placement, Slab};
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions};

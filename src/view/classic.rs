@@ -13,19 +13,11 @@ use std::sync::Arc;
 use self::header::{Header, Type, Variable};
 use super::branch::Branch;
 use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item, certain_item};
-use super::layout::{Layout, Made, Order, Placed, Placement, Slab};
+use super::layout::{self, Layout, Made, Order, Placed, Placement, Slab};
 use super::node::ViewNode;
 use super::number::{Kind, Value};
 use crate::array::ArrayReader;
 
-/// Elements begin at a multiple of this, so that what the kernel reads ahead of a header is no
-/// chunk.
-const DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
-/// At least so much is between the header and the elements.
-///
-/// Libraries look at the first 4 MiB of a file to find out what it is: an element that can not be
-/// read must not stand there.
-const GAP_BYTES: u64 = 4 << 20;
 /// Variables of which an element may not be readable begin at a multiple of this.
 const APART_BYTES: u64 = 128 << 10;
 /// CDF-1: a variable begins before this.
@@ -400,16 +392,17 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
     let length = header.encode(&variables, &offsets).len() as u64;
-    let start = length.checked_add(GAP_BYTES)?;
-    let mut at = start.checked_next_multiple_of(DATA_ALIGNMENT_BYTES)?;
+    let mut at = layout::elements_start(length)?;
     let is_only = is_only_record(planned);
     for is_record in [false, true] {
         for (planned, offset) in planned.iter().zip(&mut offsets) {
             if planned.is_record == is_record {
-                if planned.is_inexact && !is_record {
+                at = at.checked_next_multiple_of(match (is_record, planned.is_inexact) {
+                    (true, _) => 1,
                     // Others are not read together with what may fail.
-                    at = at.checked_next_multiple_of(APART_BYTES)?;
-                }
+                    (false, true) => APART_BYTES,
+                    (false, false) => layout::ARRAY_ALIGNMENT_BYTES,
+                })?;
                 *offset = at;
                 let padding = padding_bytes(planned, is_only);
                 at = at.checked_add(planned.size_bytes)?.checked_add(padding)?;

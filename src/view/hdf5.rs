@@ -1,16 +1,19 @@
 //! The beginning of an HDF5 file: everything but the elements (HDF5 File Format Specification
-//! Version 3.0). Superblock version 2, object headers version 2, groups with compact links in the
-//! order of their creation, datasets contiguous or in chunks with an implicit index, so that the
-//! header of a file does not grow with the number of chunks.
+//! Version 3.0), as HDF5 1.8 and all later versions read it. Superblock version 2, object headers
+//! version 2, groups with compact links in the order of their creation, datasets contiguous or in
+//! chunks. The index of chunks is computed when it is read, so that the header of a file does not
+//! grow with the number of chunks.
 //!
 //! Addresses are known only when all sizes are. Nothing that is written is longer for another
 //! address: objects are written once to be measured and once for good.
 
 mod attribute;
+mod chunk_index;
 mod datatype;
 mod object;
 
 pub(super) use attribute::{Attribute, Payload};
+pub use chunk_index::ChunkIndex;
 pub(super) use datatype::Datatype;
 pub(super) use object::{Dataset, Group, Storage};
 
@@ -41,7 +44,7 @@ pub(super) struct File {
 pub(super) enum Entry {
     /// The address of an object.
     Address(usize),
-    /// A text that is not empty.
+    /// A text.
     Text(String),
 }
 
@@ -81,7 +84,7 @@ impl File {
         }
     }
 
-    /// Says where the elements of a dataset begin.
+    /// Says where the elements of a dataset begin, or the index of its chunks.
     pub(super) fn place(&mut self, object: usize, start: u64) {
         if let Some(Object::Dataset(dataset)) = self.objects.get_mut(object)
             && let Storage::Contiguous(address) | Storage::Chunked(address, _) =

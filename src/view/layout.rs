@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::hdf5::ChunkIndex;
 use super::number::Conversion;
 use crate::array::ArrayReader;
 use crate::store::{StoreError, in_memory, part};
@@ -77,6 +78,8 @@ pub enum Placement {
     Zeros(u64),
     /// The elements of an array.
     Array(Placed),
+    /// The index of the chunks of an array.
+    ChunkIndex(ChunkIndex),
     /// So many times a record, in which each array has a slab.
     Records(u64, Vec<Slab>),
 }
@@ -88,6 +91,7 @@ impl Placement {
             Self::Bytes(bytes) => Some(bytes.len() as u64),
             Self::Zeros(size) => Some(*size),
             Self::Array(placed) => Some(placed.size_bytes),
+            Self::ChunkIndex(index) => Some(index.size_bytes()),
             Self::Records(count, slabs) => record_bytes(slabs)?.checked_mul(*count),
         }
     }
@@ -98,6 +102,23 @@ fn record_bytes(slabs: &[Slab]) -> Option<u64> {
         sum.checked_add(slab.size_bytes)?
             .checked_add(slab.padding_bytes)
     })
+}
+
+/// The elements of each array begin at a multiple of this: the kernel reads whole pages, netCDF-C
+/// blocks of so many bytes, and an element that cannot be read must not be in one with those of
+/// another array.
+pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
+/// The elements of the first array begin at a multiple of this.
+const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
+/// At least so much is between a header and the elements: some libraries read the first 4 MiB of a
+/// file to open it, and the kernel reads ahead of what they read. An element that cannot be read
+/// must not be there, and no chunk should be decoded for it.
+const GAP_BYTES: u64 = 4 << 20;
+
+/// Where elements begin in a file whose header ends at `header_end`; `None` if no file is so long.
+pub(super) fn elements_start(header_end: u64) -> Option<u64> {
+    let start = header_end.checked_add(GAP_BYTES)?;
+    start.checked_next_multiple_of(ELEMENTS_ALIGNMENT_BYTES)
 }
 
 /// An ordered list of parts.
@@ -116,6 +137,8 @@ pub enum Part<'a> {
     Zeros(u64),
     /// This range of the bytes of a placed array.
     Array(&'a Placed, Range<u64>),
+    /// This range of the bytes of an index of chunks.
+    ChunkIndex(&'a ChunkIndex, Range<u64>),
 }
 
 impl Part<'_> {
@@ -124,7 +147,9 @@ impl Part<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) => *count,
-            Self::Array(_, range) => range.end.saturating_sub(range.start),
+            Self::Array(_, range) | Self::ChunkIndex(_, range) => {
+                range.end.saturating_sub(range.start)
+            }
         }
     }
 }
@@ -153,6 +178,7 @@ impl Layout {
         let parts = self.parts.iter().map(|(_, placement)| match placement {
             Placement::Bytes(bytes) => bytes.len() as u64,
             Placement::Records(_, slabs) => size_of_val(&slabs[..]) as u64,
+            Placement::ChunkIndex(index) => index.memory_bytes(),
             Placement::Zeros(_) | Placement::Array(_) => 0,
         });
         parts.sum::<u64>() + size_of_val(&self.parts[..]) as u64
@@ -192,6 +218,7 @@ impl Layout {
             }
             Placement::Zeros(_) => Part::Zeros(inside.end.saturating_sub(inside.start)),
             Placement::Array(placed) => Part::Array(placed, inside),
+            Placement::ChunkIndex(index) => Part::ChunkIndex(index, inside),
             Placement::Records(_, slabs) => in_records(slabs, &inside)
                 .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
         }))

@@ -1,32 +1,26 @@
 //! NetCDF-4: a group as an HDF5 file with dimension scales (netcdf-c, "NetCDF-4 file format";
 //! HDF5 Dimension Scale Specification).
 
+mod body;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use self::body::{Stored, Values};
 use super::branch::Branch;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, certain_item,
 };
-use super::hdf5::{self, Datatype, Entry, Object, Payload, Storage};
-use super::layout::{Layout, Made, Order, Placed, Placement};
+use super::hdf5::{self, ChunkIndex, Datatype, Entry, Object, Payload, Storage};
+use super::layout::{Made, Order, Placed};
 use super::node::ViewNode;
 use super::number::{Kind, Number, Value};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 
-/// Elements begin at a multiple of this, so that what the kernel reads ahead of a header is no
-/// chunk.
-const DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
-/// At least so much is between the header and the elements.
-const GAP_BYTES: u64 = 128 << 10;
-/// Elements of each variable begin at a multiple of this.
-const VARIABLE_ALIGNMENT_BYTES: u64 = 64;
 /// HDF5 has no more axes (`H5S_MAX_RANK`).
 const MAX_RANK: usize = 32;
-/// A chunk of HDF5 has no more bytes.
-const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
 
 /// Whether an array is a variable of any file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
@@ -44,62 +38,12 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
-    let Plan {
-        mut file,
-        contents,
-        notes,
-        variables,
-        ..
-    } = plan;
-    let notes: Vec<String> = dataset.notes.iter().cloned().chain(notes).collect();
-    if variables == 0 {
+    let notes = [dataset.notes.clone(), std::mem::take(&mut plan.notes)].concat();
+    if plan.variables == 0 {
         return Err(branch.without_variables(notes));
     }
-    let writer = file.writer();
-    let mut end = Some(writer.end);
-    let mut is_behind_gap = false;
-    let mut sources = Vec::new();
-    let mut parts = Vec::new();
-    for (object, content) in contents {
-        let at = end.ok_or("no file can be so long")?;
-        let is_array = matches!(content, Content::Array(..));
-        let start = match is_array && !is_behind_gap {
-            true => at.checked_add(GAP_BYTES),
-            false => Some(at),
-        };
-        let alignment = match is_array && !is_behind_gap {
-            true => DATA_ALIGNMENT_BYTES,
-            false => VARIABLE_ALIGNMENT_BYTES,
-        };
-        is_behind_gap |= is_array;
-        let start = start.and_then(|start| start.checked_next_multiple_of(alignment));
-        let start = start.ok_or("no file can be so long")?;
-        parts.push(Placement::Zeros(start - at));
-        file.place(object, start);
-        end = match content {
-            Content::Texts(texts) => {
-                let bytes = writer.texts(&texts);
-                let end = start.checked_add(bytes.len() as u64);
-                parts.push(Placement::Bytes(bytes));
-                end
-            }
-            Content::Bytes(bytes) => {
-                let end = start.checked_add(bytes.len() as u64);
-                parts.push(Placement::Bytes(bytes));
-                end
-            }
-            Content::Array(reader, placed) => {
-                let end = start.checked_add(placed.size_bytes);
-                let source = sources.len();
-                parts.push(Placement::Array(Placed { source, ..placed }));
-                sources.push(reader);
-                end
-            }
-        };
-    }
-    let header = file.header(&writer, end.ok_or("no file can be so long")?);
-    let header = std::iter::once(Placement::Bytes(header));
-    let layout = Layout::new(header.chain(parts)).ok_or("no file can be so long")?;
+    let found = body::lay_out(plan.file, plan.values, plan.arrays);
+    let (layout, sources) = found.ok_or("no file can be so long")?;
     Ok(Made {
         layout,
         sources,
@@ -107,12 +51,11 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
     })
 }
 
-/// What the elements of a dataset are filled from.
-enum Content {
-    /// The length of each text and its entry of the heap.
-    Texts(Vec<Option<(u32, usize)>>),
-    Array(Arc<ArrayReader>, Placed),
-    Bytes(Vec<u8>),
+/// What the elements of a dataset are.
+enum Elements {
+    Nowhere,
+    Values(Values),
+    Array(Arc<ArrayReader>, Placed, Option<ChunkIndex>),
 }
 
 /// The objects of the file, as they are found.
@@ -123,8 +66,9 @@ struct Plan<'a> {
     scales: Vec<usize>,
     /// Datasets with each dimension, and which of their axes it is.
     users: Vec<Vec<(usize, u32)>>,
-    /// What is here anyway first, so that it lies before the gap.
-    contents: Vec<(usize, Content)>,
+    /// Datasets of which the elements are known, each with these.
+    values: Vec<(usize, Values)>,
+    arrays: Vec<Stored>,
     /// How many arrays are variables.
     variables: usize,
     notes: Vec<String>,
@@ -140,7 +84,8 @@ impl<'a> Plan<'a> {
             file,
             scales: vec![0; dataset.dimensions.len()],
             users: vec![Vec::new(); dataset.dimensions.len()],
-            contents: Vec::new(),
+            values: Vec::new(),
+            arrays: Vec::new(),
             variables: 0,
             notes: Vec::new(),
             dataset,
@@ -240,7 +185,7 @@ impl<'a> Plan<'a> {
             (None, Item::Text) => Datatype::VariableText,
             (None, Item::Number(_)) => return None,
         };
-        let (storage, content) = match self.storage(variable, number, &shape) {
+        let (storage, elements) = match self.storage(variable, number, &shape) {
             Ok(found) => found,
             Err(why) => {
                 self.note(&variable.name, &format!("left out: {why}"));
@@ -261,12 +206,15 @@ impl<'a> Plan<'a> {
             attributes,
         }));
         self.variables += 1;
-        match content {
-            Some(content @ (Content::Texts(_) | Content::Bytes(_))) => {
-                self.contents.insert(0, (object, content))
-            }
-            Some(content) => self.contents.push((object, content)),
-            None => {}
+        match elements {
+            Elements::Nowhere => {}
+            Elements::Values(values) => self.values.push((object, values)),
+            Elements::Array(reader, placed, index) => self.arrays.push(Stored {
+                object,
+                reader,
+                placed,
+                index,
+            }),
         }
         match coordinate {
             Some(dimension) => self.set_scale(dimension, object),
@@ -283,63 +231,65 @@ impl<'a> Plan<'a> {
     }
 
     /// How the elements lie in the file: in chunks as they are in the array, so that each is decoded
-    /// once; contiguous where there is one, or where HDF5 can not have such chunks.
+    /// once; contiguous if there is one, or if HDF5 cannot have such chunks.
     fn storage(
         &mut self,
         variable: &Variable,
         number: Option<Number>,
         shape: &[u64],
-    ) -> Result<(Storage, Option<Content>), String> {
+    ) -> Result<(Storage, Elements), String> {
         if shape.contains(&0) {
-            return Ok((Storage::Nowhere, None));
+            return Ok((Storage::Nowhere, Elements::Nowhere));
         }
         let (reader, pieces) = match &variable.data {
             Data::Texts(texts) => {
-                let content = Content::Texts(self.texts(texts));
-                return Ok((Storage::Contiguous(0), Some(content)));
+                let elements = Elements::Values(Values::Texts(self.texts(texts)));
+                return Ok((Storage::Contiguous(0), elements));
             }
             Data::Numbers(values) => {
                 let number = number.ok_or("no numbers")?;
                 let bytes: Option<Vec<Vec<u8>>> =
                     values.iter().map(|value| number.write(*value)).collect();
                 let bytes = bytes.ok_or("no numbers of their type")?.concat();
-                return Ok((Storage::Contiguous(0), Some(Content::Bytes(bytes))));
+                let elements = Elements::Values(Values::Bytes(bytes));
+                return Ok((Storage::Contiguous(0), elements));
             }
             Data::Array(reader, pieces) => (reader, pieces),
         };
         let conversion = number.and_then(|number| variable.conversion(number));
         let item = number.map_or(1, |number| number.size_bytes) as u64;
-        let chunk_bytes = pieces
-            .iter()
-            .try_fold(item, |n, extent| n.checked_mul(*extent));
         let pairs = || pieces.iter().zip(shape);
         let is_one = pairs().all(|(piece, length)| piece >= length);
         // The extents of a chunk of HDF5 are within those of the array.
-        let fits = pairs().all(|(piece, length)| piece <= length)
-            && chunk_bytes.is_some_and(|bytes| bytes <= MAX_CHUNK_BYTES);
-        let (order, storage) = match fits && !is_one {
-            true => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
-            false => (Order::Rows, Storage::Contiguous(0)),
+        let fits = pairs().all(|(piece, length)| piece <= length);
+        let index = match fits && !is_one {
+            true => ChunkIndex::new(shape, pieces, item),
+            false => None,
+        };
+        let (order, storage) = match index {
+            Some(_) => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
+            None => (Order::Rows, Storage::Contiguous(0)),
         };
         let placed = Placed::new(0, reader, order, conversion).ok_or("too many bytes")?;
-        Ok((storage, Some(Content::Array(Arc::clone(reader), placed))))
+        if let Some(index) = &index
+            && index.chunks_bytes() != placed.size_bytes
+        {
+            return Err("bug: its chunks are not those of its file".into());
+        }
+        Ok((storage, Elements::Array(Arc::clone(reader), placed, index)))
     }
 
     /// Puts texts into the heap, each once.
-    fn texts(&mut self, texts: &[String]) -> Vec<Option<(u32, usize)>> {
+    fn texts(&mut self, texts: &[String]) -> Vec<(u32, usize)> {
         let mut known: HashMap<&str, usize> = HashMap::new();
         let mut entries = Vec::with_capacity(texts.len());
         for text in texts {
-            if text.is_empty() {
-                entries.push(None);
-                continue;
-            }
             let entry = *known.entry(text).or_insert_with(|| {
                 self.file.heap.push(Entry::Text(text.clone()));
                 self.file.heap.len() - 1
             });
             let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-            entries.push(Some((length, entry)));
+            entries.push((length, entry));
         }
         entries
     }
@@ -428,14 +378,13 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
 fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
     let (datatype, payload) = match &attribute.value {
         Attr::Text(text) => {
+            // One NUL if it is empty: readers fail on an attribute without any value.
+            let bytes = if text.is_empty() { "\0" } else { text };
             let datatype = Datatype::Text {
-                size_bytes: text.len().max(1),
+                size_bytes: bytes.len(),
                 is_ascii: text.is_ascii(),
             };
-            match text.is_empty() {
-                true => (datatype, Payload::Nothing),
-                false => (datatype, Payload::One(text.as_bytes().to_vec())),
-            }
+            (datatype, Payload::One(bytes.as_bytes().to_vec()))
         }
         Attr::Texts(texts) => {
             let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
@@ -517,7 +466,7 @@ mod tests {
         assert_eq!(linked, (1..plan.file.objects.len()).collect());
         let users = plan.users.iter().flatten();
         assert!(users.clone().count() == 2 && users.clone().all(|(user, _)| linked.contains(user)));
-        assert_eq!(plan.contents.len(), 1);
+        assert_eq!(plan.values.len(), 1);
         assert!(plan.notes[0].contains("left out"), "{:?}", plan.notes);
     }
 }

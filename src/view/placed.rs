@@ -45,6 +45,10 @@ impl Made {
             match part {
                 Part::Bytes(bytes) => target.copy_from_slice(bytes),
                 Part::Zeros(_) => target.fill(0),
+                Part::ChunkIndex(index, range) => {
+                    let missing = || StoreError::internal("an index of chunks that is too short");
+                    index.read(range.start, target).ok_or_else(missing)?;
+                }
                 Part::Array(placed, range) => {
                     let reader = self.source(placed)?;
                     read_placed(reader, placed, range.start, target, patience, served)?;

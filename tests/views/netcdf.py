@@ -25,7 +25,7 @@ def expected(array):
     data = array[...]
     kind = np.asarray(data).dtype.kind
     if kind == "b":
-        return data.astype("u1")
+        return data.astype("i1")
     if kind in "mM":
         return data.astype("i8")
     if kind == "c":
@@ -125,7 +125,7 @@ def main():
                     above, _, own = name.rpartition("/")
                     if above == parent:
                         found = dataset[own].values
-                        same(name, found.astype("u1") if found.dtype == bool else found, data)
+                        same(name, found.astype("i1") if found.dtype == bool else found, data)
                         opened += 1
     print(f"{len(wanted)} variables, {opened} through xarray, {len(attributes)} attributes")
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::clients::{EACCES, EIO, ENOENT};
-use crate::stores::{GOOD, Stores, le, may_run};
+use crate::stores::{FILL, GOOD, Stores, le, may_run};
 use crate::support::*;
 
 fn own(path: &str) -> PathBuf {
@@ -86,6 +86,147 @@ fn every_value_is_the_one_that_zarr_python_reads() {
     }
 }
 
+/// The libhdf5 of 1.8 that `tests/views/setup.sh` has installed: there is one for this architecture
+/// only.
+#[cfg(target_arch = "x86_64")]
+fn old_hdf5() -> PathBuf {
+    let directory = own("tests/views/.hdf5-1.8/lib");
+    let files = fs::read_dir(&directory);
+    let files = files.unwrap_or_else(|e| panic!("run tests/views/setup.sh: {directory:?}: {e}"));
+    let mut paths = files.map(|file| file.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libhdf5-")
+    };
+    paths.find(is_it).expect("a libhdf5")
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn hdf5_1_8_and_readers_without_the_library_read_every_value() {
+    let _watchdog = watchdog("readers of hdf5", 200);
+    let node = own("tests/servers/.venv/bin/node");
+    for store in [
+        "climate_v2.zarr",
+        "climate_v3.zarr",
+        "others.zarr",
+        "traps.zarr",
+    ] {
+        let mount = Mount::new(fixture(store));
+        let Some(mut python) = python().filter(|_| may_run(&node)) else {
+            return;
+        };
+        let told = run(python
+            .arg(own("tests/views/hdf5.py"))
+            .arg(old_hdf5())
+            .arg(&node)
+            .arg(mount.path())
+            .arg(mount.join(".zarrfs/root.nc")));
+        assert!(
+            told.contains("HDF5 1.8.") && told.contains("jsfive"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn the_index_of_a_hundred_million_chunks_is_only_computed_where_it_is_read() {
+    let _watchdog = watchdog("many chunks", 120);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    let shape = json!({"shape": [10_000, 10_000], "chunks": [1, 1]});
+    let chunks = [("9999.9999", &le(&[67])[..]), ("5000.77", &le(&[68]))];
+    stores.v2("a", shape, &chunks);
+    let mount = Mount::new(stores.path());
+    let file = mount.join(".zarrfs/root.nc");
+    // 1,587,304 nodes, a gap, the elements.
+    let size = fs::metadata(&file).unwrap().len();
+    let gap = size - 1_587_304 * 2616 - 400_000_000;
+    assert!((4..6).contains(&(gap >> 20)), "{gap}");
+    assert!(tool(&file, "ncdump -h $F").contains("int a(dim_10000, dim_10000_2)"));
+    assert_eq!(decoded(&mount), 0);
+    let Some(mut python) = python() else { return };
+    let script = "import h5py, netCDF4, sys
+f = sys.argv[1]
+d = netCDF4.Dataset(f)
+d.set_auto_mask(False)
+print([(int(a[9999, 9999]), a[5000, 76:79].tolist()) for a in (h5py.File(f)['a'], d['a'])])";
+    let told = run(python.args(["-c", script]).arg(&file));
+    let values = format!("(67, [{FILL}, 68, {FILL}])");
+    assert_eq!(told.trim(), format!("[{values}, {values}]"));
+    assert!(
+        mount.memory("VmHWM") < 200 << 20,
+        "{}",
+        mount.memory("VmHWM")
+    );
+}
+
+#[test]
+fn opening_decodes_nothing_and_a_corrupt_chunk_hides_no_other_variable() {
+    let _watchdog = watchdog("netcdf opening", 120);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    stores.v2(
+        "bad",
+        json!({}),
+        &[("0", b"too short"), ("1", &le(&GOOD[4..]))],
+    );
+    stores.v2("one", json!({"chunks": [8]}), &[("0", b"too short")]);
+    let mount = Mount::new(stores.path());
+    let files =
+        ["nc", "cdf.nc", "cdf5.nc"].map(|format| mount.join(format!(".zarrfs/root.{format}")));
+    let Some(mut opening) = python() else { return };
+    let script = "import netCDF4, sys
+for f in sys.argv[1:]:
+    print(*sorted(netCDF4.Dataset(f).variables))";
+    let told = run(opening.args(["-c", script]).args(&files));
+    assert_eq!(told, "bad good one\n".repeat(3));
+    assert_eq!(decoded(&mount), 0);
+    let Some(mut reading) = python() else { return };
+    let script = "import netCDF4, sys, xarray
+for f in sys.argv[1:]:
+    with xarray.open_dataset(f, mask_and_scale=False) as d:
+        print(d['good'].values.tolist())
+    for name in 'bad', 'one':
+        try:
+            print(name, netCDF4.Dataset(f)[name][:])
+        except (OSError, RuntimeError):
+            pass";
+    let told = run(reading.args(["-c", script]).args(&files));
+    assert_eq!(told, format!("{GOOD:?}\n").repeat(3));
+}
+
+#[test]
+fn an_empty_text_is_a_text_and_no_null_pointer() {
+    let _watchdog = watchdog("netcdf empty texts", 60);
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    stores.put(".zattrs", b"{\"stagger\": \"\"}");
+    let text = json!({"dtype": "<U1", "fill_value": "", "shape": [4], "chunks": [4]});
+    let letters: Vec<u8> = "a\0b\0"
+        .chars()
+        .flat_map(|c| u32::from(c).to_le_bytes())
+        .collect();
+    stores.v2("text", text, &[("0", &letters)]);
+    let mount = Mount::new(stores.path());
+    let file = mount.join(".zarrfs/root.nc");
+    let dump = tool(&file, "ncdump -v text $F; h5dump -a stagger -d text $F");
+    for gist in [
+        // The value that netCDF has for what was not written is an empty text.
+        "text = \"a\", _, \"b\", _ ;",
+        ":stagger = \"\" ;",
+        "(0): \"\\000\"",
+        "(0): \"a\", \"\", \"b\", \"\"",
+        "CTYPE H5T_C_S1;",
+    ] {
+        assert!(dump.contains(gist), "{gist}: {dump}");
+    }
+    assert!(
+        !dump.contains("unknown") && !dump.contains("H5S_NULL"),
+        "{dump}"
+    );
+}
+
 #[test]
 fn the_programs_of_climate_people_open_it() {
     let _watchdog = watchdog("netcdf programs", 200);
@@ -104,6 +245,8 @@ fn the_programs_of_climate_people_open_it() {
             "short packed(time, lat, lon) ;",
             "packed:_FillValue = -32768s ;",
             "packed:scale_factor = 0.01 ;",
+            "byte mask(lat, lon) ;",
+            "mask:dtype = \"bool\" ;",
             "time:units = \"hours since 1900-01-01\" ;",
             ":title = \"Klima für alle\" ;",
         ] {

@@ -11,8 +11,8 @@ use crate::array::ArrayReader;
 use crate::view::branch::{Branch, Leaf};
 use crate::view::cf;
 use crate::view::node::{Elements, ViewNode};
-use crate::view::number::{Number, Value};
-use crate::zarr::{self, Node, Scalar};
+use crate::view::number::{Kind, Number, Value};
+use crate::zarr::{self, ByteOrder, Node, Scalar};
 
 /// Elements along the axis that is added for real and imaginary parts.
 const PARTS: u64 = 2;
@@ -240,6 +240,11 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
     let data_type = reader.pieces().data_type();
     let mut pieces = reader.piece_shape().to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
+        // As xarray writes them: a byte is the one type of a byte that all readers know.
+        (_, Scalar::Bool) => (
+            Item::Number(Number::new(Kind::Int, 1, ByteOrder::Little)),
+            1,
+        ),
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
             // One byte is one character, as in nczarr; more are along a dimension of their own.

@@ -14,8 +14,6 @@ pub(in crate::view) struct Attribute {
 /// The values of an attribute.
 #[derive(Debug, Clone)]
 pub(in crate::view) enum Payload {
-    /// No value at all: empty text.
-    Nothing,
     /// One value.
     One(Vec<u8>),
     /// So many values.
@@ -39,9 +37,8 @@ impl Attribute {
     pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
         let datatype = self.datatype.encode();
         let (space, values) = match &self.payload {
-            Payload::Nothing => (dataspace(None), Vec::new()),
-            Payload::One(value) => (dataspace(Some(&[])), value.clone()),
-            Payload::Many(count, values) => (dataspace(Some(&[*count])), values.clone()),
+            Payload::One(value) => (dataspace(&[]), value.clone()),
+            Payload::Many(count, values) => (dataspace(&[*count]), values.clone()),
             Payload::Lists(entries) => {
                 let mut values = Vec::new();
                 for entry in entries {
@@ -50,7 +47,7 @@ impl Attribute {
                     values.extend(heap.to_le_bytes());
                     values.extend(number.to_le_bytes());
                 }
-                (dataspace(Some(&[entries.len() as u64])), values)
+                (dataspace(&[entries.len() as u64]), values)
             }
             Payload::Axes(axes) => {
                 let mut values = Vec::new();
@@ -59,7 +56,7 @@ impl Attribute {
                     values.extend(axis.to_le_bytes());
                     values.extend([0; 4]);
                 }
-                (dataspace(Some(&[axes.len() as u64])), values)
+                (dataspace(&[axes.len() as u64]), values)
             }
         };
         let mut bytes = vec![3, 0];

@@ -81,8 +81,11 @@ impl Datatype {
                 bytes.extend([0, 0]);
                 bytes.extend(bits.to_le_bytes());
             }
-            // What the list is made of: characters.
-            Self::VariableText => bytes.extend([0x13, 0x10, 0, 0, 1, 0, 0, 0]),
+            // The library takes no other base type for text.
+            Self::VariableText => {
+                let byte = Number::new(Kind::UInt, 1, ByteOrder::Little);
+                bytes.extend(Self::Number(byte).encode());
+            }
             Self::References => bytes.extend(Self::Reference.encode()),
             Self::AxisReference => {
                 let axis = Number::new(Kind::Int, 4, ByteOrder::Little);

@@ -29,7 +29,7 @@ pub(in crate::view) enum Storage {
     Nowhere,
     /// In C order from this address.
     Contiguous(u64),
-    /// Chunk behind chunk from this address, in C order over their grid, each of this shape.
+    /// In chunks of this shape, of which the index is at this address.
     Chunked(u64, Vec<u64>),
 }
 
@@ -64,15 +64,12 @@ impl Writer {
         (heap.copied().unwrap_or(UNDEFINED), number)
     }
 
-    /// Elements of variable length: each the length of a text and its entry of the heap, or nothing
-    /// if it is empty.
-    pub(in crate::view) fn texts(&self, texts: &[Option<(u32, usize)>]) -> Vec<u8> {
+    /// Elements of variable length: each the length of a text and its entry of the heap. An empty
+    /// text has an entry too: address 0 would be a null pointer in the memory of readers.
+    pub(in crate::view) fn texts(&self, texts: &[(u32, usize)]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(texts.len() * 16);
-        for text in texts {
-            let (length, (heap, number)) = match text {
-                Some((length, entry)) => (*length, self.heap_entry(*entry)),
-                None => (0, (0, 0)),
-            };
+        for (length, entry) in texts {
+            let (heap, number) = self.heap_entry(*entry);
             bytes.extend(length.to_le_bytes());
             bytes.extend(heap.to_le_bytes());
             bytes.extend(number.to_le_bytes());
@@ -81,21 +78,11 @@ impl Writer {
     }
 }
 
-/// A dataspace message, version 2 (IV.A.2.b): none, one value (no axes), or an array.
-pub(super) fn dataspace(shape: Option<&[u64]>) -> Vec<u8> {
-    let rank = u8::try_from(shape.map_or(0, <[u64]>::len)).unwrap_or(u8::MAX);
-    let kind = match shape {
-        None => 2,
-        Some([]) => 0,
-        Some(_) => 1,
-    };
-    let mut bytes = vec![2, rank, 0, kind];
-    bytes.extend(
-        shape
-            .into_iter()
-            .flatten()
-            .flat_map(|length| length.to_le_bytes()),
-    );
+/// A dataspace message, version 2 (IV.A.2.b): one value (no axes), or an array.
+pub(super) fn dataspace(shape: &[u64]) -> Vec<u8> {
+    let rank = u8::try_from(shape.len()).unwrap_or(u8::MAX);
+    let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
+    bytes.extend(shape.iter().flat_map(|length| length.to_le_bytes()));
     bytes
 }
 
@@ -135,9 +122,9 @@ impl Object {
                 &group.attributes
             }
             Self::Dataset(dataset) => {
-                add(message::DATASPACE, &dataspace(Some(&dataset.shape)));
+                add(message::DATASPACE, &dataspace(&dataset.shape));
                 add(message::DATATYPE, &dataset.datatype.encode());
-                add(message::FILL_VALUE, &fill(dataset.fill.as_deref()));
+                add(message::FILL_VALUE, &dataset.fill_value());
                 add(message::LAYOUT, &dataset.layout());
                 &dataset.attributes
             }
@@ -171,21 +158,6 @@ fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
     bytes
 }
 
-/// A fill value message, version 3 (IV.A.2.f): space is allocated early, as an implicit index
-/// needs it, and fill values are written if there is one.
-fn fill(value: Option<&[u8]>) -> Vec<u8> {
-    let mut bytes = vec![3];
-    match value {
-        Some(value) => {
-            bytes.push(0b10_1001);
-            bytes.extend(u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend(value);
-        }
-        None => bytes.push(0b00_1001),
-    }
-    bytes
-}
-
 impl Dataset {
     /// Bytes of all elements, if they are contiguous.
     fn size_bytes(&self) -> u64 {
@@ -195,7 +167,27 @@ impl Dataset {
             .fold(item, |size, length| size.saturating_mul(*length))
     }
 
-    /// A layout message: version 3 of contiguous storage, version 4 of chunks (IV.A.2.i).
+    /// A fill value message, version 3 (IV.A.2.f): with the times of allocation that the library has
+    /// for each layout; fill values are written if the dataset has one.
+    fn fill_value(&self) -> Vec<u8> {
+        let (late, incremental) = (0b1010, 0b1011);
+        let times = match self.storage {
+            Storage::Chunked(..) => incremental,
+            Storage::Contiguous(_) | Storage::Nowhere => late,
+        };
+        let is_defined = 0b10_0000;
+        match &self.fill {
+            Some(value) => {
+                let mut bytes = vec![3, times | is_defined];
+                bytes.extend(u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+                bytes.extend(value);
+                bytes
+            }
+            None => vec![3, times],
+        }
+    }
+
+    /// A layout message, version 3 (IV.A.2.i).
     fn layout(&self) -> Vec<u8> {
         let (address, chunk) = match &self.storage {
             Storage::Nowhere => (UNDEFINED, None),
@@ -209,18 +201,14 @@ impl Dataset {
             return bytes;
         };
         let item = [self.datatype.size_bytes() as u64];
-        let extents: Vec<u64> = chunk.iter().chain(&item).copied().collect();
-        // As few bytes as the longest extent needs: the library refuses more.
-        let longest = extents.iter().copied().max().unwrap_or(1);
-        let width = (64 - longest.leading_zeros()).div_ceil(8).max(1) as usize;
-        let rank = u8::try_from(extents.len()).unwrap_or(u8::MAX);
-        let mut bytes = vec![4, 2, 0, rank, u8::try_from(width).unwrap_or(8)];
-        for extent in extents {
-            bytes.extend(extent.to_le_bytes().iter().take(width));
-        }
-        // An implicit index.
-        bytes.push(2);
+        let extents = chunk.iter().chain(&item);
+        let mut bytes = vec![3, 2, u8::try_from(chunk.len() + 1).unwrap_or(u8::MAX)];
         bytes.extend(address.to_le_bytes());
+        // A chunk has fewer than 2^32 bytes.
+        bytes.extend(extents.flat_map(|extent| {
+            let extent = u32::try_from(*extent).unwrap_or(u32::MAX);
+            extent.to_le_bytes()
+        }));
         bytes
     }
 }

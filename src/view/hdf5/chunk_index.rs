@@ -1,0 +1,391 @@
+//! The index of the chunks of a dataset: a version 1 B-tree (III.A.1), which every version of the
+//! library and other readers know.
+//!
+//! All chunks have one size and follow each other in C order over their grid. So every key and
+//! every address in the tree follows from the number of a node, and nodes are computed when they
+//! are read: the tree takes no memory, however many chunks the dataset has.
+//!
+//! The root comes first, then the nodes below it level by level, the leaves last.
+
+use super::UNDEFINED;
+
+/// Entries of a node: twice the "indexed storage internal node K", which is 32 where a superblock
+/// has no extension.
+const NODE_ENTRIES: u64 = 64;
+/// Signature, type, level, number of entries, addresses of both siblings.
+const NODE_HEADER_BYTES: u64 = 24;
+/// Size of a chunk and its filter mask, before its offsets.
+const KEY_HEADER_BYTES: u64 = 8;
+/// Bytes of an address, and of the offset of a chunk along one axis.
+const WORD_BYTES: u64 = 8;
+
+/// The index of the chunks of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkIndex {
+    /// Address of the root.
+    start: u64,
+    /// Address of the first chunk.
+    chunks_start: u64,
+    /// The axes of the array; the bytes of one element are the last one.
+    axes: Vec<Axis>,
+    chunk_bytes: u32,
+    chunks: u64,
+    /// Number of nodes of each level, the root first.
+    levels: Vec<u64>,
+    size_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Axis {
+    /// Elements of a chunk along it.
+    extent: u64,
+    /// Chunks along it.
+    count: u64,
+}
+
+/// One level of the tree.
+struct Level {
+    /// 0 for the leaves.
+    height: u32,
+    /// The number of its first node.
+    first: u64,
+    nodes: u64,
+}
+
+impl ChunkIndex {
+    /// The index of an array of `shape` in chunks of this shape, of elements of `item_bytes`. `None`
+    /// if there are no chunks, or HDF5 cannot have such chunks or so many of them. [`Self::place`]
+    /// sets the addresses.
+    pub(in crate::view) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
+        let product = |mut factors: std::slice::Iter<Axis>, of: fn(&Axis) -> u64| {
+            factors.try_fold(1_u64, |n, axis| n.checked_mul(of(axis)))
+        };
+        let lengths = shape.iter().zip(chunk).map(|(length, extent)| Axis {
+            extent: *extent,
+            count: length.checked_next_multiple_of(*extent).unwrap_or(0) / (*extent).max(1),
+        });
+        let item = Axis {
+            extent: item_bytes,
+            count: 1,
+        };
+        let axes: Vec<Axis> = lengths.chain([item]).collect();
+        let chunk_bytes = u32::try_from(product(axes.iter(), |axis| axis.extent)?).ok()?;
+        let chunks = product(axes.iter(), |axis| axis.count)?;
+        if chunks == 0 || chunk_bytes == 0 {
+            return None;
+        }
+        let mut levels = vec![chunks.div_ceil(NODE_ENTRIES)];
+        while let Some(nodes) = levels.last().filter(|nodes| **nodes > 1) {
+            levels.push(nodes.div_ceil(NODE_ENTRIES));
+        }
+        levels.reverse();
+        let nodes = levels
+            .iter()
+            .try_fold(0_u64, |n, nodes| n.checked_add(*nodes))?;
+        let size_bytes = nodes.checked_mul(node_bytes(axes.len()))?;
+        // Otherwise no file has room for both.
+        size_bytes.checked_add(chunks.checked_mul(chunk_bytes.into())?)?;
+        Some(Self {
+            start: 0,
+            chunks_start: 0,
+            axes,
+            chunk_bytes,
+            chunks,
+            levels,
+            size_bytes,
+        })
+    }
+
+    /// Sets the addresses of the index and of the first chunk.
+    pub(in crate::view) fn place(&mut self, start: u64, chunks_start: u64) {
+        (self.start, self.chunks_start) = (start, chunks_start);
+    }
+
+    /// Bytes of all nodes.
+    pub(in crate::view) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes of all chunks.
+    pub(in crate::view) fn chunks_bytes(&self) -> u64 {
+        self.chunks.saturating_mul(self.chunk_bytes.into())
+    }
+
+    /// Bytes that the index takes in memory.
+    pub(in crate::view) fn memory_bytes(&self) -> u64 {
+        (size_of_val(&self.axes[..]) + size_of_val(&self.levels[..])) as u64
+    }
+
+    /// Fills `target` with the bytes of the index from `offset` on; `None` beyond its end.
+    pub(in crate::view) fn read(&self, offset: u64, target: &mut [u8]) -> Option<()> {
+        let node_bytes = node_bytes(self.axes.len());
+        let mut node = Vec::new();
+        let (mut at, mut rest) = (offset, target);
+        while !rest.is_empty() {
+            node.clear();
+            self.encode(at / node_bytes, &mut node)?;
+            let bytes = node.get(usize::try_from(at % node_bytes).ok()?..)?;
+            let count = bytes.len().min(rest.len());
+            let (filled, left) = rest.split_at_mut_checked(count)?;
+            filled.copy_from_slice(bytes.get(..count)?);
+            at = at.checked_add(count as u64)?;
+            rest = left;
+        }
+        Some(())
+    }
+
+    /// The level that has this node.
+    fn level(&self, number: u64) -> Option<Level> {
+        let mut first = 0;
+        for (height, nodes) in (0..u32::try_from(self.levels.len()).ok()?)
+            .rev()
+            .zip(&self.levels)
+        {
+            if number - first < *nodes {
+                let nodes = *nodes;
+                return Some(Level {
+                    height,
+                    first,
+                    nodes,
+                });
+            }
+            first += nodes;
+        }
+        None
+    }
+
+    /// Writes the node of this number, as they lie in the file.
+    fn encode(&self, number: u64, bytes: &mut Vec<u8>) -> Option<()> {
+        let level = self.level(number)?;
+        let place = number - level.first;
+        // Chunks below each entry.
+        let span = NODE_ENTRIES.saturating_pow(level.height);
+        let first = place.checked_mul(NODE_ENTRIES)?.checked_mul(span)?;
+        let below = self.chunks.checked_sub(first)?;
+        let entries = below.div_ceil(span).min(NODE_ENTRIES);
+        bytes.extend(b"TREE\x01");
+        bytes.push(u8::try_from(level.height).ok()?);
+        bytes.extend(u16::try_from(entries).ok()?.to_le_bytes());
+        let left = number.checked_sub(1).filter(|_| place > 0);
+        let right = number.checked_add(1).filter(|_| place + 1 < level.nodes);
+        for sibling in [left, right] {
+            let address = sibling.map_or(UNDEFINED, |sibling| self.address(sibling));
+            bytes.extend(address.to_le_bytes());
+        }
+        for entry in 0..entries {
+            let chunk = first + entry * span;
+            self.encode_key(chunk, bytes)?;
+            let child = match level.height {
+                0 => self.chunks_start + chunk * u64::from(self.chunk_bytes),
+                _ => self.address(level.first + level.nodes + place * NODE_ENTRIES + entry),
+            };
+            bytes.extend(child.to_le_bytes());
+        }
+        let end = first.saturating_add(entries.saturating_mul(span));
+        self.encode_key(end.min(self.chunks), bytes)?;
+        // A node has room for all entries: the library reads it whole.
+        bytes.resize(usize::try_from(node_bytes(self.axes.len())).ok()?, 0);
+        Some(())
+    }
+
+    fn address(&self, node: u64) -> u64 {
+        self.start + node * node_bytes(self.axes.len())
+    }
+
+    /// Writes the key of a chunk. The key behind the last chunk has its offsets, but is one element
+    /// further along the bytes of an element, and of size 0.
+    fn encode_key(&self, chunk: u64, bytes: &mut Vec<u8>) -> Option<()> {
+        let is_end = chunk == self.chunks;
+        let size = if is_end { 0 } else { self.chunk_bytes };
+        bytes.extend(size.to_le_bytes());
+        bytes.extend([0; 4]);
+        let start = bytes.len();
+        bytes.resize(start + size_of::<u64>() * self.axes.len(), 0);
+        let (offsets, _) = bytes.get_mut(start..)?.as_chunks_mut();
+        let mut rest = chunk - u64::from(is_end);
+        for (offset, axis) in offsets.iter_mut().zip(&self.axes).rev() {
+            *offset = (rest % axis.count * axis.extent).to_le_bytes();
+            rest /= axis.count;
+        }
+        if let (true, Some(offset), Some(item)) = (is_end, offsets.last_mut(), self.axes.last()) {
+            *offset = item.extent.to_le_bytes();
+        }
+        Some(())
+    }
+}
+
+/// Bytes of a node for keys with so many offsets.
+fn node_bytes(axes: usize) -> u64 {
+    let key_bytes = KEY_HEADER_BYTES + WORD_BYTES * axes as u64;
+    NODE_HEADER_BYTES + NODE_ENTRIES * WORD_BYTES + (NODE_ENTRIES + 1) * key_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(bytes: &[u8]) -> u64 {
+        let bytes = bytes.iter().rev();
+        bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn read(index: &ChunkIndex, offset: u64, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0xAA; size];
+        index.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A node as a reader sees it.
+    struct Node {
+        height: u8,
+        siblings: [u64; 2],
+        /// One more than children: size of the chunk, and its offsets.
+        keys: Vec<(u64, Vec<u64>)>,
+        children: Vec<u64>,
+    }
+
+    fn node(index: &ChunkIndex, address: u64) -> Node {
+        let size = usize::try_from(node_bytes(index.axes.len())).unwrap();
+        let bytes = read(index, address - index.start, size);
+        assert_eq!(bytes[..5], *b"TREE\x01");
+        let entries = number(&bytes[6..8]);
+        assert!((1..=NODE_ENTRIES).contains(&entries));
+        let mut at = 24;
+        let mut take = |size: usize| {
+            at += size;
+            number(&bytes[at - size..at])
+        };
+        let (mut keys, mut children) = (Vec::new(), Vec::new());
+        for entry in 0..=entries {
+            let (size, mask) = (take(4), take(4));
+            assert_eq!(mask, 0);
+            keys.push((size, index.axes.iter().map(|_| take(8)).collect()));
+            if entry < entries {
+                children.push(take(8));
+            }
+        }
+        assert!(bytes[at..].iter().all(|byte| *byte == 0));
+        Node {
+            height: bytes[5],
+            siblings: [number(&bytes[8..16]), number(&bytes[16..24])],
+            keys,
+            children,
+        }
+    }
+
+    /// Goes through a tree, and returns the offsets and the address of each chunk.
+    fn walk(index: &ChunkIndex) -> Vec<(Vec<u64>, u64)> {
+        let mut level = vec![index.start];
+        loop {
+            let nodes: Vec<Node> = level.iter().map(|at| node(index, *at)).collect();
+            for (place, node) in nodes.iter().enumerate() {
+                let left = place.checked_sub(1).map_or(UNDEFINED, |left| level[left]);
+                let right = level.get(place + 1).copied().unwrap_or(UNDEFINED);
+                assert_eq!(node.siblings, [left, right]);
+                assert!(node.keys.is_sorted_by(|a, b| a.1 < b.1));
+                // Where a node ends, the next one begins.
+                let end = node.keys.last().unwrap();
+                assert_eq!(nodes.get(place + 1).map_or(end, |next| &next.keys[0]), end);
+            }
+            let height = nodes[0].height;
+            assert!(nodes.iter().all(|node| node.height == height));
+            let (size, end) = nodes.last().unwrap().keys.last().unwrap();
+            assert_eq!(*size, 0);
+            let last_chunk = index.axes.iter();
+            let last_chunk = last_chunk.map(|axis| (axis.count - 1) * axis.extent);
+            assert!(end.iter().copied().gt(last_chunk));
+            if height == 0 {
+                let entries = nodes.into_iter().flat_map(|node| {
+                    let starts = node.keys.into_iter().map(|(_, offsets)| offsets);
+                    starts.zip(node.children).collect::<Vec<_>>()
+                });
+                return entries.collect();
+            }
+            level = nodes.into_iter().flat_map(|node| node.children).collect();
+        }
+    }
+
+    #[test]
+    fn each_chunk_is_found_where_it_lies() {
+        for (shape, chunk, levels) in [
+            (&[7, 5][..], &[2, 5][..], 1),
+            (&[64], &[1], 1),
+            (&[65], &[1], 2),
+            (&[130, 99, 3], &[2, 1, 2], 3),
+        ] {
+            let mut index = ChunkIndex::new(shape, chunk, 4).unwrap();
+            index.place(1000, 1_000_000);
+            assert_eq!(index.levels.len(), levels);
+            let found = walk(&index);
+            assert_eq!(found.len() as u64, index.chunks);
+            let chunk_bytes = 4 * chunk.iter().product::<u64>();
+            assert_eq!(index.chunks_bytes(), found.len() as u64 * chunk_bytes);
+            for (place, (offsets, address)) in (0..).zip(found) {
+                assert_eq!(address, 1_000_000 + place * chunk_bytes);
+                let inside = offsets.iter().zip(shape.iter().chain([&1]));
+                assert!(inside.clone().all(|(offset, length)| offset < length));
+                let steps = offsets.iter().zip(chunk.iter().chain([&4]));
+                assert!(steps.clone().all(|(offset, extent)| offset % extent == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn any_range_of_a_tree_of_many_chunks_is_read_by_itself() {
+        // 10^12 chunks: some 60 TB of nodes.
+        let mut index = ChunkIndex::new(&[1_000_000, 1_000_000], &[1, 1], 8).unwrap();
+        index.place(1 << 20, 1 << 50);
+        assert_eq!(
+            index.levels,
+            [1, 15, 932, 59_605, 3_814_698, 244_140_625, 15_625_000_000]
+        );
+        assert!(index.memory_bytes() < 1000);
+        let whole = read(&index, 0, 10_000);
+        for (offset, size) in [(0, 1), (5, 20), (2599, 3), (2600, 2600), (1, 9999)] {
+            let start = usize::try_from(offset).unwrap();
+            assert_eq!(read(&index, offset, size), whole[start..start + size]);
+        }
+        let last = node(&index, index.start + index.size_bytes() - node_bytes(3));
+        assert_eq!(last.height, 0);
+        assert_eq!(last.keys.last().unwrap(), &(0, vec![999_999, 999_999, 8]));
+        let chunk = *last.children.last().unwrap();
+        assert_eq!(chunk, (1 << 50) + 8 * (1_000_000_000_000 - 1));
+        assert_eq!(index.read(index.size_bytes() - 1, &mut [0; 2]), None);
+    }
+
+    #[test]
+    fn a_node_is_the_one_that_the_library_writes() {
+        // From a file of h5py 3.16: `create_dataset("a", (3, 5), "<i2", chunks=(2, 3))`, with the
+        // addresses of its chunks, which lie one behind the other there as well.
+        let mut index = ChunkIndex::new(&[3, 5], &[2, 3], 2).unwrap();
+        index.place(0x320, 0x1000);
+        let mut expected = b"TREE\x01\0\x04\0".to_vec();
+        expected.extend([0xFF; 16]);
+        for (size, offsets, child) in [
+            (12, [0, 0, 0], Some(0x1000_u64)),
+            (12, [0, 3, 0], Some(0x100C)),
+            (12, [2, 0, 0], Some(0x1018)),
+            (12, [2, 3, 0], Some(0x1024)),
+            (0, [2, 3, 2_u64], None),
+        ] {
+            expected.extend(u64::to_le_bytes(size));
+            expected.extend(offsets.into_iter().flat_map(u64::to_le_bytes));
+            expected.extend(child.into_iter().flat_map(u64::to_le_bytes));
+        }
+        let size = usize::try_from(node_bytes(3)).unwrap();
+        expected.resize(size, 0);
+        assert_eq!(read(&index, 0, size), expected);
+        assert_eq!(index.size_bytes(), size as u64);
+    }
+
+    #[test]
+    fn what_hdf5_cannot_have_is_no_index() {
+        assert_eq!(ChunkIndex::new(&[0], &[1], 4), None);
+        assert_eq!(ChunkIndex::new(&[4], &[0], 4), None);
+        assert_eq!(ChunkIndex::new(&[1 << 31], &[1 << 30], 4), None);
+        assert!(ChunkIndex::new(&[1 << 31], &[(1 << 30) - 1], 4).is_some());
+        assert_eq!(ChunkIndex::new(&[1 << 40, 1 << 40], &[1, 1], 4), None);
+        assert_eq!(ChunkIndex::new(&[u64::MAX], &[2], 4), None);
+        assert_eq!(ChunkIndex::new(&[1 << 59], &[1], 8), None);
+    }
+}

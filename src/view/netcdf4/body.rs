@@ -1,0 +1,109 @@
+//! What follows the objects of a file: known values, the indexes of chunks, and the elements of arrays.
+
+use std::sync::Arc;
+
+use crate::array::ArrayReader;
+use crate::view::hdf5::{self, ChunkIndex};
+use crate::view::layout::{ARRAY_ALIGNMENT_BYTES, Layout, Placed, Placement, elements_start};
+
+const VALUES_ALIGNMENT_BYTES: u64 = 64;
+const INDEX_ALIGNMENT_BYTES: u64 = 8;
+
+/// The elements of a dataset that are known.
+pub(super) enum Values {
+    /// The length of each text and its entry of the heap.
+    Texts(Vec<(u32, usize)>),
+    /// Numbers as they are in the file.
+    Bytes(Vec<u8>),
+}
+
+/// The elements of a dataset that are in an array.
+pub(super) struct Stored {
+    /// The dataset.
+    pub(super) object: usize,
+    pub(super) reader: Arc<ArrayReader>,
+    pub(super) placed: Placed,
+    /// The index of its chunks, if it has chunks.
+    pub(super) index: Option<ChunkIndex>,
+}
+
+/// Places everything in a file: its objects, known values, indexes of chunks, and far enough behind them
+/// the elements of arrays. `None` if no file can be so long.
+pub(super) fn lay_out(
+    mut file: hdf5::File,
+    values: Vec<(usize, Values)>,
+    arrays: Vec<Stored>,
+) -> Option<(Layout, Vec<Arc<ArrayReader>>)> {
+    let writer = file.writer();
+    let mut body = Body {
+        end: writer.end,
+        parts: Vec::new(),
+    };
+    for (object, values) in values {
+        let bytes = match values {
+            Values::Texts(texts) => writer.texts(&texts),
+            Values::Bytes(bytes) => bytes,
+        };
+        let start = body.end.checked_next_multiple_of(VALUES_ALIGNMENT_BYTES)?;
+        body.put(start, bytes.len() as u64, Placement::Bytes(bytes))?;
+        file.place(object, start);
+    }
+    let starts = starts(&arrays, body.end)?;
+    let mut sources = Vec::with_capacity(arrays.len());
+    let mut elements = Vec::with_capacity(arrays.len());
+    for (array, start) in arrays.into_iter().zip(starts) {
+        let mut address = start;
+        if let Some(mut index) = array.index {
+            address = body.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
+            index.place(address, start);
+            body.put(address, index.size_bytes(), Placement::ChunkIndex(index))?;
+        }
+        file.place(array.object, address);
+        let placed = Placed {
+            source: sources.len(),
+            ..array.placed
+        };
+        sources.push(array.reader);
+        elements.push((start, placed));
+    }
+    for (start, placed) in elements {
+        body.put(start, placed.size_bytes, Placement::Array(placed))?;
+    }
+    let header = Placement::Bytes(file.header(&writer, body.end));
+    let layout = Layout::new(std::iter::once(header).chain(body.parts))?;
+    Some((layout, sources))
+}
+
+/// Where the elements of each array begin, behind indexes of chunks that begin at `at`.
+fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
+    let mut at = at;
+    for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
+        at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
+        at = at.checked_add(index.size_bytes())?;
+    }
+    at = elements_start(at)?;
+    let mut starts = Vec::with_capacity(arrays.len());
+    for array in arrays {
+        let start = at.checked_next_multiple_of(ARRAY_ALIGNMENT_BYTES)?;
+        starts.push(start);
+        at = start.checked_add(array.placed.size_bytes)?;
+    }
+    Some(starts)
+}
+
+/// Parts one behind the other.
+struct Body {
+    end: u64,
+    parts: Vec<Placement>,
+}
+
+impl Body {
+    /// Adds a part of this size at `start`, which is not before the end of the last one.
+    fn put(&mut self, start: u64, size_bytes: u64, part: Placement) -> Option<()> {
+        self.parts
+            .push(Placement::Zeros(start.checked_sub(self.end)?));
+        self.parts.push(part);
+        self.end = start.checked_add(size_bytes)?;
+        Some(())
+    }
+}
