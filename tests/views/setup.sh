@@ -10,7 +10,7 @@ fixtures=$root/target/fixtures/formats
 
 requirements="numpy==2.4.6 zarr==3.1.6 numcodecs==0.16.6 xarray==2026.9.0 scipy==1.17.1"
 requirements+=" netCDF4==1.7.5.1.post1 h5py==3.16.0 h5netcdf==1.8.2"
-requirements+=" tifffile==2026.3.3 rasterio==1.4.4"
+requirements+=" tifffile==2026.3.3 rasterio==1.4.4 pyproj==3.7.2 pynrrd==1.1.3"
 
 need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
     tiffinfo:libtiff-tools octave:octave
