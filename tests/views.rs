@@ -37,6 +37,8 @@ mod geometry;
 mod holes;
 #[path = "views/limits.rs"]
 mod limits;
+#[path = "views/georef.rs"]
+mod georef;
 #[path = "views/load.rs"]
 mod load;
 #[path = "views/matrix.rs"]

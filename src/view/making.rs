@@ -232,6 +232,8 @@ impl Nodes {
                     }
                 }
                 Ok(_) => {}
+                // Few arrays need one: what is said of the system is said of the `.tif`.
+                Err(NoContent::Absent(_)) if matches!(format.make(), Make::Found(_)) => {}
                 Err(NoContent::Absent(why)) => text.push_str(&format!("{name}: {why}\n")),
                 Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
                     return Err(NoContent::Failed(error));

@@ -1,11 +1,11 @@
 //! Grid mappings and coordinates of arrays whose grid is said in another way than that of CF.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::attributes::name_of;
 use super::dimensions::Scopes;
-use super::{Attr, Attribute, Data, Item, Variable};
+use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::view::branch::Leaf;
 use crate::view::georef::grid::{Grid, Member};
 use crate::view::georef::raster::Direction;
@@ -18,20 +18,21 @@ const MAX_COORDINATES: u64 = 1 << 18;
 const I4: Number = Number::new(Kind::Int, 4, ByteOrder::Little);
 const F8: Number = Number::new(Kind::Float, 8, ByteOrder::Little);
 
-/// Adds to the variables of a group what says where they are. `names` are those that the group has.
+/// Adds to the variables of a group what says where they are. `names` are those that the group has,
+/// `groups` those below it.
 pub(super) fn add(
     leaves: &[Leaf],
+    groups: &[Group],
     variables: &mut Vec<Variable>,
     names: &mut HashSet<String>,
     scopes: &mut Scopes,
 ) {
+    let grids: HashMap<String, &Grid> = (leaves.iter())
+        .filter_map(|leaf| Some((name_of(leaf.node.name())?, leaf.grid.as_deref()?)))
+        .collect();
     let mut mappings: Vec<(&Grid, String)> = Vec::new();
-    let mut added = Vec::new();
-    for leaf in leaves {
-        let (Some(grid), Some(name)) = (leaf.grid.as_deref(), name_of(leaf.node.name())) else {
-            continue;
-        };
-        let Some(variable) = variables.iter_mut().find(|variable| variable.name == name) else {
+    for variable in variables.iter_mut() {
+        let Some(grid) = grids.get(&variable.name) else {
             continue;
         };
         let is_same = |there: &Grid| there.crs == grid.crs && there.transform == grid.transform;
@@ -40,23 +41,57 @@ pub(super) fn add(
             Some((_, mapping)) => mapping.clone(),
             None => {
                 let mapping = free_name("spatial_ref", names);
-                added.push(scalar(&mapping, grid));
                 mappings.push((grid, mapping.clone()));
                 mapping
             }
         };
-        variable
-            .attributes
-            .retain(|there| there.name != "grid_mapping");
-        variable.attributes.push(Attribute {
-            name: "grid_mapping".into(),
-            value: Attr::Text(mapping),
-        });
+        let name = "grid_mapping".to_owned();
+        let value = Attr::Text(mapping);
+        variable.attributes.push(Attribute { name, value });
     }
+    let mut added = Vec::new();
     for (direction, place) in [(Direction::Down, 0), (Direction::Across, 1)] {
-        added.extend(coordinates(&mappings, direction, place, names, scopes));
+        for (grid, _) in &mappings {
+            let side = grid.sides.get(place).and_then(|(name, length)| {
+                let name = name_of(name.as_deref()?)?;
+                Some((scopes.declared_here(&name, *length)?, name, *length))
+            });
+            let (Some((dimension, name, length)), Some(first)) =
+                (side, grid.coordinates(direction))
+            else {
+                continue;
+            };
+            // Coordinates count for all that has the dimension.
+            let has_other = variables.iter().any(|variable| {
+                let other = grids
+                    .get(&variable.name)
+                    .map(|grid| grid.coordinates(direction));
+                has(variable, dimension) && other != Some(Some(first))
+            });
+            let left = MAX_COORDINATES.saturating_sub(scopes.coordinates);
+            if has_other
+                || length > left
+                || groups.iter().any(|group| is_in(group, dimension))
+                || !names.insert(name.clone())
+            {
+                continue;
+            }
+            scopes.coordinates += length;
+            let attributes = attributes(grid.axis(direction));
+            added.push(coordinates(name, dimension, length, first, attributes));
+        }
     }
+    variables.extend(mappings.iter().map(|(grid, name)| scalar(name, grid)));
     variables.extend(added);
+}
+
+fn has(variable: &Variable, dimension: usize) -> bool {
+    variable.dimensions.len() > 1 && variable.dimensions.contains(&dimension)
+}
+
+fn is_in(group: &Group, dimension: usize) -> bool {
+    let has_it = |variable: &Variable| variable.dimensions.contains(&dimension);
+    group.variables.iter().any(has_it) || group.groups.iter().any(|group| is_in(group, dimension))
 }
 
 fn free_name(stem: &str, names: &mut HashSet<String>) -> String {
@@ -91,47 +126,22 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
     }
 }
 
-/// Coordinates along the dimensions of one direction that the group declares and has none of. Grids
-/// that put a dimension at different places have none.
+/// A coordinate variable of this first coordinate and distance.
 fn coordinates(
-    mappings: &[(&Grid, String)],
-    direction: Direction,
-    place: usize,
-    names: &mut HashSet<String>,
-    scopes: &mut Scopes,
-) -> Vec<Variable> {
-    let side = |grid: &Grid| {
-        let (name, length) = grid.sides.get(place)?;
-        Some((name_of(name.as_deref()?)?, *length))
-    };
-    let mut found = Vec::new();
-    for (grid, _) in mappings {
-        let (Some((name, length)), Some((first, step))) = (side(grid), grid.coordinates(direction))
-        else {
-            continue;
-        };
-        let is_told_apart = mappings.iter().any(|(other, _)| {
-            side(other).is_some_and(|(other, _)| other == name)
-                && other.coordinates(direction) != Some((first, step))
-        });
-        let Some(dimension) = scopes.declared_here(&name, length) else {
-            continue;
-        };
-        let left = MAX_COORDINATES.saturating_sub(scopes.coordinates);
-        if is_told_apart || length > left || !names.insert(name.clone()) {
-            continue;
-        }
-        scopes.coordinates += length;
-        #[expect(clippy::cast_precision_loss, reason = "at most 2^18")]
-        let values = (0..length).map(|place| Value::Float(step.mul_add(place as f64, first)));
-        found.push(Variable {
-            name,
-            dimensions: vec![dimension],
-            item: Item::Number(F8),
-            data: Data::Numbers(Arc::new(values.collect())),
-            attributes: attributes(grid.axis(direction)),
-            fill: None,
-        });
+    name: String,
+    dimension: usize,
+    length: u64,
+    (first, step): (f64, f64),
+    attributes: Vec<Attribute>,
+) -> Variable {
+    #[expect(clippy::cast_precision_loss, reason = "at most 2^18")]
+    let values = (0..length).map(|place| Value::Float(step.mul_add(place as f64, first)));
+    Variable {
+        name,
+        dimensions: vec![dimension],
+        item: Item::Number(F8),
+        data: Data::Numbers(Arc::new(values.collect())),
+        attributes,
+        fill: None,
     }
-    found
 }

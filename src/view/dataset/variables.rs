@@ -53,7 +53,6 @@ pub(super) fn group(
             Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
         }
     }
-    grids::add(&branch.arrays, &mut variables, &mut names, scopes);
     for (key, why) in &branch.left_out {
         notes.push(format!("{key} is not in it: {why}"));
     }
@@ -70,6 +69,8 @@ pub(super) fn group(
             )),
         }
     }
+    // Behind all that the hierarchy has: nothing of it is left out for a name that is made up.
+    grids::add(&branch.arrays, &groups, &mut variables, &mut names, scopes);
     let attributes = match branch.node.metadata().attributes() {
         Ok(members) => attributes::of_group(members, &mut |note| {
             notes.push(format!("{}: {note}", place(&branch.node)));

@@ -65,16 +65,14 @@ pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
 pub(super) fn envi(metadata: &RasterMetadata) -> String {
     let mut text = String::new();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
-    let crs = georef.crs.as_ref();
+    let system = georef.crs.as_ref().and_then(|crs| Some((crs, wkt_1(crs)?)));
+    // Without its text programs would take a system for another one.
     if let Some(transform) = georef.corner_transform()
-        && let Some(map_info) = map_info(transform, crs)
+        && let Some(map_info) = map_info(transform, system.map(|(crs, _)| crs))
     {
         let _ = writeln!(text, "map info = {{{map_info}}}");
-        if let Some(crs) = crs {
-            let wkt = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
-            if !wkt.contains(['{', '}']) {
-                let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
-            }
+        if let Some((_, wkt)) = system {
+            let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
         }
     }
     if let Some(value) = &samples.no_data {
@@ -103,6 +101,13 @@ pub(super) fn envi(metadata: &RasterMetadata) -> String {
         let _ = writeln!(text, "band names = {{{}}}", names.join(", "));
     }
     text
+}
+
+/// A system as WKT 1, which alone ENVI and GDAL read in this header.
+fn wkt_1(crs: &Crs) -> Option<&str> {
+    let wkt: &str = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
+    let is_wkt_1 = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
+    (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
 }
 
 /// More bands have no list of their scales.

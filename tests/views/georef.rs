@@ -1,0 +1,101 @@
+//! Georeferencing in the files beside GeoTIFF and in NetCDF: what GDAL, rasterio, pyproj, xarray and
+//! pynrrd read.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::clients::{EIO, ENOENT, gauge};
+use crate::stores::*;
+use crate::support::*;
+
+const PYTHON: &str = "tests/views/.venv/bin/python";
+
+fn georef(word: &str, arguments: &[&Path]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(root.join(PYTHON));
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(root.join("tests/views/georef.py"))
+        .arg(word)
+        .args(arguments);
+    run(&mut command)
+}
+
+#[test]
+fn every_format_says_the_same_transform_and_the_same_system() {
+    let _dog = watchdog(
+        "every_format_says_the_same_transform_and_the_same_system",
+        300,
+    );
+    if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
+        return;
+    }
+    let directory = scratch();
+    let store = directory.path().join("store");
+    georef("write", &[&store]);
+    let mount = Mount::new(&store);
+    let output = georef("check", &[&store, mount.path()]);
+    let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    for (what, least) in [("rasters", 20), ("systems", 80), ("overviews", 12)] {
+        assert!(counts[what].as_u64().unwrap() >= least, "{counts}");
+    }
+    assert_eq!(counts["differences"], 0, "{output}");
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+    let log = mount.log();
+    assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+}
+
+#[test]
+fn a_system_that_cannot_be_read_is_an_error_and_one_that_is_contradicted_is_not_written() {
+    let name =
+        "a_system_that_cannot_be_read_is_an_error_and_one_that_is_contradicted_is_not_written";
+    let _dog = watchdog(name, 60);
+    let stores = Stores::new();
+    let sphere = json!({
+        "grid_mapping_name": "sinusoidal", "longitude_of_projection_origin": 0.0,
+        "earth_radius": 6_371_007.181,
+    });
+    let raster = |group: &str, units: &str, x: &[u8]| {
+        let square = json!({
+            "shape": [2, 2], "chunk_grid": grid(&[2, 2]), "dimension_names": ["y", "x"],
+            "attributes": {"grid_mapping": "crs"},
+        });
+        stores.v3(
+            &format!("{group}/a"),
+            square,
+            &[("c/0/0", &le(&[1, 2, 3, 4]))],
+        );
+        let axis = |name: &str| {
+            json!({"shape": [2], "chunk_grid": grid(&[2]), "dimension_names": [name],
+                "attributes": {"units": units}})
+        };
+        stores.v3(&format!("{group}/x"), axis("x"), &[("c/0", x)]);
+        stores.v3(&format!("{group}/y"), axis("y"), &[("c/0", &le(&[5, 6]))]);
+        let scalar = json!({"shape": [], "chunk_grid": grid(&[]), "attributes": sphere});
+        stores.v3(&format!("{group}/crs"), scalar, &[]);
+    };
+    raster("good", "m", &le(&[7, 8]));
+    raster("far", "km", &le(&[7, 8]));
+    raster("torn", "m", b"short");
+    let mount = stores.mount(&[]);
+    let aux = |group: &str| view(&mount, &format!("{group}/a"), "a.tif.aux.xml");
+    let text = fs::read_to_string(aux("good")).unwrap();
+    assert!(
+        text.contains("PROJECTION[&quot;Sinusoidal&quot;]"),
+        "{text}"
+    );
+    assert_eq!(errno(fs::metadata(aux("far"))), ENOENT);
+    let listed = names(view(&mount, "far/a", ""));
+    assert!(
+        !listed.iter().any(|name| name.contains("aux")),
+        "{listed:?}"
+    );
+    for suffix in ["tif.aux.xml", "vrt", "hdr", "nhdr"] {
+        let path = view(&mount, "torn/a", &format!("a.{suffix}"));
+        assert_eq!(errno(fs::read(path)), EIO, "{suffix}");
+    }
+    goes_on(&mount, &stores);
+}
