@@ -411,7 +411,6 @@ fn e01_bodies_that_never_end_stay_within_the_memory_limit() {
         }
     });
     let most = mount.memory("VmHWM");
-    eprintln!("{} MiB", most >> 20);
     assert!(most <= 128 << 20, "{most} bytes with a limit of 64 MiB");
     remote.heals(&mount, "a");
 }

@@ -134,6 +134,5 @@ fn many_readers_of_keys_of_a_web_server_stay_within_the_memory_limit() {
         }
     });
     let most = mount.memory("VmHWM");
-    eprintln!("{} MiB", most >> 20);
     assert!(most <= 128 << 20, "{most} bytes with a limit of 64 MiB");
 }

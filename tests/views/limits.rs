@@ -13,6 +13,13 @@ use crate::support::*;
 
 const MIB: u64 = 1 << 20;
 
+/// A group with the array `good`.
+fn group() -> Stores {
+    let stores = Stores::new();
+    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    stores
+}
+
 /// An array `x` of one chunk of 64 MiB for each file `x/N`, all of them the same and well packed.
 fn large(stores: &Stores, chunks: u64) -> Vec<u8> {
     let piece: Vec<u8> = (0..4093_u32)
@@ -89,7 +96,7 @@ fn e03_default_limits_are_those_of_the_container() {
     let Some(cgroup) = Cgroup::new(512 * MIB) else {
         return;
     };
-    let stores = Stores::new();
+    let stores = group();
     let chunk = large(&stores, 32);
     let dir = scratch();
     let mountpoint = dir.path().join("mnt");
@@ -127,7 +134,7 @@ fn e03_default_limits_are_those_of_the_container() {
 #[test]
 fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
     let _dog = watchdog("e03_a_limited_address_space_is_refused_at_once", 170);
-    let stores = Stores::new();
+    let stores = group();
     let chunk = large(&stores, 4);
     let enomem = rustix::io::Errno::NOMEM.raw_os_error();
     let mut mounted = 0;
@@ -174,7 +181,7 @@ fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
 #[test]
 fn e04_a_mount_with_too_few_descriptors_is_refused_and_says_so() {
     let _dog = watchdog("e04_a_mount_with_too_few_descriptors_is_refused", 120);
-    let stores = Stores::new();
+    let stores = group();
     let (mut mounted, mut refused) = (0, 0);
     for most in 8..22 {
         let dir = scratch();
@@ -205,8 +212,7 @@ fn e04_a_mount_with_too_few_descriptors_is_refused_and_says_so() {
 #[test]
 fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group() {
     let _dog = watchdog("b01_a_document_that_is_nested_too_deep_is_left_out", 60);
-    let stores = Stores::new();
-    stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    let stores = group();
     let deep = "[".repeat(3_000_000) + &"]".repeat(3_000_000);
     stores.put("deep/zarr.json", deep.as_bytes());
     let long =
