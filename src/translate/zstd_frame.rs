@@ -127,11 +127,9 @@ impl Object for Sized {
     }
 
     fn stat(&self) -> Result<Stat, StoreError> {
-        let size_bytes = self.size_bytes();
         Ok(Stat {
             kind: Kind::Object,
-            size_bytes,
-            blocks: size_bytes.div_ceil(512),
+            size_bytes: self.size_bytes(),
             version: self.version,
             links: 1,
             ..self.object.stat()?
