@@ -33,12 +33,12 @@ mod claims;
 mod conflicts;
 #[path = "views/geometry.rs"]
 mod geometry;
+#[path = "views/georef.rs"]
+mod georef;
 #[path = "views/holes.rs"]
 mod holes;
 #[path = "views/limits.rs"]
 mod limits;
-#[path = "views/georef.rs"]
-mod georef;
 #[path = "views/load.rs"]
 mod load;
 #[path = "views/matrix.rs"]
