@@ -238,7 +238,7 @@ mod tests {
                     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
                     let data = sized.read(offset as u64, size, &mut buffer, Patience::Wait);
                     let end = bytes.len().min(offset + size);
-                    assert_eq!(data.unwrap().bytes(&buffer), &bytes[offset..end]);
+                    assert_eq!(data.unwrap().bytes(&buffer).unwrap(), &bytes[offset..end]);
                 }
             }
         }
