@@ -75,6 +75,8 @@ def halves(directory):
         with open(os.path.join(directory, f"{name}.expected"), "wb") as file:
             file.write(expected.astype("<f2").tobytes())
 
+    with open(os.path.join(directory, ".zgroup"), "w") as file:
+        json.dump({"zarr_format": 2}, file)
     with np.errstate(over="ignore"):
         codec = {"id": "astype", "encode_dtype": "<f8", "decode_dtype": "<f2"}
         write("astype", doubles, codec, doubles.astype("f2"))
