@@ -244,7 +244,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     let mut chunks = Chunks::new(array, keys, shards)?;
     let chunk_shape = chunks.grid.regular_chunk_shape();
     let chunk_shape = chunk_shape.ok_or("chunks of different shapes have no form in v2")?;
-    if inner.last().is_some_and(|spec| codecs::is_zstd(spec)) {
+    if inner.last().is_some_and(codecs::is_zstd) {
         let specs = CodecChain::V3(inner);
         let pipeline = Pipeline::new(&specs, parts.data_type, &chunk_shape, parts.fill_value);
         let pipeline = pipeline.map_err(|error| error.to_string())?;

@@ -218,7 +218,9 @@ mod tests {
 
     #[test]
     fn the_size_of_the_content_comes_into_the_header_and_nothing_else_changes() {
-        let content: Vec<u8> = (0..300_000_u64).map(|n| (n / 7 * n) as u8).collect();
+        let content: Vec<u8> = (0..300_000_u64)
+            .map(|n| (n / 7 * n).to_le_bytes()[0])
+            .collect();
         for has_checksum in [false, true] {
             let stored = frame(&content, has_checksum);
             assert_eq!(stated_size(&stored), None);

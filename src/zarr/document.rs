@@ -69,10 +69,10 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
     }
     if let Some(at) = scan.too_deep {
         let before = bytes.get(..at).unwrap_or_default();
-        let lines = before.split(|byte| *byte == b'\n');
+        let mut lines = before.split(|byte| *byte == b'\n');
         return Err(MetadataError::Json {
             line: lines.clone().count(),
-            column: lines.last().map_or(0, <[u8]>::len) + 1,
+            column: lines.next_back().map_or(0, <[u8]>::len) + 1,
             what: "recursion limit exceeded".into(),
         });
     }

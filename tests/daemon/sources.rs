@@ -79,7 +79,7 @@ fn a_source_without_zarr_metadata_is_refused_with_what_is_there() {
     place
         .attempt(&inside, &[])
         .failed(32, &["--path 'a b.zarr'"]);
-    place.mount(&nested.join("c.zarr"), &[]);
+    place.mount(nested.join("c.zarr"), &[]);
     place.unmount(&[]).ok();
     place.assert_untouched();
 }

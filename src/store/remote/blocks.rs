@@ -141,6 +141,9 @@ impl Blocks {
     }
 }
 
+/// Blocks that follow each other, by where they begin.
+type Run = Vec<(u64, Arc<Vec<u8>>)>;
+
 /// Blocks, and the memory that is reserved while they are copied.
 type Fetched = (Vec<Arc<Vec<u8>>>, Option<Reserved>);
 
@@ -247,10 +250,7 @@ impl Spanned {
 
     /// Fetches blocks that follow each other, and tells those who wait for them. Returns them by
     /// where they begin.
-    fn fetch_run(
-        &self,
-        run: Vec<Lead<'_, Segment, Arc<Vec<u8>>>>,
-    ) -> Result<Vec<(u64, Arc<Vec<u8>>)>, StoreError> {
+    fn fetch_run(&self, run: Vec<Lead<'_, Segment, Arc<Vec<u8>>>>) -> Result<Run, StoreError> {
         let start = run.first().map_or(0, |lead| lead.question().start);
         let end = run.last().map_or(0, |lead| lead.question().end);
         let bytes = match fetch(&self.far, &self.key, &self.meta, start..end) {
