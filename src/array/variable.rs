@@ -234,8 +234,8 @@ mod tests {
         let chunk = ["a", "b", "c", "d"].map(|text| Element::Text(text.into()));
         place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into()).unwrap();
         let chunk = vec![Element::Text(String::new()); 4];
-        let too_few = elements.get_mut(..5).unwrap();
-        assert!(place(too_few, &[2, 3], &[0, 2], &[2, 2], chunk).is_none());
+        let mut too_few = vec![Element::Text(String::new()); 5];
+        assert!(place(&mut too_few, &[2, 3], &[0, 2], &[2, 2], chunk).is_none());
         let texts: Vec<String> = elements
             .iter()
             .map(|element| match element {

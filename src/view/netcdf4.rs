@@ -333,7 +333,10 @@ impl<'a> Plan<'a> {
         for attribute in attributes {
             match encode(attribute).filter(hdf5::Attribute::fits) {
                 Some(encoded) => found.push(encoded),
-                None => self.note(of, &format!("attribute {:?} is too long", attribute.name)),
+                None => {
+                    let limit = "is longer than 64 KiB, the limit of HDF5 (.cdf.nc has none)";
+                    self.note(of, &format!("attribute {:?} {limit}", attribute.name));
+                }
             }
         }
         found

@@ -48,7 +48,7 @@ fn there_is_a_manual_page_for_zarrfs_and_for_each_command() {
     assert!(whole.ok().out.contains(".TH zarrfs 1"), "{whole:?}");
     for command in COMMANDS {
         assert!(
-            whole.out.contains(&format!("zarrfs\\-{command}(1)")),
+            whole.out.contains(&format!("\n.B zarrfs {command}\n")),
             "no {command}: {whole:?}"
         );
         let page = look("man", command, &[]);

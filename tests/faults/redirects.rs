@@ -40,15 +40,19 @@ fn d12_absence_at_the_end_of_a_redirect_proves_nothing() {
         logged(&mount, &["a/c/1", "404", "redirect", "EIO"]);
         remote.heals(&mount, "a");
     }
-    // The same URL with another scheme or port is the server's own other address.
-    let mount = remote.mount(&[]);
+    // The same key with another scheme or port, or at another path, as of a tree that has moved, is
+    // still the key.
     let hole = remote.at("hole", 1);
-    remote
-        .server
-        .add(on(&hole), Fault::redirect(other.url_of(&hole)));
-    let fill = FILL.to_le_bytes().repeat(CHUNK);
-    assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
-    assert!(!other.requests_for(&hole).is_empty());
+    for end in [hole.clone(), format!("moved/{hole}")] {
+        let mount = remote.mount(&[]);
+        remote
+            .server
+            .add(on(&hole), Fault::redirect(other.url_of(&end)));
+        let fill = FILL.to_le_bytes().repeat(CHUNK);
+        assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
+        assert!(!other.requests_for(&end).is_empty());
+        remote.server.heal();
+    }
 }
 
 #[test]

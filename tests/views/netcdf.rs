@@ -354,7 +354,7 @@ fn what_netcdf_can_not_say_is_left_out_and_said() {
         "\"bad/name\" is not in it",
         "_FillValue \"?\" is no value of the data type",
         "axis 1 is called k, as something else is",
-        "\"long\" is too long",
+        "\"long\" is longer than 64 KiB",
         "root.cdf.nc: a classic file has no groups: inner",
     ] {
         assert!(why.contains(note), "{note}: {why}");

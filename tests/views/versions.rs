@@ -44,9 +44,12 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     zstd(bytes)
 }
 
+/// A chunk full of one value as it is stored.
+type Encode = fn(i32) -> Vec<u8>;
+
 /// The three arrays of a store, each with one chunk: its name, the key of its chunk and the chunk
 /// full of one value.
-const ARRAYS: [(&str, &str, fn(i32) -> Vec<u8>); 3] = [
+const ARRAYS: [(&str, &str, Encode); 3] = [
     ("raw/x", "0.0", |value| elements(EDGE * EDGE, value)),
     ("zlib/x", "0.0", |value| zlib(&elements(EDGE * EDGE, value))),
     ("sharded/x", "c/0/0", shard),

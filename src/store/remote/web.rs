@@ -22,7 +22,7 @@ use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
-use address::{is_allowed, is_same_host, is_same_resource};
+use address::{is_allowed, is_same_host};
 
 use super::store::is_document;
 use super::traffic::sent;
@@ -195,8 +195,8 @@ impl Web {
     /// Asks for what is at a key.
     ///
     /// # Errors
-    /// [`RequestError::NotFound`] only if the server that was asked says so itself: where another
-    /// one does, a link to it may be wrong or have expired.
+    /// [`RequestError::NotFound`] only if the server says so of the same key: behind a redirect to
+    /// another host or another key, the link may be wrong or have expired.
     async fn ask(
         &self,
         method: Method,
@@ -206,7 +206,7 @@ impl Web {
         let url = self.address.of(key)?;
         let response = self.send(method, url.clone(), headers).await?;
         let (end, status) = (response.url(), response.status());
-        if matches!(status.as_u16(), 404 | 410) && !is_same_resource(&url, end) {
+        if matches!(status.as_u16(), 404 | 410) && !self.address.is_same_key(&url, end) {
             return Err(RequestError::lasting(format!(
                 "{status} from {}, where a redirect led: that does not prove that it is absent",
                 end.host_str().unwrap_or_default()

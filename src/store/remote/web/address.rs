@@ -43,6 +43,17 @@ impl std::fmt::Debug for Address {
 }
 
 impl Address {
+    /// Whether a redirect from the URL of a key leads to the same key: on the same host, maybe with
+    /// another scheme or port, as from http to https, or with another path before the key, as of a
+    /// tree that has moved.
+    pub(super) fn is_same_key(&self, url: &Url, end: &Url) -> bool {
+        let base = self.base.path().trim_end_matches('/');
+        let key = url.path().strip_prefix(base);
+        url.host() == end.host()
+            && url.query() == end.query()
+            && key.is_some_and(|key| end.path().ends_with(key))
+    }
+
     /// Takes the URL apart; a user and a password in it become a header.
     pub(in crate::store::remote) fn new(url: &Url) -> Self {
         let mut base = url.clone();
@@ -124,12 +135,6 @@ pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host() == other.host()
         && one.port_or_known_default() == other.port_or_known_default()
-}
-
-/// Whether the one is the other at the same host, maybe with another scheme or port: so servers
-/// lead from http to https.
-pub(super) fn is_same_resource(one: &Url, other: &Url) -> bool {
-    one.host() == other.host() && one.path() == other.path() && one.query() == other.query()
 }
 
 /// Whether the one is the other as a directory.
