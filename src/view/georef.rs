@@ -61,7 +61,7 @@ impl RasterMetadata {
     }
 
     /// The grid of an array whose metadata say it in another way than CF; none if they do not say
-    /// it, or what they say can not be read.
+    /// it, or what they say cannot be read.
     ///
     /// # Errors
     /// Those of the store that may not last.

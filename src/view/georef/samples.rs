@@ -130,7 +130,7 @@ fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<
     if raster.numbers > 1 || data_type.scalar == Scalar::Bool {
         return None;
     }
-    // Before it was widened: a value that the array can not hold is in no pixel.
+    // Before it was widened: a value that the array cannot hold is in no pixel.
     let own = context.view.number()?.0;
     let array = context.view.array;
     let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
