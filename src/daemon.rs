@@ -35,8 +35,8 @@ use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::machine::{address_space_bytes, cores, memory_bytes};
 use crate::store::{
-    DirOptions, DiskCache, DiskCacheError, FarStore, FaultStore, Key, Listings, OpenOptions,
-    Promises, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
+    Capabilities, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore, Key,
+    ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -157,14 +157,14 @@ fn serve(
     let memory = Memory::new(options, threads)?;
     let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options, memory)?);
     let label = store.label().to_owned();
-    let promises = store.promises();
+    let capabilities = store.capabilities();
     let base = given.map_or_else(Key::root, |given| given.root().clone());
     let root = arguments::root(&base, options)?;
     let swapped = mountpoint.is_source().then_some((source, place));
     arguments::check_zarr(&*store, &base, &root, options, swapped)?;
     let greeting = greeting::is_wanted(asked).then(|| (Arc::clone(&store), root.clone()));
     let tree = show(store, root, options, memory).map_err(|e| format!("{label}: {e}"))?;
-    let mut fs = Fs::new(tree, policy(options, promises))?;
+    let mut fs = Fs::new(tree, policy(options, capabilities))?;
     let socket = open_socket();
     if let Some(socket) = &socket {
         fs.tell_socket(socket.path().as_os_str().as_bytes());
@@ -187,8 +187,8 @@ fn serve(
     let transport = Transport {
         threads: threads.session,
         passthrough: options.passthrough == Passthrough::Auto
-            && !promises.pinned
-            && !promises.is_far,
+            && !capabilities.immutable
+            && !capabilities.is_remote,
         deadline: options.remote.timeout,
     };
     let last = socket.clone();
@@ -257,14 +257,14 @@ fn show(
         cache_bytes: memory.cache_bytes,
         // A zip keeps up to an eighth for its decoded entries; a remote source an eighth for what
         // was fetched, and two for answers that are received and compressed entries of a zip.
-        memory_limit_bytes: match store.promises().is_far {
+        memory_limit_bytes: match store.capabilities().is_remote {
             true => memory.limit_bytes / 8 * 5,
             false => memory.limit_bytes / 8 * 7,
         },
-        threads: decoders(store.promises().is_far),
+        threads: decoders(store.capabilities().is_remote),
         timeout: options.remote.timeout,
     })?;
-    let ttl = ttl(options, store.promises());
+    let ttl = ttl(options, store.capabilities());
     let nodes = Nodes::new(
         store,
         Arc::new(engine),
@@ -381,9 +381,11 @@ fn open(
         Some(source) => source.open(&open)?,
         None => open_demo(&open)?,
     };
-    let store = match store.promises().listings {
-        Listings::Complete => store,
-        Listings::Partial => Box::new(ExploredStore::new(Arc::from(store), ttl, absent_ttl)),
+    let store = match store.capabilities().listing {
+        ListingSupport::Complete => store,
+        ListingSupport::BestEffort => {
+            Box::new(ExploredStore::new(Arc::from(store), ttl, absent_ttl))
+        }
     };
     // Only in builds for tests: a way to see what a panic in a decoder does.
     if cfg!(debug_assertions)
@@ -395,7 +397,7 @@ fn open(
     if cfg!(debug_assertions)
         && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
     {
-        return Ok(Box::new(FarStore::new(
+        return Ok(Box::new(HangingStore::new(
             store,
             gate.into(),
             options.remote.timeout,
@@ -423,18 +425,18 @@ const MAX_REMOTE_BYTES: u64 = 256 << 20;
 const NEAR_TTL: Duration = Duration::from_secs(1);
 
 /// How long names, sizes and metadata are trusted.
-fn ttl(options: &MountOptions, promises: Promises) -> Duration {
-    match (promises.pinned, options.ttl) {
+fn ttl(options: &MountOptions, capabilities: Capabilities) -> Duration {
+    match (capabilities.immutable, options.ttl) {
         (true, _) => PINNED_TTL,
         (false, Some(ttl)) => ttl,
-        (false, None) if promises.is_far => RemoteOptions::default().ttl,
+        (false, None) if capabilities.is_remote => RemoteOptions::default().ttl,
         (false, None) => NEAR_TTL,
     }
 }
 
-fn policy(options: &MountOptions, promises: Promises) -> Policy {
-    let ttl = ttl(options, promises);
-    let absent_ttl = match (promises.pinned, options.ttl) {
+fn policy(options: &MountOptions, capabilities: Capabilities) -> Policy {
+    let ttl = ttl(options, capabilities);
+    let absent_ttl = match (capabilities.immutable, options.ttl) {
         (false, None) => ttl.min(NEAR_TTL),
         _ => ttl,
     };
@@ -448,7 +450,7 @@ fn policy(options: &MountOptions, promises: Promises) -> Policy {
             .gid
             .unwrap_or_else(|| rustix::process::getegid().as_raw()),
         umask: options.umask,
-        workers: workers(promises.is_far),
+        workers: workers(capabilities.is_remote),
     }
 }
 

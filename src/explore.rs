@@ -29,8 +29,8 @@ use self::kept::{Kept, Told};
 use self::known::{Known, Said, What};
 use self::listing::Names;
 use crate::store::{
-    Extent, Flights, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store,
-    StoreError, Unknown, Usage, may_wait,
+    AccessHint, Capabilities, Extent, Flights, IncompleteListing, Key, Kind, Listing,
+    ListingSupport, Object, Stat, Store, StoreError, TransferStats, may_wait,
 };
 
 /// Documents of more than so many bytes are read one at a time, and not by threads that never wait.
@@ -68,7 +68,7 @@ impl ExploredStore {
     /// Names of `inner` as its metadata tell them. What was learnt is used for `ttl`, that something
     /// is absent for `absent_ttl` at most; both for good if the store can not change.
     pub fn new(inner: Arc<dyn Store>, ttl: Duration, absent_ttl: Duration) -> Self {
-        let (ttl, absent_ttl) = match inner.promises().pinned {
+        let (ttl, absent_ttl) = match inner.capabilities().immutable {
             true => (Duration::MAX, Duration::MAX),
             false => (ttl, absent_ttl.min(ttl)),
         };
@@ -339,10 +339,10 @@ impl Store for ExploredStore {
         self.inner.label()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            listings: Listings::Partial,
-            ..self.inner.promises()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            listing: ListingSupport::BestEffort,
+            ..self.inner.capabilities()
         }
     }
 
@@ -364,12 +364,12 @@ impl Store for ExploredStore {
         self.inner.open(key)
     }
 
-    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         self.check_value(key)?;
-        self.inner.open_for(key, reading)
+        self.inner.open_for(key, hint)
     }
 
-    fn unknown(&self, prefix: &Key) -> Option<Unknown> {
+    fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
         self.find_unknown(prefix)
     }
 
@@ -413,8 +413,8 @@ impl Store for ExploredStore {
         Ok(Box::new(names))
     }
 
-    fn traffic(&self) -> Option<Usage> {
-        self.inner.traffic()
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.inner.transfer_stats()
     }
 }
 

@@ -24,7 +24,9 @@ use std::time::{Duration, SystemTime};
 pub use crate::store::{Kind, Patience, StoreError};
 pub use crate::tree::{Entry, Ino};
 
-use crate::store::{Key, Listings, MAX_COMPONENT_BYTES, Object, Stat, Version, never_waiting};
+use crate::store::{
+    Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat, Version, never_waiting,
+};
 use crate::tree::{Directory, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
@@ -141,7 +143,7 @@ pub struct Space {
 #[derive(Debug)]
 pub struct Fs {
     tree: Box<dyn Tree>,
-    is_far: bool,
+    is_remote: bool,
     /// What is known of the root since the beginning.
     root: Option<Stat>,
     /// Where the daemon tells what it has counted.
@@ -160,7 +162,7 @@ impl Fs {
     /// The system's, if not even one worker can be started.
     pub fn new(tree: Box<dyn Tree>, policy: Policy) -> std::io::Result<Self> {
         Ok(Self {
-            is_far: tree.store().promises().is_far,
+            is_remote: tree.store().capabilities().is_remote,
             root: tree.stat(Ino::ROOT).ok(),
             socket: None,
             tree,
@@ -189,23 +191,23 @@ impl Fs {
 
     /// Whether what is served can not change, so that the kernel may keep everything.
     pub fn is_pinned(&self) -> bool {
-        self.tree.store().promises().pinned
+        self.tree.store().capabilities().immutable
     }
 
     /// Whether no open can fail, so that the kernel need not ask.
-    pub fn all_open(&self) -> bool {
-        let promises = self.tree.store().promises();
-        promises.pinned && promises.all_open
+    pub fn open_infallible(&self) -> bool {
+        let capabilities = self.tree.store().capabilities();
+        capabilities.immutable && capabilities.open_infallible
     }
 
     /// Whether asking the source takes a network.
-    pub fn is_far(&self) -> bool {
-        self.is_far
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// Whether listings have attributes without asking for each name.
     pub fn lists_attributes(&self) -> bool {
-        !self.is_far || self.tree.store().promises().listings == Listings::Complete
+        !self.is_remote || self.tree.store().capabilities().listing == ListingSupport::Complete
     }
 
     /// Asks the tree, on a thread that waits for nothing unless `patience` lets it.
@@ -270,7 +272,7 @@ impl Fs {
     /// Has a worker do something about a number: behind other work of the same, so that it is
     /// decoded once, but not where that would be waiting for a network.
     pub fn offload(&self, ino: Ino, job: impl FnOnce() + Send + 'static) {
-        match self.is_far {
+        match self.is_remote {
             true => self.offload.submit_alone(job),
             false => self.offload.submit(ino.0, job),
         }
@@ -405,7 +407,7 @@ impl Fs {
             Ok(directory) => directory,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Who has it may be waiting for a network.
-            Err(TryLockError::WouldBlock) if self.is_far && patience == Patience::Now => {
+            Err(TryLockError::WouldBlock) if self.is_remote && patience == Patience::Now => {
                 return Err(would_wait());
             }
             Err(TryLockError::WouldBlock) => {

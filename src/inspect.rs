@@ -29,7 +29,7 @@ use crate::cli::{DEMO, SourceArgs};
 use crate::explore::ExploredStore;
 use crate::machine::memory_bytes;
 use crate::store::{
-    DirOptions, Key, Kind, Listings, OpenOptions, SourceName, Store, ZipOptions, open_demo,
+    DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store, ZipOptions, open_demo,
 };
 use crate::units::FOREVER;
 
@@ -74,9 +74,11 @@ impl Opened {
             let source = SourceName::parse(&args.source)?;
             (source.open(&options)?, source.root().clone())
         };
-        let store = match store.promises().listings {
-            Listings::Complete => store,
-            Listings::Partial => Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER)),
+        let store = match store.capabilities().listing {
+            ListingSupport::Complete => store,
+            ListingSupport::BestEffort => {
+                Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER))
+            }
         };
         let root = match &args.path {
             Some(path) => {
@@ -112,7 +114,7 @@ impl Opened {
 /// Whether names of a store are listed without a network: a remote hierarchy has been looked for
 /// when it was opened.
 pub fn is_listed_here(store: &dyn Store) -> bool {
-    !store.promises().is_far || store.index().is_some()
+    !store.capabilities().is_remote || store.index().is_some()
 }
 
 /// What decodes for a command; it keeps nothing that was decoded.

@@ -9,7 +9,6 @@
 //! kind is never turned into it.
 
 mod ahead;
-mod below;
 mod dir;
 mod disk;
 mod error;
@@ -18,8 +17,9 @@ mod file_type;
 mod flight;
 mod key;
 mod memory;
-mod pinned;
+mod prefixes;
 mod remote;
+mod snapshot;
 mod source;
 mod together;
 mod waiting;
@@ -27,20 +27,20 @@ mod whole;
 mod zip;
 
 pub use ahead::Ahead;
-pub use below::prefixes_below;
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
-pub use fault::{FarStore, FaultStore};
+pub use fault::{FaultStore, HangingStore};
 pub use flight::Flights;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
-pub use pinned::{PinnedBytes, PinnedError};
-pub use remote::{RemoteOpenError, RemoteOptions, Traffic, Usage};
+pub use prefixes::list_prefixes;
+pub use remote::{RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
+pub use snapshot::{SnapshotError, SnapshotReader};
 pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
-pub use together::ask_each;
+pub use together::map_concurrent;
 pub use waiting::{may_wait, never_waiting};
-pub use whole::{read_into, read_whole};
+pub use whole::{read_into, read_to_end};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
 use std::fmt::Debug;
@@ -80,30 +80,30 @@ pub struct Stat {
 
 /// What a store can prove about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promises {
+pub struct Capabilities {
     /// The content can not change while the store is open: either the same bytes are served for
     /// good, or [`StoreError::Stale`].
-    pub pinned: bool,
+    pub immutable: bool,
     /// Every object can be opened; a failure can only come from reading it.
-    pub all_open: bool,
+    pub open_infallible: bool,
     /// Asking takes a network: what is not at hand takes milliseconds at best and can fail.
-    pub is_far: bool,
+    pub is_remote: bool,
     /// What its listings are worth.
-    pub listings: Listings,
+    pub listing: ListingSupport,
 }
 
 /// What the listings of a store are worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listings {
+pub enum ListingSupport {
     /// They hold exactly the names that there are.
     Complete,
     /// There are none, or they may lack names: what is not listed can still be asked for.
-    Partial,
+    BestEffort,
 }
 
 /// What names at a prefix are worth that a store lists without knowing them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
+pub struct IncompleteListing {
     /// Nobody lists them: children may all be lacking, and chunks are those that there can be.
     pub is_unlisted: bool,
     /// Which names it is about, and why, for people.
@@ -112,9 +112,9 @@ pub struct Unknown {
 
 /// What a value is opened for, so that a store that is far away can ask once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum AccessHint {
     /// Parts that are not known yet.
-    Parts,
+    Ranges,
     /// All of it, if it is not longer than so many bytes.
     Whole(u64),
     /// Its last so many bytes first.
@@ -339,7 +339,7 @@ pub trait Store: Debug + Send + Sync {
     fn label(&self) -> &str;
 
     /// What the store can prove.
-    fn promises(&self) -> Promises;
+    fn capabilities(&self) -> Capabilities;
 
     /// The size of the source.
     fn extent(&self) -> Extent;
@@ -361,7 +361,7 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Store::open`].
-    fn open_for(&self, key: &Key, _reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+    fn open_for(&self, key: &Key, _reading: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         self.open(key)
     }
 
@@ -372,7 +372,7 @@ pub trait Store: Debug + Send + Sync {
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
     /// What is not known of the names at a prefix; none if they are exactly those that there are.
-    fn unknown(&self, _prefix: &Key) -> Option<Unknown> {
+    fn incomplete_listing(&self, _prefix: &Key) -> Option<IncompleteListing> {
         None
     }
 
@@ -381,7 +381,7 @@ pub trait Store: Debug + Send + Sync {
     fn doubt(&self, _key: &Key) {}
 
     /// What went over the network for it; none if there is none.
-    fn traffic(&self) -> Option<Usage> {
+    fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
 

@@ -52,8 +52,8 @@ use self::text::Text;
 use self::whole::Consolidated;
 use crate::array::Engine;
 use crate::store::{
-    Extent, Flights, Key, Kind, Listing, Listings, Object, Promises, Reading, Stat, Store,
-    StoreError, Unknown, Usage, Version, may_wait,
+    AccessHint, Capabilities, Extent, Flights, IncompleteListing, Key, Kind, Listing,
+    ListingSupport, Object, Stat, Store, StoreError, TransferStats, Version, may_wait,
 };
 use crate::zarr::document;
 
@@ -169,7 +169,7 @@ impl Translated {
         ttl: Duration,
         engine: Arc<Engine>,
     ) -> Self {
-        let ttl = (!store.promises().pinned).then_some(ttl);
+        let ttl = (!store.capabilities().immutable).then_some(ttl);
         Self(Arc::new(Shared {
             store,
             root,
@@ -281,7 +281,7 @@ impl Shared {
         {
             return Ok(Some(Arc::clone(node)));
         }
-        if !self.store.promises().is_far {
+        if !self.store.capabilities().is_remote {
             may_wait(key)?;
         }
         let read = Instant::now();
@@ -405,13 +405,13 @@ impl Store for Translated {
         self.0.store.label()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             // An index of a shard is read when an inner chunk is opened.
-            all_open: false,
+            open_infallible: false,
             // Chunks may be listed that are not there.
-            listings: Listings::Partial,
-            ..self.0.store.promises()
+            listing: ListingSupport::BestEffort,
+            ..self.0.store.capabilities()
         }
     }
 
@@ -430,14 +430,14 @@ impl Store for Translated {
     }
 
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        self.open_for(key, Reading::Parts)
+        self.open_for(key, AccessHint::Ranges)
     }
 
-    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         match self.0.resolve(key)? {
-            Place::Same(key) => self.0.store.open_for(&key, reading),
+            Place::Same(key) => self.0.store.open_for(&key, hint),
             Place::Document(text, modified) => Ok(Arc::new(Text::new(text, modified))),
-            Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, reading),
+            Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, hint),
             place => {
                 if let Place::Cell(node, array, cell) = place {
                     self.0.cell_stat(&node, &array, cell)?;
@@ -451,8 +451,8 @@ impl Store for Translated {
         Shared::list(&self.0, prefix)
     }
 
-    fn unknown(&self, prefix: &Key) -> Option<Unknown> {
-        self.0.unknown(prefix)
+    fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+        self.0.incomplete_listing(prefix)
     }
 
     fn doubt(&self, key: &Key) {
@@ -467,7 +467,7 @@ impl Store for Translated {
         }
     }
 
-    fn traffic(&self) -> Option<Usage> {
-        self.0.store.traffic()
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.0.store.transfer_stats()
     }
 }

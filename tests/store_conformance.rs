@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::store::{
     BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, Listing,
-    MemoryStore, Object, OpenOptions, Patience, PinnedBytes, PinnedError, Position, RemoteOptions,
-    SourceName, Store, StoreError, ZipOptions, ZipStore,
+    MemoryStore, Object, OpenOptions, Patience, Position, RemoteOptions, SnapshotError,
+    SnapshotReader, SourceName, Store, StoreError, ZipOptions, ZipStore,
 };
 
 use zarrfs::translate::{Target, Translated};
@@ -204,7 +204,7 @@ fn conforms(store: &dyn Store, values: &Values) {
         assert_eq!(names(store, &prefix), expected, "{prefix:?}");
         let below = expected.iter().filter(|(_, kind)| *kind == Kind::Prefix);
         // A remote store does not count what is below a prefix.
-        let below = match store.promises().is_far && store.index().is_none() {
+        let below = match store.capabilities().is_remote && store.index().is_none() {
             true => 0,
             false => below.count(),
         };
@@ -349,7 +349,7 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
 #[derive(Debug)]
 struct Far(Vec<u8>);
 
-impl PinnedBytes for Far {
+impl SnapshotReader for Far {
     fn size_bytes(&self) -> u64 {
         self.0.len() as u64
     }
@@ -363,20 +363,20 @@ impl PinnedBytes for Far {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         if patience == Patience::Now {
-            return Err(PinnedError::WouldWait);
+            return Err(SnapshotError::WouldWait);
         }
         let start = usize::try_from(offset).unwrap();
         buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
         Ok(())
     }
 
-    fn check(&self) -> Result<(), PinnedError> {
+    fn check(&self) -> Result<(), SnapshotError> {
         Ok(())
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }
@@ -395,7 +395,7 @@ fn zips_that_are_far_away_conform() {
             };
             let far = Arc::new(Far(bytes.clone()));
             let store = ZipStore::open_far(far, tail, method, options).unwrap();
-            assert!(store.promises().is_far);
+            assert!(store.capabilities().is_remote);
             conforms(&store, &values);
         }
     }

@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::memory::Reservation;
 use super::pieces::{Pieces, most_encoded_bytes};
 use crate::codec::IndexLocation;
-use crate::store::{Key, Reading, StoreError};
+use crate::store::{AccessHint, Key, StoreError};
 
 /// What is fetched whole may be longer by this than what it decodes to, and by an eighth of it.
 const FETCH_SLACK_BYTES: u64 = 64 << 10;
@@ -19,14 +19,14 @@ fn fetched_bytes(decoded_bytes: u64) -> u64 {
 
 impl Pieces {
     /// What will be read of a chunk to have a piece of it.
-    pub(super) fn reading(&self) -> Reading {
+    pub(super) fn reading(&self) -> AccessHint {
         match self.pipeline.sharding() {
-            None => Reading::Whole(most_encoded_bytes(
+            None => AccessHint::Whole(most_encoded_bytes(
                 self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
             )),
             Some(sharding) => match sharding.index_location() {
-                IndexLocation::End => Reading::Tail(sharding.index_size_bytes()),
-                IndexLocation::Start => Reading::Parts,
+                IndexLocation::End => AccessHint::Tail(sharding.index_size_bytes()),
+                IndexLocation::Start => AccessHint::Ranges,
             },
         }
     }
@@ -37,16 +37,16 @@ impl Pieces {
         &self,
         key: &Key,
         engine: &Engine,
-    ) -> Result<(Reading, Option<Reservation>), StoreError> {
-        if !self.is_far() || self.pipeline.sharding().is_some() {
+    ) -> Result<(AccessHint, Option<Reservation>), StoreError> {
+        if !self.is_remote() || self.pipeline.sharding().is_some() {
             return Ok((self.reading(), None));
         }
         let decoded_bytes = self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
         let encoded_bytes = fetched_bytes(decoded_bytes);
         match engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes)) {
-            Ok(memory) => Ok((Reading::Whole(encoded_bytes), Some(memory))),
+            Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
             // It can not be decoded, but it may well be absent.
-            Err(StoreError::TooLarge { .. }) => Ok((Reading::Parts, None)),
+            Err(StoreError::TooLarge { .. }) => Ok((AccessHint::Ranges, None)),
             Err(error) => Err(error),
         }
     }

@@ -57,7 +57,7 @@ impl ArrayReader {
             claims.push(claim);
         }
         let group = self.group_pieces();
-        if leads.len() <= group && group > 1 && !self.pieces.is_far() {
+        if leads.len() <= group && group > 1 && !self.pieces.is_remote() {
             self.decode_all(leads);
         } else {
             self.submit(leads, group, Lane::Wanted);
@@ -113,7 +113,7 @@ impl ArrayReader {
 
     /// How many pieces are decoded by one task.
     pub(super) fn group_pieces(&self) -> usize {
-        let group_bytes = match (self.pieces.is_far(), self.pieces.has_inner()) {
+        let group_bytes = match (self.pieces.is_remote(), self.pieces.has_inner()) {
             (true, true) => FETCHED_GROUP_BYTES,
             // One request for each, all at the same time.
             (true, false) => 0,
@@ -131,14 +131,14 @@ impl ArrayReader {
         group: usize,
         lane: Lane,
     ) {
-        if self.pieces.is_far() {
+        if self.pieces.is_remote() {
             // Those of one chunk are fetched together.
             leads.sort_by_key(|(key, _)| key.chunk);
         }
         while let Some((first, _)) = leads.first() {
             let chunk = first.chunk;
             let of_chunk = leads.iter().take_while(|(key, _)| key.chunk == chunk);
-            let most = match self.pieces.is_far() {
+            let most = match self.pieces.is_remote() {
                 true => group.min(of_chunk.count()),
                 false => group,
             };
@@ -152,7 +152,7 @@ impl ArrayReader {
     }
 
     fn decode_all(&self, leads: Vec<(PieceKey, Lead)>) {
-        if self.pieces.is_far() && leads.len() > 1 {
+        if self.pieces.is_remote() && leads.len() > 1 {
             let keys: Vec<PieceKey> = leads.iter().map(|(key, _)| *key).collect();
             self.pieces.prepare(&keys, &self.engine);
         }

@@ -13,7 +13,7 @@ use super::memory::Reservation;
 use super::raw::{check_version, codec_error, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{
-    Key, Kind, Object, Patience, Reading, Store, StoreError, Version, in_memory, read_into,
+    AccessHint, Key, Kind, Object, Patience, Store, StoreError, Version, in_memory, read_into,
 };
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
@@ -92,7 +92,7 @@ impl Pieces {
             ),
             None => None,
         };
-        let ttl = (!store.promises().pinned).then_some(ttl);
+        let ttl = (!store.capabilities().immutable).then_some(ttl);
         Ok(Self {
             store,
             key,
@@ -216,8 +216,8 @@ impl Pieces {
     }
 
     /// Whether the store is far away, so that chunks are fetched whole and many at a time.
-    pub(super) fn is_far(&self) -> bool {
-        self.store.promises().is_far
+    pub(super) fn is_remote(&self) -> bool {
+        self.store.capabilities().is_remote
     }
 
     /// Whether pieces are parts of a chunk, which can be fetched together.
@@ -295,9 +295,9 @@ impl Pieces {
     pub(super) fn open(
         &self,
         key: &Key,
-        reading: Reading,
+        hint: AccessHint,
     ) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        match self.store.open_for(key, reading) {
+        match self.store.open_for(key, hint) {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
@@ -343,9 +343,9 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let key = self.stored_key(piece.chunk)?;
-        let (reading, memory) = self.before_fetching(&key, engine)?;
+        let (hint, memory) = self.before_fetching(&key, engine)?;
         let checked_ms = now_ms();
-        let Some(object) = self.open(&key, reading)? else {
+        let Some(object) = self.open(&key, hint)? else {
             return Ok(Arc::new(Piece::absent(None, checked_ms)));
         };
         if let Some(before) = before
@@ -508,11 +508,11 @@ impl Pieces {
         engine: &Engine,
     ) -> Result<Option<Version>, StoreError> {
         let key = self.stored_key(piece.chunk)?;
-        let reading = match self.pipeline.sharding() {
+        let hint = match self.pipeline.sharding() {
             Some(_) => self.reading(),
-            None => Reading::Parts,
+            None => AccessHint::Ranges,
         };
-        let Some(object) = self.open(&key, reading)? else {
+        let Some(object) = self.open(&key, hint)? else {
             self.fill(offset, target);
             return Ok(None);
         };

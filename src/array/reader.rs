@@ -268,7 +268,7 @@ impl ArrayReader {
     /// Whether pieces are read from the store as they are, run by run.
     fn reads_directly(&self, geometry: &Geometry) -> bool {
         // What is far away is worth a request of its own, or is fetched as a whole.
-        let is_worth_it = !self.pieces.is_far() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
+        let is_worth_it = !self.pieces.is_remote() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
         self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
     }
 

@@ -338,7 +338,7 @@ impl Record {
         {
             return Some(Comparison::Same);
         }
-        let is_remote = readers.iter().any(|reader| reader.pieces.is_far());
+        let is_remote = readers.iter().any(|reader| reader.pieces.is_remote());
         (is_remote || self.chunks > MAX_COMPARED).then(|| self.told_by_age(readers))
     }
 

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::pieces::stored_key;
 use super::raw::{codec_error, with_bytes};
 use crate::codec::{Element, Pipeline};
-use crate::store::{Key, Object, Reading, Store, StoreError};
+use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, as few copies of them as chunks allow.
@@ -75,8 +75,8 @@ pub fn read_elements(
     let shape = parts.grid.array_shape();
     for chunk in 0..parts.grid.chunk_count() {
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
-        let reading = Reading::Whole(limit_bytes - used);
-        let object = match store.open_for(&chunk_key, reading) {
+        let hint = AccessHint::Whole(limit_bytes - used);
+        let object = match store.open_for(&chunk_key, hint) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => continue,
             Err(StoreError::NotAPrefix { key }) => {

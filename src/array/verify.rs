@@ -10,7 +10,7 @@ use super::pieces::{Pieces, stored_key};
 use super::raw::{codec_error, with_bytes};
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::Pipeline;
-use crate::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Reading, Store, StoreError};
+use crate::store::{AccessHint, BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
 /// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
@@ -190,7 +190,7 @@ impl Verifier {
         }
         // A checksum of the whole value is only proven when all of it is read, gaps included.
         if inner.is_some()
-            && self.store.promises().pinned
+            && self.store.capabilities().immutable
             && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk))
         {
             bad(error);
@@ -207,7 +207,7 @@ impl Verifier {
     fn whole(&self, whole: &Whole, chunk: u64, engine: &Engine) -> Result<Verified, StoreError> {
         let key = stored_key(&self.key, &self.grid, self.chunk_keys, chunk)?;
         let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
-        let object = match self.store.open_for(&key, Reading::Whole(most)) {
+        let object = match self.store.open_for(&key, AccessHint::Whole(most)) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => return Ok(Verified::default()),
             Err(StoreError::NotAPrefix { key }) => {
@@ -300,7 +300,7 @@ impl Whole {
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if the value ends before its size.
 pub fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
-    let mut object: Arc<dyn Object> = store.open_for(key, Reading::Whole(WHOLE_BYTES))?;
+    let mut object: Arc<dyn Object> = store.open_for(key, AccessHint::Whole(WHOLE_BYTES))?;
     if object.size_bytes() > WHOLE_BYTES {
         // From beginning to end, as a file is read.
         object = store.open(key)?;

@@ -20,7 +20,7 @@ pub(super) fn is_wanted(asked: Option<&Asked>) -> bool {
 /// Says what was mounted where, and where its decoded files are.
 pub(super) fn say(store: &dyn Store, root: &Key, mountpoint: &Path, options: &MountOptions) {
     let ask = || inspect::summary(store, root);
-    let what = match store.promises().is_far {
+    let what = match store.capabilities().is_remote {
         // The mount answers already; nobody waits for a network to hear what it is.
         true => never_waiting(ask),
         false => ask(),

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::store::{Key, Kind, Reading, Store, StoreError, ask_each, read_whole};
+use crate::store::{AccessHint, Key, Kind, Store, StoreError, map_concurrent, read_to_end};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 
 /// Longer documents are not read.
@@ -112,7 +112,7 @@ pub(super) enum Asked {
 pub(super) fn ask(store: &dyn Store, prefix: &Key, documents: Documents) -> Vec<(Document, Asked)> {
     let documents: Vec<Document> = documents.iter().collect();
     let one = |document: &Document| (*document, ask_one(store, prefix, *document));
-    ask_each(store, prefix, &documents, one).collect()
+    map_concurrent(store, prefix, &documents, one).collect()
 }
 
 fn ask_one(store: &dyn Store, prefix: &Key, document: Document) -> Asked {
@@ -157,9 +157,9 @@ fn exists(store: &dyn Store, key: &Key) -> Result<Asked, StoreError> {
 }
 
 fn read(store: &dyn Store, key: &Key) -> Result<Asked, StoreError> {
-    let object = store.open_for(key, Reading::Whole(LIMIT_BYTES))?;
+    let object = store.open_for(key, AccessHint::Whole(LIMIT_BYTES))?;
     let modified = object.stat().map_or(UNIX_EPOCH, |stat| stat.modified);
-    let text = match read_whole(&*object, key, LIMIT_BYTES) {
+    let text = match read_to_end(&*object, key, LIMIT_BYTES) {
         Ok(text) => Some(text),
         // It went between the two calls: not a proof that there is none.
         Err(StoreError::NotFound { key }) => {

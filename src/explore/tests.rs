@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::store::{Listed, MemoryStore, Visit, never_waiting, read_whole};
+use crate::store::{Listed, MemoryStore, Visit, never_waiting, read_to_end};
 
 /// What a server does when it is asked for a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,12 +91,12 @@ impl Store for Server {
         "https://example.org/x.zarr"
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            pinned: false,
-            all_open: false,
-            is_far: true,
-            listings: Listings::Partial,
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: false,
+            open_infallible: false,
+            is_remote: true,
+            listing: ListingSupport::BestEffort,
         }
     }
 
@@ -347,8 +347,8 @@ fn values_are_the_inner_stores_and_only_it_proves_that_they_are_not_there() {
     let (server, store) = explored(v2_server());
     for there in ["a/0.0", "a/README", "g/n/1/0", "a/.zarray", ".zmetadata"] {
         assert_eq!(kind(&store, there), Kind::Object, "{there}");
-        let object = store.open_for(&key(there), Reading::Parts).unwrap();
-        read_whole(&*object, &key(there), 10_000).unwrap();
+        let object = store.open_for(&key(there), AccessHint::Ranges).unwrap();
+        read_to_end(&*object, &key(there), 10_000).unwrap();
     }
     server.asked();
     for absent in ["a/0.1", "a/7.7", "a/x", "g/n/0/0", "g/n/0/5", "g/n/0/0/0"] {
@@ -852,8 +852,8 @@ fn a_store_that_can_not_change_is_asked_once() {
     let store = ExploredStore::new(inner, Duration::ZERO, Duration::ZERO);
     store.stat(&Key::root()).unwrap();
     assert!(store.kept.known(&Key::root()).is_some());
-    assert!(store.promises().pinned);
-    assert_eq!(store.promises().listings, Listings::Partial);
+    assert!(store.capabilities().immutable);
+    assert_eq!(store.capabilities().listing, ListingSupport::BestEffort);
     assert_eq!((store.label(), store.extent().keys), ("memory", 1));
 }
 
@@ -1000,7 +1000,7 @@ fn nodes_and_chunks_of_one_name_are_listed_once() {
 fn what_can_not_be_known_is_told() {
     let (_, store) = explored(v2_server());
     let unknown = |prefix: &str| {
-        let unknown = store.unknown(&key(prefix))?;
+        let unknown = store.incomplete_listing(&key(prefix))?;
         assert!(unknown.is_unlisted, "{unknown:?}");
         Some(unknown.what)
     };
@@ -1024,7 +1024,7 @@ fn what_the_server_lists_is_told_from_what_nobody_does() {
     server.listings.insert(key("a"), vec![("1", Kind::Object)]);
     let (_, store) = explored(server);
     for (prefix, about) in [("", "children: "), ("a", "chunks: ")] {
-        let unknown = store.unknown(&key(prefix)).unwrap();
+        let unknown = store.incomplete_listing(&key(prefix)).unwrap();
         assert!(!unknown.is_unlisted, "{unknown:?}");
         assert!(unknown.what.starts_with(about), "{unknown:?}");
         assert!(unknown.what.contains("may lack some"), "{unknown:?}");

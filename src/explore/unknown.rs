@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 
 use super::known::{Known, Said, What};
 use super::{Answer, Depth, ExploredStore};
-use crate::store::{Key, Kind, StoreError, Unknown};
+use crate::store::{IncompleteListing, Key, Kind, StoreError};
 
 impl ExploredStore {
     /// Why names at a prefix may be missing in its listing, or be listed and not there; none if the
     /// metadata name everything.
-    pub(super) fn find_unknown(&self, prefix: &Key) -> Option<Unknown> {
+    pub(super) fn find_unknown(&self, prefix: &Key) -> Option<IncompleteListing> {
         let (known, said) = match self.resolve(prefix, Depth::Listing) {
             Ok(Answer::Known(known, said)) => (known, said),
             Ok(Answer::Told(stat)) if stat.kind == Kind::Object => return None,
@@ -27,7 +27,12 @@ impl ExploredStore {
         }
     }
 
-    fn unknown_chunks(&self, prefix: &Key, known: &Known, is_understood: bool) -> Unknown {
+    fn unknown_chunks(
+        &self,
+        prefix: &Key,
+        known: &Known,
+        is_understood: bool,
+    ) -> IncompleteListing {
         // The names of a consolidated array are never asked for.
         let is_asked = !known.is_consolidated() || !is_understood;
         let is_listed = is_asked && matches!(self.lists(prefix), Ok(true));
@@ -42,19 +47,19 @@ impl ExploredStore {
                  opened"
             }
         };
-        Unknown {
+        IncompleteListing {
             is_unlisted: !is_listed,
             what: what.into(),
         }
     }
 
-    fn unknown_children(&self, prefix: &Key) -> Unknown {
+    fn unknown_children(&self, prefix: &Key) -> IncompleteListing {
         let (is_unlisted, why) = match self.lists(prefix) {
             Ok(true) => (false, "the server's listing may lack some"),
             Ok(false) => (true, "the server lists nothing"),
             Err(error) => return failed(&error),
         };
-        Unknown {
+        IncompleteListing {
             is_unlisted,
             what: format!(
                 "children: {why} and there are no consolidated metadata; names can be opened"
@@ -80,8 +85,8 @@ impl ExploredStore {
 }
 
 /// Nothing is known at all.
-fn failed(error: &StoreError) -> Unknown {
-    Unknown {
+fn failed(error: &StoreError) -> IncompleteListing {
+    IncompleteListing {
         is_unlisted: true,
         what: format!("anything: {error}"),
     }

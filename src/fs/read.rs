@@ -67,7 +67,7 @@ impl Fs {
                 return None;
             };
             let mut read = || object.read(offset, size, buffer, Patience::Now);
-            let result = match self.is_far {
+            let result = match self.is_remote {
                 true => never_waiting(read),
                 false => read(),
             };
@@ -85,7 +85,7 @@ impl Fs {
         self.stats.offloaded();
         let fs = Arc::clone(self);
         // Reads of one file keep their order, unless the file does not mind.
-        let is_alone = self.is_far || object.is_parallel();
+        let is_alone = self.is_remote || object.is_parallel();
         let job = move || fs.read_waiting(&*object, offset, size, reply);
         match is_alone {
             true => self.offload.submit_alone(job),
@@ -98,7 +98,7 @@ impl Fs {
         if reply.is_answered() {
             return;
         }
-        match self.is_far {
+        match self.is_remote {
             // So many workers do not each keep a buffer, nor have one while they wait.
             true => {
                 let result = object.read_owned(offset, size);

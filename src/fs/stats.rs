@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::Fs;
-use crate::store::{DiskCounters, Traffic};
+use crate::store::{DiskCounters, TransferCounters};
 
 /// Counts since the mount began.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl Fs {
     pub fn document(&self) -> Value {
         let mut document = self.totals();
         let store = self.tree.store();
-        let Some(usage) = store.traffic() else {
+        let Some(usage) = store.transfer_stats() else {
             return Value::Object(document);
         };
         document.insert("fetched_bytes".into(), usage.memory_bytes.into());
@@ -113,7 +113,7 @@ impl Fs {
     }
 }
 
-fn counters(traffic: &Traffic) -> Map<String, Value> {
+fn counters(traffic: &TransferCounters) -> Map<String, Value> {
     let counters = [
         ("requests", traffic.requests),
         ("bytes", traffic.bytes),

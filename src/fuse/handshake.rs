@@ -24,7 +24,7 @@ impl Service {
         if self.fs.is_pinned() {
             wanted |= InitFlags::FUSE_EXPLICIT_INVAL_DATA;
         }
-        if self.fs.all_open() {
+        if self.fs.open_infallible() {
             wanted |= InitFlags::FUSE_NO_OPEN_SUPPORT;
         }
         if self.passthrough.load(Ordering::Relaxed) {
@@ -42,7 +42,7 @@ impl Service {
         // Every flag is an optimisation.
         let _ = config.add_capabilities(wanted);
         let _ = config.set_max_write(u32::try_from(MAX_READ_BYTES).unwrap_or(u32::MAX));
-        let _ = config.set_max_background(match self.fs.is_far() {
+        let _ = config.set_max_background(match self.fs.is_remote() {
             true => FAR_BACKGROUND,
             false => BACKGROUND,
         });

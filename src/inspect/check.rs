@@ -18,7 +18,7 @@ use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::array::{Engine, read_through};
 use crate::cli::CheckArgs;
 use crate::machine::cores;
-use crate::store::{Key, Listings, Store, StoreError, never_waiting};
+use crate::store::{Key, ListingSupport, Store, StoreError, never_waiting};
 
 /// What a check has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +42,9 @@ const FAR_JOBS: usize = 16;
 pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
     let opened = Opened::new(&args.source, args.strict, limit)?;
-    let promises = opened.store.promises();
+    let capabilities = opened.store.capabilities();
     // Names that nobody lists are not counted, but asked for one by one.
-    let is_listed = promises.listings == Listings::Complete;
+    let is_listed = capabilities.listing == ListingSupport::Complete;
     let checker = Checker {
         engine: engine(limit)?,
         progress: Progress::new(is_listed.then(|| amount(&*opened.store, &opened.root))),
@@ -55,7 +55,7 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
         is_stopped: AtomicBool::new(false),
     };
     let started = Instant::now();
-    let jobs = match (args.jobs, promises.is_far) {
+    let jobs = match (args.jobs, capabilities.is_remote) {
         (Some(jobs), _) => usize::from(jobs),
         (None, true) => cores().max(FAR_JOBS),
         (None, false) => cores(),

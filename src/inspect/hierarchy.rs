@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{Key, Reading, Store, StoreError, ask_each, read_whole};
+use crate::store::{AccessHint, Key, Store, StoreError, map_concurrent, read_to_end};
 use crate::zarr::document::MAX_DOCUMENT_BYTES;
 use crate::zarr::node::Documents;
 use crate::zarr::{Array, Consolidated, MetadataError, Node};
@@ -82,7 +82,7 @@ pub(super) fn is_document(name: &[u8]) -> bool {
 /// Reads what a directory is. Nothing is an error: what can not be read is broken.
 pub(super) fn place(store: &dyn Store, key: &Key) -> Place {
     let mut texts: [Option<Vec<u8>>; 4] = Default::default();
-    let found = ask_each(store, key, &DOCUMENTS, |name| document(store, key, name));
+    let found = map_concurrent(store, key, &DOCUMENTS, |name| document(store, key, name));
     for ((name, text), found) in DOCUMENTS.iter().zip(&mut texts).zip(found) {
         match found {
             Ok(found) => *text = found,
@@ -167,8 +167,8 @@ fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>,
     let key = key
         .join(name.as_bytes())
         .map_err(|e| unread(e.to_string(), false))?;
-    let reading = Reading::Whole(MAX_DOCUMENT_BYTES as u64);
-    let object = match store.open_for(&key, reading) {
+    let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES as u64);
+    let object = match store.open_for(&key, hint) {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
         Err(error) => return Err(unread(cause(&key, &error), true)),
@@ -180,7 +180,7 @@ fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>,
         let why = format!("{size} bytes of metadata, the limit is {limit}");
         return Err(unread(why, false));
     }
-    read_whole(&*object, &key, size)
+    read_to_end(&*object, &key, size)
         .map(Some)
         .map_err(|error| unread(cause(&key, &error), true))
 }

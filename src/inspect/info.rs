@@ -11,7 +11,7 @@ use super::keys::{self, Found, Names};
 use super::output::{printable, size, tuple};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
-use crate::store::{Key, Listings, Store};
+use crate::store::{Key, ListingSupport, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, Make, NoContent, Nodes, NodesOptions, ViewNode};
 use crate::zarr::{Array, Node};
@@ -50,7 +50,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
             describe(&nodes, &node, &opened, &mut members);
         }
     }
-    let unknown = opened.store.unknown(&opened.root);
+    let unknown = opened.store.incomplete_listing(&opened.root);
     let is_unlisted = unknown.as_ref().is_some_and(|names| names.is_unlisted);
     if let Some(unknown) = unknown {
         let attributes = members.shift_remove("attributes");
@@ -131,7 +131,7 @@ fn view(nodes: &Nodes, node: &Arc<ViewNode>, format: Format) -> Value {
 /// What the store has of an array: counted by listing, up to a limit.
 fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     let names = Names::of(array);
-    if store.promises().listings == Listings::Partial {
+    if store.capabilities().listing == ListingSupport::BestEffort {
         let total = names.map(|names| names.chunk_count());
         let members = total.map(|total| {
             let total = ("chunks_total".to_owned(), total.into());

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 use super::output::printable;
-use crate::store::{Key, Kind, Store, StoreError, prefixes_below, read_whole};
+use crate::store::{Key, Kind, Store, StoreError, list_prefixes, read_to_end};
 
 /// Any one of these makes a directory a node, or the root of a hierarchy.
 pub const METADATA: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", ".zmetadata"];
@@ -98,7 +98,7 @@ fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
     let document = |name: &[u8]| -> Option<Value> {
         let key = key.join(name).ok()?;
         let object = store.open(&key).ok()?;
-        let text = read_whole(&*object, &key, MAX_DOCUMENT_BYTES).ok()?;
+        let text = read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).ok()?;
         serde_json::from_slice(&text).ok()
     };
     let has = |value: &Value, names: &[&str]| names.iter().all(|name| value.get(name).is_some());
@@ -138,7 +138,7 @@ fn search(store: &dyn Store, base: &Key, root: &Key) -> Below {
     let mut pending = VecDeque::from([(root.clone(), 0)]);
     let mut searched = 0;
     while let Some((directory, depth)) = pending.pop_front() {
-        let Ok(children) = prefixes_below(store, &directory, MAX_CHILDREN) else {
+        let Ok(children) = list_prefixes(store, &directory, MAX_CHILDREN) else {
             continue;
         };
         for name in children {

@@ -10,7 +10,7 @@ use super::output::{ARRAY, GROUP, Lines, WRONG, shortened, size, tuple};
 use super::rows::{Line, Rows};
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
-use crate::store::{Key, Store, prefixes_below};
+use crate::store::{Key, Store, list_prefixes};
 use crate::zarr::{Array, Consolidated, Node};
 
 /// Deeper nodes are not looked for: no hierarchy is so deep, but a loop of links is.
@@ -172,10 +172,10 @@ impl Entry {
                 Err(why) => entry.notes.push(format!("consolidated metadata: {why}")),
             }
         }
-        match prefixes_below(store, key, usize::MAX) {
+        match list_prefixes(store, key, usize::MAX) {
             Ok(names) => {
                 entry.children = names;
-                let unknown = store.unknown(key);
+                let unknown = store.incomplete_listing(key);
                 entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
             }
             Err(error) => {

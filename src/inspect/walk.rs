@@ -84,7 +84,10 @@ pub(super) fn walk(
             }
         }
         walk_directory(&**store, &key, told.as_ref(), &mut pending, sink)?;
-        if store.unknown(&key).is_some_and(|names| names.is_unlisted) {
+        if store
+            .incomplete_listing(&key)
+            .is_some_and(|names| names.is_unlisted)
+        {
             let what = "its children can not be listed: what is below it is not checked".to_owned();
             sink.finding(Severity::Unlisted, &key, what)?;
         }

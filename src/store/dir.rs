@@ -18,10 +18,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::pinned::{PinnedError, PinnedFile, object_stat, time};
+use super::snapshot::{SnapshotError, SnapshotFile, object_stat, time};
 use super::{
-    Data, Extent, Key, Kind, Listed, Listing, Listings, Object, Patience, Promises, Stat, Store,
-    StoreError, Version, Visit, part_mut,
+    Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport, Object, Patience, Stat,
+    Store, StoreError, Version, Visit, part_mut,
 };
 
 /// How a directory store treats what it finds.
@@ -139,12 +139,12 @@ impl Store for DirStore {
         &self.label
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            pinned: false,
-            all_open: false,
-            is_far: false,
-            listings: Listings::Complete,
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: false,
+            open_infallible: false,
+            is_remote: false,
+            listing: ListingSupport::Complete,
         }
     }
 
@@ -174,7 +174,7 @@ impl Store for DirStore {
             }
         }
         let file = reopen(&place).map_err(failed)?;
-        let file = PinnedFile::new(file).map_err(failed)?;
+        let file = SnapshotFile::new(file).map_err(failed)?;
         Ok(Arc::new(DirObject {
             file,
             key: key.clone(),
@@ -205,17 +205,17 @@ impl Store for DirStore {
 /// One open regular file.
 #[derive(Debug)]
 struct DirObject {
-    file: PinnedFile,
+    file: SnapshotFile,
     key: Key,
 }
 
 impl DirObject {
-    fn error(&self, error: PinnedError) -> StoreError {
+    fn error(&self, error: SnapshotError) -> StoreError {
         let key = self.key.clone();
         match error {
-            PinnedError::Changed(what) => StoreError::Stale { key, what },
-            PinnedError::WouldWait => StoreError::WouldWait { key },
-            PinnedError::Short {
+            SnapshotError::Changed(what) => StoreError::Stale { key, what },
+            SnapshotError::WouldWait => StoreError::WouldWait { key },
+            SnapshotError::Short {
                 offset,
                 wanted,
                 got,
@@ -223,8 +223,8 @@ impl DirObject {
                 key,
                 what: format!("{wanted} bytes expected at {offset}, {got} there"),
             },
-            PinnedError::Io(source) => StoreError::from_io(&key, source),
-            PinnedError::Store(error) => error.with_key(key),
+            SnapshotError::Io(source) => StoreError::from_io(&key, source),
+            SnapshotError::Store(error) => error.with_key(key),
         }
     }
 }

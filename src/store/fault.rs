@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::waiting::may_wait;
 use super::{
-    Data, Extent, Index, Key, Listing, Object, Patience, Promises, Stat, Store, StoreError, Usage,
-    Version, Visit,
+    Capabilities, Data, Extent, Index, Key, Listing, Object, Patience, Stat, Store, StoreError,
+    TransferStats, Version, Visit,
 };
 
 /// Any store, with one key whose reads panic as a decoder with a bug would.
@@ -31,8 +31,8 @@ impl Store for FaultStore {
         self.inner.label()
     }
 
-    fn promises(&self) -> Promises {
-        self.inner.promises()
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
     fn extent(&self) -> Extent {
@@ -56,8 +56,8 @@ impl Store for FaultStore {
         self.inner.list(prefix)
     }
 
-    fn traffic(&self) -> Option<Usage> {
-        self.inner.traffic()
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.inner.transfer_stats()
     }
 
     fn index(&self) -> Option<&dyn Index> {
@@ -89,7 +89,7 @@ impl Object for PanickingObject {
 /// Any store as if it were far away: what has been asked once is at hand, all else hangs for as
 /// long as there is a gate file. If that is not empty, nothing is at hand.
 #[derive(Debug)]
-pub struct FarStore {
+pub struct HangingStore {
     inner: Box<dyn Store>,
     network: Arc<Network>,
 }
@@ -111,7 +111,7 @@ enum Question {
     Read(Key),
 }
 
-impl FarStore {
+impl HangingStore {
     /// Makes `inner` hang, for `timeout` at most, while there is a file `gate`.
     pub fn new(inner: Box<dyn Store>, gate: PathBuf, timeout: Duration) -> Self {
         let network = Arc::new(Network {
@@ -165,16 +165,16 @@ impl Network {
     }
 }
 
-impl Store for FarStore {
+impl Store for HangingStore {
     fn label(&self) -> &str {
         self.inner.label()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            is_far: true,
-            all_open: false,
-            ..self.inner.promises()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_remote: true,
+            open_infallible: false,
+            ..self.inner.capabilities()
         }
     }
 
@@ -191,7 +191,7 @@ impl Store for FarStore {
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
         let question = Question::Open(key.clone());
         let ask = || self.inner.open(key);
-        Ok(Arc::new(FarObject {
+        Ok(Arc::new(HangingObject {
             inner: self.network.ask(key, question, Patience::Wait, ask)?,
             key: key.clone(),
             network: Arc::clone(&self.network),
@@ -201,26 +201,26 @@ impl Store for FarStore {
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         let question = Question::List(prefix.clone());
         let ask = || self.inner.list(prefix);
-        Ok(Box::new(FarListing {
+        Ok(Box::new(HangingListing {
             inner: self.network.ask(prefix, question, Patience::Wait, ask)?,
             key: prefix.clone(),
             network: Arc::clone(&self.network),
         }))
     }
 
-    fn traffic(&self) -> Option<Usage> {
-        self.inner.traffic()
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.inner.transfer_stats()
     }
 }
 
 #[derive(Debug)]
-struct FarObject {
+struct HangingObject {
     inner: Arc<dyn Object>,
     key: Key,
     network: Arc<Network>,
 }
 
-impl Object for FarObject {
+impl Object for HangingObject {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
     }
@@ -248,13 +248,13 @@ impl Object for FarObject {
 }
 
 #[derive(Debug)]
-struct FarListing {
+struct HangingListing {
     inner: Box<dyn Listing>,
     key: Key,
     network: Arc<Network>,
 }
 
-impl Listing for FarListing {
+impl Listing for HangingListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let question = Question::Visit(self.key.clone(), cookie);
         let (inner, network, key) = (&mut self.inner, &self.network, &self.key);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::{
-    Data, Extent, Key, Kind, Listed, Listing, Listings, Object, Patience, Promises, Stat, Store,
-    StoreError, Version, Visit,
+    Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport, Object, Patience, Stat,
+    Store, StoreError, Version, Visit,
 };
 
 /// Keys and values in a map.
@@ -53,12 +53,12 @@ impl Store for MemoryStore {
         "memory"
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            pinned: true,
-            all_open: true,
-            is_far: false,
-            listings: Listings::Complete,
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: true,
+            open_infallible: true,
+            is_remote: false,
+            listing: ListingSupport::Complete,
         }
     }
 

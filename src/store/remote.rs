@@ -32,7 +32,7 @@ mod web;
 
 pub(super) use open::{Found, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
-pub use traffic::{Traffic, Usage};
+pub use traffic::{TransferCounters, TransferStats};
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};

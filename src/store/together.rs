@@ -7,7 +7,7 @@ use super::{Key, Store, may_wait};
 
 /// Asks about each of `items`, in their order: all at the same time where asking takes a network
 /// and this thread may wait for it, else each when its answer is taken.
-pub fn ask_each<'a, T, R>(
+pub fn map_concurrent<'a, T, R>(
     store: &dyn Store,
     key: &Key,
     items: &'a [T],
@@ -19,7 +19,7 @@ where
 {
     let (Some((last, others)), true, true) = (
         items.split_last(),
-        store.promises().is_far,
+        store.capabilities().is_remote,
         may_wait(key).is_ok(),
     ) else {
         return Box::new(items.iter().map(ask));
@@ -55,7 +55,8 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     use crate::store::{
-        Extent, Listing, Listings, MemoryStore, Object, Promises, Stat, StoreError, never_waiting,
+        Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat, StoreError,
+        never_waiting,
     };
 
     #[derive(Debug)]
@@ -66,12 +67,12 @@ mod tests {
             "far"
         }
 
-        fn promises(&self) -> Promises {
-            Promises {
-                pinned: false,
-                all_open: false,
-                is_far: true,
-                listings: Listings::Complete,
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                immutable: false,
+                open_infallible: false,
+                is_remote: true,
+                listing: ListingSupport::Complete,
             }
         }
 
@@ -96,13 +97,13 @@ mod tests {
     fn a_far_store_is_asked_at_the_same_time_and_answers_in_order() {
         let far = Far(MemoryStore::default());
         let all = Barrier::new(4);
-        let answers = ask_each(&far, &Key::root(), &[1, 2, 3, 4], |item| {
+        let answers = map_concurrent(&far, &Key::root(), &[1, 2, 3, 4], |item| {
             // Nobody goes on before all are here.
             all.wait();
             item * 10
         });
         assert_eq!(answers.collect::<Vec<_>>(), [10, 20, 30, 40]);
-        let none = ask_each(&far, &Key::root(), &[0; 0], |item| *item);
+        let none = map_concurrent(&far, &Key::root(), &[0; 0], |item| *item);
         assert_eq!(none.count(), 0);
     }
 
@@ -115,13 +116,13 @@ mod tests {
         };
         let key = Key::root();
         let near = MemoryStore::default();
-        assert_eq!(ask_each(&near, &key, &[1, 2, 3], ask).next(), Some(1));
+        assert_eq!(map_concurrent(&near, &key, &[1, 2, 3], ask).next(), Some(1));
         assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
         let far = Far(near);
         let caller = thread::current().id();
         let first = never_waiting(|| {
             let on = |item: &i32| (ask(item), thread::current().id());
-            ask_each(&far, &key, &[1, 2, 3], on).next()
+            map_concurrent(&far, &key, &[1, 2, 3], on).next()
         });
         assert_eq!(first, Some((1, caller)));
         assert_eq!(asked.load(Ordering::Relaxed), 1);

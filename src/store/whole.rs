@@ -40,7 +40,11 @@ pub fn read_into(
 ///
 /// # Errors
 /// As [`read_into`]; [`StoreError::TooLarge`] if it is longer, or there is no memory for it.
-pub fn read_whole(object: &dyn Object, key: &Key, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
+pub fn read_to_end(
+    object: &dyn Object,
+    key: &Key,
+    limit_bytes: u64,
+) -> Result<Vec<u8>, StoreError> {
     let size = object.size_bytes();
     let too_large = || StoreError::TooLarge {
         key: key.clone(),

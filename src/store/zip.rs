@@ -37,10 +37,10 @@ use self::far::HeldParts;
 use self::index::ZipIndex;
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
-use super::pinned::{PinnedBytes, PinnedError, PinnedFile};
+use super::snapshot::{SnapshotError, SnapshotFile, SnapshotReader};
 use super::{
-    Extent, Flights, Index, Key, Kind, Listed, Listing, Listings, Object, Position, Promises,
-    Reading, Stat, Store, StoreError, Usage, Version, Visit, VisitChild,
+    AccessHint, Capabilities, Extent, Flights, Index, Key, Kind, Listed, Listing, ListingSupport,
+    Object, Position, Stat, Store, StoreError, TransferStats, Version, Visit, VisitChild,
 };
 
 /// How an archive is opened.
@@ -106,9 +106,9 @@ pub enum ZipError {
 /// An open archive; shared by the store and the entries that are being read.
 #[derive(Debug)]
 struct Archive {
-    bytes: Arc<dyn PinnedBytes>,
+    bytes: Arc<dyn SnapshotReader>,
     /// Every read is a request.
-    is_far: bool,
+    is_remote: bool,
     index: ZipIndex,
     /// Where the central directory begins: entries end before it.
     data_end: u64,
@@ -146,7 +146,7 @@ impl ZipStore {
     /// # Errors
     /// [`ZipError`]; nothing is allocated by a number from the archive before it is proved to fit.
     pub fn open(file: File, label: &str, options: ZipOptions) -> Result<Self, ZipError> {
-        let file = PinnedFile::new(file)?;
+        let file = SnapshotFile::new(file)?;
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
         let directory = read_directory(&file, &mut buffer, 0, label, &options)?;
         Self::with_directory(Arc::new(file), directory, label, options)
@@ -160,7 +160,7 @@ impl ZipStore {
     /// # Errors
     /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
     pub fn open_far(
-        bytes: Arc<dyn PinnedBytes>,
+        bytes: Arc<dyn SnapshotReader>,
         tail: Vec<u8>,
         label: &str,
         options: ZipOptions,
@@ -174,7 +174,7 @@ impl ZipStore {
     }
 
     fn with_directory(
-        bytes: Arc<dyn PinnedBytes>,
+        bytes: Arc<dyn SnapshotReader>,
         directory: Directory,
         label: &str,
         options: ZipOptions,
@@ -186,7 +186,7 @@ impl ZipStore {
         let compressed_bytes = COMPRESSED_MAX_BYTES.min(options.memory_limit_bytes / 8);
         let archive = Archive {
             modified: bytes.modified(),
-            is_far: bytes.is_far(),
+            is_remote: bytes.is_remote(),
             decoded: PieceCache::new(decoded_bytes),
             compressed: PieceCache::new(compressed_bytes),
             compressed_max_bytes: compressed_bytes.min(WHOLE_MAX_BYTES),
@@ -209,29 +209,29 @@ impl ZipStore {
 }
 
 /// What a failed read of the archive means for a key in it.
-fn archive_error(error: PinnedError, key: Key) -> StoreError {
+fn archive_error(error: SnapshotError, key: Key) -> StoreError {
     match error {
-        PinnedError::Changed(what) => StoreError::Stale {
+        SnapshotError::Changed(what) => StoreError::Stale {
             key,
             what: format!("the archive: {what}"),
         },
-        PinnedError::WouldWait => StoreError::WouldWait { key },
-        error @ PinnedError::Short { .. } => StoreError::Corrupt {
+        SnapshotError::WouldWait => StoreError::WouldWait { key },
+        error @ SnapshotError::Short { .. } => StoreError::Corrupt {
             key,
             what: format!("the archive: {error}"),
         },
-        PinnedError::Io(source) => StoreError::Io {
+        SnapshotError::Io(source) => StoreError::Io {
             key,
             source: Arc::new(source),
         },
         // That the archive is gone says nothing of what is in it.
-        PinnedError::Store(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+        SnapshotError::Store(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
             StoreError::Stale {
                 key,
                 what: "the archive is gone".into(),
             }
         }
-        PinnedError::Store(error) => error.with_key(key),
+        SnapshotError::Store(error) => error.with_key(key),
     }
 }
 
@@ -240,12 +240,12 @@ impl Store for ZipStore {
         &self.label
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            pinned: true,
-            all_open: self.archive.index.all_open(),
-            is_far: self.archive.is_far,
-            listings: Listings::Complete,
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: true,
+            open_infallible: self.archive.index.open_infallible(),
+            is_remote: self.archive.is_remote,
+            listing: ListingSupport::Complete,
         }
     }
 
@@ -264,11 +264,11 @@ impl Store for ZipStore {
         Index::open(self, self.archive.find(key)?)
     }
 
-    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
+    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let object = ZipObject::open(&self.archive, self.archive.find(key)?)?;
-        Ok(match reading {
-            Reading::Parts => Arc::new(object),
-            Reading::Whole(_) | Reading::Tail(_) => Arc::new(object.exact()),
+        Ok(match hint {
+            AccessHint::Ranges => Arc::new(object),
+            AccessHint::Whole(_) | AccessHint::Tail(_) => Arc::new(object.exact()),
         })
     }
 
@@ -285,8 +285,8 @@ impl Store for ZipStore {
         }))
     }
 
-    fn traffic(&self) -> Option<Usage> {
-        self.archive.bytes.traffic()
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.archive.bytes.transfer_stats()
     }
 
     fn index(&self) -> Option<&dyn Index> {

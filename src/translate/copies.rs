@@ -36,7 +36,7 @@ impl Shared {
     /// # Errors
     /// Those of the store.
     pub(super) fn documents_at(&self, key: &Key) -> Result<Found, StoreError> {
-        if self.store.promises().is_far
+        if self.store.capabilities().is_remote
             && let Some(path) = key.below(&self.root)
             && let Some(copies) = self.copies()?
             && let Some(found) = copies.found(path)

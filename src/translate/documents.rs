@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
-use crate::store::{Key, Reading, Store, StoreError, Version, ask_each, read_whole};
+use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
 use crate::zarr;
 
 /// Longer documents are not read.
@@ -50,7 +50,7 @@ impl Found {
         };
         let mut hasher = SipHasher13::new();
         let read = |name: &&str| Document::read(store, key, name);
-        let documents = ask_each(store, key, &NAMES, read);
+        let documents = map_concurrent(store, key, &NAMES, read);
         for ((slot, name), document) in found.texts.iter_mut().zip(NAMES).zip(documents) {
             let Some(document) = document? else {
                 continue;
@@ -99,7 +99,7 @@ impl Document {
         let Ok(key) = node.join(name.as_bytes()) else {
             return Ok(None);
         };
-        let object = match store.open_for(&key, Reading::Whole(MAX_DOCUMENT_BYTES)) {
+        let object = match store.open_for(&key, AccessHint::Whole(MAX_DOCUMENT_BYTES)) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -108,7 +108,7 @@ impl Document {
         let size_bytes = object.size_bytes();
         let text = match size_bytes > MAX_DOCUMENT_BYTES {
             true => None,
-            false => Some(read_whole(&*object, &key, MAX_DOCUMENT_BYTES)?),
+            false => Some(read_to_end(&*object, &key, MAX_DOCUMENT_BYTES)?),
         };
         Ok(Some(Self {
             version: object.version(),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Barrier};
 
-    use crate::store::{Extent, Listing, Listings, MemoryStore, Object, Promises, Stat};
+    use crate::store::{Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat};
 
     /// Four have to ask before one gets an answer.
     #[derive(Debug)]
@@ -156,12 +156,12 @@ mod tests {
             "far"
         }
 
-        fn promises(&self) -> Promises {
-            Promises {
-                pinned: false,
-                all_open: false,
-                is_far: true,
-                listings: Listings::Complete,
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                immutable: false,
+                open_infallible: false,
+                is_remote: true,
+                listing: ListingSupport::Complete,
             }
         }
 

@@ -9,7 +9,7 @@ use super::text::Text;
 use super::whole::Dated;
 use super::{Shared, Shown};
 use crate::store::{
-    Key, Kind, Listed, Listing, Object, Stat, StoreError, Unknown, Visit, may_wait,
+    IncompleteListing, Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit, may_wait,
 };
 use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
 
@@ -85,8 +85,8 @@ impl Shared {
     }
 
     /// What is not known of the names in a directory.
-    pub(super) fn unknown(&self, prefix: &Key) -> Option<Unknown> {
-        let is_not_asked = |what: &str| Unknown {
+    pub(super) fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+        let is_not_asked = |what: &str| IncompleteListing {
             is_unlisted: false,
             what: what.to_owned(),
         };
@@ -96,18 +96,21 @@ impl Shared {
             (!self.asks_for(names, cell)).then(|| is_not_asked(what))
         };
         match self.resolve(prefix) {
-            Ok(Place::Same(key)) => self.store.unknown(&key),
+            Ok(Place::Same(key)) => self.store.incomplete_listing(&key),
             Ok(Place::Cell(node, _, cell)) => of_chunks(&node, cell),
             Ok(Place::Directory(node, _)) if node.chunks().is_some() => {
                 of_chunks(&node, Cell::default())
             }
-            Ok(Place::Directory(_, key)) => self.store.unknown(&key).or_else(|| {
+            Ok(Place::Directory(_, key)) => self.store.incomplete_listing(&key).or_else(|| {
                 let what = "nodes that are left out may be listed";
-                self.store.promises().is_far.then(|| is_not_asked(what))
+                self.store
+                    .capabilities()
+                    .is_remote
+                    .then(|| is_not_asked(what))
             }),
             Ok(Place::Document(..) | Place::Chunk(..))
             | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => None,
-            Err(error) => Some(Unknown {
+            Err(error) => Some(IncompleteListing {
                 is_unlisted: true,
                 what: error.to_string(),
             }),
@@ -116,7 +119,7 @@ impl Shared {
 
     /// Whether chunks are listed that are there, each asked for, and not all that there can be.
     fn asks_for(&self, names: &ChunkNames, cell: Cell) -> bool {
-        !self.store.promises().is_far && names.len(cell) <= MAX_ASKED
+        !self.store.capabilities().is_remote && names.len(cell) <= MAX_ASKED
     }
 
     /// Adds what is in a group, or in a directory without documents.
@@ -140,10 +143,10 @@ impl Shared {
             }
             ControlFlow::Continue(())
         })?;
-        let is_far = self.store.promises().is_far;
+        let is_remote = self.store.capabilities().is_remote;
         for name in members {
             // Far away it takes requests to know what a node is; looked up it is known.
-            if !is_far && !self.is_shown(key, &name)? {
+            if !is_remote && !self.is_shown(key, &name)? {
                 continue;
             }
             names.push((name, Kind::Prefix, None));

@@ -7,7 +7,7 @@ use super::node::{Chunks, Translation};
 use super::shards::Shards;
 use super::unreadable::Unreadable;
 use super::{Shared, Shown, Target, zstd_frame};
-use crate::store::{Key, Kind, Object, Reading, Stat, StoreError, Version, may_wait};
+use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version, may_wait};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{Cell, Found};
 
@@ -126,13 +126,13 @@ impl Shared {
         node: &Shown,
         array: &Key,
         chunk: u64,
-        reading: Reading,
+        hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
-        let reading = shards.map_or(reading, Shards::reading);
-        let opened = self.store.open_for(&source, reading);
+        let hint = shards.map_or(hint, Shards::reading);
+        let opened = self.store.open_for(&source, hint);
         let is_misplaced = matches!(opened, Err(StoreError::NotAPrefix { .. }));
         let opened = opened.map_err(in_place);
         let opened = opened.and_then(|object| match shards {
@@ -202,7 +202,9 @@ impl Shared {
         let is_opened =
             |chunks: &Chunks| chunks.shards.is_some() || chunks.frame_content_bytes.is_some();
         if node.chunks().is_some_and(is_opened) {
-            return self.open_chunk(node, array, chunk, Reading::Parts)?.stat();
+            return self
+                .open_chunk(node, array, chunk, AccessHint::Ranges)?
+                .stat();
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;

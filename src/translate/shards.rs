@@ -8,7 +8,7 @@ use lru::LruCache;
 use crate::array::{Engine, Reservation};
 use crate::codec::{CodecError, IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{
-    Data, Flights, Key, Kind, Object, Patience, Reading, Stat, StoreError, Version, in_memory,
+    AccessHint, Data, Flights, Key, Kind, Object, Patience, Stat, StoreError, Version, in_memory,
     may_wait, read_into,
 };
 use crate::zarr::{Array, CodecSpec};
@@ -90,12 +90,12 @@ impl Shards {
     }
 
     /// What a shard is opened for: its index first.
-    pub(super) fn reading(&self) -> Reading {
+    pub(super) fn reading(&self) -> AccessHint {
         match self.pipeline.sharding() {
             Some(sharding) if sharding.index_location() == IndexLocation::End => {
-                Reading::Tail(sharding.index_size_bytes().min(MAX_TAIL_BYTES))
+                AccessHint::Tail(sharding.index_size_bytes().min(MAX_TAIL_BYTES))
             }
-            _ => Reading::Parts,
+            _ => AccessHint::Ranges,
         }
     }
 

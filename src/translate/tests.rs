@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::array::EngineOptions;
-use crate::store::{Data, MemoryStore, Patience, never_waiting, read_whole};
+use crate::store::{Data, MemoryStore, Patience, never_waiting, read_to_end};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
@@ -32,7 +32,7 @@ pub(super) fn engine() -> Arc<Engine> {
 #[derive(Debug)]
 pub(super) struct Odd {
     values: MemoryStore,
-    promises: Promises,
+    capabilities: Capabilities,
     fails: &'static str,
     is_denied: bool,
     version: AtomicU64,
@@ -45,11 +45,11 @@ impl Odd {
     pub(super) fn near(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
         Self {
             values,
-            promises: Promises {
-                pinned: false,
-                all_open: false,
-                is_far: false,
-                listings: Listings::Complete,
+            capabilities: Capabilities {
+                immutable: false,
+                open_infallible: false,
+                is_remote: false,
+                listing: ListingSupport::Complete,
             },
             fails,
             is_denied,
@@ -61,7 +61,7 @@ impl Odd {
     /// A store that is far away.
     pub(super) fn far(values: MemoryStore) -> Self {
         let mut odd = Self::near(values, "", false);
-        odd.promises.is_far = true;
+        odd.capabilities.is_remote = true;
         odd
     }
 
@@ -89,8 +89,8 @@ impl Store for Odd {
         "odd"
     }
 
-    fn promises(&self) -> Promises {
-        self.promises
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
     fn extent(&self) -> Extent {
@@ -105,7 +105,7 @@ impl Store for Odd {
     }
 
     fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        if self.promises.is_far {
+        if self.capabilities.is_remote {
             crate::store::may_wait(key)?;
         }
         self.check(key)?;
@@ -224,9 +224,9 @@ fn translated(target: Target) -> Translated {
     Translated::new(store, Key::root(), target, Duration::ZERO, engine())
 }
 
-fn over(fails: &'static str, is_far: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
+fn over(fails: &'static str, is_remote: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
     let mut store = Odd::near(MemoryStore::new(values()), fails, false);
-    store.promises.is_far = is_far;
+    store.capabilities.is_remote = is_remote;
     over_store(store, ttl)
 }
 
@@ -261,7 +261,7 @@ fn read(store: &dyn Store, name: &str) -> Result<Vec<u8>, StoreError> {
         (object.size_bytes(), object.version())
     );
     assert_eq!(object.stat()?.size_bytes, stat.size_bytes);
-    read_whole(&*object, &key, 1 << 20)
+    read_to_end(&*object, &key, 1 << 20)
 }
 
 fn is_absent<T: std::fmt::Debug>(found: Result<T, StoreError>) -> bool {
@@ -402,8 +402,12 @@ fn who_does_not_wait_is_told_so() {
     assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
     // A walk would take a request for each node.
     assert!(is_absent(store.stat(&key(".zmetadata"))));
-    let promises = store.promises();
-    assert!(promises.is_far && promises.listings == Listings::Partial && !promises.all_open);
+    let capabilities = store.capabilities();
+    assert!(
+        capabilities.is_remote
+            && capabilities.listing == ListingSupport::BestEffort
+            && !capabilities.open_infallible
+    );
     // All of the grid: which chunks there are would take requests.
     assert_eq!(names(&store, "holes/0"), ["0"]);
 }
@@ -540,10 +544,10 @@ fn copies_are_left_out_where_a_node_can_not_be_read() {
 
 #[test]
 fn names_that_nobody_could_find_out_are_unknown() {
-    let unknown = |fails: &'static str, is_far: bool, prefix: &str| {
-        let (_, store) = over(fails, is_far, Duration::ZERO);
+    let unknown = |fails: &'static str, is_remote: bool, prefix: &str| {
+        let (_, store) = over(fails, is_remote, Duration::ZERO);
         store
-            .unknown(&key(prefix))
+            .incomplete_listing(&key(prefix))
             .map(|unknown| unknown.is_unlisted)
     };
     assert_eq!(unknown("plain/zarr.json", false, "plain"), Some(true));
@@ -628,7 +632,7 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
     assert_eq!(seen, 1000);
     assert!(is_absent(store.stat(&key("1099511627775/0"))));
     let short = store.open(&key("0/0")).unwrap();
-    let error = read_whole(&*short, &key("0/0"), 1);
+    let error = read_to_end(&*short, &key("0/0"), 1);
     assert!(
         matches!(error, Err(StoreError::Corrupt { .. })),
         "{error:?}"

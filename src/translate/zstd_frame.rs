@@ -193,7 +193,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::store::{BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_whole};
+    use crate::store::{BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_to_end};
 
     /// A frame as a stream is written: without a size.
     fn frame(content: &[u8], has_checksum: bool) -> Vec<u8> {
@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(stated_size(&stored), None);
             let (object, key) = object(&stored);
             let sized = with_content_size(object, &key, content.len() as u64).unwrap();
-            let bytes = read_whole(&*sized, &key, u64::MAX).unwrap();
+            let bytes = read_to_end(&*sized, &key, u64::MAX).unwrap();
             assert_eq!(bytes.len(), stored.len() + 4);
             assert_eq!(sized.stat().unwrap().size_bytes, bytes.len() as u64);
             assert_eq!(stated_size(&bytes), Some(content.len() as u64));
@@ -265,7 +265,7 @@ mod tests {
         for stored in [sized, two, damaged, skippable, b"no frame".to_vec(), vec![]] {
             let (object, key) = object(&stored);
             let shown = with_content_size(object, &key, content.len() as u64).unwrap();
-            assert_eq!(read_whole(&*shown, &key, u64::MAX).unwrap(), stored);
+            assert_eq!(read_to_end(&*shown, &key, u64::MAX).unwrap(), stored);
         }
     }
 }

@@ -19,7 +19,7 @@ use self::place::{Known, Spotted, VIEW_BIT, What};
 pub(super) use self::place::{Made, Place};
 use self::translated::Translations;
 use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, Listings, Object, Stat, Store, StoreError, may_wait};
+use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, may_wait};
 use crate::view::{Format, Nodes, ViewFile};
 
 /// What is at the root.
@@ -74,7 +74,7 @@ impl ViewTree {
         shown: Shown,
         is_listed: bool,
     ) -> Result<Self, StoreError> {
-        if shown != Shown::Native || !nodes.store().promises().is_far {
+        if shown != Shown::Native || !nodes.store().capabilities().is_remote {
             nodes.node(&root)?;
         }
         Ok(Self {
@@ -206,7 +206,7 @@ impl Tree for ViewTree {
             // for each directory: there the computed files win.
             Spot::Native(ino)
                 if name == HIDDEN
-                    && self.nodes.store().promises().listings == Listings::Partial =>
+                    && self.nodes.store().capabilities().listing == ListingSupport::BestEffort =>
             {
                 self.hidden(ino, parent)
             }
@@ -220,12 +220,12 @@ impl Tree for ViewTree {
     /// Metadata have to be read, and a text of elements is known only once they are decoded. A
     /// store that is far away says itself which metadata are not at hand.
     fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
-        let is_far = self.store().promises().is_far;
+        let is_remote = self.store().capabilities().is_remote;
         if self.translations.tree(parent).is_some() {
-            return !is_far;
+            return !is_remote;
         }
         match self.known().get(&parent) {
-            _ if is_far && !Format::may_be_costly(name) => false,
+            _ if is_remote && !Format::may_be_costly(name) => false,
             Some(known) => matches!(known.place.what, What::Hidden | What::Group),
             None => name == HIDDEN || (parent == Ino::ROOT && self.shown != Shown::Native),
         }

@@ -14,8 +14,8 @@ use super::number::{Number, Value};
 use crate::array::{ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::store::{
-    Data, Key, Kind, Listings, Patience, StoreError, in_memory, may_wait, part, part_mut,
-    prefixes_below,
+    Data, Key, Kind, ListingSupport, Patience, StoreError, in_memory, list_prefixes, may_wait,
+    part, part_mut,
 };
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
@@ -200,11 +200,11 @@ impl Nodes {
     /// Fails if a group may have nodes that nobody has named, once its listing was had: a file
     /// without some of the variables would look like one of all of them.
     pub(super) fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
-        if self.store().promises().listings == Listings::Complete {
+        if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
         }
         may_wait(node.key()).map_err(NoContent::Failed)?;
-        match self.store().unknown(node.key()) {
+        match self.store().incomplete_listing(node.key()) {
             Some(unknown) => Err(NoContent::Absent(unknown.what)),
             None => Ok(()),
         }
@@ -212,7 +212,7 @@ impl Nodes {
 
     /// The keys that may be nodes of a group, in order.
     fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
-        let names = prefixes_below(&**self.store(), node.key(), usize::MAX)?;
+        let names = list_prefixes(&**self.store(), node.key(), usize::MAX)?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
     }
@@ -228,7 +228,7 @@ impl Nodes {
         depth: Depth,
         is_certain: fn(&ViewNode) -> bool,
     ) -> Result<bool, NoContent> {
-        if self.store().promises().is_far {
+        if self.store().capabilities().is_remote {
             // Each node may take a request.
             let found = self.finds_certain(node, depth, is_certain);
             return match found.map_err(NoContent::Failed)? {

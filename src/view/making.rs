@@ -153,7 +153,7 @@ impl Nodes {
         let place = (node.key.clone(), node.version, format.number());
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let file = made.get(&place)?;
-        let is_pinned = self.store().promises().pinned && !file.asked.is_in_vain;
+        let is_pinned = self.store().capabilities().immutable && !file.asked.is_in_vain;
         let is_trusted = is_pinned || file.asked.when.elapsed() < self.options().ttl;
         is_trusted.then(|| Arc::clone(file))
     }

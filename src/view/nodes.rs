@@ -88,7 +88,7 @@ impl Nodes {
             return Ok(node);
         }
         // A store that is far away says itself which documents are at hand.
-        if !self.store.promises().is_far {
+        if !self.store.capabilities().is_remote {
             may_wait(key)?;
         }
         let read = Instant::now();
@@ -111,7 +111,7 @@ impl Nodes {
 
     /// The node at a key, if it was read and is trusted still.
     pub(super) fn known(&self, key: &Key) -> Option<Arc<ViewNode>> {
-        let is_pinned = self.store.promises().pinned;
+        let is_pinned = self.store.capabilities().immutable;
         let mut known = self.lock();
         let (node, read) = known.get(key)?;
         (is_pinned || read.elapsed() < self.options.ttl).then(|| Arc::clone(node))
@@ -257,7 +257,7 @@ impl Nodes {
         document: Option<&(Key, Version)>,
     ) -> Result<(), StoreError> {
         match document {
-            Some((key, version)) if !self.store.promises().pinned => {
+            Some((key, version)) if !self.store.capabilities().immutable => {
                 check_version(&*self.store, key, *version)
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Reading the parts of a layout.
+//! Reading the segments of a layout.
 
 use std::sync::Arc;
 

@@ -51,7 +51,7 @@ impl Nodes {
 
     /// Which text the elements of an array of variable length are now.
     pub(super) fn rendering(&self, node: &ViewNode) -> Result<Rendering, StoreError> {
-        let is_pinned = self.store().promises().pinned;
+        let is_pinned = self.store().capabilities().immutable;
         let place = (node.key.clone(), node.version);
         if let Some(text) = self.texts().get(&place)
             && (is_pinned || text.made.elapsed() < self.options().ttl)

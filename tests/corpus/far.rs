@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zarrfs::store::{
-    Key, Patience, PinnedBytes, PinnedError, Store, StoreError, ZipError, ZipOptions, ZipStore,
+    Key, Patience, SnapshotError, SnapshotReader, Store, StoreError, ZipError, ZipOptions, ZipStore,
 };
 
-use crate::in_process::{listing, memory_file, open_file, read_whole};
+use crate::in_process::{listing, memory_file, open_file, read_to_end};
 
 /// What is had of the end of an archive in the usual case, and so little that the rest has to be
 /// fetched.
@@ -24,7 +24,7 @@ pub struct Far {
     requests: AtomicUsize,
 }
 
-impl PinnedBytes for Far {
+impl SnapshotReader for Far {
     fn size_bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -39,10 +39,10 @@ impl PinnedBytes for Far {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         assert!(!buffer.is_empty(), "a request for nothing");
         if patience == Patience::Now {
-            return Err(PinnedError::WouldWait);
+            return Err(SnapshotError::WouldWait);
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let there = self.content.get(offset as usize..);
@@ -53,11 +53,11 @@ impl PinnedBytes for Far {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), PinnedError> {
+    fn check(&self) -> Result<(), SnapshotError> {
         Ok(())
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }
@@ -77,7 +77,7 @@ pub fn open(archive: &[u8], tail: usize, options: ZipOptions) -> Result<ZipStore
 
 fn read(store: &ZipStore, path: &[u8]) -> Result<Vec<u8>, StoreError> {
     let object = store.open(&Key::new(path).unwrap())?;
-    read_whole(object.as_ref(), 1 << 20)
+    read_to_end(object.as_ref(), 1 << 20)
 }
 
 /// Whether two reads have the same bytes, or failed in the same way: short entries are decoded by
@@ -114,9 +114,15 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
         if listed != listed_far {
             problems.push(format!("tail of {tail}: other files are listed"));
         }
-        let promised = [local.promises().all_open, far.promises().all_open];
-        if promised[0] != promised[1] || !far.promises().is_far || local.promises().is_far {
-            problems.push(format!("tail of {tail}: other promises"));
+        let promised = [
+            local.capabilities().open_infallible,
+            far.capabilities().open_infallible,
+        ];
+        if promised[0] != promised[1]
+            || !far.capabilities().is_remote
+            || local.capabilities().is_remote
+        {
+            problems.push(format!("tail of {tail}: other capabilities"));
         }
         if tail == TAILS[0] && archive.len() > tail {
             // The same files as with the shorter one, and the table reads them too.

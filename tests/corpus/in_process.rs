@@ -177,7 +177,7 @@ pub fn read_range(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u
 }
 
 /// Reads all of an object in pieces of this size.
-pub fn read_whole(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreError> {
+pub fn read_to_end(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreError> {
     let mut all = Vec::new();
     let mut buffer = vec![0xa5; piece + BUFFER_HEADROOM_BYTES];
     loop {
@@ -199,7 +199,7 @@ pub fn read_whole(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreErr
 
 fn open_and_read(store: &ZipStore, path: &[u8], piece: usize) -> Result<Vec<u8>, StoreError> {
     let object = store.open(&Key::new(path).unwrap())?;
-    read_whole(object.as_ref(), piece)
+    read_to_end(object.as_ref(), piece)
 }
 
 /// The files that are read: all, or some of very many.
@@ -243,9 +243,9 @@ fn check_files(
                 Err((found, _)) if found == *errno => {}
                 other => problems.push(format!("{shown}: open gives {other:?}")),
             }
-            if store.promises().all_open {
+            if store.capabilities().open_infallible {
                 problems.push(format!(
-                    "{shown}: the store promises that all can be opened"
+                    "{shown}: the store capabilities that all can be opened"
                 ));
             }
         }

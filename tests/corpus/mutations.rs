@@ -160,7 +160,7 @@ fn claimed_checksums(bytes: &[u8]) -> BTreeMap<&[u8], BTreeSet<u32>> {
     all
 }
 
-fn read_whole(object: &dyn Object, buffer: &mut [u8]) -> Result<Vec<u8>, StoreError> {
+fn read_to_end(object: &dyn Object, buffer: &mut [u8]) -> Result<Vec<u8>, StoreError> {
     let mut all = Vec::new();
     loop {
         let data = object.read(all.len() as u64, PIECE, buffer, Patience::Wait)?;
@@ -214,7 +214,7 @@ fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tal
         let object = store.open(&Key::new(path).unwrap());
         let read = object.and_then(|object| {
             let middle = object.read(size / 2, 1, buffer, Patience::Wait);
-            let whole = read_whole(object.as_ref(), buffer);
+            let whole = read_to_end(object.as_ref(), buffer);
             assert!(
                 !verify || middle.is_ok() == whole.is_ok(),
                 "{shown}: {middle:?}"

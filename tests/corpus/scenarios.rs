@@ -12,7 +12,7 @@ use zarrfs::store::{Key, Store, ZipOptions};
 
 use crate::cases::{long_text, noise, random, text};
 use crate::coders::{deflate_fast, zstd_frame_claiming};
-use crate::in_process::{memory_file, open_file, read_range, read_whole, said};
+use crate::in_process::{memory_file, open_file, read_range, read_to_end, said};
 use crate::records::local_header;
 use crate::support::{Mount, errno, read, scratch, watchdog};
 use crate::zipmaker::{DEFLATED, End, End64, Entry, Offset, ZSTD, Zip};
@@ -63,10 +63,10 @@ fn a09_a_whole_stored_entry_is_judged_whatever_ranges_were_read_before() {
                         let _ = read_range(object.as_ref(), *offset, *length);
                     }
                 }
-                let good = read_whole(open("good").unwrap().as_ref(), piece);
+                let good = read_to_end(open("good").unwrap().as_ref(), piece);
                 assert!(good.is_ok_and(|bytes| bytes == noise(21, size)));
                 for round in 0..2 {
-                    let bad = open("bad").and_then(|object| read_whole(object.as_ref(), piece));
+                    let bad = open("bad").and_then(|object| read_to_end(object.as_ref(), piece));
                     match bad.map_err(said) {
                         Err((Errno::IO, words)) if words.contains("crc32 mismatch") => {}
                         other => problems.push(format!(
@@ -92,7 +92,7 @@ fn a09_a_bad_stored_entry_stays_bad_for_every_range_once_it_was_read_whole() {
     let store = open_file(&file, ZipOptions::default()).unwrap();
     let key = Key::new(b"bad").unwrap();
     let early = store.open(&key).unwrap();
-    assert!(read_whole(early.as_ref(), 1 << 20).is_err());
+    assert!(read_to_end(early.as_ref(), 1 << 20).is_err());
     for (_, ranges) in earlier_reads(SIZE as u64) {
         for (offset, length) in ranges {
             let (errno, words) = said(read_range(early.as_ref(), offset, length).unwrap_err());

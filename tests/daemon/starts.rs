@@ -1,4 +1,4 @@
-//! J3, J4, J7, J8, J11 and NOTIFY_SOCKET: what the command's exit promises, and what the daemon
+//! J3, J4, J7, J8, J11 and NOTIFY_SOCKET: what the command's exit capabilities, and what the daemon
 //! keeps of the place it was started from.
 
 use std::fs::{self, File};

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Stat as FileStat, unlinkat};
 use rustix::io::Errno;
 
 use super::place::{FileKind, Place};
-use crate::store::pinned::time;
+use crate::store::snapshot::time;
 
 /// Longer than any block takes to be written.
 const TEMPORARY_LIFE: Duration = Duration::from_secs(60 * 60);

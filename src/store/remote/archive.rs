@@ -11,9 +11,9 @@ use lru::LruCache;
 use super::blocks::Blocks;
 use super::store::Far;
 use super::value::fetch;
-use super::{Meta, RequestError, Usage};
+use super::{Meta, RequestError, TransferStats};
 use crate::store::waiting::may_wait;
-use crate::store::{Key, Patience, PinnedBytes, PinnedError, StoreError};
+use crate::store::{Key, Patience, SnapshotError, SnapshotReader, StoreError};
 
 /// Entries that are read in parts at the same time.
 const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -47,22 +47,22 @@ impl RemoteArchive {
         &self.far.label
     }
 
-    fn judge<T>(&self, answer: Result<T, StoreError>) -> Result<T, PinnedError> {
+    fn judge<T>(&self, answer: Result<T, StoreError>) -> Result<T, SnapshotError> {
         answer.map_err(|error| match error {
             StoreError::Stale { what, .. } => {
                 self.is_changed.store(true, Ordering::Relaxed);
-                PinnedError::Changed(what)
+                SnapshotError::Changed(what)
             }
-            StoreError::WouldWait { .. } => PinnedError::WouldWait,
-            error => PinnedError::Store(error),
+            StoreError::WouldWait { .. } => SnapshotError::WouldWait,
+            error => SnapshotError::Store(error),
         })
     }
 
-    fn prepare(&self, range: &Range<u64>) -> Result<(), PinnedError> {
+    fn prepare(&self, range: &Range<u64>) -> Result<(), SnapshotError> {
         self.check()?;
         match range.end <= self.meta.size_bytes {
             true => Ok(()),
-            false => Err(PinnedError::Short {
+            false => Err(SnapshotError::Short {
                 offset: range.start,
                 wanted: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
                 got: usize::try_from(self.meta.size_bytes.saturating_sub(range.start)).unwrap_or(0),
@@ -125,7 +125,7 @@ impl RemoteArchive {
     }
 }
 
-impl PinnedBytes for RemoteArchive {
+impl SnapshotReader for RemoteArchive {
     fn size_bytes(&self) -> u64 {
         self.meta.size_bytes
     }
@@ -139,7 +139,7 @@ impl PinnedBytes for RemoteArchive {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
         if range.is_empty() {
             return Ok(());
@@ -154,7 +154,7 @@ impl PinnedBytes for RemoteArchive {
         offset: u64,
         span: Range<u64>,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
         if range.is_empty() {
             return Ok(());
@@ -168,20 +168,22 @@ impl PinnedBytes for RemoteArchive {
         self.judge(blocks.read(range, buffer, patience).map(drop))
     }
 
-    fn check(&self) -> Result<(), PinnedError> {
+    fn check(&self) -> Result<(), SnapshotError> {
         match self.is_changed.load(Ordering::Relaxed) {
-            true => Err(PinnedError::Changed("it was seen to be another one".into())),
+            true => Err(SnapshotError::Changed(
+                "it was seen to be another one".into(),
+            )),
             false => Ok(()),
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 
     /// Which of the arrays inside it was for is not known here.
-    fn traffic(&self) -> Option<Usage> {
-        Some(Usage {
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        Some(TransferStats {
             arrays: Vec::new(),
             ..self.far.usage()
         })

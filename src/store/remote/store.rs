@@ -9,14 +9,14 @@ use super::facts::{Fact, Facts};
 use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
 use super::runtime::Network;
 use super::segments::{Segment, Segments};
-use super::traffic::{Counters, Usage};
+use super::traffic::{Counters, TransferStats};
 use super::value::{RemoteObject, Value};
 use super::{Depth, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::flight::Flights;
 use crate::store::waiting::may_wait;
 use crate::store::{
-    DiskCache, Extent, Key, Kind, Listing, Listings as ListingsPromise, Object, Promises, Reading,
-    Stat, Store, StoreError, Version,
+    AccessHint, Capabilities, DiskCache, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
+    Store, StoreError, Version,
 };
 
 /// What a store and its open objects share.
@@ -60,8 +60,8 @@ impl Far {
     }
 
     /// What was asked for and what is kept.
-    pub(super) fn usage(&self) -> Usage {
-        Usage {
+    pub(super) fn usage(&self) -> TransferStats {
+        TransferStats {
             total: self.counters.total(),
             arrays: self.counters.by_prefix(),
             disk: self.disk.as_ref().map(|disk| disk.counters()),
@@ -405,14 +405,14 @@ impl Store for RemoteStore {
         &self.far.label
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
-            pinned: false,
-            all_open: false,
-            is_far: true,
-            listings: match self.far.can_list() {
-                true => ListingsPromise::Complete,
-                false => ListingsPromise::Partial,
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: false,
+            open_infallible: false,
+            is_remote: true,
+            listing: match self.far.can_list() {
+                true => ListingSupport::Complete,
+                false => ListingSupport::BestEffort,
             },
         }
     }
@@ -440,11 +440,11 @@ impl Store for RemoteStore {
         }
     }
 
-    fn open_for(&self, key: &Key, reading: Reading) -> Result<Arc<dyn Object>, StoreError> {
-        let value = match reading {
-            Reading::Parts => return self.open(key),
-            Reading::Whole(at_most) => self.far.whole(key, at_most)?,
-            Reading::Tail(bytes) => {
+    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        let value = match hint {
+            AccessHint::Ranges => return self.open(key),
+            AccessHint::Whole(at_most) => self.far.whole(key, at_most)?,
+            AccessHint::Tail(bytes) => {
                 let (meta, bytes) = (self.far.tail(key, bytes)?, None);
                 Value { meta, bytes }
             }
@@ -475,7 +475,7 @@ impl Store for RemoteStore {
         self.far.forget(key);
     }
 
-    fn traffic(&self) -> Option<Usage> {
+    fn transfer_stats(&self) -> Option<TransferStats> {
         Some(self.far.usage())
     }
 }

@@ -16,7 +16,7 @@ use crate::store::{DiskCounters, Key};
 
 /// Counters of requests; all only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Traffic {
+pub struct TransferCounters {
     /// Requests that were sent.
     pub requests: u64,
     /// Bytes of values that came back.
@@ -31,11 +31,11 @@ pub struct Traffic {
 
 /// What a source that is far away has cost so far.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Usage {
+pub struct TransferStats {
     /// All of it together.
-    pub total: Traffic,
+    pub total: TransferCounters,
     /// What was for each array or group, where that is known.
-    pub arrays: Vec<(String, Traffic)>,
+    pub arrays: Vec<(String, TransferCounters)>,
     /// What the disk cache has done, which may have more users, if there is one.
     pub disk: Option<DiskCounters>,
     /// Bytes of values that are kept in memory now.
@@ -55,11 +55,11 @@ pub(super) struct Counters {
     retries: AtomicU64,
     errors: AtomicU64,
     cache_hits: AtomicU64,
-    prefixes: Mutex<BTreeMap<String, Traffic>>,
+    prefixes: Mutex<BTreeMap<String, TransferCounters>>,
 }
 
 impl Counters {
-    fn count(&self, key: &Key, what: impl Fn(&mut Traffic)) {
+    fn count(&self, key: &Key, what: impl Fn(&mut TransferCounters)) {
         let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
         let of = array_of(key);
         let of = match prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(&of) {
@@ -121,9 +121,9 @@ impl Counters {
     }
 
     /// All together.
-    pub(super) fn total(&self) -> Traffic {
+    pub(super) fn total(&self) -> TransferCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Traffic {
+        TransferCounters {
             requests: read(&self.requests),
             bytes: read(&self.bytes),
             retries: read(&self.retries),
@@ -133,7 +133,7 @@ impl Counters {
     }
 
     /// Below each prefix.
-    pub(super) fn by_prefix(&self) -> Vec<(String, Traffic)> {
+    pub(super) fn by_prefix(&self) -> Vec<(String, TransferCounters)> {
         let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
         let each = prefixes
             .iter()

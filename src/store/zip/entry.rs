@@ -1,4 +1,4 @@
-//! Reading one entry: its local header is checked against the directory once, then a stored entry
+//! AccessHint one entry: its local header is checked against the directory once, then a stored entry
 //! is read in place and a compressed one decoded. The header is read together with the data where
 //! that is worth it, and no byte is read twice.
 
@@ -244,7 +244,7 @@ impl ZipObject {
             let end = usize::try_from(offset)
                 .unwrap_or(usize::MAX)
                 .saturating_add(size);
-            let is_near = match self.archive.is_far {
+            let is_near = match self.archive.is_remote {
                 true => offset <= NEAR_HEADER_BYTES,
                 false => end <= buffer.len() / 2,
             };
@@ -259,7 +259,7 @@ impl ZipObject {
                 let data = self.data_start(patience)?;
                 let at = data.saturating_add(offset);
                 let target = part_mut(buffer, 0..size)?;
-                match self.archive.is_far && !self.is_exact && !target.is_empty() {
+                match self.archive.is_remote && !self.is_exact && !target.is_empty() {
                     true => {
                         let span = data..data.saturating_add(node.size_bytes());
                         let read = self.archive.bytes.read_within(target, at, span, patience);
@@ -312,7 +312,7 @@ impl ZipObject {
         }
         let start = self.data_start(patience)?;
         let size = self.node().size_bytes();
-        let most = match self.archive.is_far {
+        let most = match self.archive.is_remote {
             true => FAR_CHECK_PIECE_BYTES,
             false => CHECK_PIECE_BYTES,
         };
@@ -359,7 +359,7 @@ impl Object for ZipObject {
         patience: Patience,
     ) -> Result<Data, StoreError> {
         let node = self.node();
-        let patience = match self.archive.is_far && may_wait(&Key::root()).is_err() {
+        let patience = match self.archive.is_remote && may_wait(&Key::root()).is_err() {
             true => Patience::Now,
             false => patience,
         };

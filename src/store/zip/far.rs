@@ -9,7 +9,7 @@ use rawzip::ReaderAt;
 
 use super::locate::{SEARCHED_BYTES, Source, locate};
 use super::{ZipError, ZipOptions, archive_error, inflate};
-use crate::store::pinned::PinnedBytes;
+use crate::store::snapshot::SnapshotReader;
 use crate::store::{Key, Patience};
 
 /// Parts that are fetched at most, besides the given end.
@@ -79,7 +79,7 @@ impl HeldParts {
     /// Fetches what is missing, until the directory can be found and read from these parts.
     pub(super) fn complete(
         &mut self,
-        bytes: &dyn PinnedBytes,
+        bytes: &dyn SnapshotReader,
         buffer: &mut [u8],
         options: &ZipOptions,
     ) -> Result<(), ZipError> {
@@ -181,7 +181,7 @@ impl HeldParts {
 
     fn fetch(
         &mut self,
-        bytes: &dyn PinnedBytes,
+        bytes: &dyn SnapshotReader,
         range: Range<u64>,
         entries: u64,
         options: &ZipOptions,

@@ -135,7 +135,7 @@ pub(super) struct ZipIndex {
     order: Vec<Position>,
     by_name: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    all_open: bool,
+    open_infallible: bool,
 }
 
 impl ZipIndex {
@@ -148,8 +148,8 @@ impl ZipIndex {
         self.nodes.len() as u64
     }
 
-    pub(super) fn all_open(&self) -> bool {
-        self.all_open
+    pub(super) fn open_infallible(&self) -> bool {
+        self.open_infallible
     }
 
     pub(super) fn parent(&self, position: Position) -> Position {

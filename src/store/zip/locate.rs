@@ -8,7 +8,7 @@ use rawzip::{ReaderAt, ZipArchive, ZipLocator};
 
 use super::index::{self, Built, ZipIndex};
 use super::{ZipError, ZipOptions};
-use crate::store::pinned::PinnedFile;
+use crate::store::snapshot::SnapshotFile;
 
 /// What the directory is read through.
 pub(super) const DIRECTORY_BUFFER_BYTES: usize = 1 << 20;
@@ -31,13 +31,13 @@ pub(super) trait Source: ReaderAt + Copy {
     fn has_gaps(self) -> bool;
 }
 
-impl ReaderAt for &PinnedFile {
+impl ReaderAt for &SnapshotFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file().read_at(buffer, offset)
     }
 }
 
-impl Source for &PinnedFile {
+impl Source for &SnapshotFile {
     fn size_bytes(self) -> u64 {
         self.size_bytes()
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{ZipError, ZipOptions, ZipStore};
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Key, Object, Patience, PinnedBytes, PinnedError, Store, StoreError,
+    BUFFER_HEADROOM_BYTES, Key, Object, Patience, SnapshotError, SnapshotReader, Store, StoreError,
     never_waiting,
 };
 
@@ -53,7 +53,7 @@ impl Far {
     }
 }
 
-impl PinnedBytes for Far {
+impl SnapshotReader for Far {
     fn size_bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -67,16 +67,16 @@ impl PinnedBytes for Far {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         assert!(!buffer.is_empty(), "a request for nothing");
         if patience == Patience::Now {
-            return Err(PinnedError::WouldWait);
+            return Err(SnapshotError::WouldWait);
         }
         std::thread::sleep(self.delay);
         let end = offset + buffer.len() as u64;
         self.asked.lock().unwrap().push(offset..end);
         if let Some(error) = &*self.failure.lock().unwrap() {
-            return Err(PinnedError::Store(error.clone()));
+            return Err(SnapshotError::Store(error.clone()));
         }
         self.check()?;
         let there = self.content.get(offset as usize..end as usize);
@@ -84,14 +84,14 @@ impl PinnedBytes for Far {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), PinnedError> {
+    fn check(&self) -> Result<(), SnapshotError> {
         match self.is_changed.load(Ordering::Relaxed) {
-            true => Err(PinnedError::Changed("another ETag".into())),
+            true => Err(SnapshotError::Changed("another ETag".into())),
             false => Ok(()),
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }
@@ -250,7 +250,7 @@ fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
     let (far, _) = maker.far();
     let store = far.open(64 << 10).unwrap();
     assert_eq!(far.asked(), []);
-    assert!(store.promises().is_far);
+    assert!(store.capabilities().is_remote);
     assert_serves(&store, &maker);
     // 1,000 entries, and the tail begins in the directory's middle or in its last record.
     let maker = Maker::many(1000);
@@ -439,7 +439,7 @@ fn who_does_not_wait_gets_what_is_decoded_and_nothing_else() {
             matches!(&result, Err(StoreError::WouldWait { key: told }) if *told == key(name));
         assert!(told, "{name}: {result:?}");
     };
-    assert!(!store.promises().all_open);
+    assert!(!store.capabilities().open_infallible);
     for name in ["stored", "deflated"] {
         let object = store.open(&key(name)).unwrap();
         assert!(!object.is_shared());

@@ -7,7 +7,7 @@ use super::super::documents::{self, Found};
 use super::{MAX_NODES, NoOutline, Outline, Problem};
 use crate::array::{Engine, Reservation};
 use crate::store::{
-    Key, Reading, Store, StoreError, Version, may_wait, prefixes_below, read_whole,
+    AccessHint, Key, Store, StoreError, Version, list_prefixes, may_wait, read_to_end,
 };
 use crate::zarr::document::{self, MAX_DOCUMENT_BYTES};
 use crate::zarr::{Consolidated, Node};
@@ -187,7 +187,7 @@ impl Outline {
         if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
             return Ok(outline);
         }
-        if store.promises().is_far {
+        if store.capabilities().is_remote {
             if let Some((copies, _)) = outline.copies(store, key, &found, budget)? {
                 outline.add_copies(&copies, b"", budget)?;
                 return Ok(outline);
@@ -336,7 +336,7 @@ impl Outline {
         if depth >= MAX_DEPTH {
             return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
         }
-        for name in prefixes_below(store, key, budget.nodes)? {
+        for name in list_prefixes(store, key, budget.nodes)? {
             let Ok(below) = key.join(&name) else {
                 continue;
             };
@@ -406,8 +406,8 @@ fn zmetadata_at(
         return Ok(None);
     };
     let read = || {
-        let object = store.open_for(&key, Reading::Whole(LIMIT_BYTES))?;
-        let text = read_whole(&*object, &key, LIMIT_BYTES)?;
+        let object = store.open_for(&key, AccessHint::Whole(LIMIT_BYTES))?;
+        let text = read_to_end(&*object, &key, LIMIT_BYTES)?;
         Ok((text, object.version(), object.stat()?.modified))
     };
     match read() {

@@ -21,7 +21,7 @@ impl ViewTree {
 
     /// Fails if the metadata that a place was made of are not those of its node any more.
     pub(super) fn check(&self, place: &Place) -> Result<(), StoreError> {
-        if self.nodes.store().promises().pinned {
+        if self.nodes.store().capabilities().immutable {
             return Ok(());
         }
         let key = place.node.key();

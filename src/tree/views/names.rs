@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::place::{Made, Place, What};
 use super::{ESCAPE, ViewTree};
-use crate::store::{Kind, StoreError, prefixes_below};
+use crate::store::{Kind, StoreError, list_prefixes};
 use crate::tree::{Directory, Entry, Visit};
 use crate::view::{ChunkNames, Format, Found, Make, NoContent, ViewNode};
 
@@ -95,7 +95,7 @@ impl ViewTree {
 
     /// What may be nodes in a group, in order. A file is named after its array only in UTF-8.
     fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut names = prefixes_below(&**self.nodes.store(), node.key(), usize::MAX)?;
+        let mut names = list_prefixes(&**self.nodes.store(), node.key(), usize::MAX)?;
         names.retain(|name| std::str::from_utf8(name).is_ok());
         Ok(names)
     }

@@ -37,7 +37,7 @@ impl ZipObject {
         let entry_bytes = node.size_bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         // What came from far away is kept, however short it is.
-        if entry_bytes <= INLINE_MAX_BYTES && !self.archive.is_far {
+        if entry_bytes <= INLINE_MAX_BYTES && !self.archive.is_remote {
             let target = part_mut(buffer, 0..in_memory(entry_bytes)?)?;
             self.with_compressed(patience, |compressed| self.decode_into(compressed, target))?;
             return Ok(Data::Filled(start..start.saturating_add(size)));
@@ -112,7 +112,7 @@ impl ZipObject {
         let fetched = self.fetched(&mut inflater)?;
         let (data_start, input_bytes) = match &fetched {
             Some(_) => (0, INPUT_BYTES),
-            None if self.archive.is_far => (self.data_start(patience)?, FAR_INPUT_BYTES),
+            None if self.archive.is_remote => (self.data_start(patience)?, FAR_INPUT_BYTES),
             None => (self.data_start(patience)?, INPUT_BYTES),
         };
         let read = |buffer: &mut [u8], at: u64| match &fetched {
@@ -139,7 +139,7 @@ impl ZipObject {
     fn fetched(&self, inflater: &mut Inflater) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
         let (archive, piece) = (&self.archive, (self.position, 0));
         let length = self.node().compressed_bytes();
-        if !archive.is_far || length > archive.compressed_max_bytes {
+        if !archive.is_remote || length > archive.compressed_max_bytes {
             return Ok(None);
         }
         let held = self.cached(&archive.compressed, piece)?;

@@ -122,7 +122,7 @@ impl Builder {
             order: Vec::new(),
             by_name,
             hasher: DefaultHashBuilder::default(),
-            all_open: !split,
+            open_infallible: !split,
         };
         index.nodes.push(Node::directory(0, 0, 0));
         Ok(Self {
@@ -174,7 +174,7 @@ impl Builder {
         let parent = self.directory(directory);
         let node = self.file(record, raw.len(), parent, modified);
         // Nobody reads from an empty file: it is judged when it is opened.
-        self.index.all_open &= node.coding.is_readable() && node.size_bytes > 0;
+        self.index.open_infallible &= node.coding.is_readable() && node.size_bytes > 0;
         match self.index.child(Position(parent), name) {
             Some(there) => self.replace(there, node),
             None => {
@@ -325,7 +325,7 @@ impl Builder {
         } else {
             self.mark_overlaps()
         };
-        self.index.all_open &= overlapping == 0;
+        self.index.open_infallible &= overlapping == 0;
         let mut notes = Vec::new();
         let counts = &self.counts;
         if counts.invalid > 0 {
@@ -355,7 +355,7 @@ impl Builder {
                 "{overlapping} entries overlap others and can not be read"
             ));
         }
-        let unreadable = match self.index.all_open {
+        let unreadable = match self.index.open_infallible {
             true => 0,
             false => self
                 .index

@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::Stat as FileStat;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Kind, Patience, Stat, StoreError, Usage, Version};
+use super::{Kind, Patience, Stat, StoreError, TransferStats, Version};
 
 /// The bytes of one version of something, wherever they are: of a local file, or of an object at
 /// a server, whose versions are told apart by its ETag.
-pub trait PinnedBytes: Debug + Send + Sync {
+pub trait SnapshotReader: Debug + Send + Sync {
     /// Exact size in bytes.
     fn size_bytes(&self) -> u64;
 
@@ -28,26 +28,26 @@ pub trait PinnedBytes: Debug + Send + Sync {
     /// What is far away and not at hand is asked for with one request.
     ///
     /// # Errors
-    /// [`PinnedError`]; [`PinnedError::WouldWait`] for [`Patience::Now`] only.
+    /// [`SnapshotError`]; [`SnapshotError::WouldWait`] for [`Patience::Now`] only.
     fn read_exact_at(
         &self,
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError>;
+    ) -> Result<(), SnapshotError>;
 
-    /// As [`PinnedBytes::read_exact_at`], for a part of `span`, which is read as a file is: what is
+    /// As [`SnapshotReader::read_exact_at`], for a part of `span`, which is read as a file is: what is
     /// far away may be fetched in bigger parts and ahead of the reader, but none of it beyond.
     ///
     /// # Errors
-    /// As [`PinnedBytes::read_exact_at`].
+    /// As [`SnapshotReader::read_exact_at`].
     fn read_within(
         &self,
         buffer: &mut [u8],
         offset: u64,
         _span: Range<u64>,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         self.read_exact_at(buffer, offset, patience)
     }
 
@@ -55,14 +55,14 @@ pub trait PinnedBytes: Debug + Send + Sync {
     /// away is asked.
     ///
     /// # Errors
-    /// [`PinnedError::Changed`], or what kept it from being found out.
-    fn check(&self) -> Result<(), PinnedError>;
+    /// [`SnapshotError::Changed`], or what kept it from being found out.
+    fn check(&self) -> Result<(), SnapshotError>;
 
     /// Whether reading takes a network, so that every read should be worth a request.
-    fn is_far(&self) -> bool;
+    fn is_remote(&self) -> bool;
 
     /// What went over the network for them; none if there is none.
-    fn traffic(&self) -> Option<Usage> {
+    fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
 }
@@ -121,9 +121,9 @@ pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// A failed read of [`PinnedBytes`].
+/// A failed read of [`SnapshotReader`].
 #[derive(Debug, thiserror::Error)]
-pub enum PinnedError {
+pub enum SnapshotError {
     /// They are not any more what they were; what differs.
     #[error("changed: {0}")]
     Changed(String),
@@ -150,7 +150,7 @@ pub enum PinnedError {
 
 /// An open file together with what it looked like when it was opened.
 #[derive(Debug)]
-pub(super) struct PinnedFile {
+pub(super) struct SnapshotFile {
     file: File,
     fingerprint: Fingerprint,
     /// Whether the file system knows how to read without waiting (`RWF_NOWAIT`).
@@ -163,7 +163,7 @@ pub(super) struct PinnedFile {
 /// them two contents can have one fingerprint, and nothing that is read is proven.
 const SETTLING: Duration = Duration::from_millis(20);
 
-impl PinnedFile {
+impl SnapshotFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
         let modified = time(stat.st_mtime, stat.st_mtime_nsec);
@@ -194,13 +194,13 @@ impl PinnedFile {
     }
 
     /// What is known of the file, if it is still what was opened.
-    pub(super) fn stat(&self) -> Result<Stat, PinnedError> {
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?;
+    pub(super) fn stat(&self) -> Result<Stat, SnapshotError> {
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| SnapshotError::Io(e.into()))?;
         self.compare(&Fingerprint::of(&stat))?;
         Ok(object_stat(&stat))
     }
 
-    /// The file itself, for reads that [`PinnedFile::check`] proves afterwards.
+    /// The file itself, for reads that [`SnapshotFile::check`] proves afterwards.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -212,31 +212,31 @@ impl PinnedFile {
     /// Fails if the file's content is not the one that was opened.
     ///
     /// Called behind a read it proves the bytes: a write moves the times before it moves bytes.
-    pub(super) fn check(&self) -> Result<(), PinnedError> {
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| PinnedError::Io(e.into()))?;
+    pub(super) fn check(&self) -> Result<(), SnapshotError> {
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| SnapshotError::Io(e.into()))?;
         self.compare(&Fingerprint::of(&stat))
     }
 
-    fn compare(&self, now: &Fingerprint) -> Result<(), PinnedError> {
+    fn compare(&self, now: &Fingerprint) -> Result<(), SnapshotError> {
         let then = &self.fingerprint;
         if now.size_bytes != then.size_bytes {
-            return Err(PinnedError::Changed(format!(
+            return Err(SnapshotError::Changed(format!(
                 "size was {}, is {}",
                 then.size_bytes, now.size_bytes
             )));
         }
         if now.modified != then.modified {
-            return Err(PinnedError::Changed("modification time".into()));
+            return Err(SnapshotError::Changed("modification time".into()));
         }
         Ok(())
     }
 
     /// Waits until a change can be told by its time.
-    fn settle(&self, patience: Patience) -> Result<(), PinnedError> {
+    fn settle(&self, patience: Patience) -> Result<(), SnapshotError> {
         let left = |end: SystemTime| end.duration_since(SystemTime::now()).ok();
         match self.settles.and_then(left) {
             None => Ok(()),
-            Some(_) if patience == Patience::Now => Err(PinnedError::WouldWait),
+            Some(_) if patience == Patience::Now => Err(SnapshotError::WouldWait),
             Some(left) => {
                 std::thread::sleep(left.min(SETTLING));
                 Ok(())
@@ -250,7 +250,7 @@ impl PinnedFile {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         self.settle(patience)?;
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -265,7 +265,7 @@ impl PinnedFile {
             match result {
                 Ok(0) => {
                     self.check()?;
-                    return Err(PinnedError::Short {
+                    return Err(SnapshotError::Short {
                         offset,
                         wanted: buffer.len(),
                         got: filled,
@@ -273,18 +273,18 @@ impl PinnedFile {
                 }
                 Ok(n) => filled += n,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(PinnedError::WouldWait),
+                Err(Errno::AGAIN) => return Err(SnapshotError::WouldWait),
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if nowait => {
                     self.nowait.store(false, Ordering::Relaxed);
                 }
-                Err(e) => return Err(PinnedError::Io(e.into())),
+                Err(e) => return Err(SnapshotError::Io(e.into())),
             }
         }
         self.check()
     }
 }
 
-impl PinnedBytes for PinnedFile {
+impl SnapshotReader for SnapshotFile {
     fn size_bytes(&self) -> u64 {
         self.size_bytes()
     }
@@ -298,15 +298,15 @@ impl PinnedBytes for PinnedFile {
         buffer: &mut [u8],
         offset: u64,
         patience: Patience,
-    ) -> Result<(), PinnedError> {
+    ) -> Result<(), SnapshotError> {
         self.read_exact_at(buffer, offset, patience)
     }
 
-    fn check(&self) -> Result<(), PinnedError> {
+    fn check(&self) -> Result<(), SnapshotError> {
         self.check()
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         false
     }
 }

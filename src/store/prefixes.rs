@@ -16,7 +16,7 @@ impl Listed<'_> {
 ///
 /// # Errors
 /// Those of the store.
-pub fn prefixes_below(
+pub fn list_prefixes(
     store: &dyn Store,
     key: &Key,
     most: usize,
@@ -45,7 +45,7 @@ mod tests {
         let keys = ["g/c/0", "g/a/0", "g/b/0/1", "g/x", "h/0"];
         let key = |key: &str| Key::new(key.as_bytes()).unwrap();
         let store = MemoryStore::new(keys.map(|name| (key(name), Vec::new())));
-        let below = |most| prefixes_below(&store, &key("g"), most).unwrap();
+        let below = |most| list_prefixes(&store, &key("g"), most).unwrap();
         assert_eq!(below(3), [b"a", b"b", b"c"]);
         assert_eq!(below(1).len(), 2);
     }
