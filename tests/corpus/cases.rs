@@ -7,21 +7,13 @@ use rustix::io::Errno;
 
 use crate::zipmaker::{Entry, Zip};
 
-#[path = "cases/content.rs"]
 mod content;
-#[path = "cases/directory.rs"]
 mod directory;
-#[path = "cases/features.rs"]
 mod features;
-#[path = "cases/headers.rs"]
 mod headers;
-#[path = "cases/methods.rs"]
 mod methods;
-#[path = "cases/names.rs"]
 mod names;
-#[path = "cases/places.rs"]
 mod places;
-#[path = "cases/segments.rs"]
 mod segments;
 
 pub use content::{a09, a10};

@@ -20,23 +20,14 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "faulty/answer.rs"]
 mod answer;
-#[path = "faulty/content.rs"]
 mod content;
-#[path = "faulty/gate.rs"]
 mod gate;
-#[path = "faulty/journal.rs"]
 mod journal;
-#[path = "faulty/listing.rs"]
 mod listing;
-#[path = "faulty/message.rs"]
 mod message;
-#[path = "faulty/rules.rs"]
 mod rules;
-#[path = "faulty/serving.rs"]
 mod serving;
-#[path = "faulty/wire.rs"]
 mod wire;
 
 use std::collections::HashMap;

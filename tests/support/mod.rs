@@ -4,8 +4,23 @@
 //! The daemon is always a separate process (the `zarrfs` binary of this build), never a thread of
 //! the test.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation
+)]
+
+pub mod clients;
+pub mod faulty;
+pub mod place;
+pub mod servers;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,28 +1,17 @@
 //! Real servers of remote stores, each a process of this machine that ends with its test, however
 //! that ends. They are installed by `tests/servers/setup.sh`.
-//!
-//! `#[path = "support/servers.rs"] mod servers;` beside `mod support;` makes them known to a test.
 
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "servers/azurite.rs"]
 mod azurite;
-#[path = "servers/gcs.rs"]
 mod gcs;
-#[path = "servers/http.rs"]
 pub mod http;
-#[path = "servers/moto.rs"]
 mod moto;
-#[path = "servers/nginx.rs"]
 mod nginx;
-#[path = "servers/process.rs"]
 mod process;
-#[path = "servers/rclone.rs"]
 mod rclone;
-#[path = "servers/remote.rs"]
 mod remote;
-#[path = "servers/seaweed.rs"]
 mod seaweed;
 
 use std::path::{Path, PathBuf};

@@ -10,28 +10,18 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "corpus/allocations.rs"]
 mod allocations;
-#[path = "corpus/cases.rs"]
 mod cases;
-#[path = "corpus/coders.rs"]
 mod coders;
-#[path = "corpus/far.rs"]
 mod far;
-#[path = "corpus/in_process.rs"]
 mod in_process;
-#[path = "corpus/mounted.rs"]
 mod mounted;
-#[path = "corpus/records.rs"]
 mod records;
-#[path = "corpus/zipmaker.rs"]
 mod zipmaker;
 
-#[path = "corpus/mutations.rs"]
 mod mutations;
-#[path = "corpus/rows.rs"]
 mod rows;
-#[path = "corpus/scenarios.rs"]
 mod scenarios;

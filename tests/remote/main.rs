@@ -6,21 +6,15 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "support/servers.rs"]
-mod servers;
+use support::servers;
 
-#[path = "remote/compare.rs"]
 mod compare;
 
-#[path = "remote/http.rs"]
 mod http;
-#[path = "remote/objects.rs"]
 mod objects;
-#[path = "remote/refusals.rs"]
 mod refusals;
-#[path = "remote/requests.rs"]
 mod requests;
-#[path = "remote/themselves.rs"]
 mod themselves;

@@ -4,11 +4,10 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code)]
-#[path = "daemon/place.rs"]
-mod place;
+use support::place;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

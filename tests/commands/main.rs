@@ -7,22 +7,14 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "commands/check.rs"]
-mod check;
-#[path = "commands/far.rs"]
-mod far;
-#[allow(unused_imports)]
-#[path = "support/faulty.rs"]
-mod faulty;
-#[path = "commands/generated.rs"]
-mod generated;
-#[path = "commands/pages.rs"]
-mod pages;
-#[allow(dead_code)]
-#[path = "daemon/place.rs"]
-mod place;
-#[path = "commands/show.rs"]
-mod show;
-#[path = "commands/stores.rs"]
-mod stores;
+#[path = "../support/mod.rs"]
 mod support;
+
+use support::{faulty, place};
+
+mod check;
+mod far;
+mod generated;
+mod pages;
+mod show;
+mod stores;

@@ -16,38 +16,22 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "support/faulty.rs"]
-mod faulty;
+use support::{clients, faulty};
 
-#[path = "faults/client.rs"]
 mod client;
-#[allow(dead_code)]
-#[path = "kernel/clients.rs"]
-mod clients;
-#[path = "faults/remote.rs"]
 mod remote;
 
-#[path = "faults/absence.rs"]
 mod absence;
-#[path = "faults/access.rs"]
 mod access;
-#[path = "faults/bodies.rs"]
 mod bodies;
-#[path = "faults/changes.rs"]
 mod changes;
-#[path = "faults/counters.rs"]
 mod counters;
-#[path = "faults/failures.rs"]
 mod failures;
-#[path = "faults/listings.rs"]
 mod listings;
-#[path = "faults/redirects.rs"]
 mod redirects;
-#[path = "faults/server.rs"]
 mod server;
-#[path = "faults/server_s3.rs"]
 mod server_s3;
-#[path = "faults/stalls.rs"]
 mod stalls;

@@ -6,23 +6,15 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code)]
-#[path = "daemon/place.rs"]
-mod place;
+use support::place;
 
-#[path = "daemon/ends.rs"]
 mod ends;
-#[path = "daemon/mountpoints.rs"]
 mod mountpoints;
-#[path = "daemon/names.rs"]
 mod names;
-#[path = "daemon/socket.rs"]
 mod socket;
-#[path = "daemon/sources.rs"]
 mod sources;
-#[path = "daemon/starts.rs"]
 mod starts;
-#[path = "daemon/users.rs"]
 mod users;

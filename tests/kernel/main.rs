@@ -9,26 +9,18 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "kernel/clients.rs"]
-mod clients;
-#[path = "kernel/sources.rs"]
+use support::clients;
+
 mod sources;
 
-#[path = "kernel/concurrency.rs"]
 mod concurrency;
-#[path = "kernel/lifecycle.rs"]
 mod lifecycle;
-#[path = "kernel/limits.rs"]
 mod limits;
-#[path = "kernel/links.rs"]
 mod links;
-#[path = "kernel/mutation.rs"]
 mod mutation;
-#[path = "kernel/reads.rs"]
 mod reads;
-#[path = "kernel/refusals.rs"]
 mod refusals;
-#[path = "kernel/tools.rs"]
 mod tools;

@@ -10,19 +10,14 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code)]
-#[path = "kernel/clients.rs"]
-mod clients;
-#[path = "far/gate.rs"]
+use support::clients;
+
 mod gate;
 
-#[path = "far/at_hand.rs"]
 mod at_hand;
-#[path = "far/deadline.rs"]
 mod deadline;
-#[path = "far/near.rs"]
 mod near;
-#[path = "far/told_to_end.rs"]
 mod told_to_end;

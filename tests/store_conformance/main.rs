@@ -5,6 +5,11 @@
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::faulty;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,10 +27,6 @@ use zarrfs::store::{
 };
 
 use zarrfs::translate::{Target, Translated};
-
-#[allow(unused_imports)]
-#[path = "support/faulty.rs"]
-mod faulty;
 
 use faulty::{Fault, Server, on};
 

@@ -15,49 +15,29 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code)]
-#[path = "kernel/clients.rs"]
-mod clients;
-#[path = "views/stores.rs"]
+use support::clients;
+
 mod stores;
 
-#[path = "views/changes.rs"]
 mod changes;
-#[path = "views/chunks.rs"]
 mod chunks;
-#[path = "views/claims.rs"]
 mod claims;
-#[path = "views/conflicts.rs"]
 mod conflicts;
-#[path = "views/geometry.rs"]
 mod geometry;
-#[path = "views/georef.rs"]
 mod georef;
-#[path = "views/holes.rs"]
 mod holes;
-#[path = "views/limits.rs"]
 mod limits;
-#[path = "views/load.rs"]
 mod load;
-#[path = "views/matrix.rs"]
 mod matrix;
-#[path = "views/metadata.rs"]
 mod metadata;
-#[path = "views/mutations.rs"]
 mod mutations;
-#[path = "views/namespace.rs"]
 mod namespace;
-#[path = "views/netcdf.rs"]
 mod netcdf;
-#[path = "views/rasters.rs"]
 mod rasters;
-#[path = "views/shards.rs"]
 mod shards;
-#[path = "views/translated.rs"]
 mod translated;
-#[path = "views/versions.rs"]
 mod versions;
-#[path = "views/writers.rs"]
 mod writers;
