@@ -1,7 +1,7 @@
 //! Files that are computed from nodes: decoded chunks, whole arrays in formats that old tools
 //! read, and what is known of a node as JSON.
 //!
-//! A file of elements is a [`Layout`]: an ordered list of headers, gaps and arrays, of which size
+//! A file of elements is a [`FileLayout`]: an ordered list of headers, gaps and arrays, of which size
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
@@ -31,14 +31,16 @@ mod sidecar;
 mod texts;
 
 use crate::translate::documents as document;
-pub use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
-pub use around::{ArrayView, Surroundings};
-pub use branch::{Branch, DecodedTexts, Depth, Leaf};
-pub use content::{Content, MadeFile, NoContent, Rendering};
+pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
+pub use around::{ArrayView, NodeResolver};
+pub use branch::{DecodedTexts, Depth, GroupArray, GroupTree};
+pub use content::{CachedFile, Content, NoContent, Rendering};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet, Make};
+pub use format::{Format, FormatSet, Renderer};
 pub use hdf5::ChunkIndex;
-pub use layout::{Layout, Made, Order, Part, Placed, Placement, Slab};
+pub use layout::{
+    ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, VirtualFile,
+};
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions};
-pub use number::{Conversion, Kind, Number, Value};
+pub use number::{Conversion, Number, NumberKind, Value};

@@ -35,7 +35,7 @@ pub use node::{Detected, Documents, Group, Node};
 
 /// The version of the specification that a node is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum ZarrFormat {
     /// Zarr version 2: `.zarray`, `.zgroup`, `.zattrs`.
     V2,
     /// Zarr version 3: `zarr.json`.

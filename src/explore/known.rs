@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::documents::{Asked, Document, Documents};
 use crate::store::{Kind, Stat, StoreError, Version, check_component};
-use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
+use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 use crate::zarr::{self, Consolidated, Node};
 
 /// What was learnt at a prefix: from its own documents, and from the consolidated metadata in them.
@@ -51,7 +51,7 @@ pub(super) enum Said {
     /// It is a node, at this path.
     Node(String),
     /// It is a directory of chunks.
-    Chunks(Arc<ChunkNames>, Cell),
+    Chunks(Arc<ChunkNames>, ChunkDir),
     /// It is below an array: a chunk or something else that only the store knows.
     Value,
     /// A document that a node is known not to have.
@@ -259,7 +259,7 @@ impl Known {
             let below = path.get(above.len()..).unwrap_or_default();
             let below = below.strip_prefix('/').unwrap_or(below);
             return match names.as_ref().map(|n| (n, n.find_path(below.as_bytes()))) {
-                Some((names, Some(Found::Directory(cell)))) => {
+                Some((names, Some(ChunkEntry::Directory(cell)))) => {
                     Said::Chunks(Arc::clone(names), cell)
                 }
                 _ => Said::Value,
@@ -315,7 +315,7 @@ impl Known {
             Said::Chunks(names, cell) => names.directories(*cell),
             Said::Node(path) => {
                 let chunks = match self.what(path) {
-                    What::Array(Some(names)) => names.directories(Cell::default()),
+                    What::Array(Some(names)) => names.directories(ChunkDir::default()),
                     _ => 0,
                 };
                 chunks.saturating_add(self.children(path).len() as u64)

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit};
-use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
+use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
 /// Names of one prefix. A cookie is the number of names before it.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Names {
     prefix: Key,
     names: Vec<Name>,
     seen: HashSet<Box<[u8]>>,
-    chunks: Option<(Arc<ChunkNames>, Cell)>,
+    chunks: Option<(Arc<ChunkNames>, ChunkDir)>,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Names {
     }
 
     /// Adds the names of a directory of chunks.
-    pub(super) fn push_chunks(&mut self, chunks: Arc<ChunkNames>, cell: Cell) {
+    pub(super) fn push_chunks(&mut self, chunks: Arc<ChunkNames>, cell: ChunkDir) {
         self.chunks = Some((chunks, cell));
     }
 
@@ -98,8 +98,8 @@ impl Listing for Names {
                 continue;
             }
             let kind = match found {
-                Found::Directory(_) => Kind::Prefix,
-                Found::Chunk(_) => Kind::Object,
+                ChunkEntry::Directory(_) => Kind::Prefix,
+                ChunkEntry::Chunk(_) => Kind::Object,
             };
             let listed = Listed {
                 name: name.as_bytes(),

@@ -13,7 +13,7 @@ use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
 use crate::store::{Key, ListingSupport, Store};
 use crate::units::FOREVER;
-use crate::view::{Content, Format, FormatSet, Make, NoContent, Nodes, NodesOptions, ViewNode};
+use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
 use crate::zarr::{Array, Node};
 
 /// Keys that are counted at most.
@@ -114,12 +114,12 @@ fn view(nodes: &Nodes, node: &Arc<ViewNode>, format: Format) -> Value {
         }
     }
     // The elements of such an array would have to be decoded to know.
-    if matches!(format.make(), Make::Elements) {
+    if matches!(format.renderer(), Renderer::Elements) {
         return json!({"available": true});
     }
     match nodes.content(node, format) {
         Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
-        Ok(Content::Made(file)) => {
+        Ok(Content::File(file)) => {
             json!({"available": true, "size_bytes": file.size_bytes()})
         }
         Err(NoContent::Absent(why)) => json!({"available": false, "why": why}),

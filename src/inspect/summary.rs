@@ -3,7 +3,7 @@
 use super::hierarchy::{self, What};
 use super::output::{count, printable, size, tuple};
 use crate::store::{Key, Store};
-use crate::zarr::{Array, Consolidated, Format, Node};
+use crate::zarr::{Array, Consolidated, Node, ZarrFormat};
 
 /// More nodes are counted, and their sizes not added up.
 const MAX_SIZED: usize = 20_000;
@@ -22,8 +22,8 @@ pub fn summary(store: &dyn Store, root: &Key) -> String {
         }
     };
     let format = match node.format() {
-        Format::V2 => "Zarr v2",
-        Format::V3 => "Zarr v3",
+        ZarrFormat::V2 => "Zarr v2",
+        ZarrFormat::V3 => "Zarr v3",
     };
     match &*node {
         Node::Array(array) => format!("{format}, {}", of_array(array)),

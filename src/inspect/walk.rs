@@ -9,7 +9,7 @@ use super::keys::{self, Found, Names, Visited};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::store::{Key, Kind, Store, StoreError};
-use crate::zarr::{Array, FillValue, Format, Node};
+use crate::zarr::{Array, FillValue, Node, ZarrFormat};
 
 /// Something to read.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ fn walk_array(
     if let Err(error) = &array.attributes {
         sink.finding(Severity::Bad, key, format!("metadata: {error}"))?;
     }
-    if array.format == Format::V3 && array.fill_value == Ok(FillValue::Undefined) {
+    if array.format == ZarrFormat::V3 && array.fill_value == Ok(FillValue::Undefined) {
         let what = "fill_value: null is not in the specification; it is read as zero".to_owned();
         sink.finding(Severity::Warning, key, what)?;
     }

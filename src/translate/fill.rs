@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Format, Scalar, Variable};
+use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Scalar, Variable, ZarrFormat};
 
 /// The `fill_value` of a document of `target`.
 ///
 /// # Errors
 /// A value that `target` has no form for.
 pub(super) fn to_json(
-    target: Format,
+    target: ZarrFormat,
     data_type: &DataType,
     fill: &FillValue,
 ) -> Result<Value, String> {
@@ -27,7 +27,7 @@ pub(super) fn to_json(
         }
         // Readers of v2 do not agree on how bytes are written.
         (DataType::Variable(Variable::Bytes), FillValue::Variable(value))
-            if target == Format::V2 && value.as_str() != Some("") =>
+            if target == ZarrFormat::V2 && value.as_str() != Some("") =>
         {
             Err("a fill value of bytes has no one form in v2".into())
         }
@@ -38,7 +38,7 @@ pub(super) fn to_json(
     }
 }
 
-fn element(target: Format, fixed: &Fixed, bytes: &[u8]) -> Result<Value, String> {
+fn element(target: ZarrFormat, fixed: &Fixed, bytes: &[u8]) -> Result<Value, String> {
     let size = fixed.size_bytes;
     Ok(match &fixed.scalar {
         Scalar::Bool => (bytes != [0]).into(),
@@ -89,14 +89,14 @@ fn word(bytes: &[u8], order: ByteOrder) -> u64 {
 }
 
 /// A number; `NaN`, `Infinity` and `-Infinity` by name; in v3 any other NaN by its bits.
-fn float(target: Format, bits: u64, size: usize) -> Result<Value, String> {
+fn float(target: ZarrFormat, bits: u64, size: usize) -> Result<Value, String> {
     let number = value(bits, size).ok_or_else(|| format!("a float of {size} bytes"))?;
     let nan = match size {
         2 => 0x7e00,
         4 => 0x7fc0_0000,
         _ => 0x7ff8_0000_0000_0000,
     };
-    if number.is_nan() && bits != nan && target == Format::V3 {
+    if number.is_nan() && bits != nan && target == ZarrFormat::V3 {
         return Ok(format!("{bits:#0width$x}", width = 2 + 2 * size).into());
     }
     Ok(name(number))
@@ -151,8 +151,8 @@ mod tests {
     /// What becomes of a value in both versions; each has to be read back as the same bytes.
     fn translated(dtype: &str, value: Value) -> [Value; 2] {
         let data_type = v2::parse(&dtype.into(), []).unwrap();
-        let fill = FillValue::parse(Format::V2, &data_type, &value).unwrap();
-        [Format::V2, Format::V3].map(|target| {
+        let fill = FillValue::parse(ZarrFormat::V2, &data_type, &value).unwrap();
+        [ZarrFormat::V2, ZarrFormat::V3].map(|target| {
             let json = to_json(target, &data_type, &fill).unwrap();
             // As a document is read: numbers keep their digits.
             let read = serde_json::from_str(&json.to_string()).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     fn elements_of_variable_length_are_written_as_all_readers_read_them() {
         let [text, bytes] = [Variable::Text, Variable::Bytes].map(DataType::Variable);
         let fill = |value: &str| FillValue::Variable(value.into());
-        for target in [Format::V2, Format::V3] {
+        for target in [ZarrFormat::V2, ZarrFormat::V3] {
             assert_eq!(to_json(target, &text, &fill("a")), Ok(json!("a")));
             assert_eq!(
                 to_json(target, &bytes, &FillValue::Undefined),
@@ -208,21 +208,24 @@ mod tests {
             assert_eq!(to_json(target, &bytes, &fill("")), Ok(json!("")));
         }
         assert_eq!(
-            to_json(Format::V3, &bytes, &fill("YQ==")),
+            to_json(ZarrFormat::V3, &bytes, &fill("YQ==")),
             Ok(json!("YQ=="))
         );
-        assert!(to_json(Format::V2, &bytes, &fill("YQ==")).is_err());
+        assert!(to_json(ZarrFormat::V2, &bytes, &fill("YQ==")).is_err());
         let objects = DataType::Variable(Variable::Object);
-        assert!(to_json(Format::V3, &objects, &FillValue::Undefined).is_err());
+        assert!(to_json(ZarrFormat::V3, &objects, &FillValue::Undefined).is_err());
     }
 
     #[test]
     fn a_nan_with_a_payload_keeps_its_bits_in_v3() {
         let fixed = DataType::Fixed(v2::fixed(&"<f4".into()).unwrap());
         let fill = FillValue::Fixed(0xffc0_0001_u32.to_le_bytes().to_vec());
-        let json = to_json(Format::V3, &fixed, &fill).unwrap();
+        let json = to_json(ZarrFormat::V3, &fixed, &fill).unwrap();
         assert_eq!(json, json!("0xffc00001"));
-        assert_eq!(FillValue::parse(Format::V3, &fixed, &json).unwrap(), fill);
-        assert_eq!(to_json(Format::V2, &fixed, &fill), Ok(json!("NaN")));
+        assert_eq!(
+            FillValue::parse(ZarrFormat::V3, &fixed, &json).unwrap(),
+            fill
+        );
+        assert_eq!(to_json(ZarrFormat::V2, &fixed, &fill), Ok(json!("NaN")));
     }
 }

@@ -11,7 +11,7 @@ use super::{Shared, Shown};
 use crate::store::{
     IncompleteListing, Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit, may_wait,
 };
-use crate::zarr::chunk_names::{Cell, ChunkNames, Found};
+use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
 /// Names of chunks are asked for one by one in directories of a near store with at most so many;
 /// else all of the grid are listed.
@@ -29,7 +29,7 @@ struct Names {
     shared: Arc<Shared>,
     prefix: Key,
     fixed: Vec<Fixed>,
-    chunks: Option<(Arc<Shown>, Key, Cell)>,
+    chunks: Option<(Arc<Shown>, Key, ChunkDir)>,
 }
 
 impl Shared {
@@ -75,7 +75,7 @@ impl Shared {
                 }
                 match &node.translation {
                     Translation::Array(..) => {
-                        names.chunks = Some((node, key, Cell::default()));
+                        names.chunks = Some((node, key, ChunkDir::default()));
                     }
                     _ => shared.push_members(&node, &key, &mut names.fixed)?,
                 }
@@ -90,7 +90,7 @@ impl Shared {
             is_unlisted: false,
             what: what.to_owned(),
         };
-        let of_chunks = |node: &Shown, cell: Cell| {
+        let of_chunks = |node: &Shown, cell: ChunkDir| {
             let names = &node.chunks()?.names;
             let what = "chunks are those that there can be";
             (!self.asks_for(names, cell)).then(|| is_not_asked(what))
@@ -99,7 +99,7 @@ impl Shared {
             Ok(Place::Same(key)) => self.store.incomplete_listing(&key),
             Ok(Place::Cell(node, _, cell)) => of_chunks(&node, cell),
             Ok(Place::Directory(node, _)) if node.chunks().is_some() => {
-                of_chunks(&node, Cell::default())
+                of_chunks(&node, ChunkDir::default())
             }
             Ok(Place::Directory(_, key)) => self.store.incomplete_listing(&key).or_else(|| {
                 let what = "nodes that are left out may be listed";
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Whether chunks are listed that are there, each asked for, and not all that there can be.
-    fn asks_for(&self, names: &ChunkNames, cell: Cell) -> bool {
+    fn asks_for(&self, names: &ChunkNames, cell: ChunkDir) -> bool {
         !self.store.capabilities().is_remote && names.len(cell) <= MAX_ASKED
     }
 
@@ -186,11 +186,11 @@ impl Shared {
         &self,
         node: &Shown,
         array: &Key,
-        found: Found,
+        found: ChunkEntry,
     ) -> Result<Option<Option<Stat>>, StoreError> {
         let stat = match found {
-            Found::Directory(cell) => self.cell_stat(node, array, cell),
-            Found::Chunk(chunk) => self.chunk_stat(node, array, chunk),
+            ChunkEntry::Directory(cell) => self.cell_stat(node, array, cell),
+            ChunkEntry::Chunk(chunk) => self.chunk_stat(node, array, chunk),
         };
         match stat {
             Ok(stat) => Ok(Some(Some(stat).filter(|stat| stat.kind == Kind::Object))),
@@ -246,8 +246,8 @@ impl Listing for Names {
                 false => None,
             };
             let kind = match found {
-                Found::Directory(_) => Kind::Prefix,
-                Found::Chunk(_) => Kind::Object,
+                ChunkEntry::Directory(_) => Kind::Prefix,
+                ChunkEntry::Chunk(_) => Kind::Object,
             };
             let listed = Listed {
                 name: name.as_bytes(),

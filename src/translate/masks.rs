@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value};
 
 use super::fill;
-use crate::zarr::{DataType, FillValue, Fixed, Format, Scalar};
+use crate::zarr::{DataType, FillValue, Fixed, Scalar, ZarrFormat};
 
 const ATTRIBUTE: &str = "_FillValue";
 
@@ -26,7 +26,7 @@ pub(super) fn to_v2(
         return;
     };
     let mask = fill::name(f64::from_le_bytes(bytes));
-    match fill::to_json(Format::V2, data_type, fill_value) {
+    match fill::to_json(ZarrFormat::V2, data_type, fill_value) {
         Ok(fill) if fill == mask => _ = attributes.shift_remove(ATTRIBUTE),
         _ => _ = attributes.insert(ATTRIBUTE.into(), mask),
     }
@@ -88,7 +88,7 @@ fn encoded(
             Some(Value::Array(vec![mask(re)?, mask(im)?]))
         }
         (Scalar::Int(_) | Scalar::UInt(_), FillValue::Fixed(_)) => {
-            fill::to_json(Format::V3, data_type, fill_value).ok()
+            fill::to_json(ZarrFormat::V3, data_type, fill_value).ok()
         }
         _ => None,
     }
@@ -102,7 +102,7 @@ mod tests {
 
     fn parsed(dtype: &str, fill_value: Value) -> (DataType, FillValue) {
         let data_type = v2::parse(&dtype.into(), []).unwrap();
-        let fill_value = FillValue::parse(Format::V2, &data_type, &fill_value).unwrap();
+        let fill_value = FillValue::parse(ZarrFormat::V2, &data_type, &fill_value).unwrap();
         (data_type, fill_value)
     }
 

@@ -7,7 +7,9 @@ use super::{Target, codecs, fill, masks, types};
 use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
-use crate::zarr::{Array, ChunkGrid, CodecChain, FillValue, Format, Group, Node, Order, Scalar};
+use crate::zarr::{
+    Array, ChunkGrid, CodecChain, FillValue, Group, Node, Order, Scalar, ZarrFormat,
+};
 
 /// What becomes of a node.
 #[derive(Debug)]
@@ -68,24 +70,24 @@ impl Chunks {
 /// Translates a node; `raw` is its `zarr.json` or else its `.zarray`, if it has one of them.
 pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
     let translated = match (target, node, node.format()) {
-        (Target::V2, Node::Group(_), Format::V2)
-        | (Target::V3, Node::Group(_), Format::V3)
+        (Target::V2, Node::Group(_), ZarrFormat::V2)
+        | (Target::V3, Node::Group(_), ZarrFormat::V3)
         | (
             Target::Unsharded,
             Node::Group(Group {
                 consolidated: None, ..
             }),
-            Format::V3,
+            ZarrFormat::V3,
         ) => Ok(Translation::Group(None)),
-        (Target::Unsharded, Node::Group(_), Format::V3) => Ok(without_copies(raw)),
-        (Target::V2, Node::Array(array), Format::V2)
-        | (Target::V3, Node::Array(array), Format::V3) => own_version(array, raw),
-        (Target::Unsharded, _, Format::V2) => Err("it is not of version 3".into()),
-        (Target::Unsharded, Node::Array(array), Format::V3) => unsharded(array, raw),
-        (Target::V2, Node::Group(group), Format::V3) => group_to_v2(group),
-        (Target::V3, Node::Group(group), Format::V2) => group_to_v3(group),
-        (Target::V2, Node::Array(array), Format::V3) => array_to_v2(array),
-        (Target::V3, Node::Array(array), Format::V2) => array_to_v3(array),
+        (Target::Unsharded, Node::Group(_), ZarrFormat::V3) => Ok(without_copies(raw)),
+        (Target::V2, Node::Array(array), ZarrFormat::V2)
+        | (Target::V3, Node::Array(array), ZarrFormat::V3) => own_version(array, raw),
+        (Target::Unsharded, _, ZarrFormat::V2) => Err("it is not of version 3".into()),
+        (Target::Unsharded, Node::Array(array), ZarrFormat::V3) => unsharded(array, raw),
+        (Target::V2, Node::Group(group), ZarrFormat::V3) => group_to_v2(group),
+        (Target::V3, Node::Group(group), ZarrFormat::V2) => group_to_v3(group),
+        (Target::V2, Node::Array(array), ZarrFormat::V3) => array_to_v2(array),
+        (Target::V3, Node::Array(array), ZarrFormat::V2) => array_to_v3(array),
     };
     translated.unwrap_or_else(Translation::LeftOut)
 }
@@ -151,9 +153,9 @@ fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String
     let members = document.as_object_mut().ok_or("no document")?;
     members.insert(FILL_VALUE.into(), fill_value);
     let texts = match array.format {
-        Format::V3 => vec![("zarr.json", document)],
-        Format::V2 if attributes.is_empty() => vec![(".zarray", document)],
-        Format::V2 => vec![
+        ZarrFormat::V3 => vec![("zarr.json", document)],
+        ZarrFormat::V2 if attributes.is_empty() => vec![(".zarray", document)],
+        ZarrFormat::V2 => vec![
             (".zarray", document),
             (".zattrs", attributes.clone().into()),
         ],
@@ -171,11 +173,11 @@ fn standard_fill_value(array: &Array, raw: Option<&Value>) -> Option<Value> {
     let fixed = parts.data_type.fixed();
     let is_integer = fixed.is_some_and(|f| matches!(f.scalar, Scalar::Int(_) | Scalar::UInt(_)));
     let fill_value = match (array.format, raw?.get(FILL_VALUE)) {
-        (Format::V3, Some(Value::Null)) => match fixed {
+        (ZarrFormat::V3, Some(Value::Null)) => match fixed {
             Some(fixed) => &FillValue::Fixed(vec![0; fixed.size_bytes]),
             None => parts.fill_value,
         },
-        (Format::V2, Some(Value::String(_))) if is_integer => parts.fill_value,
+        (ZarrFormat::V2, Some(Value::String(_))) if is_integer => parts.fill_value,
         _ => return None,
     };
     fill::to_json(array.format, parts.data_type, fill_value).ok()
@@ -256,7 +258,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
         "chunks": chunk_shape,
         "dtype": types::to_v2(parts.data_type, chain.byte_order)?,
         "compressor": chain.compressor,
-        "fill_value": fill::to_json(Format::V2, parts.data_type, parts.fill_value)?,
+        "fill_value": fill::to_json(ZarrFormat::V2, parts.data_type, parts.fill_value)?,
         "order": if chain.order == Order::F { "F" } else { "C" },
         "filters": if chain.filters.is_empty() { Value::Null } else { chain.filters.into() },
     });
@@ -317,7 +319,7 @@ fn array_to_v3(array: &Array) -> Result<Translation, String> {
         "data_type": data_type,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": fill::to_json(Format::V3, parts.data_type, parts.fill_value)?,
+        "fill_value": fill::to_json(ZarrFormat::V3, parts.data_type, parts.fill_value)?,
         "codecs": chain,
     });
     let mut attributes = attributes(&array.attributes)?;

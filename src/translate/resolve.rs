@@ -9,7 +9,7 @@ use super::unreadable::Unreadable;
 use super::{Shared, Shown, Target, zstd_frame};
 use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version, may_wait};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
-use crate::zarr::chunk_names::{Cell, Found};
+use crate::zarr::chunk_names::{ChunkDir, ChunkEntry};
 
 /// What is behind a key.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) enum Place {
     /// The directory of a node.
     Directory(Arc<Shown>, Key),
     /// A directory of chunks of the array at a key.
-    Cell(Arc<Shown>, Key, Cell),
+    Cell(Arc<Shown>, Key, ChunkDir),
     /// A chunk of the array at a key, by its number.
     Chunk(Arc<Shown>, Key, u64),
 }
@@ -55,8 +55,8 @@ impl Shared {
                         return Ok(Place::Document(text, node.modified));
                     }
                     return match chunks.names.find_path(rest).ok_or_else(absent)? {
-                        Found::Directory(cell) => Ok(Place::Cell(node, at, cell)),
-                        Found::Chunk(chunk) => Ok(Place::Chunk(node, at, chunk)),
+                        ChunkEntry::Directory(cell) => Ok(Place::Cell(node, at, cell)),
+                        ChunkEntry::Chunk(chunk) => Ok(Place::Chunk(node, at, chunk)),
                     };
                 }
                 Translation::Group(_) | Translation::Directory => {}
@@ -228,7 +228,7 @@ impl Shared {
     pub(super) fn directory_stat(&self, node: &Shown, key: &Key) -> Result<Stat, StoreError> {
         match &node.translation {
             Translation::Array(_, chunks) => {
-                Ok(prefix(node, chunks.names.directories(Cell::default())))
+                Ok(prefix(node, chunks.names.directories(ChunkDir::default())))
             }
             _ => self.store.stat(key),
         }
@@ -240,7 +240,7 @@ impl Shared {
         &self,
         node: &Shown,
         array: &Key,
-        cell: Cell,
+        cell: ChunkDir,
     ) -> Result<Stat, StoreError> {
         let absent = || StoreError::NotFound { key: array.clone() };
         let chunks = node.chunks().ok_or_else(absent)?;
@@ -270,7 +270,7 @@ impl Shown {
 
 /// The directory in the store that holds the chunks of a directory that is shown; none if the store
 /// keeps them in the array's own.
-fn source_prefix(chunks: &Chunks, array: &Key, cell: Cell) -> Option<Key> {
+fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
     if chunks.source_keys.separator == Separator::Dot {
         return None;
     }

@@ -38,7 +38,7 @@ impl<'a> ArrayView<'a> {
 }
 
 /// The other nodes of a hierarchy, for formats of an array that need more than its metadata.
-pub trait Surroundings {
+pub trait NodeResolver {
     /// The node at a key; none if there is nothing.
     ///
     /// # Errors

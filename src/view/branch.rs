@@ -17,14 +17,14 @@ pub enum Depth {
 
 /// A group, its arrays and its groups, each in the order of their names.
 #[derive(Debug, Clone)]
-pub struct Branch {
+pub struct GroupTree {
     /// The group itself.
     pub node: Arc<ViewNode>,
     /// Its arrays.
-    pub arrays: Vec<Leaf>,
+    pub arrays: Vec<GroupArray>,
     /// Its groups; directories that no document names are left out unless an array or a group is in
     /// them.
-    pub groups: Vec<Branch>,
+    pub groups: Vec<GroupTree>,
     /// Names of its groups that were not asked for.
     pub groups_left_out: Vec<String>,
     /// Nodes in it, and in directories that are left out, of which it is not known what they are or
@@ -32,7 +32,7 @@ pub struct Branch {
     pub left_out: Vec<(Key, String)>,
 }
 
-impl Branch {
+impl GroupTree {
     /// Why there is no file, where no array is a variable of it; `notes` say what was left out.
     pub(super) fn without_variables(&self, notes: Vec<String>) -> String {
         let names = &self.groups_left_out;
@@ -50,7 +50,7 @@ impl Branch {
     }
 
     /// All arrays, also those of its groups.
-    pub(super) fn all_arrays(&self) -> Vec<&Leaf> {
+    pub(super) fn all_arrays(&self) -> Vec<&GroupArray> {
         let below = self.groups.iter().flat_map(Self::all_arrays);
         self.arrays.iter().chain(below).collect()
     }
@@ -58,7 +58,7 @@ impl Branch {
 
 /// An array of a group.
 #[derive(Debug, Clone)]
-pub struct Leaf {
+pub struct GroupArray {
     /// The array.
     pub node: Arc<ViewNode>,
     /// Its elements, decoded, where they are text that no file can be filled from directly; or why

@@ -5,10 +5,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
-use super::number::{Kind, Number, Value};
+use super::number::{Number, NumberKind, Value};
 use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
-use crate::zarr::{Array, FillValue, Format, Scalar};
+use crate::zarr::{Array, FillValue, Scalar, ZarrFormat};
 
 /// The longest value in a note.
 const MAX_NOTE_CHARACTERS: usize = 60;
@@ -38,7 +38,7 @@ pub(super) fn fill_value(
 fn of_gdal(array: &Array, own: Number) -> Option<Value> {
     let crs = array.attribute("_CRS").filter(|crs| !crs.is_null());
     match (array.format, crs, array.fill_value.as_ref().ok()?) {
-        (Format::V3, Some(_), FillValue::Fixed(bytes)) if bytes.len() == own.size_bytes => {
+        (ZarrFormat::V3, Some(_), FillValue::Fixed(bytes)) if bytes.len() == own.size_bytes => {
             own.read(bytes)
         }
         _ => None,
@@ -49,7 +49,7 @@ fn of_gdal(array: &Array, own: Number) -> Option<Value> {
 /// nobody has chosen one: it says nothing, and zeros that are there must not be hidden.
 fn of_xarray(array: &Array, own: Number) -> Option<Value> {
     let names = array.attribute("_ARRAY_DIMENSIONS");
-    if array.format != Format::V2 || names.is_none_or(Json::is_null) {
+    if array.format != ZarrFormat::V2 || names.is_none_or(Json::is_null) {
         return None;
     }
     match array.fill_value.as_ref().ok()? {
@@ -92,10 +92,10 @@ pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
 }
 
 /// The kind of numbers that `_Unsigned` says that the bits are (NetCDF Users Guide, Appendix B).
-pub(super) fn unsigned(kind: Kind, said: Option<&Json>) -> Kind {
+pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
     match (kind, said.and_then(Json::as_str)) {
-        (Kind::Int, Some("true")) => Kind::UInt,
-        (Kind::UInt, Some("false")) => Kind::Int,
+        (NumberKind::Int, Some("true")) => NumberKind::UInt,
+        (NumberKind::UInt, Some("false")) => NumberKind::Int,
         _ => kind,
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn one_of_list(value: &Json) -> &Json {
 pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
     let value = match json {
         Json::Bool(value) => Value::Int((*value).into()),
-        Json::String(text) if own.kind == Kind::Float => match special(text) {
+        Json::String(text) if own.kind == NumberKind::Float => match special(text) {
             Some(value) => value,
             None if text == "nan" => Value::Float(f64::NAN),
             None => {
@@ -127,8 +127,8 @@ pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value
         json => number(json)?,
     };
     nearest(own, value).or_else(|| {
-        let unsigned = Number::new(Kind::UInt, own.size_bytes, own.order);
-        let bytes = (own.kind == Kind::Int && is_unsigned).then(|| unsigned.write(value))?;
+        let unsigned = Number::new(NumberKind::UInt, own.size_bytes, own.order);
+        let bytes = (own.kind == NumberKind::Int && is_unsigned).then(|| unsigned.write(value))?;
         own.read(&bytes?)
     })
 }
@@ -160,8 +160,8 @@ pub(super) fn special(text: &str) -> Option<Value> {
 fn nearest(own: Number, value: Value) -> Option<Value> {
     let wide = value.float();
     let value = match (own.kind, own.size_bytes) {
-        (Kind::Float, 8) => Value::Float(wide),
-        (Kind::Float, size) => {
+        (NumberKind::Float, 8) => Value::Float(wide),
+        (NumberKind::Float, size) => {
             #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
             let rounded = match size {
                 4 => f64::from(wide as f32),
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::zarr::ByteOrder;
 
-    const fn own(kind: Kind, size: usize) -> Number {
+    const fn own(kind: NumberKind, size: usize) -> Number {
         Number::new(kind, size, ByteOrder::Big)
     }
 
@@ -232,11 +232,15 @@ mod tests {
     #[test]
     fn fill_values_are_values_of_the_array() {
         let (f2, f4, f8) = (
-            own(Kind::Float, 2),
-            own(Kind::Float, 4),
-            own(Kind::Float, 8),
+            own(NumberKind::Float, 2),
+            own(NumberKind::Float, 4),
+            own(NumberKind::Float, 8),
         );
-        let (i2, u1, u8) = (own(Kind::Int, 2), own(Kind::UInt, 1), own(Kind::UInt, 8));
+        let (i2, u1, u8) = (
+            own(NumberKind::Int, 2),
+            own(NumberKind::UInt, 1),
+            own(NumberKind::UInt, 8),
+        );
         for (json, own, expected) in [
             (json!(-9999), i2, Value::Int(-9999)),
             (json!(-9999.0), i2, Value::Int(-9999)),
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn integers_without_a_sign_have_the_same_bits() {
-        let i1 = own(Kind::Int, 1);
+        let i1 = own(NumberKind::Int, 1);
         let of = |unsigned: Json, fill: i32, own| {
             let members = json!({"_Unsigned": unsigned, "_FillValue": fill});
             stated(members.as_object().unwrap(), "_FillValue", own)
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(of(json!("true"), 256, i1), None);
         assert_eq!(of(json!("false"), 255, i1), None);
         assert_eq!(
-            of(json!("true"), 255, own(Kind::UInt, 1)),
+            of(json!("true"), 255, own(NumberKind::UInt, 1)),
             Some(Value::Int(255))
         );
     }
@@ -301,9 +305,18 @@ mod tests {
     #[test]
     fn unsigned_says_which_integers_the_bits_are() {
         let said = |text: &str| Json::from(text);
-        assert_eq!(unsigned(Kind::Int, Some(&said("true"))), Kind::UInt);
-        assert_eq!(unsigned(Kind::UInt, Some(&said("false"))), Kind::Int);
-        assert_eq!(unsigned(Kind::Float, Some(&said("true"))), Kind::Float);
-        assert_eq!(unsigned(Kind::Int, None), Kind::Int);
+        assert_eq!(
+            unsigned(NumberKind::Int, Some(&said("true"))),
+            NumberKind::UInt
+        );
+        assert_eq!(
+            unsigned(NumberKind::UInt, Some(&said("false"))),
+            NumberKind::Int
+        );
+        assert_eq!(
+            unsigned(NumberKind::Float, Some(&said("true"))),
+            NumberKind::Float
+        );
+        assert_eq!(unsigned(NumberKind::Int, None), NumberKind::Int);
     }
 }

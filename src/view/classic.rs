@@ -11,11 +11,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::header::{Header, Type, Variable};
-use super::branch::Branch;
+use super::branch::GroupTree;
 use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item, certain_item};
-use super::layout::{self, Layout, Made, Order, Placed, Placement, Slab};
+use super::layout::{
+    self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
+};
 use super::node::ViewNode;
-use super::number::{Kind, Value};
+use super::number::{NumberKind, Value};
 use crate::array::ArrayReader;
 
 /// Variables of which an element may not be readable begin at a multiple of this.
@@ -52,7 +54,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn make(branch: &Branch) -> Result<Made, String> {
+pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
     make_version(branch, Version::Cdf2)
 }
 
@@ -60,7 +62,7 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn make_cdf5(branch: &Branch) -> Result<Made, String> {
+pub(super) fn make_cdf5(branch: &GroupTree) -> Result<VirtualFile, String> {
     make_version(branch, Version::Cdf5)
 }
 
@@ -77,10 +79,10 @@ struct Planned {
 
 enum Elements {
     Bytes(Vec<u8>),
-    Array(Arc<ArrayReader>, Placed),
+    Array(Arc<ArrayReader>, ArrayExtent),
 }
 
-fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
+fn make_version(branch: &GroupTree, version: Version) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(branch)?;
     let mut notes = dataset.notes.clone();
     if !branch.groups_left_out.is_empty() {
@@ -130,9 +132,9 @@ fn make_version(branch: &Branch, version: Version) -> Result<Made, String> {
     let mut sources = Vec::new();
     let parts = parts(&header, planned, &mut sources);
     let layout = parts
-        .and_then(Layout::new)
+        .and_then(FileLayout::new)
         .ok_or("no file can be so long")?;
-    Ok(Made {
+    Ok(VirtualFile {
         layout,
         sources,
         notes,
@@ -228,7 +230,7 @@ fn plan(
         }
         (Data::Array(reader, _), _) => {
             let conversion = kind.number.and_then(|number| variable.conversion(number));
-            let placed = Placed::new(0, reader, Order::Rows, conversion);
+            let placed = ArrayExtent::new(0, reader, ElementOrder::RowMajor, conversion);
             Elements::Array(Arc::clone(reader), placed.ok_or("too many bytes")?)
         }
     };
@@ -245,7 +247,7 @@ fn plan(
         });
     }
     let is_wide = matches!(variable.item, Item::Number(number)
-        if number.size_bytes == 8 && number.kind != Kind::Float);
+        if number.size_bytes == 8 && number.kind != NumberKind::Float);
     Ok(Planned {
         is_inexact: is_wide && version != Version::Cdf5,
         variable: Variable {
@@ -416,12 +418,12 @@ fn parts(
     header: &Header,
     planned: Vec<Planned>,
     sources: &mut Vec<Arc<ArrayReader>>,
-) -> Option<Vec<Placement>> {
+) -> Option<Vec<Segment>> {
     let offsets = offsets(header, &planned)?;
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let bytes = header.encode(&variables, &offsets);
     let mut end = bytes.len() as u64;
-    let mut parts = vec![Placement::Bytes(bytes)];
+    let mut parts = vec![Segment::Bytes(bytes)];
     let is_only = is_only_record(&planned);
     let mut slabs = Vec::new();
     let mut records_begin = None;
@@ -430,33 +432,33 @@ fn parts(
         if planned.is_record {
             records_begin.get_or_insert(offset);
         } else {
-            parts.push(Placement::Zeros(offset.checked_sub(end)?));
+            parts.push(Segment::Zeros(offset.checked_sub(end)?));
             end = offset
                 .checked_add(planned.size_bytes)?
                 .checked_add(padding)?;
         }
         match planned.elements {
-            Elements::Bytes(bytes) => parts.push(Placement::Bytes(bytes)),
+            Elements::Bytes(bytes) => parts.push(Segment::Bytes(bytes)),
             Elements::Array(reader, placed) => {
                 let source = sources.len();
                 sources.push(reader);
-                let placed = Placed { source, ..placed };
+                let placed = ArrayExtent { source, ..placed };
                 if planned.is_record {
-                    slabs.push(Slab {
+                    slabs.push(RecordSlice {
                         placed,
                         size_bytes: planned.size_bytes,
                         padding_bytes: padding,
                     });
                     continue;
                 }
-                parts.push(Placement::Array(placed));
+                parts.push(Segment::Array(placed));
             }
         }
-        parts.push(Placement::Zeros(padding));
+        parts.push(Segment::Zeros(padding));
     }
     if let (Some((_, records)), Some(begin)) = (header.record, records_begin) {
-        parts.push(Placement::Zeros(begin.checked_sub(end)?));
-        parts.push(Placement::Records(records, slabs));
+        parts.push(Segment::Zeros(begin.checked_sub(end)?));
+        parts.push(Segment::Records(records, slabs));
     }
     Some(parts)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::layout::Made;
+use super::layout::VirtualFile;
 use crate::array::{ArrayReader, Reservation};
 use crate::store::StoreError;
 use crate::translate::NoOutline;
@@ -17,7 +17,7 @@ pub enum Content {
     /// The text of decoded elements; `Nodes::text` has it.
     Elements(Rendering),
     /// A file of parts.
-    Made(Arc<MadeFile>),
+    File(Arc<CachedFile>),
     /// A directory of chunks.
     Chunks(Arc<ArrayReader>, ChunkNames),
     /// A directory of inner chunks.
@@ -43,8 +43,8 @@ pub(super) struct Text {
 
 /// A computed file, with the memory that its headers take.
 #[derive(Debug)]
-pub struct MadeFile {
-    pub(super) made: Made,
+pub struct CachedFile {
+    pub(super) made: VirtualFile,
     /// What it is made of, where that is more than its own node.
     pub rendering: Option<Rendering>,
     pub(super) asked: Asked,
@@ -92,7 +92,7 @@ impl From<NoOutline> for NoContent {
     }
 }
 
-impl MadeFile {
+impl CachedFile {
     /// Size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.made.layout.size_bytes()

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE};
 pub(super) use self::variables::certain_item;
 
-use super::branch::Branch;
+use super::branch::GroupTree;
 use super::number::{Conversion, Number, Value};
 use crate::array::ArrayReader;
 
@@ -105,7 +105,7 @@ impl Dataset {
     ///
     /// # Errors
     /// If it has too many dimensions.
-    pub(super) fn of(branch: &Branch) -> Result<Self, String> {
+    pub(super) fn of(branch: &GroupTree) -> Result<Self, String> {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
         let root = variables::group(branch, String::new(), &mut scopes, &mut notes);

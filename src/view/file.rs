@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::content::{MadeFile, Rendering};
+use super::content::{CachedFile, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use crate::array::{ArrayReader, Handle, ServedVersions};
@@ -12,7 +12,7 @@ use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
 /// A computed file, as one inode: it has one version of each chunk as long as it is open.
 #[derive(Debug)]
 pub struct ViewFile {
-    made_of: MadeOf,
+    made_of: FileContent,
     version: Version,
     modified: SystemTime,
     /// What was served of a source that can change.
@@ -20,16 +20,16 @@ pub struct ViewFile {
 }
 
 #[derive(Debug)]
-enum MadeOf {
+enum FileContent {
     Text(Arc<Vec<u8>>),
     Elements(Arc<Nodes>, Arc<ViewNode>, Rendering),
-    Made(Arc<MadeFile>),
+    File(Arc<CachedFile>),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
 }
 
 impl ViewFile {
-    fn new(made_of: MadeOf, version: Version, modified: SystemTime) -> Self {
+    fn new(made_of: FileContent, version: Version, modified: SystemTime) -> Self {
         let readers = made_of.readers();
         let changeable = readers.iter().find(|reader| !reader.is_constant());
         let served = changeable.map(|reader| Arc::new(ServedVersions::new(reader.engine())));
@@ -74,7 +74,7 @@ impl ViewFile {
 
     /// A file with this text.
     pub fn text(text: Arc<Vec<u8>>, version: Version, modified: SystemTime) -> Self {
-        Self::new(MadeOf::Text(text), version, modified)
+        Self::new(FileContent::Text(text), version, modified)
     }
 
     /// The text of decoded elements.
@@ -85,12 +85,16 @@ impl ViewFile {
         version: Version,
         modified: SystemTime,
     ) -> Self {
-        Self::new(MadeOf::Elements(nodes, node, rendering), version, modified)
+        Self::new(
+            FileContent::Elements(nodes, node, rendering),
+            version,
+            modified,
+        )
     }
 
     /// A file of parts.
-    pub fn made(file: Arc<MadeFile>, version: Version, modified: SystemTime) -> Self {
-        Self::new(MadeOf::Made(file), version, modified)
+    pub fn made(file: Arc<CachedFile>, version: Version, modified: SystemTime) -> Self {
+        Self::new(FileContent::File(file), version, modified)
     }
 
     /// One chunk.
@@ -100,7 +104,7 @@ impl ViewFile {
         version: Version,
         modified: SystemTime,
     ) -> Self {
-        Self::new(MadeOf::Chunk(reader, chunk), version, modified)
+        Self::new(FileContent::Chunk(reader, chunk), version, modified)
     }
 
     /// One inner chunk.
@@ -110,16 +114,16 @@ impl ViewFile {
         version: Version,
         modified: SystemTime,
     ) -> Self {
-        Self::new(MadeOf::Inner(reader, piece), version, modified)
+        Self::new(FileContent::Inner(reader, piece), version, modified)
     }
 }
 
-impl MadeOf {
+impl FileContent {
     /// The arrays that it is filled from.
     fn readers(&self) -> &[Arc<ArrayReader>] {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
-            Self::Made(file) => &file.made.sources,
+            Self::File(file) => &file.made.sources,
             Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
         }
     }
@@ -136,11 +140,11 @@ fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
 impl Object for ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.made_of {
-            MadeOf::Text(text) => text.len() as u64,
-            MadeOf::Elements(_, _, rendering) => rendering.size_bytes,
-            MadeOf::Made(file) => file.size_bytes(),
-            MadeOf::Chunk(reader, _) => reader.chunk_bytes(),
-            MadeOf::Inner(reader, _) => reader.piece_bytes(),
+            FileContent::Text(text) => text.len() as u64,
+            FileContent::Elements(_, _, rendering) => rendering.size_bytes,
+            FileContent::File(file) => file.size_bytes(),
+            FileContent::Chunk(reader, _) => reader.chunk_bytes(),
+            FileContent::Inner(reader, _) => reader.piece_bytes(),
         }
     }
 
@@ -167,16 +171,16 @@ impl Object for ViewFile {
     ) -> Result<Data, StoreError> {
         let served = self.served.as_deref();
         match &self.made_of {
-            MadeOf::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
-            MadeOf::Elements(nodes, node, rendering) => {
+            FileContent::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
+            FileContent::Elements(nodes, node, rendering) => {
                 let text = nodes.text(node, *rendering, patience)?;
                 Ok(part_of(text, offset, size))
             }
-            MadeOf::Made(file) => file.made.read(offset, size, buffer, patience, served),
-            MadeOf::Chunk(reader, chunk) => {
+            FileContent::File(file) => file.made.read(offset, size, buffer, patience, served),
+            FileContent::Chunk(reader, chunk) => {
                 reader.read_chunk(*chunk, offset, size, buffer, patience, served)
             }
-            MadeOf::Inner(reader, piece) => {
+            FileContent::Inner(reader, piece) => {
                 reader.read_inner(*piece, offset, size, buffer, patience, served)
             }
         }

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::around::{ArrayView, Surroundings};
-use super::branch::{Branch, Depth};
+use super::around::{ArrayView, NodeResolver};
+use super::branch::{Depth, GroupTree};
 use super::content::NoContent;
-use super::layout::Made;
+use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::{classic, geotiff, netcdf4, npy, sidecar};
 use crate::array::Engine;
@@ -33,7 +33,7 @@ enum Name {
 
 /// What of a node a file is, and the function that makes it.
 #[derive(Debug, Clone, Copy)]
-pub enum Make {
+pub enum Renderer {
     /// A text of any node.
     Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
     /// The text of what can not be made.
@@ -45,24 +45,24 @@ pub enum Make {
     /// A directory of inner chunks.
     Inner,
     /// A file of an array, from its own metadata.
-    Array(fn(&ArrayView<'_>) -> Result<Made, String>),
+    Array(fn(&ArrayView<'_>) -> Result<VirtualFile, String>),
     /// A file of an array and of the nodes around it. The first function returns whether metadata
     /// alone prove that the second one makes a file.
-    Placed(
-        fn(&ArrayView<'_>, &dyn Surroundings) -> Result<bool, NoContent>,
-        fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>,
+    ArrayWithNodes(
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<bool, NoContent>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
     ),
     /// The same of which only making it tells whether there is one.
-    Found(fn(&ArrayView<'_>, &dyn Surroundings) -> Result<Made, NoContent>),
+    UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
     /// A text of a group and the documents of all nodes below it.
-    Outline(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
+    Hierarchy(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
     /// A file of a group: of its arrays, or of all that is below it. The first function returns
     /// whether an array is a variable of the file for certain, by its metadata alone; the second one
     /// makes a file if there is any variable.
     Group(
         Depth,
         fn(&ViewNode) -> bool,
-        fn(&Branch) -> Result<Made, String>,
+        fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
 }
 
@@ -72,10 +72,10 @@ struct Row {
     /// What `--formats` calls it.
     word: &'static str,
     name: Name,
-    make: Make,
+    make: Renderer,
 }
 
-const fn row(word: &'static str, name: Name, make: Make) -> Row {
+const fn row(word: &'static str, name: Name, make: Renderer) -> Row {
     Row { word, name, make }
 }
 
@@ -89,65 +89,65 @@ static TABLE: [Row; 18] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
-        Make::Node(ViewNode::attributes_text),
+        Renderer::Node(ViewNode::attributes_text),
     ),
     row(
         "info",
         Name::Own("info.json"),
-        Make::Node(|node| Ok(pretty(&node.info()))),
+        Renderer::Node(|node| Ok(pretty(&node.info()))),
     ),
-    row("why", Name::Own("why.txt"), Make::Why),
-    row("zom", Name::Own("zom.json"), Make::Outline(zom_json)),
+    row("why", Name::Own("why.txt"), Renderer::Why),
+    row("zom", Name::Own("zom.json"), Renderer::Hierarchy(zom_json)),
     row(
         "zmetadata",
         Name::Own(".zmetadata"),
-        Make::Outline(zmetadata_json),
+        Renderer::Hierarchy(zmetadata_json),
     ),
-    row("npy", Name::Suffix(".npy"), Make::Array(npy::make)),
-    row("bin", Name::Suffix(".bin"), Make::Array(sidecar::bin)),
+    row("npy", Name::Suffix(".npy"), Renderer::Array(npy::make)),
+    row("bin", Name::Suffix(".bin"), Renderer::Array(sidecar::bin)),
     row(
         "hdr",
         Name::Suffix(".hdr"),
-        Make::Placed(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
+        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
     ),
     row(
         "vrt",
         Name::Suffix(".vrt"),
-        Make::Placed(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
+        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
     ),
     row(
         "nhdr",
         Name::Suffix(".nhdr"),
-        Make::Placed(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
+        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
     ),
     row(
         "tif",
         Name::Suffix(".tif"),
-        Make::Placed(geotiff::is_certain, geotiff::make),
+        Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::make),
     ),
     row(
         "aux",
         Name::Suffix(".tif.aux.xml"),
-        Make::Found(geotiff::make_aux),
+        Renderer::UncheckedArray(geotiff::make_aux),
     ),
     row(
         "nc",
         Name::Suffix(".nc"),
-        Make::Group(Depth::All, netcdf4::is_certain, netcdf4::make),
+        Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::make),
     ),
     row(
         "cdf",
         Name::Suffix(".cdf.nc"),
-        Make::Group(Depth::Own, classic::is_certain, classic::make),
+        Renderer::Group(Depth::Own, classic::is_certain, classic::make),
     ),
     row(
         "cdf5",
         Name::Suffix(".cdf5.nc"),
-        Make::Group(Depth::Own, classic::is_certain, classic::make_cdf5),
+        Renderer::Group(Depth::Own, classic::is_certain, classic::make_cdf5),
     ),
-    row("json", Name::Suffix(".json"), Make::Elements),
-    row("chunks", Name::Directory("chunks"), Make::Chunks),
-    row("inner", Name::Directory("inner"), Make::Inner),
+    row("json", Name::Suffix(".json"), Renderer::Elements),
+    row("chunks", Name::Directory("chunks"), Renderer::Chunks),
+    row("inner", Name::Directory("inner"), Renderer::Inner),
 ];
 
 impl Format {
@@ -167,7 +167,7 @@ impl Format {
     }
 
     /// How it is made.
-    pub fn make(self) -> Make {
+    pub fn renderer(self) -> Renderer {
         self.row().make
     }
 
@@ -178,12 +178,15 @@ impl Format {
 
     /// Whether every node has it.
     pub fn is_of_node(self) -> bool {
-        matches!(self.make(), Make::Node(_) | Make::Why)
+        matches!(self.renderer(), Renderer::Node(_) | Renderer::Why)
     }
 
     /// Whether it is made of a group.
     pub fn is_of_group(self) -> bool {
-        matches!(self.make(), Make::Group(..) | Make::Outline(_))
+        matches!(
+            self.renderer(),
+            Renderer::Group(..) | Renderer::Hierarchy(_)
+        )
     }
 
     /// Whether it can be made of an array, or of a group, as far as that alone tells.
@@ -193,18 +196,22 @@ impl Format {
 
     /// Whether it is made of more than its own node, so that another node can change it.
     pub fn is_of_many(self) -> bool {
-        self.is_of_group() || matches!(self.make(), Make::Placed(..) | Make::Found(_) | Make::Why)
+        self.is_of_group()
+            || matches!(
+                self.renderer(),
+                Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_) | Renderer::Why
+            )
     }
 
     /// Whether to know its size takes more than the metadata of its node: other nodes, or
     /// elements.
     pub fn is_costly(self) -> bool {
-        self.is_of_many() || matches!(self.make(), Make::Elements)
+        self.is_of_many() || matches!(self.renderer(), Renderer::Elements)
     }
 
     /// Whether it is a directory.
     pub fn is_directory(self) -> bool {
-        matches!(self.make(), Make::Chunks | Make::Inner)
+        matches!(self.renderer(), Renderer::Chunks | Renderer::Inner)
     }
 
     /// Its name in the directory of the views of the node `name`.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::around::Surroundings;
-use super::branch::{Branch, DecodedTexts, Depth, Leaf};
+use super::around::NodeResolver;
+use super::branch::{DecodedTexts, Depth, GroupArray, GroupTree};
 use super::content::NoContent;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
@@ -65,7 +65,11 @@ impl Nodes {
     ///
     /// # Errors
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
-    pub(super) fn branch(&self, node: &Arc<ViewNode>, depth: Depth) -> Result<Branch, NoContent> {
+    pub(super) fn branch(
+        &self,
+        node: &Arc<ViewNode>,
+        depth: Depth,
+    ) -> Result<GroupTree, NoContent> {
         self.branch_with(node, depth, true)
     }
 
@@ -74,7 +78,7 @@ impl Nodes {
         node: &Arc<ViewNode>,
         depth: Depth,
         has_elements: bool,
-    ) -> Result<Branch, NoContent> {
+    ) -> Result<GroupTree, NoContent> {
         let limit = self.engine().memory_limit_bytes();
         let bytes = (limit / 8).min(MAX_BYTES);
         let mut room = Room {
@@ -94,7 +98,7 @@ impl Nodes {
         depth: usize,
         has_crs: bool,
         room: &mut Room,
-    ) -> Result<Branch, NoContent> {
+    ) -> Result<GroupTree, NoContent> {
         let has_crs = has_crs || crs_metadata::may_give_crs(node);
         if depth > MAX_DEPTH {
             return Err(NoContent::Absent(format!(
@@ -104,7 +108,7 @@ impl Nodes {
         if let Some(why) = node.broken() {
             return Err(NoContent::Absent(why.to_owned()));
         }
-        let mut branch = Branch {
+        let mut branch = GroupTree {
             node: Arc::clone(node),
             arrays: Vec::new(),
             groups: Vec::new(),
@@ -152,7 +156,7 @@ impl Nodes {
                     true => self.grid_of(&child, has_crs)?,
                     false => None,
                 };
-                branch.arrays.push(Leaf {
+                branch.arrays.push(GroupArray {
                     node: child,
                     texts,
                     grid,
@@ -179,7 +183,7 @@ impl Nodes {
                 break;
             }
             key = key.parent();
-            let group = Surroundings::node(self, &key)?;
+            let group = NodeResolver::node(self, &key)?;
             if group.is_some_and(|group| crs_metadata::may_give_crs(&group)) {
                 return Ok(true);
             }
@@ -374,7 +378,7 @@ fn all_of(
     Ok(bytes)
 }
 
-impl Surroundings for Nodes {
+impl NodeResolver for Nodes {
     fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
         if let Some(node) = self.known(key) {
             return Ok(Some(node));

@@ -19,7 +19,7 @@ pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;
 
-use super::around::{ArrayView, Surroundings};
+use super::around::{ArrayView, NodeResolver};
 use super::content::NoContent;
 use context::{Context, Groups, Notes};
 use grid::Grid;
@@ -67,7 +67,7 @@ impl RasterMetadata {
     /// Those of the store that may not last.
     pub(super) fn grid(
         view: &ArrayView<'_>,
-        around: &dyn Surroundings,
+        around: &dyn NodeResolver,
     ) -> Result<Option<Grid>, NoContent> {
         if view.array.attribute("grid_mapping").is_some() || view.shape().len() < 2 {
             return Ok(None);
@@ -101,7 +101,7 @@ impl RasterMetadata {
     /// Those of the store.
     pub(super) fn of_planes(
         view: &ArrayView<'_>,
-        around: &dyn Surroundings,
+        around: &dyn NodeResolver,
     ) -> Result<Option<Self>, NoContent> {
         let mut notes = Notes::default();
         let groups = Groups::above(view, around, &mut notes)?;

@@ -13,13 +13,13 @@ mod overview;
 
 use std::sync::Arc;
 
-use super::around::{ArrayView, Surroundings};
+use super::around::{ArrayView, NodeResolver};
 use super::content::NoContent;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::raster::Raster;
 use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
-use super::layout::{Layout, Made, Placed, Placement};
+use super::layout::{ArrayExtent, FileLayout, Segment, VirtualFile};
 use crate::array::ArrayReader;
 use blocks::Blocks;
 use ifd::{Image, Values, tag};
@@ -31,7 +31,7 @@ use overview::{Full, overviews};
 /// Why there is none; those of the store.
 pub(super) fn is_certain(
     view: &ArrayView<'_>,
-    around: &dyn Surroundings,
+    around: &dyn NodeResolver,
 ) -> Result<bool, NoContent> {
     let groups = Groups::above(view, around, &mut Notes::default())?;
     let raster = RasterMetadata::raster(&Context::new(view, around, &groups))?;
@@ -45,7 +45,10 @@ pub(super) fn is_certain(
 ///
 /// # Errors
 /// Why it is none; those of the store.
-pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+pub(super) fn make(
+    view: &ArrayView<'_>,
+    around: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, around, &mut notes)?;
     let context = Context::new(view, around, &groups);
@@ -105,14 +108,14 @@ pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Ma
         header => header?,
     };
     let mut at = header.bytes.len() as u64;
-    let mut parts = vec![Placement::Bytes(header.bytes)];
+    let mut parts = vec![Segment::Bytes(header.bytes)];
     for (placed, start) in placements.into_iter().zip(header.starts) {
-        parts.push(Placement::Zeros(start.saturating_sub(at)));
+        parts.push(Segment::Zeros(start.saturating_sub(at)));
         at = start.saturating_add(placed.size_bytes);
-        parts.push(Placement::Array(placed));
+        parts.push(Segment::Array(placed));
     }
-    let layout = Layout::new(parts).ok_or("no file can be so long".to_owned())?;
-    Ok(Made {
+    let layout = FileLayout::new(parts).ok_or("no file can be so long".to_owned())?;
+    Ok(VirtualFile {
         layout,
         sources,
         notes: notes.0,
@@ -123,7 +126,10 @@ pub(super) fn make(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Ma
 ///
 /// # Errors
 /// Why there is none; those of the store.
-pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+pub(super) fn make_aux(
+    view: &ArrayView<'_>,
+    around: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, around, &mut notes)?;
     let context = Context::new(view, around, &groups);
@@ -140,7 +146,7 @@ pub(super) fn make_aux(view: &ArrayView<'_>, around: &dyn Surroundings) -> Resul
     let georef = transform::find(&context, &raster, &mut notes)?;
     let crs = georef.crs.filter(|crs| crs.code.is_none());
     let srs = escape(&crs.ok_or_else(none)?.wkt);
-    Ok(Made::text(format!(
+    Ok(VirtualFile::text(format!(
         "<PAMDataset>\n  <SRS>{srs}</SRS>\n</PAMDataset>\n"
     )))
 }
@@ -156,7 +162,7 @@ fn image(
     raster: &Raster,
     reader: &Arc<ArrayReader>,
     source: usize,
-) -> Result<(Image, Placed), String> {
+) -> Result<(Image, ArrayExtent), String> {
     let blocks = Blocks::of(raster, reader.piece_shape());
     let largest = blocks.largest_bytes();
     if largest > MAX_BLOCK_BYTES {
@@ -164,7 +170,7 @@ fn image(
             "a row of {largest} bytes is one strip: programs read strips below 2 GiB"
         ));
     }
-    let placed = Placed::new(source, reader, blocks.order(), raster.conversion)
+    let placed = ArrayExtent::new(source, reader, blocks.order(), raster.conversion)
         .ok_or("no file can be so long")?;
     let samples = u16::try_from(raster.samples).map_err(|_| "too many bands")?;
     let each = |value: u16| Values::Shorts(vec![value; samples.into()]);

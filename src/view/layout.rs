@@ -10,39 +10,39 @@ use crate::store::{StoreError, in_memory, part};
 
 /// In which order the elements of an array lie in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ElementOrder {
     /// In C order over the whole array.
-    Rows,
+    RowMajor,
     /// Piece by piece (chunk, or inner chunk of shards) in C order over the grid of pieces, each of
     /// them whole and in C order itself: also what lies beyond the edges of the array.
-    Pieces,
+    ChunkMajor,
 }
 
 /// The elements of an array as they lie in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct ArrayExtent {
     /// Which of the file's arrays it is.
     pub source: usize,
     /// The order of the elements.
-    pub order: Order,
+    pub order: ElementOrder,
     /// How each number is written, where it is not as in the array.
     pub conversion: Option<Conversion>,
     /// All bytes in the file.
     pub size_bytes: u64,
 }
 
-impl Placed {
+impl ArrayExtent {
     /// All elements of an array in C order, or piece by piece; `None` if they are too many once
     /// they are converted.
     pub fn new(
         source: usize,
         reader: &ArrayReader,
-        order: Order,
+        order: ElementOrder,
         conversion: Option<Conversion>,
     ) -> Option<Self> {
         let size_bytes = match order {
-            Order::Rows => reader.size_bytes(),
-            Order::Pieces => reader.sequence_bytes(),
+            ElementOrder::RowMajor => reader.size_bytes(),
+            ElementOrder::ChunkMajor => reader.sequence_bytes(),
         };
         let conversion = conversion.filter(|conversion| !conversion.is_identity());
         let size_bytes = match &conversion {
@@ -60,9 +60,9 @@ impl Placed {
 
 /// A part of a record: so many bytes of an array, and zeros behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slab {
+pub struct RecordSlice {
     /// The array; record by record the next bytes of it.
-    pub placed: Placed,
+    pub placed: ArrayExtent,
     /// Bytes of it in each record.
     pub size_bytes: u64,
     /// Zeros behind them.
@@ -71,20 +71,20 @@ pub struct Slab {
 
 /// One part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Placement {
+pub enum Segment {
     /// These bytes.
     Bytes(Vec<u8>),
     /// So many zero bytes.
     Zeros(u64),
     /// The elements of an array.
-    Array(Placed),
+    Array(ArrayExtent),
     /// The index of the chunks of an array.
     ChunkIndex(ChunkIndex),
     /// So many times a record, in which each array has a slab.
-    Records(u64, Vec<Slab>),
+    Records(u64, Vec<RecordSlice>),
 }
 
-impl Placement {
+impl Segment {
     /// Its size; `None` if a `u64` does not hold it.
     fn size_bytes(&self) -> Option<u64> {
         match self {
@@ -97,7 +97,7 @@ impl Placement {
     }
 }
 
-fn record_bytes(slabs: &[Slab]) -> Option<u64> {
+fn record_bytes(slabs: &[RecordSlice]) -> Option<u64> {
     slabs.iter().try_fold(0_u64, |sum, slab| {
         sum.checked_add(slab.size_bytes)?
             .checked_add(slab.padding_bytes)
@@ -123,25 +123,25 @@ pub(super) fn elements_start(header_end: u64) -> Option<u64> {
 
 /// An ordered list of parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct FileLayout {
     /// Each part with its end in the file.
-    parts: Vec<(u64, Placement)>,
+    parts: Vec<(u64, Segment)>,
 }
 
 /// What lies in a part of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum SegmentSlice<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// So many zero bytes.
     Zeros(u64),
     /// This range of the bytes of a placed array.
-    Array(&'a Placed, Range<u64>),
+    Array(&'a ArrayExtent, Range<u64>),
     /// This range of the bytes of an index of chunks.
     ChunkIndex(&'a ChunkIndex, Range<u64>),
 }
 
-impl Part<'_> {
+impl SegmentSlice<'_> {
     /// How long it is in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
@@ -154,10 +154,10 @@ impl Part<'_> {
     }
 }
 
-impl Layout {
+impl FileLayout {
     /// Puts parts one behind the other; `None` if their end is beyond what the kernel can count
     /// (2^63 - 1 bytes).
-    pub fn new(placements: impl IntoIterator<Item = Placement>) -> Option<Self> {
+    pub fn new(placements: impl IntoIterator<Item = Segment>) -> Option<Self> {
         let mut end: u64 = 0;
         let mut parts = Vec::new();
         for placement in placements {
@@ -176,10 +176,10 @@ impl Layout {
     /// Bytes that the layout itself takes in memory: its headers.
     pub fn header_bytes(&self) -> u64 {
         let parts = self.parts.iter().map(|(_, placement)| match placement {
-            Placement::Bytes(bytes) => bytes.len() as u64,
-            Placement::Records(_, slabs) => size_of_val(&slabs[..]) as u64,
-            Placement::ChunkIndex(index) => index.memory_bytes(),
-            Placement::Zeros(_) | Placement::Array(_) => 0,
+            Segment::Bytes(bytes) => bytes.len() as u64,
+            Segment::Records(_, slabs) => size_of_val(&slabs[..]) as u64,
+            Segment::ChunkIndex(index) => index.memory_bytes(),
+            Segment::Zeros(_) | Segment::Array(_) => 0,
         });
         parts.sum::<u64>() + size_of_val(&self.parts[..]) as u64
     }
@@ -189,7 +189,7 @@ impl Layout {
         self.parts
             .iter()
             .filter_map(|(_, placement)| match placement {
-                Placement::Bytes(bytes) => Some(&bytes[..]),
+                Segment::Bytes(bytes) => Some(&bytes[..]),
                 _ => None,
             })
     }
@@ -198,7 +198,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`StoreError::Internal`] if the parts do not agree with their sizes.
-    pub fn at(&self, offset: u64, size: u64) -> Result<Option<Part<'_>>, StoreError> {
+    pub fn at(&self, offset: u64, size: u64) -> Result<Option<SegmentSlice<'_>>, StoreError> {
         let place = self.parts.partition_point(|(end, _)| *end <= offset);
         let Some((end, placement)) = self.parts.get(place) else {
             return Ok(None);
@@ -212,21 +212,21 @@ impl Layout {
         };
         let inside = offset.saturating_sub(start)..offset.saturating_add(size).min(*end) - start;
         Ok(Some(match placement {
-            Placement::Bytes(bytes) => {
+            Segment::Bytes(bytes) => {
                 let inside = in_memory(inside.start)?..in_memory(inside.end)?;
-                Part::Bytes(part(bytes, inside)?)
+                SegmentSlice::Bytes(part(bytes, inside)?)
             }
-            Placement::Zeros(_) => Part::Zeros(inside.end.saturating_sub(inside.start)),
-            Placement::Array(placed) => Part::Array(placed, inside),
-            Placement::ChunkIndex(index) => Part::ChunkIndex(index, inside),
-            Placement::Records(_, slabs) => in_records(slabs, &inside)
+            Segment::Zeros(_) => SegmentSlice::Zeros(inside.end.saturating_sub(inside.start)),
+            Segment::Array(placed) => SegmentSlice::Array(placed, inside),
+            Segment::ChunkIndex(index) => SegmentSlice::ChunkIndex(index, inside),
+            Segment::Records(_, slabs) => in_records(slabs, &inside)
                 .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
         }))
     }
 }
 
 /// What lies at the beginning of a range of the bytes of records.
-fn in_records<'a>(slabs: &'a [Slab], range: &Range<u64>) -> Option<Part<'a>> {
+fn in_records<'a>(slabs: &'a [RecordSlice], range: &Range<u64>) -> Option<SegmentSlice<'a>> {
     let whole = record_bytes(slabs)?;
     let record = range.start.checked_div(whole)?;
     let size = range.end.saturating_sub(range.start);
@@ -235,11 +235,14 @@ fn in_records<'a>(slabs: &'a [Slab], range: &Range<u64>) -> Option<Part<'a>> {
         if inside < slab.size_bytes {
             let length = size.min(slab.size_bytes - inside);
             let start = record.checked_mul(slab.size_bytes)?.checked_add(inside)?;
-            return Some(Part::Array(&slab.placed, start..start.checked_add(length)?));
+            return Some(SegmentSlice::Array(
+                &slab.placed,
+                start..start.checked_add(length)?,
+            ));
         }
         inside -= slab.size_bytes;
         if inside < slab.padding_bytes {
-            return Some(Part::Zeros(size.min(slab.padding_bytes - inside)));
+            return Some(SegmentSlice::Zeros(size.min(slab.padding_bytes - inside)));
         }
         inside -= slab.padding_bytes;
     }
@@ -248,22 +251,22 @@ fn in_records<'a>(slabs: &'a [Slab], range: &Range<u64>) -> Option<Part<'a>> {
 
 /// A computed file: its parts, the arrays that they are filled from, and what had to be left out.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct VirtualFile {
     /// The parts.
-    pub layout: Layout,
-    /// The arrays, by the numbers in [`Placed::source`].
+    pub layout: FileLayout,
+    /// The arrays, by the numbers in [`ArrayExtent::source`].
     pub sources: Vec<Arc<ArrayReader>>,
     /// What of the nodes is not in the file and why, for people; one line each.
     pub notes: Vec<String>,
 }
 
-impl Made {
+impl VirtualFile {
     /// A file that is only text.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
-        let part = Placement::Bytes(text.into());
+        let part = Segment::Bytes(text.into());
         let size = part.size_bytes().unwrap_or(0);
         Self {
-            layout: Layout {
+            layout: FileLayout {
                 parts: vec![(size, part)],
             },
             sources: Vec::new(),
@@ -277,9 +280,9 @@ impl Made {
     /// If it were longer than any file can be.
     pub fn of_array(
         reader: &Arc<ArrayReader>,
-        parts: impl IntoIterator<Item = Placement>,
+        parts: impl IntoIterator<Item = Segment>,
     ) -> Result<Self, String> {
-        let layout = Layout::new(parts)
+        let layout = FileLayout::new(parts)
             .ok_or_else(|| format!("{} bytes: no file can be so long", reader.size_bytes()))?;
         Ok(Self {
             layout,
@@ -293,10 +296,10 @@ impl Made {
 mod tests {
     use super::*;
 
-    fn placed(size_bytes: u64) -> Placed {
-        Placed {
+    fn placed(size_bytes: u64) -> ArrayExtent {
+        ArrayExtent {
             source: 0,
-            order: Order::Rows,
+            order: ElementOrder::RowMajor,
             conversion: None,
             size_bytes,
         }
@@ -305,29 +308,35 @@ mod tests {
     #[test]
     fn every_byte_is_where_its_part_is() {
         let array = placed(100);
-        let layout = Layout::new([
-            Placement::Bytes(b"head".to_vec()),
-            Placement::Zeros(3),
-            Placement::Bytes(Vec::new()),
-            Placement::Array(array.clone()),
+        let layout = FileLayout::new([
+            Segment::Bytes(b"head".to_vec()),
+            Segment::Zeros(3),
+            Segment::Bytes(Vec::new()),
+            Segment::Array(array.clone()),
         ])
         .unwrap();
         assert_eq!(layout.size_bytes(), 107);
-        assert_eq!(layout.at(0, 100).unwrap(), Some(Part::Bytes(b"head")));
-        assert_eq!(layout.at(1, 2).unwrap(), Some(Part::Bytes(b"ea")));
-        assert_eq!(layout.at(5, 100).unwrap(), Some(Part::Zeros(2)));
+        assert_eq!(
+            layout.at(0, 100).unwrap(),
+            Some(SegmentSlice::Bytes(b"head"))
+        );
+        assert_eq!(layout.at(1, 2).unwrap(), Some(SegmentSlice::Bytes(b"ea")));
+        assert_eq!(layout.at(5, 100).unwrap(), Some(SegmentSlice::Zeros(2)));
         assert_eq!(
             layout.at(7, 1000).unwrap(),
-            Some(Part::Array(&array, 0..100))
+            Some(SegmentSlice::Array(&array, 0..100))
         );
-        assert_eq!(layout.at(50, 7).unwrap(), Some(Part::Array(&array, 43..50)));
+        assert_eq!(
+            layout.at(50, 7).unwrap(),
+            Some(SegmentSlice::Array(&array, 43..50))
+        );
         assert_eq!(layout.at(107, 1).unwrap(), None);
     }
 
     #[test]
     fn records_take_turns() {
-        let slab = |source, size_bytes, padding_bytes| Slab {
-            placed: Placed {
+        let slab = |source, size_bytes, padding_bytes| RecordSlice {
+            placed: ArrayExtent {
                 source,
                 ..placed(3 * size_bytes)
             },
@@ -335,34 +344,40 @@ mod tests {
             padding_bytes,
         };
         let slabs = vec![slab(0, 8, 0), slab(1, 3, 1)];
-        let layout = Layout::new([
-            Placement::Zeros(5),
-            Placement::Records(3, slabs.clone()),
-            Placement::Bytes(b"end".to_vec()),
+        let layout = FileLayout::new([
+            Segment::Zeros(5),
+            Segment::Records(3, slabs.clone()),
+            Segment::Bytes(b"end".to_vec()),
         ])
         .unwrap();
         assert_eq!(layout.size_bytes(), 5 + 36 + 3);
-        let array = |place: usize, range| Some(Part::Array(&slabs[place].placed, range));
+        let array = |place: usize, range| Some(SegmentSlice::Array(&slabs[place].placed, range));
         assert_eq!(layout.at(5, 100).unwrap(), array(0, 0..8));
         assert_eq!(layout.at(7, 2).unwrap(), array(0, 2..4));
         assert_eq!(layout.at(5 + 8, 100).unwrap(), array(1, 0..3));
-        assert_eq!(layout.at(5 + 11, 100).unwrap(), Some(Part::Zeros(1)));
+        assert_eq!(
+            layout.at(5 + 11, 100).unwrap(),
+            Some(SegmentSlice::Zeros(1))
+        );
         assert_eq!(layout.at(5 + 24 + 9, 100).unwrap(), array(1, 7..9));
-        assert_eq!(layout.at(5 + 36, 100).unwrap(), Some(Part::Bytes(b"end")));
+        assert_eq!(
+            layout.at(5 + 36, 100).unwrap(),
+            Some(SegmentSlice::Bytes(b"end"))
+        );
     }
 
     #[test]
     fn a_size_that_the_kernel_can_not_hold_is_refused() {
         let most = i64::MAX.unsigned_abs();
-        let array = |size| Placement::Array(placed(size));
-        assert!(Layout::new([array(most)]).is_some());
-        assert!(Layout::new([Placement::Zeros(1), array(most)]).is_none());
-        assert!(Layout::new([array(u64::MAX), Placement::Zeros(1)]).is_none());
-        let slab = Slab {
+        let array = |size| Segment::Array(placed(size));
+        assert!(FileLayout::new([array(most)]).is_some());
+        assert!(FileLayout::new([Segment::Zeros(1), array(most)]).is_none());
+        assert!(FileLayout::new([array(u64::MAX), Segment::Zeros(1)]).is_none());
+        let slab = RecordSlice {
             placed: placed(1),
             size_bytes: 1 << 40,
             padding_bytes: 0,
         };
-        assert!(Layout::new([Placement::Records(1 << 40, vec![slab])]).is_none());
+        assert!(FileLayout::new([Segment::Records(1 << 40, vec![slab])]).is_none());
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use siphasher::sip::SipHasher13;
 
 use super::around::ArrayView;
-use super::content::{Asked, Content, MadeFile, NoContent, Rendering};
-use super::format::{Format, Make};
-use super::layout::Made;
+use super::content::{Asked, CachedFile, Content, NoContent, Rendering};
+use super::format::{Format, Renderer};
+use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use crate::store::{StoreError, may_wait};
@@ -24,63 +24,63 @@ impl Nodes {
     /// # Errors
     /// Why there is no such file, or that it could not be found out.
     pub fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, NoContent> {
-        match (format.make(), &node.elements) {
-            (Make::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Make::Why, _) => match self.still_kept(node, format) {
-                Some(file) => Ok(Content::Made(file)),
+        match (format.renderer(), &node.elements) {
+            (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
+            (Renderer::Why, _) => match self.still_kept(node, format) {
+                Some(file) => Ok(Content::File(file)),
                 None => {
                     let (text, asked) = self.why(node)?;
-                    let made = Made::text(text);
-                    Ok(Content::Made(self.keep(node, format, made, asked)?))
+                    let made = VirtualFile::text(text);
+                    Ok(Content::File(self.keep(node, format, made, asked)?))
                 }
             },
-            (Make::Elements, Elements::Variable(..)) => {
+            (Renderer::Elements, Elements::Variable(..)) => {
                 let rendering = self.rendering(node).map_err(NoContent::Failed)?;
                 Ok(Content::Elements(rendering))
             }
-            (Make::Elements, _) => {
+            (Renderer::Elements, _) => {
                 array_of(node)?;
                 Err("elements of constant size: they are in .npy"
                     .to_owned()
                     .into())
             }
-            (Make::Outline(_), _) if node.is_array() || node.is_implicit => {
+            (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
                 Err("no document says that it is a group".to_owned().into())
             }
-            (Make::Outline(make), _) => self.kept(node, format, || {
+            (Renderer::Hierarchy(make), _) => self.kept(node, format, || {
                 let whole = make(&**self.store(), &node.key, self.engine())?;
                 let notes = whole.notes;
-                Ok(Made {
+                Ok(VirtualFile {
                     notes,
-                    ..Made::text(whole.text)
+                    ..VirtualFile::text(whole.text)
                 })
             }),
-            (Make::Group(depth, _, make), _) => {
+            (Renderer::Group(depth, _, make), _) => {
                 if node.is_array() {
                     return Err("this is an array".to_owned().into());
                 }
                 self.kept(node, format, || Ok(make(&self.branch(node, depth)?)?))
             }
-            (Make::Array(make), _) => {
+            (Renderer::Array(make), _) => {
                 let made = make(&array_of(node)?)?;
                 let made = self.file(node, format, made, None, Asked::now())?;
-                Ok(Content::Made(made))
+                Ok(Content::File(made))
             }
-            (Make::Placed(_, make), _) => {
+            (Renderer::ArrayWithNodes(_, make), _) => {
                 let array = array_of(node)?;
                 self.kept(node, format, || make(&array, self))
             }
-            (Make::Found(make), _) => {
+            (Renderer::UncheckedArray(make), _) => {
                 let array = array_of(node)?;
                 self.kept(node, format, || make(&array, self))
             }
-            (Make::Chunks, _) => {
+            (Renderer::Chunks, _) => {
                 let reader = array_of(node)?.reader;
                 let pieces = reader.pieces();
                 let names = ChunkNames::of_keys(pieces.chunk_keys(), pieces.grid().shape());
                 Ok(Content::Chunks(Arc::clone(reader), names))
             }
-            (Make::Inner, _) => {
+            (Renderer::Inner, _) => {
                 let reader = array_of(node)?.reader;
                 let counts = reader.pieces().inner_counts();
                 let counts =
@@ -99,14 +99,14 @@ impl Nodes {
     /// # Errors
     /// Those of [`Nodes::content`].
     pub fn check(&self, node: &Arc<ViewNode>, format: Format) -> Result<(), NoContent> {
-        let is_certain = match (format.make(), &node.elements) {
+        let is_certain = match (format.renderer(), &node.elements) {
             // The first is made of the answers of this function. The second is decoded, which fails
             // or succeeds, but never proves that there is no such file.
-            (Make::Why, _) | (Make::Elements, Elements::Variable(..)) => true,
-            (Make::Placed(is_certain, _), Elements::Fixed(_)) => {
+            (Renderer::Why, _) | (Renderer::Elements, Elements::Variable(..)) => true,
+            (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
                 is_certain(&array_of(node)?, self)?
             }
-            (Make::Group(depth, is_certain, _), Elements::None) => {
+            (Renderer::Group(depth, is_certain, _), Elements::None) => {
                 self.has_certain(node, depth, is_certain)?
             }
             _ => false,
@@ -122,10 +122,10 @@ impl Nodes {
         &self,
         node: &ViewNode,
         format: Format,
-        make: impl FnOnce() -> Result<Made, NoContent>,
+        make: impl FnOnce() -> Result<VirtualFile, NoContent>,
     ) -> Result<Content, NoContent> {
         if let Some(file) = self.still_kept(node, format) {
-            return Ok(Content::Made(file));
+            return Ok(Content::File(file));
         }
         let failed = NoContent::Failed;
         may_wait(&node.key).map_err(failed)?;
@@ -144,12 +144,12 @@ impl Nodes {
             what: format!("its {format}, which is being made"),
         };
         match answer.unwrap_or_else(|| Err(timed_out())).map_err(failed)? {
-            Ok(file) => Ok(Content::Made(file)),
+            Ok(file) => Ok(Content::File(file)),
             Err(why) => Err(NoContent::Absent(why)),
         }
     }
 
-    fn still_kept(&self, node: &ViewNode, format: Format) -> Option<Arc<MadeFile>> {
+    fn still_kept(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
         let place = (node.key.clone(), node.version, format.number());
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let file = made.get(&place)?;
@@ -162,9 +162,9 @@ impl Nodes {
         &self,
         node: &ViewNode,
         format: Format,
-        made: Made,
+        made: VirtualFile,
         asked: Asked,
-    ) -> Result<Arc<MadeFile>, NoContent> {
+    ) -> Result<Arc<CachedFile>, NoContent> {
         let mut hasher = SipHasher13::new();
         for header in made.layout.headers() {
             hasher.write(header);
@@ -190,10 +190,10 @@ impl Nodes {
         &self,
         node: &ViewNode,
         format: Format,
-        made: Made,
+        made: VirtualFile,
         rendering: Option<Rendering>,
         asked: Asked,
-    ) -> Result<Arc<MadeFile>, NoContent> {
+    ) -> Result<Arc<CachedFile>, NoContent> {
         let bytes = made.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 8;
         if bytes > most {
@@ -201,7 +201,7 @@ impl Nodes {
             return Err(NoContent::Absent(why));
         }
         let memory = self.engine().reserve_now(&node.key, bytes);
-        Ok(Arc::new(MadeFile {
+        Ok(Arc::new(CachedFile {
             made,
             rendering,
             asked,
@@ -218,14 +218,14 @@ impl Nodes {
             text.push('\n');
         }
         let formats = Format::all().filter(|format| format.suits(node.is_array()));
-        for format in formats.filter(|format| !matches!(format.make(), Make::Why)) {
+        for format in formats.filter(|format| !matches!(format.renderer(), Renderer::Why)) {
             let name = format.own_name(&node.name);
             let found = match format.is_of_many() {
                 true => self.content(node, format).map(Some),
                 false => self.check(node, format).map(|()| None),
             };
             match found {
-                Ok(Some(Content::Made(file))) => {
+                Ok(Some(Content::File(file))) => {
                     asked.when = asked.when.min(file.asked.when);
                     for note in &file.made.notes {
                         text.push_str(&format!("{name}: {note}\n"));
@@ -233,7 +233,8 @@ impl Nodes {
                 }
                 Ok(_) => {}
                 // Few arrays need one: what is said of the system is said of the `.tif`.
-                Err(NoContent::Absent(_)) if matches!(format.make(), Make::Found(_)) => {}
+                Err(NoContent::Absent(_))
+                    if matches!(format.renderer(), Renderer::UncheckedArray(_)) => {}
                 Err(NoContent::Absent(why)) => text.push_str(&format!("{name}: {why}\n")),
                 Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
                     return Err(NoContent::Failed(error));

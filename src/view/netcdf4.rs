@@ -7,15 +7,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::body::{Stored, Values};
-use super::branch::Branch;
+use super::branch::GroupTree;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, certain_item,
 };
 use super::hdf5::{self, ChunkIndex, Datatype, Entry, Object, Payload, Storage};
-use super::layout::{Made, Order, Placed};
+use super::layout::{ArrayExtent, ElementOrder, VirtualFile};
 use super::node::ViewNode;
-use super::number::{Kind, Number, Value};
+use super::number::{Number, NumberKind, Value};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 
@@ -33,7 +33,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Why there is none: nothing in it can be a variable, or it would be too long.
-pub(super) fn make(branch: &Branch) -> Result<Made, String> {
+pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(branch)?;
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
@@ -44,7 +44,7 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
     }
     let found = body::lay_out(plan.file, plan.values, plan.arrays);
     let (layout, sources) = found.ok_or("no file can be so long")?;
-    Ok(Made {
+    Ok(VirtualFile {
         layout,
         sources,
         notes,
@@ -55,7 +55,7 @@ pub(super) fn make(branch: &Branch) -> Result<Made, String> {
 enum Elements {
     Nowhere,
     Values(Values),
-    Array(Arc<ArrayReader>, Placed, Option<ChunkIndex>),
+    Array(Arc<ArrayReader>, ArrayExtent, Option<ChunkIndex>),
 }
 
 /// The objects of the file, as they are found.
@@ -147,7 +147,7 @@ impl<'a> Plan<'a> {
     fn bare_scale(&mut self, dimension: usize) -> Option<(String, usize)> {
         let Dimension { name, length } = self.dataset.dimensions.get(dimension)?.clone();
         let title = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
-        let number = Number::new(Kind::Float, 4, ByteOrder::Big);
+        let number = Number::new(NumberKind::Float, 4, ByteOrder::Big);
         let object = self.push(Object::Dataset(hdf5::Dataset {
             datatype: Datatype::Number(number),
             shape: vec![length],
@@ -267,10 +267,13 @@ impl<'a> Plan<'a> {
             false => None,
         };
         let (order, storage) = match index {
-            Some(_) => (Order::Pieces, Storage::Chunked(0, pieces.clone())),
-            None => (Order::Rows, Storage::Contiguous(0)),
+            Some(_) => (
+                ElementOrder::ChunkMajor,
+                Storage::Chunked(0, pieces.clone()),
+            ),
+            None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
         };
-        let placed = Placed::new(0, reader, order, conversion).ok_or("too many bytes")?;
+        let placed = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
         if let Some(index) = &index
             && index.chunks_bytes() != placed.size_bytes
         {
@@ -351,8 +354,8 @@ impl<'a> Plan<'a> {
 /// The numbers in the file: netCDF has no floats of two bytes.
 fn target(item: Item) -> Option<Number> {
     match item {
-        Item::Number(number) if number.kind == Kind::Float && number.size_bytes == 2 => {
-            Some(Number::new(Kind::Float, 4, number.order))
+        Item::Number(number) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
+            Some(Number::new(NumberKind::Float, 4, number.order))
         }
         Item::Number(number) => Some(number),
         Item::Char | Item::Text => None,
@@ -372,7 +375,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
         text("NAME", name),
         hdf5::Attribute {
             name: "_Netcdf4Dimid".into(),
-            datatype: Datatype::Number(Number::new(Kind::Int, 4, ByteOrder::Little)),
+            datatype: Datatype::Number(Number::new(NumberKind::Int, 4, ByteOrder::Little)),
             payload: Payload::One(number.to_le_bytes().to_vec()),
         },
     ]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::content::{MadeFile, Text};
+use super::content::{CachedFile, Text};
 use super::document::Found;
 use super::format::{Format, FormatSet};
 use super::kept::Kept;
@@ -12,7 +12,7 @@ use crate::array::{ArrayReader, Engine, check_version};
 use crate::codec::Pipeline;
 use crate::store::{Flights, Key, Store, StoreError, Version, may_wait};
 use crate::zarr::node::{Documents, Group};
-use crate::zarr::{self, DataType, Format as ZarrFormat, Node};
+use crate::zarr::{self, DataType, Node, ZarrFormat};
 /// How nodes are shown.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
@@ -33,8 +33,8 @@ pub struct Nodes {
     kept: Mutex<Kept<Key, Read>>,
     pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
     pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
-    pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<MadeFile>>>,
-    pub(super) in_the_making: Flights<(Key, u64, u8), Result<Arc<MadeFile>, String>>,
+    pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<CachedFile>>>,
+    pub(super) in_the_making: Flights<(Key, u64, u8), Result<Arc<CachedFile>, String>>,
 }
 
 /// A node and when it was read.

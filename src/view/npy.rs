@@ -1,18 +1,19 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
 use super::around::ArrayView;
-use super::layout::{Made, Order, Placed, Placement};
+use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
 
 /// The whole array as a `.npy` file.
 ///
 /// # Errors
 /// If it were longer than any file can be.
-pub(super) fn make(view: &ArrayView<'_>) -> Result<Made, String> {
+pub(super) fn make(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let header = header(view.data_type(), view.shape());
-    let elements = Placed::new(0, view.reader, Order::Rows, None).map(Placement::Array);
-    let parts = [Some(Placement::Bytes(header)), elements];
-    Made::of_array(view.reader, parts.into_iter().flatten())
+    let elements =
+        ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None).map(Segment::Array);
+    let parts = [Some(Segment::Bytes(header)), elements];
+    VirtualFile::of_array(view.reader, parts.into_iter().flatten())
 }
 
 /// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.

@@ -7,7 +7,7 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 
 /// The kind of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NumberKind {
     /// Two's complement.
     Int,
     /// Without a sign.
@@ -20,7 +20,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     /// What its bits mean.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// Its size, 1, 2, 4 or 8.
     pub size_bytes: usize,
     /// Which byte comes first; little where there is only one.
@@ -29,7 +29,7 @@ pub struct Number {
 
 impl Number {
     /// A number of this kind.
-    pub const fn new(kind: Kind, size_bytes: usize, order: ByteOrder) -> Self {
+    pub const fn new(kind: NumberKind, size_bytes: usize, order: ByteOrder) -> Self {
         let order = match size_bytes {
             1 => ByteOrder::Little,
             _ => order,
@@ -47,13 +47,13 @@ impl Number {
         let size = data_type.size_bytes;
         let one = |kind, order| Some((Self::new(kind, size, order), 1));
         match data_type.scalar {
-            Scalar::Bool => one(Kind::UInt, ByteOrder::Little),
-            Scalar::Int(order) => one(Kind::Int, order),
-            Scalar::UInt(order) => one(Kind::UInt, order),
-            Scalar::Float(order) => one(Kind::Float, order),
-            Scalar::Complex(order) => Some((Self::new(Kind::Float, size / 2, order), 2)),
+            Scalar::Bool => one(NumberKind::UInt, ByteOrder::Little),
+            Scalar::Int(order) => one(NumberKind::Int, order),
+            Scalar::UInt(order) => one(NumberKind::UInt, order),
+            Scalar::Float(order) => one(NumberKind::Float, order),
+            Scalar::Complex(order) => Some((Self::new(NumberKind::Float, size / 2, order), 2)),
             Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => {
-                one(Kind::Int, order)
+                one(NumberKind::Int, order)
             }
             _ => None,
         }
@@ -62,9 +62,9 @@ impl Number {
     /// The letter that numpy has for the kind: `i`, `u` or `f`.
     pub const fn letter(self) -> char {
         match self.kind {
-            Kind::Int => 'i',
-            Kind::UInt => 'u',
-            Kind::Float => 'f',
+            NumberKind::Int => 'i',
+            NumberKind::UInt => 'u',
+            NumberKind::Float => 'f',
         }
     }
 
@@ -79,15 +79,15 @@ impl Number {
         let bits = u64::from_le_bytes(word);
         let [a, b, c, d, ..] = word;
         Some(match (self.kind, self.size_bytes) {
-            (Kind::UInt, _) => Value::Int(bits.into()),
-            (Kind::Int, size) => {
+            (NumberKind::UInt, _) => Value::Int(bits.into()),
+            (NumberKind::Int, size) => {
                 let unused = u32::try_from(64 - 8 * size).unwrap_or(0);
                 Value::Int((bits.cast_signed() << unused >> unused).into())
             }
-            (Kind::Float, 2) => Value::Float(f16::from_le_bytes([a, b]).into()),
-            (Kind::Float, 4) => Value::Float(f32::from_le_bytes([a, b, c, d]).into()),
-            (Kind::Float, 8) => Value::Float(f64::from_bits(bits)),
-            (Kind::Float, _) => return None,
+            (NumberKind::Float, 2) => Value::Float(f16::from_le_bytes([a, b]).into()),
+            (NumberKind::Float, 4) => Value::Float(f32::from_le_bytes([a, b, c, d]).into()),
+            (NumberKind::Float, 8) => Value::Float(f64::from_bits(bits)),
+            (NumberKind::Float, _) => return None,
         })
     }
 
@@ -100,12 +100,12 @@ impl Number {
     /// The bytes of a value, at the beginning of a word.
     fn word(self, value: Value) -> Option<[u8; 8]> {
         let mut word = match (self.kind, value) {
-            (Kind::Float, value) => self.float_word(value)?,
+            (NumberKind::Float, value) => self.float_word(value)?,
             (kind, value) => {
                 let value = value.whole()?;
                 let bits = u32::try_from(8 * self.size_bytes).ok()?;
                 let (least, most) = match kind {
-                    Kind::UInt => (0, (1_i128 << bits) - 1),
+                    NumberKind::UInt => (0, (1_i128 << bits) - 1),
                     _ => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
                 };
                 if !(least..=most).contains(&value) {
@@ -240,7 +240,7 @@ fn swap(bytes: &mut [u8], size: usize) {
 mod tests {
     use super::*;
 
-    const fn number(kind: Kind, size: usize, order: ByteOrder) -> Number {
+    const fn number(kind: NumberKind, size: usize, order: ByteOrder) -> Number {
         Number::new(kind, size, order)
     }
 
@@ -249,7 +249,7 @@ mod tests {
         use ByteOrder::{Big, Little};
         for size in [1, 2, 4, 8] {
             for order in [Little, Big] {
-                for kind in [Kind::Int, Kind::UInt] {
+                for kind in [NumberKind::Int, NumberKind::UInt] {
                     let number = number(kind, size, order);
                     let bytes = [0xF1, 0xF2, 0xF3, 0xF4, 5, 6, 7, 0xF8][8 - size..].to_vec();
                     let value = number.read(&bytes).unwrap();
@@ -257,15 +257,15 @@ mod tests {
                 }
             }
         }
-        let i2 = number(Kind::Int, 2, Big);
+        let i2 = number(NumberKind::Int, 2, Big);
         assert_eq!(i2.read(&[0xFF, 0xFE]), Some(Value::Int(-2)));
         assert_eq!(i2.write(Value::Int(32768)), None);
         assert_eq!(i2.write(Value::Float(1.5)), None);
         assert_eq!(i2.write(Value::Float(-2.0)), Some(vec![0xFF, 0xFE]));
-        let f8 = number(Kind::Float, 8, Little);
+        let f8 = number(NumberKind::Float, 8, Little);
         assert_eq!(f8.write(Value::Int((1 << 53) + 1)), None);
         assert!(f8.write(Value::Int(1 << 60)).is_some());
-        let f4 = number(Kind::Float, 4, Little);
+        let f4 = number(NumberKind::Float, 4, Little);
         assert_eq!(f4.write(Value::Float(0.1)), None);
         assert!(f4.write(Value::Float(f64::NAN)).is_some());
         assert!(f4.write(Value::Float(f64::INFINITY)).is_some());
@@ -275,16 +275,16 @@ mod tests {
     fn conversions_keep_values() {
         use ByteOrder::{Big, Little};
         let swap = Conversion {
-            from: number(Kind::Float, 4, Little),
-            to: number(Kind::Float, 4, Big),
+            from: number(NumberKind::Float, 4, Little),
+            to: number(NumberKind::Float, 4, Big),
         };
         let mut target = [0; 8];
         swap.convert(&[1, 2, 3, 4, 5, 6, 7, 8], &mut target)
             .unwrap();
         assert_eq!(target, [4, 3, 2, 1, 8, 7, 6, 5]);
         let widen = Conversion {
-            from: number(Kind::Int, 8, Little),
-            to: number(Kind::Float, 8, Big),
+            from: number(NumberKind::Int, 8, Little),
+            to: number(NumberKind::Float, 8, Big),
         };
         widen.convert(&7_i64.to_le_bytes(), &mut target).unwrap();
         assert_eq!(target, 7_f64.to_be_bytes());

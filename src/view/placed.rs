@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::layout::{Made, Order, Part, Placed};
+use super::layout::{ArrayExtent, ElementOrder, SegmentSlice, VirtualFile};
 use crate::array::{ArrayReader, ServedVersions};
 use crate::store::{Data, Patience, StoreError, in_memory, part_mut};
 
-impl Made {
+impl VirtualFile {
     /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end. `served` is
     /// as in [`ArrayReader::read`].
     ///
@@ -25,7 +25,7 @@ impl Made {
             .saturating_add(size as u64)
             .min(self.layout.size_bytes());
         // One part that is not converted: the reply is made from the decoded piece itself.
-        if let Some(Part::Array(placed, range)) = self.layout.at(offset, size as u64)?
+        if let Some(SegmentSlice::Array(placed, range)) = self.layout.at(offset, size as u64)?
             && placed.conversion.is_none()
             && range.end - range.start == end.saturating_sub(offset)
         {
@@ -43,13 +43,13 @@ impl Made {
             let count = in_memory(part.size_bytes())?;
             let target = part_mut(buffer, filled..filled + count)?;
             match part {
-                Part::Bytes(bytes) => target.copy_from_slice(bytes),
-                Part::Zeros(_) => target.fill(0),
-                Part::ChunkIndex(index, range) => {
+                SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
+                SegmentSlice::Zeros(_) => target.fill(0),
+                SegmentSlice::ChunkIndex(index, range) => {
                     let missing = || StoreError::internal("an index of chunks that is too short");
                     index.read(range.start, target).ok_or_else(missing)?;
                 }
-                Part::Array(placed, range) => {
+                SegmentSlice::Array(placed, range) => {
                     let reader = self.source(placed)?;
                     read_placed(reader, placed, range.start, target, patience, served)?;
                 }
@@ -63,29 +63,29 @@ impl Made {
         Ok(Data::Filled(0..filled))
     }
 
-    fn source(&self, placed: &Placed) -> Result<&Arc<ArrayReader>, StoreError> {
+    fn source(&self, placed: &ArrayExtent) -> Result<&Arc<ArrayReader>, StoreError> {
         let missing = || StoreError::internal("a layout without its array");
         self.sources.get(placed.source).ok_or_else(missing)
     }
 }
 
 fn read_elements(
-    (reader, order, served): (&Arc<ArrayReader>, Order, Option<&ServedVersions>),
+    (reader, order, served): (&Arc<ArrayReader>, ElementOrder, Option<&ServedVersions>),
     offset: u64,
     size: usize,
     buffer: &mut [u8],
     patience: Patience,
 ) -> Result<Data, StoreError> {
     match order {
-        Order::Rows => reader.read(offset, size, buffer, patience, served),
-        Order::Pieces => reader.read_sequence(offset, size, buffer, patience, served),
+        ElementOrder::RowMajor => reader.read(offset, size, buffer, patience, served),
+        ElementOrder::ChunkMajor => reader.read_sequence(offset, size, buffer, patience, served),
     }
 }
 
 /// Fills `target`, which lies whole in the placed array.
 fn read_placed(
     reader: &Arc<ArrayReader>,
-    placed: &Placed,
+    placed: &ArrayExtent,
     offset: u64,
     target: &mut [u8],
     patience: Patience,

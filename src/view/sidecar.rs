@@ -5,13 +5,13 @@ mod fields;
 
 use std::fmt::Write as _;
 
-use super::around::{ArrayView, Surroundings};
+use super::around::{ArrayView, NodeResolver};
 use super::cf;
 use super::content::NoContent;
 use super::georef::RasterMetadata;
 use super::georef::text::escape;
-use super::layout::{Made, Order, Placed, Placement};
-use super::number::{Kind, Number};
+use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use super::number::{Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 
@@ -24,21 +24,24 @@ fn data_name(view: &ArrayView<'_>) -> String {
 ///
 /// # Errors
 /// If they were longer than any file can be.
-pub(super) fn bin(view: &ArrayView<'_>) -> Result<Made, String> {
-    let elements = Placed::new(0, view.reader, Order::Rows, None);
-    Made::of_array(view.reader, elements.map(Placement::Array))
+pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+    let elements = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None);
+    VirtualFile::of_array(view.reader, elements.map(Segment::Array))
 }
 
 /// A header of the ENVI raster format.
 ///
 /// # Errors
 /// Why there is none; those of the store.
-pub(super) fn envi(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+pub(super) fn envi(
+    view: &ArrayView<'_>,
+    around: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
     let mut text = envi_header(&element_type(view), view.shape())?;
     if let Some(metadata) = RasterMetadata::of_planes(view, around)? {
         text.push_str(&fields::envi(&metadata));
     }
-    Ok(Made::text(text))
+    Ok(VirtualFile::text(text))
 }
 
 /// Whether the data type and the shape can be said by ENVI.
@@ -53,13 +56,16 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Why there is none; those of the store.
-pub(super) fn vrt(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+pub(super) fn vrt(
+    view: &ArrayView<'_>,
+    around: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
     check_vrt(view)?;
     let metadata = RasterMetadata::of_planes(view, around)?;
     let fields = metadata.map(|metadata| fields::vrt(&metadata));
     let fields = fields.unwrap_or_default();
     let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
-    Ok(Made::text(text))
+    Ok(VirtualFile::text(text))
 }
 
 /// Whether the data type and the shape can be said by GDAL.
@@ -74,12 +80,15 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Why there is none; those of the store.
-pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<Made, NoContent> {
+pub(super) fn nrrd(
+    view: &ArrayView<'_>,
+    around: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
     let fields = fields::nrrd(view, around)?;
     // Programs read no field behind the one that says where the data are.
-    Ok(Made::text(format!("{head}{fields}{data}")))
+    Ok(VirtualFile::text(format!("{head}{fields}{data}")))
 }
 
 /// Whether the data type and the shape can be said by NRRD.
@@ -95,8 +104,12 @@ fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
     let said = view.array.attribute("_Unsigned");
     data_type.scalar = match data_type.scalar {
-        Scalar::Int(order) if cf::unsigned(Kind::Int, said) == Kind::UInt => Scalar::UInt(order),
-        Scalar::UInt(order) if cf::unsigned(Kind::UInt, said) == Kind::Int => Scalar::Int(order),
+        Scalar::Int(order) if cf::unsigned(NumberKind::Int, said) == NumberKind::UInt => {
+            Scalar::UInt(order)
+        }
+        Scalar::UInt(order) if cf::unsigned(NumberKind::UInt, said) == NumberKind::Int => {
+            Scalar::Int(order)
+        }
         scalar => scalar,
     };
     data_type

@@ -13,13 +13,13 @@ use super::data_type::DataType;
 use super::error::{MetadataError, Unsupported};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, product};
-use super::{Format, v2, v3};
+use super::{ZarrFormat, v2, v3};
 
 /// One array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     /// The version its metadata are written in.
-    pub format: Format,
+    pub format: ZarrFormat,
     /// Elements along each axis; none for a scalar.
     pub shape: Vec<u64>,
     /// The attributes, as they are written.

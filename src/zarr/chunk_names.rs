@@ -21,7 +21,7 @@ enum Style {
 
 /// A directory of the tree: how many names lead to it, and which chunks are below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Cell {
+pub struct ChunkDir {
     /// Names from the top.
     pub depth: u8,
     /// The chosen positions of the first axes, in C order.
@@ -30,9 +30,9 @@ pub struct Cell {
 
 /// What a name leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ChunkEntry {
     /// A directory.
-    Directory(Cell),
+    Directory(ChunkDir),
     /// A chunk, by its number in C order over the grid.
     Chunk(u64),
 }
@@ -68,7 +68,7 @@ impl ChunkNames {
     }
 
     /// The axis that the names in a directory count; none where there is no axis left.
-    fn axis(&self, cell: Cell) -> Option<usize> {
+    fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);
         match self.style {
             Style::Nested { prefix: true } => depth.checked_sub(1),
@@ -82,7 +82,7 @@ impl ChunkNames {
     }
 
     /// Number of names in a directory.
-    pub fn len(&self, cell: Cell) -> u64 {
+    pub fn len(&self, cell: ChunkDir) -> u64 {
         let chunks = self.chunks();
         match self.style {
             Style::Flat(_) => chunks,
@@ -97,12 +97,12 @@ impl ChunkNames {
     }
 
     /// Number of directories in a directory: there are either only such or only chunks.
-    pub fn directories(&self, cell: Cell) -> u64 {
+    pub fn directories(&self, cell: ChunkDir) -> u64 {
         let len = self.len(cell);
         match self.style {
             Style::Nested { .. } if len > 0 => match self.below(cell, 0) {
-                Found::Directory(_) => len,
-                Found::Chunk(_) => 0,
+                ChunkEntry::Directory(_) => len,
+                ChunkEntry::Chunk(_) => 0,
             },
             _ => 0,
         }
@@ -110,11 +110,11 @@ impl ChunkNames {
 
     /// Whether there are no names at all.
     pub fn is_empty(&self) -> bool {
-        self.len(Cell::default()) == 0
+        self.len(ChunkDir::default()) == 0
     }
 
     /// The name at a place in a directory, and what it leads to.
-    pub fn nth(&self, cell: Cell, place: u64) -> Option<(String, Found)> {
+    pub fn nth(&self, cell: ChunkDir, place: u64) -> Option<(String, ChunkEntry)> {
         if place >= self.len(cell) {
             return None;
         }
@@ -127,7 +127,7 @@ impl ChunkNames {
                     left /= count;
                 }
                 index.reverse();
-                Some((keys.encode(&index), Found::Chunk(place)))
+                Some((keys.encode(&index), ChunkEntry::Chunk(place)))
             }
             Style::Nested { .. } => match self.axis(cell) {
                 None => Some(("c".into(), self.below(cell, 0))),
@@ -137,13 +137,13 @@ impl ChunkNames {
     }
 
     /// What names joined by `/` lead to from the top; no names to the top itself.
-    pub fn find_path(&self, path: &[u8]) -> Option<Found> {
-        let mut found = Found::Directory(Cell::default());
+    pub fn find_path(&self, path: &[u8]) -> Option<ChunkEntry> {
+        let mut found = ChunkEntry::Directory(ChunkDir::default());
         if path.is_empty() {
             return Some(found);
         }
         for name in path.split(|byte| *byte == b'/') {
-            let Found::Directory(cell) = found else {
+            let ChunkEntry::Directory(cell) = found else {
                 return None;
             };
             found = self.find(cell, name)?;
@@ -152,7 +152,7 @@ impl ChunkNames {
     }
 
     /// What a name in a directory leads to.
-    pub fn find(&self, cell: Cell, name: &[u8]) -> Option<Found> {
+    pub fn find(&self, cell: ChunkDir, name: &[u8]) -> Option<ChunkEntry> {
         let name = std::str::from_utf8(name).ok()?;
         match self.style {
             Style::Flat(_) if self.chunks() == 0 => None,
@@ -176,7 +176,7 @@ impl ChunkNames {
                     .iter()
                     .zip(&self.counts)
                     .fold(0, |linear, (i, count)| linear * count + i);
-                is_whole.then_some(Found::Chunk(linear))
+                is_whole.then_some(ChunkEntry::Chunk(linear))
             }
             Style::Nested { .. } => {
                 let place = match self.axis(cell) {
@@ -190,7 +190,7 @@ impl ChunkNames {
     }
 
     /// What the name at a place of a nested directory leads to.
-    fn below(&self, cell: Cell, place: u64) -> Found {
+    fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
             Some(count) => cell.index.saturating_mul(*count).saturating_add(place),
@@ -201,8 +201,8 @@ impl ChunkNames {
             Some(axis) => axis + 1 >= self.counts.len(),
         };
         match is_last {
-            true => Found::Chunk(index),
-            false => Found::Directory(Cell {
+            true => ChunkEntry::Chunk(index),
+            false => ChunkEntry::Directory(ChunkDir {
                 depth: cell.depth.saturating_add(1),
                 index,
             }),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// All paths below a directory with their chunks.
-    fn walk(names: &ChunkNames, cell: Cell, path: &str, found: &mut Vec<(String, u64)>) {
+    fn walk(names: &ChunkNames, cell: ChunkDir, path: &str, found: &mut Vec<(String, u64)>) {
         for place in 0..names.len(cell) {
             let (name, leads) = names.nth(cell, place).unwrap();
             assert_eq!(
@@ -244,8 +244,8 @@ mod tests {
                 format!("{path}/{name}")
             };
             match leads {
-                Found::Chunk(chunk) => found.push((path, chunk)),
-                Found::Directory(below) => walk(names, below, &path, found),
+                ChunkEntry::Chunk(chunk) => found.push((path, chunk)),
+                ChunkEntry::Directory(below) => walk(names, below, &path, found),
             }
         }
         assert_eq!(names.nth(cell, names.len(cell)), None);
@@ -259,7 +259,7 @@ mod tests {
                     let keys = keys(encoding, separator);
                     let mut found = Vec::new();
                     let names = ChunkNames::of_keys(keys, counts);
-                    walk(&names, Cell::default(), "", &mut found);
+                    walk(&names, ChunkDir::default(), "", &mut found);
                     let chunks: u64 = counts.iter().product();
                     let expected: Vec<(String, u64)> = (0..chunks)
                         .map(|linear| {
@@ -290,21 +290,24 @@ mod tests {
             "", "0", "0.3", "20.0", "00.0", "0.0.0", "+1.0", "0.-0", "0.0 ", "c.0.0",
         ] {
             assert_eq!(
-                flat.find(Cell::default(), name.as_bytes()),
+                flat.find(ChunkDir::default(), name.as_bytes()),
                 None,
                 "{name:?}"
             );
         }
-        assert_eq!(flat.find(Cell::default(), b"19.2"), Some(Found::Chunk(59)));
+        assert_eq!(
+            flat.find(ChunkDir::default(), b"19.2"),
+            Some(ChunkEntry::Chunk(59))
+        );
         let nested = ChunkNames::of_keys(keys(KeyEncoding::Default, Separator::Slash), &[20, 3]);
         for name in ["0", "d", "", "C"] {
             assert_eq!(
-                nested.find(Cell::default(), name.as_bytes()),
+                nested.find(ChunkDir::default(), name.as_bytes()),
                 None,
                 "{name:?}"
             );
         }
-        let below = Cell { depth: 1, index: 0 };
+        let below = ChunkDir { depth: 1, index: 0 };
         for name in ["20", "007", "c", "-1", "\u{ff}"] {
             assert_eq!(nested.find(below, name.as_bytes()), None, "{name:?}");
         }
@@ -313,13 +316,13 @@ mod tests {
     #[test]
     fn a_grid_of_a_billion_chunks_is_only_arithmetic() {
         let names = ChunkNames::nested(&[1000, 1000, 1000]);
-        let Some(Found::Directory(cell)) = names.find(Cell::default(), b"999") else {
+        let Some(ChunkEntry::Directory(cell)) = names.find(ChunkDir::default(), b"999") else {
             panic!();
         };
-        let Some(Found::Directory(cell)) = names.find(cell, b"0") else {
+        let Some(ChunkEntry::Directory(cell)) = names.find(cell, b"0") else {
             panic!();
         };
-        assert_eq!(names.find(cell, b"5"), Some(Found::Chunk(999_000_005)));
+        assert_eq!(names.find(cell, b"5"), Some(ChunkEntry::Chunk(999_000_005)));
     }
 
     #[test]
@@ -330,10 +333,10 @@ mod tests {
                 for separator in [Separator::Dot, Separator::Slash] {
                     let names = ChunkNames::of_keys(keys(encoding, separator), counts);
                     assert!(names.is_empty(), "{counts:?}");
-                    assert_eq!(names.nth(Cell::default(), 0), None);
+                    assert_eq!(names.nth(ChunkDir::default(), 0), None);
                     let keys = keys(encoding, separator).encode(&vec![1; counts.len()]);
                     assert_eq!(names.find_path(keys.as_bytes()), None);
-                    assert_eq!(names.directories(Cell::default()), 0);
+                    assert_eq!(names.directories(ChunkDir::default()), 0);
                 }
             }
         }
@@ -342,18 +345,18 @@ mod tests {
     #[test]
     fn paths_are_followed_from_the_top() {
         let names = ChunkNames::of_keys(keys(KeyEncoding::Default, Separator::Slash), &[20, 3]);
-        assert_eq!(names.find_path(b"c/19/2"), Some(Found::Chunk(59)));
-        let inner = Cell { depth: 2, index: 4 };
-        assert_eq!(names.find_path(b"c/4"), Some(Found::Directory(inner)));
+        assert_eq!(names.find_path(b"c/19/2"), Some(ChunkEntry::Chunk(59)));
+        let inner = ChunkDir { depth: 2, index: 4 };
+        assert_eq!(names.find_path(b"c/4"), Some(ChunkEntry::Directory(inner)));
         assert_eq!(
             names.find_path(b""),
-            Some(Found::Directory(Cell::default()))
+            Some(ChunkEntry::Directory(ChunkDir::default()))
         );
         for path in [&b"c/19/2/0"[..], b"c/19/3", b"c//2", b"/c", b"c/", b"19/2"] {
             assert_eq!(names.find_path(path), None, "{path:?}");
         }
         let counted = [b"".as_slice(), b"c", b"c/4"].map(|path| match names.find_path(path) {
-            Some(Found::Directory(cell)) => names.directories(cell),
+            Some(ChunkEntry::Directory(cell)) => names.directories(cell),
             other => panic!("{other:?}"),
         });
         assert_eq!(counted, [1, 20, 0]);

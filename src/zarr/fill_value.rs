@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Number, Value};
 
-use super::Format;
+use super::ZarrFormat;
 use super::data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
 use super::error::{MetadataError, excerpt, shown};
 
@@ -38,7 +38,7 @@ impl FillValue {
     /// A value that the data type can not hold: invalid. A value of a type whose numbers are not
     /// known here (`float8_*` other than zero, not given as bits): unsupported.
     pub fn parse(
-        format: Format,
+        format: ZarrFormat,
         data_type: &DataType,
         value: &Value,
     ) -> Result<Self, MetadataError> {
@@ -65,9 +65,9 @@ impl FillValue {
 }
 
 /// One variable-length element in its one form.
-fn element(format: Format, variable: &Variable, value: &Value) -> Result<Value, MetadataError> {
+fn element(format: ZarrFormat, variable: &Variable, value: &Value) -> Result<Value, MetadataError> {
     // zarr-python 2 writes the number 0 for "nothing" whatever the type is.
-    let nothing = format == Format::V2 && is_zero(value);
+    let nothing = format == ZarrFormat::V2 && is_zero(value);
     match (variable, value) {
         (Variable::Object, value) => Ok(value.clone()),
         (Variable::Text | Variable::Bytes, _) if nothing => Ok(Value::String(String::new())),
@@ -95,7 +95,7 @@ fn element(format: Format, variable: &Variable, value: &Value) -> Result<Value, 
 
 /// Writes one element into its bytes, which are zero.
 fn write(
-    format: Format,
+    format: ZarrFormat,
     fixed: &Fixed,
     value: &Value,
     out: &mut [u8],
@@ -112,8 +112,8 @@ fn write(
 }
 
 /// Numbers, booleans and times; none if the type can not hold the value.
-fn write_number(format: Format, fixed: &Fixed, value: &Value, out: &mut [u8]) -> Option<()> {
-    let v2 = format == Format::V2;
+fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]) -> Option<()> {
+    let v2 = format == ZarrFormat::V2;
     let size_bytes = fixed.size_bytes;
     let (order, word) = match &fixed.scalar {
         Scalar::Bool => {
@@ -182,12 +182,12 @@ fn write_other(
 
 /// Text and bytes of a constant size; none if the type can not hold the value.
 fn write_string(
-    format: Format,
+    format: ZarrFormat,
     fixed: &Fixed,
     value: &Value,
     out: &mut [u8],
 ) -> Option<Result<(), MetadataError>> {
-    let v2 = format == Format::V2;
+    let v2 = format == ZarrFormat::V2;
     let zero = v2 && is_zero(value);
     match (&fixed.scalar, value) {
         (Scalar::Text(order), Value::String(text)) => write_text(*order, text, out)?,
@@ -210,7 +210,7 @@ fn write_string(
 
 /// A structure: its bytes in base64, an object or a list of its fields; in v2 also the number 0.
 fn write_structure(
-    format: Format,
+    format: ZarrFormat,
     fixed: &Fixed,
     fields: &[Field],
     value: &Value,
@@ -226,14 +226,14 @@ fn write_structure(
         Value::Array(list) if list.len() == fields.len() => {
             write_fields(format, fields.iter().zip(list), out)
         }
-        _ if format == Format::V2 && is_zero(value) => Ok(()),
+        _ if format == ZarrFormat::V2 && is_zero(value) => Ok(()),
         _ => Err(mismatch(value, fixed)),
     }
 }
 
 /// A structure given as an object, which names every field and nothing else.
 fn write_members(
-    format: Format,
+    format: ZarrFormat,
     fields: &[Field],
     members: &Map<String, Value>,
     out: &mut [u8],
@@ -254,7 +254,7 @@ fn write_members(
 }
 
 fn write_fields<'a>(
-    format: Format,
+    format: ZarrFormat,
     pairs: impl Iterator<Item = (&'a Field, &'a Value)>,
     out: &mut [u8],
 ) -> Result<(), MetadataError> {
@@ -268,7 +268,7 @@ fn write_fields<'a>(
 
 /// A sub-array given as nested lists of its shape.
 fn write_items(
-    format: Format,
+    format: ZarrFormat,
     shape: &[usize],
     item: &Fixed,
     value: &Value,
@@ -373,11 +373,11 @@ mod tests {
     use crate::zarr::data_type::{v2, v3};
     use crate::zarr::document::parse;
 
-    fn fill(format: Format, data_type: &str, value: &str) -> Result<FillValue, String> {
+    fn fill(format: ZarrFormat, data_type: &str, value: &str) -> Result<FillValue, String> {
         let data_type = parse(data_type.as_bytes()).unwrap();
         let data_type = match format {
-            Format::V2 => v2::parse(&data_type, []).unwrap(),
-            Format::V3 => v3::parse(&data_type).unwrap(),
+            ZarrFormat::V2 => v2::parse(&data_type, []).unwrap(),
+            ZarrFormat::V3 => v3::parse(&data_type).unwrap(),
         };
         let value = parse(value.as_bytes()).unwrap();
         FillValue::parse(format, &data_type, &value).map_err(|error| error.to_string())
@@ -464,7 +464,7 @@ mod tests {
             ),
         ];
         for (data_type, value, expected) in cases {
-            let found = fill(Format::V2, data_type, value);
+            let found = fill(ZarrFormat::V2, data_type, value);
             assert_eq!(
                 hex(found.clone()).as_deref(),
                 Some(expected),
@@ -520,7 +520,7 @@ mod tests {
             (&structure, "\"BQAAAAE=\"", "0500000001"),
         ];
         for (data_type, value, expected) in cases {
-            let found = fill(Format::V3, data_type, value);
+            let found = fill(ZarrFormat::V3, data_type, value);
             assert_eq!(
                 hex(found.clone()).as_deref(),
                 Some(expected),
@@ -532,37 +532,37 @@ mod tests {
     #[test]
     fn values_that_the_type_can_not_hold_are_refused() {
         let cases = [
-            (Format::V2, r#""|u1""#, "256"),
-            (Format::V2, r#""|u1""#, "-1"),
-            (Format::V2, r#""<i4""#, "1.5"),
-            (Format::V2, r#""<i4""#, "NaN"),
-            (Format::V2, r#""<i4""#, "[1]"),
-            (Format::V2, r#""<u8""#, "18446744073709551616"),
-            (Format::V2, r#""<f4""#, "1e39"),
-            (Format::V2, r#""<f8""#, "1e400"),
-            (Format::V2, r#""<f8""#, r#""x""#),
-            (Format::V2, r#""|b1""#, "2"),
-            (Format::V2, r#""|b1""#, r#""true""#),
-            (Format::V2, r#""<c8""#, "[1]"),
-            (Format::V2, r#""<c8""#, r#""NaN""#),
-            (Format::V2, r#""|S5""#, r#""YWJjZGVmZw==""#),
-            (Format::V2, r#""|S5""#, r#""ab!cd""#),
-            (Format::V2, r#""|V4""#, r#""x""#),
-            (Format::V2, r#""|V4""#, r#""AQIDBAU=""#),
-            (Format::V2, r#""<U2""#, r#""abc""#),
-            (Format::V2, r#""<U2""#, "1"),
-            (Format::V2, r#""<M8[s]""#, r#""1970-01-01""#),
-            (Format::V2, r#""<M8[s]""#, "1.5"),
-            (Format::V2, r#"[["m","<i2",[2,2]]]"#, "[[[1,2],[3]]]"),
-            (Format::V2, r#"[["m","<i2",[2]]]"#, "[1]"),
-            (Format::V3, "\"int32\"", "true"),
-            (Format::V3, "\"int32\"", "\"0x01\""),
-            (Format::V3, "\"float32\"", "\"nan\""),
-            (Format::V3, "\"float32\"", "\"0x7fc0\""),
-            (Format::V3, "\"r16\"", "[1]"),
-            (Format::V3, "\"r16\"", "[1,256]"),
-            (Format::V3, "\"r16\"", "0"),
-            (Format::V3, "\"int4\"", "8"),
+            (ZarrFormat::V2, r#""|u1""#, "256"),
+            (ZarrFormat::V2, r#""|u1""#, "-1"),
+            (ZarrFormat::V2, r#""<i4""#, "1.5"),
+            (ZarrFormat::V2, r#""<i4""#, "NaN"),
+            (ZarrFormat::V2, r#""<i4""#, "[1]"),
+            (ZarrFormat::V2, r#""<u8""#, "18446744073709551616"),
+            (ZarrFormat::V2, r#""<f4""#, "1e39"),
+            (ZarrFormat::V2, r#""<f8""#, "1e400"),
+            (ZarrFormat::V2, r#""<f8""#, r#""x""#),
+            (ZarrFormat::V2, r#""|b1""#, "2"),
+            (ZarrFormat::V2, r#""|b1""#, r#""true""#),
+            (ZarrFormat::V2, r#""<c8""#, "[1]"),
+            (ZarrFormat::V2, r#""<c8""#, r#""NaN""#),
+            (ZarrFormat::V2, r#""|S5""#, r#""YWJjZGVmZw==""#),
+            (ZarrFormat::V2, r#""|S5""#, r#""ab!cd""#),
+            (ZarrFormat::V2, r#""|V4""#, r#""x""#),
+            (ZarrFormat::V2, r#""|V4""#, r#""AQIDBAU=""#),
+            (ZarrFormat::V2, r#""<U2""#, r#""abc""#),
+            (ZarrFormat::V2, r#""<U2""#, "1"),
+            (ZarrFormat::V2, r#""<M8[s]""#, r#""1970-01-01""#),
+            (ZarrFormat::V2, r#""<M8[s]""#, "1.5"),
+            (ZarrFormat::V2, r#"[["m","<i2",[2,2]]]"#, "[[[1,2],[3]]]"),
+            (ZarrFormat::V2, r#"[["m","<i2",[2]]]"#, "[1]"),
+            (ZarrFormat::V3, "\"int32\"", "true"),
+            (ZarrFormat::V3, "\"int32\"", "\"0x01\""),
+            (ZarrFormat::V3, "\"float32\"", "\"nan\""),
+            (ZarrFormat::V3, "\"float32\"", "\"0x7fc0\""),
+            (ZarrFormat::V3, "\"r16\"", "[1]"),
+            (ZarrFormat::V3, "\"r16\"", "[1,256]"),
+            (ZarrFormat::V3, "\"r16\"", "0"),
+            (ZarrFormat::V3, "\"int4\"", "8"),
         ];
         for (format, data_type, value) in cases {
             let found = fill(format, data_type, value);
@@ -577,7 +577,7 @@ mod tests {
             ("[5]", "is not a value of"),
             ("0", "is not a value of"),
         ] {
-            let error = fill(Format::V3, structure, value).unwrap_err();
+            let error = fill(ZarrFormat::V3, structure, value).unwrap_err();
             assert!(error.contains(part), "{value}: {error}");
         }
     }
@@ -585,10 +585,10 @@ mod tests {
     #[test]
     fn null_is_undefined() {
         for data_type in [r#""<i4""#, r#""|S5""#, r#"[["a","<i4"]]"#] {
-            let found = fill(Format::V2, data_type, "null");
+            let found = fill(ZarrFormat::V2, data_type, "null");
             assert_eq!(found, Ok(FillValue::Undefined));
         }
-        let found = fill(Format::V3, "\"int32\"", "null");
+        let found = fill(ZarrFormat::V3, "\"int32\"", "null");
         assert_eq!(found, Ok(FillValue::Undefined));
     }
 
@@ -603,7 +603,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let (v2, v3) = (Format::V2, Format::V3);
+        let (v2, v3) = (ZarrFormat::V2, ZarrFormat::V3);
         assert_eq!(
             one(v3, Variable::Text, "\"gap\"").as_deref(),
             Some("\"gap\"")

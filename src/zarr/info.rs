@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::Format;
+use super::ZarrFormat;
 use super::array::Array;
 use super::chunk_key::ChunkKeys;
 use super::codec_chain::{CodecChain, CodecSpec, Order};
@@ -98,10 +98,10 @@ impl Array {
     }
 }
 
-fn version(format: Format) -> Value {
+fn version(format: ZarrFormat) -> Value {
     match format {
-        Format::V2 => 2.into(),
-        Format::V3 => 3.into(),
+        ZarrFormat::V2 => 2.into(),
+        ZarrFormat::V3 => 3.into(),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::array::Array;
 use super::consolidated::Consolidated;
 use super::error::{MetadataError, Unsupported};
-use super::{Format, v2, v3};
+use super::{ZarrFormat, v2, v3};
 
 /// A group or an array.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub enum Node {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The version its metadata are written in.
-    pub format: Format,
+    pub format: ZarrFormat,
     /// The attributes, as they are written.
     pub attributes: Result<Map<String, Value>, MetadataError>,
     /// v3: the metadata of the nodes below that the group's own document repeats.
@@ -102,7 +102,7 @@ impl Node {
     }
 
     /// The version its metadata are written in.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> ZarrFormat {
         match self {
             Self::Group(group) => group.format,
             Self::Array(array) => array.format,
@@ -131,7 +131,7 @@ impl Group {
     }
 
     /// A group that has no document of its own.
-    pub fn implicit(format: Format) -> Self {
+    pub fn implicit(format: ZarrFormat) -> Self {
         Self {
             format,
             attributes: Ok(Map::new()),
@@ -166,7 +166,7 @@ mod tests {
             (found.read, found.ignored),
             ("zarr.json", vec![".zarray", ".zgroup"])
         );
-        assert_eq!(found.node.unwrap().format(), Format::V3);
+        assert_eq!(found.node.unwrap().format(), ZarrFormat::V3);
         let v2 = Documents {
             zarr_json: None,
             ..all
@@ -196,10 +196,10 @@ mod tests {
             ..Documents::default()
         };
         assert_eq!(attributes.node(), None);
-        let implicit = Group::implicit(Format::V2);
+        let implicit = Group::implicit(ZarrFormat::V2);
         assert_eq!(
             (implicit.format, implicit.attributes),
-            (Format::V2, Ok(Map::new()))
+            (ZarrFormat::V2, Ok(Map::new()))
         );
     }
 

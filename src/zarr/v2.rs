@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Format;
+use super::ZarrFormat;
 use super::array::{Array, checked_grid};
 use super::chunk_key::ChunkKeys;
 use super::chunk_names::ChunkNames;
@@ -39,7 +39,7 @@ pub(super) fn group_from(
 ) -> Result<Group, MetadataError> {
     check_format(&object(".zgroup", zgroup)?)?;
     Ok(Group {
-        format: Format::V2,
+        format: ZarrFormat::V2,
         attributes: attribute_map(zattrs),
         consolidated: None,
         extensions: Vec::new(),
@@ -64,11 +64,11 @@ pub(super) fn array_from(
     };
     let fill_value = data_type.as_ref().map_err(Clone::clone);
     let fill_value = fill_value
-        .and_then(|data_type| FillValue::parse(Format::V2, data_type, member("fill_value")));
+        .and_then(|data_type| FillValue::parse(ZarrFormat::V2, data_type, member("fill_value")));
     let grid = sizes("chunks", member("chunks"));
     let grid = grid.and_then(|chunk_shape| ChunkGrid::regular(&shape, &chunk_shape));
     Ok(Array {
-        format: Format::V2,
+        format: ZarrFormat::V2,
         dimension_names: dimension_names(&attributes, shape.len()),
         attributes,
         grid: checked_grid(grid, &data_type),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Format;
+use super::ZarrFormat;
 use super::array::{Array, checked_grid};
 use super::chunk_key::ChunkKeys;
 use super::chunk_names::ChunkNames;
@@ -70,7 +70,7 @@ pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
         Some("group") => {
             let consolidated = document.remove("consolidated_metadata");
             Ok(Node::Group(Group {
-                format: Format::V3,
+                format: ZarrFormat::V3,
                 extensions: not_understood(&document, &GROUP_MEMBERS),
                 attributes: attributes(&mut document),
                 consolidated: consolidated.and_then(Consolidated::from_v3),
@@ -114,12 +114,11 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
     let grid = required("chunk_grid").and_then(|value| ChunkGrid::from_v3(&shape, value));
     let fill_value = match &data_type {
         Err(error) => Err(error.clone()),
-        Ok(data_type) => {
-            required("fill_value").and_then(|value| FillValue::parse(Format::V3, data_type, value))
-        }
+        Ok(data_type) => required("fill_value")
+            .and_then(|value| FillValue::parse(ZarrFormat::V3, data_type, value)),
     };
     Ok(Array {
-        format: Format::V3,
+        format: ZarrFormat::V3,
         dimension_names: dimension_names(member("dimension_names"), shape.len())?,
         attributes,
         grid: checked_grid(grid, &data_type),

@@ -46,7 +46,7 @@ impl ViewTree {
 pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
     match content {
         Content::Elements(rendering) => Some(*rendering),
-        Content::Made(file) => file.rendering,
+        Content::File(file) => file.rendering,
         _ => None,
     }
 }

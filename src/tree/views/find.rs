@@ -6,7 +6,7 @@ use super::current::rendering_of;
 use super::place::{Place, Spotted, What};
 use super::{ESCAPE, ViewTree};
 use crate::store::{Kind, StoreError};
-use crate::view::{ChunkNames, Content, Format, Found, NoContent, ViewNode};
+use crate::view::{ChunkEntry, ChunkNames, Content, Format, NoContent, ViewNode};
 
 impl ViewTree {
     /// The place of a name in a directory of views.
@@ -18,13 +18,13 @@ impl ViewTree {
         match &place.what {
             What::Cells { names, cell, inner } => {
                 let what = match names.find(*cell, name).ok_or_else(absent)? {
-                    Found::Directory(cell) => What::Cells {
+                    ChunkEntry::Directory(cell) => What::Cells {
                         names: Arc::clone(names),
                         cell,
                         inner: *inner,
                     },
-                    Found::Chunk(number) if *inner => What::Inner(number),
-                    Found::Chunk(number) => What::Chunk(number),
+                    ChunkEntry::Chunk(number) if *inner => What::Inner(number),
+                    ChunkEntry::Chunk(number) => What::Chunk(number),
                 };
                 Ok(place.with(what).into())
             }

@@ -7,7 +7,7 @@ use super::place::{Made, Place, What};
 use super::{ESCAPE, ViewTree};
 use crate::store::{Kind, StoreError, list_prefixes};
 use crate::tree::{Directory, Entry, Visit};
-use crate::view::{ChunkNames, Format, Found, Make, NoContent, ViewNode};
+use crate::view::{ChunkEntry, ChunkNames, Format, NoContent, Renderer, ViewNode};
 
 /// The names of a directory, each once.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ impl ViewTree {
             let (kind, ino) = match format.is_directory() {
                 true => (
                     Kind::Prefix,
-                    place.cells_number(matches!(format.make(), Make::Inner)),
+                    place.cells_number(matches!(format.renderer(), Renderer::Inner)),
                 ),
                 false => (Kind::Object, place.number()),
             };
@@ -197,7 +197,7 @@ impl ViewTree {
         };
         let (name, found) = names.nth(*cell, number)?;
         let (what, kind) = match found {
-            Found::Directory(cell) => (
+            ChunkEntry::Directory(cell) => (
                 What::Cells {
                     names: Arc::clone(shared),
                     cell,
@@ -205,8 +205,8 @@ impl ViewTree {
                 },
                 Kind::Prefix,
             ),
-            Found::Chunk(chunk) if *inner => (What::Inner(chunk), Kind::Object),
-            Found::Chunk(chunk) => (What::Chunk(chunk), Kind::Object),
+            ChunkEntry::Chunk(chunk) if *inner => (What::Inner(chunk), Kind::Object),
+            ChunkEntry::Chunk(chunk) => (What::Chunk(chunk), Kind::Object),
         };
         Some(Made {
             name: name.into_bytes(),

@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 use super::HIDDEN;
 use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
 use crate::tree::Ino;
-use crate::view::{Cell, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
+use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
 
 /// Set in the numbers of views, and in no number of the native trees below 2^62.
 pub(super) const VIEW_BIT: u64 = 1 << 61;
@@ -29,7 +29,7 @@ pub(super) enum What {
     /// A directory of chunks, or of inner chunks.
     Cells {
         names: Arc<ChunkNames>,
-        cell: Cell,
+        cell: ChunkDir,
         inner: bool,
     },
     /// A file; which content it has, if its node's metadata alone do not tell.
@@ -156,7 +156,7 @@ impl Place {
             (What::File(..), Some(Content::Text(text))) => {
                 ViewFile::text(Arc::new(text), version, modified)
             }
-            (What::File(..), Some(Content::Made(file))) => ViewFile::made(file, version, modified),
+            (What::File(..), Some(Content::File(file))) => ViewFile::made(file, version, modified),
             (What::Chunk(number), _) => ViewFile::chunk(reader()?, *number, version, modified),
             (What::Inner(number), _) => ViewFile::inner(reader()?, *number, version, modified),
             _ => return None,

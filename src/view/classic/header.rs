@@ -2,7 +2,7 @@
 
 use super::Version;
 use crate::view::dataset::Dimension;
-use crate::view::number::{Kind, Number};
+use crate::view::number::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 /// A type of classic NetCDF.
@@ -61,16 +61,18 @@ impl Type {
     pub(super) fn of(number: Number, version: Version) -> Option<Self> {
         let is_5 = version == Version::Cdf5;
         let (code, kind, size_bytes) = match (number.kind, number.size_bytes) {
-            (Kind::Int, 1) => (1, Kind::Int, 1),
-            (Kind::UInt, 1) if is_5 => (7, Kind::UInt, 1),
-            (Kind::UInt, 1) | (Kind::Int, 2) => (3, Kind::Int, 2),
-            (Kind::UInt, 2) if is_5 => (8, Kind::UInt, 2),
-            (Kind::UInt, 2) | (Kind::Int, 4) => (4, Kind::Int, 4),
-            (Kind::UInt, 4) if is_5 => (9, Kind::UInt, 4),
-            (Kind::Int, 8) if is_5 => (10, Kind::Int, 8),
-            (Kind::UInt, 8) if is_5 => (11, Kind::UInt, 8),
-            (Kind::Float, 2 | 4) => (5, Kind::Float, 4),
-            (Kind::UInt, 4) | (Kind::Int | Kind::UInt | Kind::Float, 8) => (6, Kind::Float, 8),
+            (NumberKind::Int, 1) => (1, NumberKind::Int, 1),
+            (NumberKind::UInt, 1) if is_5 => (7, NumberKind::UInt, 1),
+            (NumberKind::UInt, 1) | (NumberKind::Int, 2) => (3, NumberKind::Int, 2),
+            (NumberKind::UInt, 2) if is_5 => (8, NumberKind::UInt, 2),
+            (NumberKind::UInt, 2) | (NumberKind::Int, 4) => (4, NumberKind::Int, 4),
+            (NumberKind::UInt, 4) if is_5 => (9, NumberKind::UInt, 4),
+            (NumberKind::Int, 8) if is_5 => (10, NumberKind::Int, 8),
+            (NumberKind::UInt, 8) if is_5 => (11, NumberKind::UInt, 8),
+            (NumberKind::Float, 2 | 4) => (5, NumberKind::Float, 4),
+            (NumberKind::UInt, 4) | (NumberKind::Int | NumberKind::UInt | NumberKind::Float, 8) => {
+                (6, NumberKind::Float, 8)
+            }
             _ => return None,
         };
         Some(Self {
@@ -165,7 +167,7 @@ mod tests {
             name: "dim".into(),
             length: 5,
         };
-        let number = Number::new(Kind::Int, 2, ByteOrder::Little);
+        let number = Number::new(NumberKind::Int, 2, ByteOrder::Little);
         let header = Header {
             version: Version::Cdf1,
             dimensions: vec![(3, dimension)],

@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attr, Attribute, Item};
 use crate::view::cf::{self, number, special};
-use crate::view::number::{Kind, Number, Value};
+use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
 /// The longest name of netCDF (`NC_MAX_NAME`).
@@ -43,10 +43,10 @@ const OF_LIBRARIES: [&str; 9] = [
 ];
 const OF_LIBRARIES_BEGIN: [&str; 3] = ["_Netcdf4", "_nczarr_", "_NCZARR_"];
 
-const I4: Number = Number::new(Kind::Int, 4, ByteOrder::Little);
-const I8: Number = Number::new(Kind::Int, 8, ByteOrder::Little);
-const U8: Number = Number::new(Kind::UInt, 8, ByteOrder::Little);
-const F8: Number = Number::new(Kind::Float, 8, ByteOrder::Little);
+const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
+const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
+const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
+const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
 /// The name as netCDF looks it up, in NFC; none if netCDF can have no dimension, variable, group or
 /// attribute of this name (NUG, "Permitted characters in NetCDF names").
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn item(kind: Kind, size: usize) -> Item {
+    fn item(kind: NumberKind, size: usize) -> Item {
         Item::Number(Number::new(kind, size, ByteOrder::Little))
     }
 
@@ -275,13 +275,13 @@ mod tests {
 
     #[test]
     fn values_that_say_what_elements_mean_are_of_their_type() {
-        let i2 = item(Kind::Int, 2);
+        let i2 = item(NumberKind::Int, 2);
         let members = json!({
             "valid_range": [0, 100], "flag_values": [1, 70000], "_FillValue": 1,
             "missing_value": 65535, "_Unsigned": "true",
         });
         let found = of_variable(members.as_object().unwrap(), i2, &mut |_| {});
-        let own = Number::new(Kind::Int, 2, ByteOrder::Little);
+        let own = Number::new(NumberKind::Int, 2, ByteOrder::Little);
         let range = vec![Value::Int(0), Value::Int(100)];
         assert_eq!(found[0].value, Attr::Numbers(own, range));
         let flags = vec![Value::Int(1), Value::Int(70000)];
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn floats_that_limit_packed_values_stay_doubles() {
-        let own = Number::new(Kind::Int, 2, ByteOrder::Little);
-        let f4 = Number::new(Kind::Float, 4, ByteOrder::Little);
+        let own = Number::new(NumberKind::Int, 2, ByteOrder::Little);
+        let f4 = Number::new(NumberKind::Float, 4, ByteOrder::Little);
         let of = |item: Number, packing: &Json, name: &str, json: &Json| {
             let mut members = members(packing);
             members.insert(name.into(), json.clone());

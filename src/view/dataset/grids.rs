@@ -6,22 +6,22 @@ use std::sync::Arc;
 use super::attributes::name_of;
 use super::dimensions::Scopes;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
-use crate::view::branch::Leaf;
+use crate::view::branch::GroupArray;
 use crate::view::georef::grid::{Grid, Member};
 use crate::view::georef::raster::Direction;
-use crate::view::number::{Kind, Number, Value};
+use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
 /// Coordinates of one file that are computed: they take memory in its header.
 const MAX_COORDINATES: u64 = 1 << 18;
 
-const I4: Number = Number::new(Kind::Int, 4, ByteOrder::Little);
-const F8: Number = Number::new(Kind::Float, 8, ByteOrder::Little);
+const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
+const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
 /// Adds to the variables of a group what says where they are. `names` are those that the group has,
 /// `groups` those below it.
 pub(super) fn add(
-    leaves: &[Leaf],
+    leaves: &[GroupArray],
     groups: &[Group],
     variables: &mut Vec<Variable>,
     names: &mut HashSet<String>,

@@ -8,17 +8,17 @@ use super::dimensions::Scopes;
 use super::grids;
 use super::{Attr, Attribute, Data, Group, Item, Variable};
 use crate::array::ArrayReader;
-use crate::view::branch::{Branch, Leaf};
+use crate::view::branch::{GroupArray, GroupTree};
 use crate::view::cf;
 use crate::view::node::{Elements, ViewNode};
-use crate::view::number::{Kind, Number, Value};
+use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
 /// Elements along the axis that is added for real and imaginary parts.
 const PARTS: u64 = 2;
 
 pub(super) fn group(
-    branch: &Branch,
+    branch: &GroupTree,
     name: String,
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
@@ -97,7 +97,7 @@ fn same_name(node: &ViewNode) -> String {
 }
 
 /// The name and the metadata of an array that can be a variable.
-fn leaf_array(leaf: &Leaf) -> Option<(String, &zarr::Array)> {
+fn leaf_array(leaf: &GroupArray) -> Option<(String, &zarr::Array)> {
     let Node::Array(array) = leaf.node.metadata() else {
         return None;
     };
@@ -136,7 +136,11 @@ fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String>
     }
 }
 
-fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result<Variable, String> {
+fn variable(
+    leaf: &GroupArray,
+    scopes: &mut Scopes,
+    notes: &mut Vec<String>,
+) -> Result<Variable, String> {
     let node = &leaf.node;
     let Node::Array(array) = node.metadata() else {
         return Err("no array".into());
@@ -206,7 +210,7 @@ fn variable(leaf: &Leaf, scopes: &mut Scopes, notes: &mut Vec<String>) -> Result
 
 /// What one element is, where they are, and how many numbers each is.
 fn elements(
-    leaf: &Leaf,
+    leaf: &GroupArray,
     array: &zarr::Array,
     scopes: &mut Scopes,
 ) -> Result<(Item, Data, u64), String> {
@@ -243,7 +247,7 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         // As xarray writes them: a byte is the one type of a byte that all readers know.
         (_, Scalar::Bool) => (
-            Item::Number(Number::new(Kind::Int, 1, ByteOrder::Little)),
+            Item::Number(Number::new(NumberKind::Int, 1, ByteOrder::Little)),
             1,
         ),
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),

@@ -4,12 +4,12 @@ use serde_json::Map;
 
 use super::context::{Context, Notes, number, short, some};
 use super::crs::Crs;
-use super::epsg::{Kind as CrsKind, Unit};
+use super::epsg::{CrsKind, Unit};
 use super::raster::{Direction, direction_of};
 use crate::view::cf;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
-use crate::view::number::{Kind, Number, Value};
+use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::Scalar;
 
 /// Coordinates of one side.
@@ -291,7 +291,7 @@ pub(in crate::view) fn coordinates(
     });
     Ok(Ok(Coordinates {
         numbers: numbers.collect(),
-        is_exact: own.kind != Kind::Float || own.size_bytes >= 8,
+        is_exact: own.kind != NumberKind::Float || own.size_bytes >= 8,
         scale,
         offset,
     }))

@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
     use crate::view::georef::crs::Crs;
-    use crate::view::georef::epsg::{Kind, Unit};
+    use crate::view::georef::epsg::{CrsKind, Unit};
 
     fn of(members: Json) -> Result<String, String> {
         wkt(members.as_object().unwrap())
@@ -319,14 +319,14 @@ mod tests {
             "earth_radius": 6_371_007.181,
         }));
         let crs = Crs::of_wkt(&text.unwrap()).unwrap();
-        assert_eq!((crs.kind, crs.unit), (Kind::Projected, Unit::Metre));
+        assert_eq!((crs.kind, crs.unit), (CrsKind::Projected, Unit::Metre));
         assert!(crs.wkt.contains("SPHEROID[\"unknown\",6371007.181,0]"));
         let rotated = of(json!({
             "grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": 39.25,
             "grid_north_pole_longitude": -162.0, "earth_radius": 6_371_229.0,
         }));
         let crs = Crs::of_wkt(&rotated.unwrap()).unwrap();
-        assert_eq!(crs.kind, Kind::RotatedPole);
+        assert_eq!(crs.kind, CrsKind::RotatedPole);
     }
 
     #[test]

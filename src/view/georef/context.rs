@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use crate::store::Key;
-use crate::view::around::{ArrayView, Surroundings};
+use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
@@ -29,7 +29,7 @@ impl Notes {
 #[derive(Clone, Copy)]
 pub(in crate::view) struct Context<'a> {
     pub(in crate::view) view: &'a ArrayView<'a>,
-    pub(in crate::view) around: &'a dyn Surroundings,
+    pub(in crate::view) around: &'a dyn NodeResolver,
     groups: &'a Groups,
 }
 
@@ -79,7 +79,7 @@ impl Groups {
     /// Those of the store.
     pub(in crate::view) fn above(
         view: &ArrayView<'_>,
-        around: &dyn Surroundings,
+        around: &dyn NodeResolver,
         notes: &mut Notes,
     ) -> Result<Self, NoContent> {
         let mut groups = Self::default();
@@ -115,7 +115,7 @@ impl Groups {
     fn find_numbered_level(
         &self,
         key: &Key,
-        around: &dyn Surroundings,
+        around: &dyn NodeResolver,
     ) -> Result<Option<Level>, NoContent> {
         let is_number = |text: &str| text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
         let found = self.ancestors.iter().enumerate().find(|(_, group)| {
@@ -239,7 +239,7 @@ fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(Str
 impl<'a> Context<'a> {
     pub(in crate::view) fn new(
         view: &'a ArrayView<'a>,
-        around: &'a dyn Surroundings,
+        around: &'a dyn NodeResolver,
         groups: &'a Groups,
     ) -> Self {
         Self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::epsg::{self, Kind, Unit};
+use super::epsg::{self, CrsKind, Unit};
 use super::wkt::{self, Wkt};
 
 /// A coordinate reference system.
@@ -15,7 +15,7 @@ use super::wkt::{self, Wkt};
 pub(in crate::view) struct Crs {
     /// Its code of EPSG, if a GeoKey can say it.
     pub(in crate::view) code: Option<u16>,
-    pub(in crate::view) kind: Kind,
+    pub(in crate::view) kind: CrsKind,
     /// The unit of a projected system.
     pub(in crate::view) unit: Unit,
     /// As GDAL reads it.
@@ -114,8 +114,8 @@ impl Crs {
     pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
-            "ProjectedCRS" => Some(Kind::Projected),
-            "GeographicCRS" => Some(Kind::Geographic),
+            "ProjectedCRS" => Some(CrsKind::Projected),
+            "GeographicCRS" => Some(CrsKind::Geographic),
             "GeodeticCRS" => None,
             other => return Err(format!("a {:?} of PROJJSON", excerpt(other))),
         };
@@ -136,7 +136,7 @@ impl Crs {
         }
     }
 
-    fn checked(self, kind: Option<Kind>) -> Result<Self, String> {
+    fn checked(self, kind: Option<CrsKind>) -> Result<Self, String> {
         match kind {
             Some(kind) if kind != self.kind => Err(format!(
                 "{} is {:?} and the text is {kind:?}",
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn codes_are_found_in_every_writing() {
         let utm = Crs::of_code(32633).unwrap();
-        assert_eq!((utm.kind, utm.unit), (Kind::Projected, Unit::Metre));
+        assert_eq!((utm.kind, utm.unit), (CrsKind::Projected, Unit::Metre));
         for text in [
             "EPSG:32633",
             " epsg:32633 ",

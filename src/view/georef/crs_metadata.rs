@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::cf_wkt;
 use super::context::{Context, Notes, Source, number, some};
 use super::crs::Crs;
-use super::epsg::Kind;
+use super::epsg::CrsKind;
 use super::raster::{Direction, Raster};
 use super::transform::has_axes;
 use crate::view::node::ViewNode;
@@ -50,7 +50,7 @@ pub(in crate::view) fn crs(
                 systems.push(crs);
                 None
             }
-            Mapped::Kind(kind) => kind,
+            Mapped::CrsKind(kind) => kind,
         },
     };
     let Some((first, others)) = systems.split_first() else {
@@ -113,7 +113,7 @@ enum Mapped {
     /// A system; none if it has no code.
     System(Option<Crs>),
     /// Of which kind the system is that others say, if that much.
-    Kind(Option<Kind>),
+    CrsKind(Option<CrsKind>),
 }
 
 /// What the attributes of a grid mapping say; `is_only` where nobody else says a system.
@@ -130,10 +130,10 @@ fn of_grid_mapping(
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
     if !is_only {
         return match name {
-            None => Mapped::Kind(None),
-            Some("latitude_longitude") => Mapped::Kind(Some(Kind::Geographic)),
-            Some("rotated_latitude_longitude") => Mapped::Kind(Some(Kind::RotatedPole)),
-            Some(_) => Mapped::Kind(Some(Kind::Projected)),
+            None => Mapped::CrsKind(None),
+            Some("latitude_longitude") => Mapped::CrsKind(Some(CrsKind::Geographic)),
+            Some("rotated_latitude_longitude") => Mapped::CrsKind(Some(CrsKind::RotatedPole)),
+            Some(_) => Mapped::CrsKind(Some(CrsKind::Projected)),
         };
     }
     let of_wkt = |notes: &mut Notes| {

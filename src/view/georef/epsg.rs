@@ -16,7 +16,7 @@ const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The kind of a coordinate reference system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Kind {
+pub(in crate::view) enum CrsKind {
     /// Longitudes and latitudes.
     Geographic,
     /// Eastings and northings.
@@ -39,7 +39,7 @@ pub(in crate::view) enum Unit {
 /// One system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) struct Entry {
-    pub(in crate::view) kind: Kind,
+    pub(in crate::view) kind: CrsKind,
     /// The unit of a projected system.
     pub(in crate::view) unit: Unit,
     /// WKT 1 as GDAL writes it; WKT 2 where it has no words for the system.
@@ -73,8 +73,8 @@ pub(in crate::view) fn entry(code: u64) -> Option<Entry> {
         (found.parse() == Ok(code)).then(|| rest.split('\t'))
     })?;
     let kind = match fields.next()? {
-        "G" => Kind::Geographic,
-        _ => Kind::Projected,
+        "G" => CrsKind::Geographic,
+        _ => CrsKind::Projected,
     };
     let unit = match fields.next()? {
         "m" => Unit::Metre,
@@ -117,17 +117,17 @@ fn block_of(code: u16) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn kind_of(code: u64) -> Option<Kind> {
+    fn kind_of(code: u64) -> Option<CrsKind> {
         entry(code).map(|entry| entry.kind)
     }
 
     #[test]
     fn codes_have_the_kind_that_the_registry_gives_them() {
         for code in [4326, 4269, 4258, 4979, 3819, 9057, 4217 - 1] {
-            assert_eq!(kind_of(code), Some(Kind::Geographic), "{code}");
+            assert_eq!(kind_of(code), Some(CrsKind::Geographic), "{code}");
         }
         for code in [32633, 3857, 2154, 3035, 27700, 4087, 4217, 5514, 32766] {
-            assert_eq!(kind_of(code), Some(Kind::Projected), "{code}");
+            assert_eq!(kind_of(code), Some(CrsKind::Projected), "{code}");
         }
         // Geocentric, vertical, compound, too large, none.
         for code in [4978, 5773, 6715, 7405, 54_009, 900_913, 0, 1, u64::MAX] {
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(kind_of(code.into()), None, "{code}");
         }
         for code in [3358, 5463, 26813, 26847] {
-            assert_eq!(kind_of(code), Some(Kind::Projected), "{code}");
+            assert_eq!(kind_of(code), Some(CrsKind::Projected), "{code}");
         }
     }
 

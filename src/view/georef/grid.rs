@@ -2,7 +2,7 @@
 //! (CF 1.11, 5.6 and Appendix F; GDAL, "NetCDF: Network Common Data Form", `GeoTransform`).
 
 use super::crs::Crs;
-use super::epsg::{Kind, Unit};
+use super::epsg::{CrsKind, Unit};
 use super::raster::Direction;
 use super::transform::Transform;
 use super::wkt::Wkt;
@@ -57,17 +57,17 @@ impl Grid {
         let text = |value: &str| Member::Text(value.to_owned());
         let is_across = direction == Direction::Across;
         let name = match (self.crs.kind, is_across) {
-            (Kind::Geographic, true) => "longitude",
-            (Kind::Geographic, false) => "latitude",
-            (Kind::Projected, true) => "projection_x_coordinate",
-            (Kind::Projected, false) => "projection_y_coordinate",
-            (Kind::RotatedPole, true) => "grid_longitude",
-            (Kind::RotatedPole, false) => "grid_latitude",
+            (CrsKind::Geographic, true) => "longitude",
+            (CrsKind::Geographic, false) => "latitude",
+            (CrsKind::Projected, true) => "projection_x_coordinate",
+            (CrsKind::Projected, false) => "projection_y_coordinate",
+            (CrsKind::RotatedPole, true) => "grid_longitude",
+            (CrsKind::RotatedPole, false) => "grid_latitude",
         };
         let units = match (self.crs.kind, self.crs.unit) {
-            (Kind::Geographic, _) if is_across => Some("degrees_east"),
-            (Kind::Geographic, _) => Some("degrees_north"),
-            (Kind::RotatedPole, _) => Some("degrees"),
+            (CrsKind::Geographic, _) if is_across => Some("degrees_east"),
+            (CrsKind::Geographic, _) => Some("degrees_north"),
+            (CrsKind::RotatedPole, _) => Some("degrees"),
             (_, Unit::Metre) => Some("m"),
             (_, Unit::Foot) => Some("foot"),
             (_, Unit::UsSurveyFoot) => Some("US_survey_foot"),

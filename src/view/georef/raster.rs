@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::context::short;
 use crate::view::around::ArrayView;
 use crate::view::cf;
-use crate::view::number::{Conversion, Kind, Number};
+use crate::view::number::{Conversion, Number, NumberKind};
 use crate::zarr::{Fixed, Scalar};
 
 /// An image of TIFF.
@@ -135,10 +135,10 @@ impl Raster {
     /// The number of TIFF 6.0, section 19 (`SampleFormat`), with the complex one of libtiff.
     pub(in crate::view) fn sample_format(&self) -> u16 {
         match (self.number.kind, self.numbers) {
-            (Kind::UInt, _) => 1,
-            (Kind::Int, _) => 2,
-            (Kind::Float, 1) => 3,
-            (Kind::Float, _) => 6,
+            (NumberKind::UInt, _) => 1,
+            (NumberKind::Int, _) => 2,
+            (NumberKind::Float, 1) => 3,
+            (NumberKind::Float, _) => 6,
         }
     }
 }
@@ -153,8 +153,8 @@ fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String
     }
     let (from, count) = Number::of(data_type).ok_or_else(none)?;
     let to = match (from.kind, from.size_bytes) {
-        (Kind::Float, 2) => Number::new(Kind::Float, 4, from.order),
-        (Kind::Float, 4 | 8) | (Kind::Int | Kind::UInt, 1 | 2 | 4 | 8) => from,
+        (NumberKind::Float, 2) => Number::new(NumberKind::Float, 4, from.order),
+        (NumberKind::Float, 4 | 8) | (NumberKind::Int | NumberKind::UInt, 1 | 2 | 4 | 8) => from,
         _ => return Err(none()),
     };
     let conversion = (from != to).then_some(Conversion { from, to });

@@ -442,7 +442,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::number::{Kind, Number};
+    use crate::view::number::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     #[test]
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_geo_transform_counts_where_no_coordinate_contradicts_it() {
-        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
         let place = |across: Steps, down: Steps, width: u64| {
             let side = |steps| {
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_box_is_the_extent_but_for_half_a_pixel() {
-        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         let raster = Raster::of_planes(&[], 20, 30, number);
         let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
         let check = |value: Json| is_box(&value, &affine, false, &raster);

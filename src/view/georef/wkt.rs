@@ -1,7 +1,7 @@
 //! Well-known text of coordinate reference systems, as far as it has to be understood: the keyword
 //! of an object and the objects in it (OGC 01-009; OGC 18-010r7, section 6).
 
-use super::epsg::{Kind, Unit};
+use super::epsg::{CrsKind, Unit};
 
 /// Longer texts are not looked at.
 const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -117,13 +117,13 @@ impl<'a> Wkt<'a> {
     ///
     /// # Errors
     /// That it is of another kind.
-    pub(in crate::view) fn kind(&self) -> Result<Option<Kind>, String> {
+    pub(in crate::view) fn kind(&self) -> Result<Option<CrsKind>, String> {
         let other = || {
             let keyword: String = self.keyword.chars().take(60).collect();
             Err(format!("WKT of a {keyword:?}"))
         };
         if self.is(&["PROJCS", "PROJCRS", "PROJECTEDCRS"]) {
-            return Ok(Some(Kind::Projected));
+            return Ok(Some(CrsKind::Projected));
         }
         let is_geographic = self.is(&["GEOGCS", "GEOGCRS", "GEOGRAPHICCRS"]);
         // Also of geocentric systems.
@@ -136,7 +136,7 @@ impl<'a> Wkt<'a> {
             let is_rotation =
                 method.and_then(|method| Some(method.value(0)?.contains("Pole rotation")));
             return match is_rotation {
-                Some(true) => Ok(Some(Kind::RotatedPole)),
+                Some(true) => Ok(Some(CrsKind::RotatedPole)),
                 _ => Err("WKT of a derived system".into()),
             };
         }
@@ -144,7 +144,7 @@ impl<'a> Wkt<'a> {
         let is_ellipsoidal = systems.any(|system| {
             (system.value(0)).is_some_and(|kind| kind.eq_ignore_ascii_case("ellipsoidal"))
         });
-        Ok((is_geographic || is_ellipsoidal).then_some(Kind::Geographic))
+        Ok((is_geographic || is_ellipsoidal).then_some(CrsKind::Geographic))
     }
 
     /// The unit of the axes of a projected system.
@@ -179,7 +179,7 @@ mod tests {
         assert!(!line.contains(" UNIT") && line.contains("\"a, [\"\"b\""));
         let wkt = Wkt::parse(&line).unwrap();
         assert_eq!((wkt.epsg(), wkt.unit()), (Some(2222), Unit::Foot));
-        assert_eq!(wkt.kind(), Ok(Some(Kind::Projected)));
+        assert_eq!(wkt.kind(), Ok(Some(CrsKind::Projected)));
         for wrong in ["", "A", "A[", "A]", "A[]B[]", "A[\"]", "A[\"\n\"]"] {
             assert!(on_one_line(wrong).is_err(), "{wrong}");
         }
@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn kinds_are_told_by_keywords_and_axes() {
         let kind = |text: &str| Wkt::parse(text).unwrap().kind();
-        let geographic = Ok(Some(Kind::Geographic));
+        let geographic = Ok(Some(CrsKind::Geographic));
         assert_eq!(kind("GEODCRS[\"a\",CS[ellipsoidal,2]]"), geographic);
         assert_eq!(kind("GEODCRS[\"a\",CS[Cartesian,3]]"), Ok(None));
         let rotated =
             "GEOGCRS[\"a\",DERIVINGCONVERSION[\"b\",METHOD[\"Pole rotation (GRIB convention)\"]]]";
-        assert_eq!(kind(rotated), Ok(Some(Kind::RotatedPole)));
+        assert_eq!(kind(rotated), Ok(Some(CrsKind::RotatedPole)));
         assert!(kind("GEOGCRS[\"a\",DERIVINGCONVERSION[\"b\",METHOD[\"c\"]]]").is_err());
         assert!(kind("COMPD_CS[\"a\"]").is_err());
     }

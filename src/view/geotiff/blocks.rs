@@ -2,7 +2,7 @@
 
 use super::ifd::{Values, tag};
 use crate::view::georef::raster::Raster;
-use crate::view::layout::Order;
+use crate::view::layout::ElementOrder;
 
 /// The blocks of an image (TIFF 6.0, section 3 for strips, section 15 for tiles).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl Blocks {
     }
 
     /// How the elements have to lie.
-    pub(super) fn order(&self) -> Order {
+    pub(super) fn order(&self) -> ElementOrder {
         match self {
-            Self::Tiles(_) => Order::Pieces,
-            Self::Strips(_) => Order::Rows,
+            Self::Tiles(_) => ElementOrder::ChunkMajor,
+            Self::Strips(_) => ElementOrder::RowMajor,
         }
     }
 
@@ -228,10 +228,10 @@ fn strips(raster: &Raster, piece: &[u64]) -> Strips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::number::{Kind, Number};
+    use crate::view::number::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
-    const U2: Number = Number::new(Kind::UInt, 2, ByteOrder::Little);
+    const U2: Number = Number::new(NumberKind::UInt, 2, ByteOrder::Little);
 
     fn offsets(blocks: &Blocks) -> Vec<u64> {
         (0..blocks.count())
@@ -243,7 +243,7 @@ mod tests {
     fn tiles_are_where_the_planes_of_pieces_are() {
         let raster = Raster::of_planes(&[3], 20, 40, U2);
         let blocks = Blocks::of(&raster, &[2, 16, 32]);
-        assert_eq!(blocks.order(), Order::Pieces);
+        assert_eq!(blocks.order(), ElementOrder::ChunkMajor);
         let tile = 16 * 32 * 2;
         assert_eq!(blocks.size_bytes(11), tile);
         // Four pieces of two planes, and four of one plane and what is beyond the edge.
@@ -260,7 +260,7 @@ mod tests {
         let raster = Raster::of_planes(&[2], 1000, 1000, U2);
         for piece in [[1, 100, 16], [1, 16, 8], [1, 1 << 14, 1 << 14], [0, 16, 16]] {
             let blocks = Blocks::of(&raster, &piece);
-            assert_eq!(blocks.order(), Order::Rows, "{piece:?}");
+            assert_eq!(blocks.order(), ElementOrder::RowMajor, "{piece:?}");
             let (mut end, count) = (0, blocks.count());
             for block in 0..count {
                 assert_eq!(blocks.offset(block), end);
@@ -297,7 +297,7 @@ mod tests {
             [0, 1, 2, 3, 4, 5].map(|tile| tile * 16 * 16 * 6)
         );
         for piece in [[16, 16, 2], [16, 16, 4]] {
-            assert_eq!(Blocks::of(&raster, &piece).order(), Order::Rows);
+            assert_eq!(Blocks::of(&raster, &piece).order(), ElementOrder::RowMajor);
         }
     }
 }

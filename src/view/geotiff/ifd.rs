@@ -321,10 +321,10 @@ fn directory(
 mod tests {
     use super::*;
     use crate::view::georef::raster::Raster;
-    use crate::view::number::{Kind, Number};
+    use crate::view::number::{Number, NumberKind};
 
     fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, Values)>) -> Image {
-        let number = Number::new(Kind::UInt, 2, order);
+        let number = Number::new(NumberKind::UInt, 2, order);
         let raster = Raster::of_planes(&[planes], side, side, number);
         Image {
             fields,

@@ -1,7 +1,7 @@
 //! The tags of GeoTIFF: where the image is, and in which coordinate reference system.
 
 use super::ifd::{Values, tag};
-use crate::view::georef::epsg::Kind;
+use crate::view::georef::epsg::CrsKind;
 use crate::view::georef::transform::Georef;
 
 /// OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
@@ -39,8 +39,8 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
         return fields;
     };
     let (model, name) = match kind {
-        Kind::Projected => (1, key::PROJECTED_CRS),
-        Kind::Geographic | Kind::RotatedPole => (2, key::GEODETIC_CRS),
+        CrsKind::Projected => (1, key::PROJECTED_CRS),
+        CrsKind::Geographic | CrsKind::RotatedPole => (2, key::GEODETIC_CRS),
     };
     let raster = if place.is_point { 2 } else { 1 };
     let keys = [

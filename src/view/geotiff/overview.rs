@@ -340,11 +340,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::number::{Kind, Number};
+    use crate::view::number::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     fn raster(height: u64, width: u64) -> Raster {
-        let number = Number::new(Kind::UInt, 1, ByteOrder::Little);
+        let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         Raster::of_planes(&[], height, width, number)
     }
 

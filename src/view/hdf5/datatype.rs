@@ -1,6 +1,6 @@
 //! Datatype messages (IV.A.2.d).
 
-use crate::view::number::{Kind, Number};
+use crate::view::number::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 /// What one element, or one value of an attribute, is.
@@ -39,10 +39,10 @@ impl Datatype {
         // The lower half of the first byte is the class, the upper one the version.
         let (class, bits) = match self {
             Self::Number(number) => match number.kind {
-                Kind::Int => (0x10, [order(number) | 0x08, 0, 0]),
-                Kind::UInt => (0x10, [order(number), 0, 0]),
+                NumberKind::Int => (0x10, [order(number) | 0x08, 0, 0]),
+                NumberKind::UInt => (0x10, [order(number), 0, 0]),
                 // The highest bit of the mantissa is implied; the sign is the highest bit.
-                Kind::Float => {
+                NumberKind::Float => {
                     let sign = if number.size_bytes == 4 { 31 } else { 63 };
                     (0x11, [order(number) | 0x20, sign, 0])
                 }
@@ -63,7 +63,7 @@ impl Datatype {
                 .to_le_bytes(),
         );
         match self {
-            Self::Number(number) if number.kind == Kind::Float => {
+            Self::Number(number) if number.kind == NumberKind::Float => {
                 // Offset and precision in bits, exponent, mantissa, bias.
                 match number.size_bytes {
                     4 => {
@@ -83,12 +83,12 @@ impl Datatype {
             }
             // The library takes no other base type for text.
             Self::VariableText => {
-                let byte = Number::new(Kind::UInt, 1, ByteOrder::Little);
+                let byte = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
                 bytes.extend(Self::Number(byte).encode());
             }
             Self::References => bytes.extend(Self::Reference.encode()),
             Self::AxisReference => {
-                let axis = Number::new(Kind::Int, 4, ByteOrder::Little);
+                let axis = Number::new(NumberKind::Int, 4, ByteOrder::Little);
                 for (name, offset, member) in [
                     (&b"dataset\0"[..], 0, Self::Reference),
                     (b"dimension\0", 8, Self::Number(axis)),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::array::ArrayReader;
 use crate::view::hdf5::{self, ChunkIndex};
-use crate::view::layout::{ARRAY_ALIGNMENT_BYTES, Layout, Placed, Placement, elements_start};
+use crate::view::layout::{
+    ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, elements_start,
+};
 
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
@@ -22,7 +24,7 @@ pub(super) struct Stored {
     /// The dataset.
     pub(super) object: usize,
     pub(super) reader: Arc<ArrayReader>,
-    pub(super) placed: Placed,
+    pub(super) placed: ArrayExtent,
     /// The index of its chunks, if it has chunks.
     pub(super) index: Option<ChunkIndex>,
 }
@@ -33,7 +35,7 @@ pub(super) fn lay_out(
     mut file: hdf5::File,
     values: Vec<(usize, Values)>,
     arrays: Vec<Stored>,
-) -> Option<(Layout, Vec<Arc<ArrayReader>>)> {
+) -> Option<(FileLayout, Vec<Arc<ArrayReader>>)> {
     let writer = file.writer();
     let mut body = Body {
         end: writer.end,
@@ -45,7 +47,7 @@ pub(super) fn lay_out(
             Values::Bytes(bytes) => bytes,
         };
         let start = body.end.checked_next_multiple_of(VALUES_ALIGNMENT_BYTES)?;
-        body.put(start, bytes.len() as u64, Placement::Bytes(bytes))?;
+        body.put(start, bytes.len() as u64, Segment::Bytes(bytes))?;
         file.place(object, start);
     }
     let starts = starts(&arrays, body.end)?;
@@ -56,10 +58,10 @@ pub(super) fn lay_out(
         if let Some(mut index) = array.index {
             address = body.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
             index.place(address, start);
-            body.put(address, index.size_bytes(), Placement::ChunkIndex(index))?;
+            body.put(address, index.size_bytes(), Segment::ChunkIndex(index))?;
         }
         file.place(array.object, address);
-        let placed = Placed {
+        let placed = ArrayExtent {
             source: sources.len(),
             ..array.placed
         };
@@ -67,10 +69,10 @@ pub(super) fn lay_out(
         elements.push((start, placed));
     }
     for (start, placed) in elements {
-        body.put(start, placed.size_bytes, Placement::Array(placed))?;
+        body.put(start, placed.size_bytes, Segment::Array(placed))?;
     }
-    let header = Placement::Bytes(file.header(&writer, body.end));
-    let layout = Layout::new(std::iter::once(header).chain(body.parts))?;
+    let header = Segment::Bytes(file.header(&writer, body.end));
+    let layout = FileLayout::new(std::iter::once(header).chain(body.parts))?;
     Some((layout, sources))
 }
 
@@ -94,14 +96,14 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
 /// Parts one behind the other.
 struct Body {
     end: u64,
-    parts: Vec<Placement>,
+    parts: Vec<Segment>,
 }
 
 impl Body {
     /// Adds a part of this size at `start`, which is not before the end of the last one.
-    fn put(&mut self, start: u64, size_bytes: u64, part: Placement) -> Option<()> {
+    fn put(&mut self, start: u64, size_bytes: u64, part: Segment) -> Option<()> {
         self.parts
-            .push(Placement::Zeros(start.checked_sub(self.end)?));
+            .push(Segment::Zeros(start.checked_sub(self.end)?));
         self.parts.push(part);
         self.end = start.checked_add(size_bytes)?;
         Some(())

@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 
-use crate::view::around::{ArrayView, Surroundings};
+use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::axis::{Axis, Steps};
 use crate::view::georef::context::{Context, Groups, Notes};
 use crate::view::georef::crs::Crs;
-use crate::view::georef::epsg::{Kind, Unit};
+use crate::view::georef::epsg::{CrsKind, Unit};
 use crate::view::georef::raster::direction_of;
 use crate::view::georef::scale::ome_axes;
 use crate::view::georef::text::{escape, shown};
@@ -131,13 +131,13 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
         (Some((zone, half)), _) => {
             format!("UTM, 1, 1, {numbers}, {zone}, {half}, WGS-84, units=Meters")
         }
-        (None, Some(Kind::Geographic)) if code == Some(4326) => {
+        (None, Some(CrsKind::Geographic)) if code == Some(4326) => {
             format!("Geographic Lat/Lon, 1, 1, {numbers}, WGS-84, units=Degrees")
         }
-        (None, Some(Kind::Geographic | Kind::RotatedPole)) => {
+        (None, Some(CrsKind::Geographic | CrsKind::RotatedPole)) => {
             format!("Geographic Lat/Lon, 1, 1, {numbers}, units=Degrees")
         }
-        (None, Some(Kind::Projected)) => {
+        (None, Some(CrsKind::Projected)) => {
             let units = match crs.map(|crs| crs.unit) {
                 Some(Unit::Metre) => ", units=Meters",
                 Some(Unit::Foot | Unit::UsSurveyFoot) => ", units=Feet",
@@ -162,7 +162,7 @@ struct Spacing {
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<String, NoContent> {
+pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn NodeResolver) -> Result<String, NoContent> {
     let rank = view.shape().len();
     let mut notes = Notes::default();
     let groups = Groups::above(view, around, &mut notes)?;
@@ -193,7 +193,7 @@ pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn Surroundings) -> Result<St
 fn add_transform(
     axes: &mut [Spacing],
     view: &ArrayView<'_>,
-    around: &dyn Surroundings,
+    around: &dyn NodeResolver,
 ) -> Result<(), NoContent> {
     let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
     let [.., down, across] = axes else {
