@@ -387,14 +387,14 @@ fn open(
             Box::new(ExploredStore::new(Arc::from(store), ttl, absent_ttl))
         }
     };
-    // Only in builds for tests: a way to see what a panic in a decoder does.
-    if cfg!(debug_assertions)
+    // A panic in a decoder.
+    if cfg!(feature = "test-faults")
         && let Ok(key) = std::env::var("ZARRFS_TEST_PANIC")
     {
         return Ok(Box::new(FaultStore::new(store, Key::new(key.as_bytes())?)));
     }
-    // And a way to see what a network that hangs does.
-    if cfg!(debug_assertions)
+    // A network that hangs.
+    if cfg!(feature = "test-faults")
         && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
     {
         return Ok(Box::new(HangingStore::new(

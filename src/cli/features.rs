@@ -22,7 +22,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
         fuse::TRANSPORT,
         std::env::consts::ARCH,
         std::env::consts::OS,
-        if cfg!(debug_assertions) {
+        if cfg!(any(debug_assertions, feature = "test-faults")) {
             "for tests"
         } else {
             "release"

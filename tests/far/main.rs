@@ -1,8 +1,7 @@
 //! A store that is far away and hangs, on a real mount: what is at hand is answered, who is told
 //! to end ends, and nobody waits longer than the deadline. The store is a directory behind a gate
-//! (`ZARRFS_TEST_FAR`), which only builds for tests have.
+//! (`ZARRFS_TEST_FAR`), which the feature `test-faults` adds to the daemon.
 
-#![cfg(debug_assertions)]
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(
     clippy::unwrap_used,

@@ -15,7 +15,6 @@ use crate::clients::*;
 use crate::sources::*;
 use crate::support::*;
 
-#[cfg(debug_assertions)]
 #[test]
 fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
     let _dog = watchdog(

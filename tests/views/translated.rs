@@ -614,7 +614,6 @@ fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_mad
     );
 }
 
-#[cfg(debug_assertions)]
 #[test]
 fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
     let _dog = watchdog("a_store_that_hangs_is_an_error_in_time", 120);
