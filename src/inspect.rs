@@ -1,22 +1,21 @@
-//! The commands that look at a source and mount nothing: what is in it, what was understood of it,
-//! and whether all of it can be read.
+//! The commands `tree`, `info` and `check`, which read a source without a mount.
 //!
-//! A node that can not be understood is shown with the reason and stops nothing. What comes from
-//! the source is printed with its control characters escaped.
+//! A broken node is shown with the reason, and the command continues. Texts of the source are
+//! printed with control characters escaped.
 //!
-//! **Architecture Invariant:** nothing here knows the kernel, inodes or mounts.
+//! **Architecture Invariant:** this module names neither the kernel, nor inodes, nor mounts.
 
 mod check;
-mod counters;
-mod hierarchy;
 mod info;
 mod keys;
+mod metrics;
+mod no_metadata;
+mod node;
 mod output;
 mod progress;
 mod report;
-mod rows;
 mod summary;
-mod top;
+mod table;
 mod tree;
 mod walk;
 
@@ -34,27 +33,27 @@ use crate::store::{
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
-pub use counters::counters;
 pub use info::info;
+pub use metrics::metrics_table;
+pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};
 pub use output::{print, printable};
 pub use summary::summary;
-pub use top::{METADATA, NoZarr, no_zarr};
 pub use tree::tree;
 
-/// A failure, for a person.
+/// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// An open source and where in it to look.
+/// An open source, and the directory in it that a command reads.
 #[derive(Debug)]
 struct Opened {
     store: Arc<dyn Store>,
     root: Key,
-    /// What is at `root` instead of Zarr metadata; none if metadata are there, or may be.
-    no_zarr: Option<NoZarr>,
+    /// Set if the absence of Zarr metadata at `root` is proven.
+    no_metadata: Option<NoMetadata>,
 }
 
 impl Opened {
-    /// Opens a source; `--path` has to lead to a directory in it.
+    /// Opens a source; `--path` must lead to a directory in it.
     fn new(args: &SourceArgs, strict: bool, memory_limit_bytes: u64) -> Result<Self, Failure> {
         let remote_bytes = memory_limit_bytes / 8;
         let options = OpenOptions {
@@ -90,34 +89,34 @@ impl Opened {
         let label = store.label();
         let stat = store.stat(&root).map_err(|e| format!("{label}: {e}"))?;
         if stat.kind != Kind::Prefix {
-            return Err(format!("{label}: {root}: a value, not a group or an array").into());
+            return Err(format!("{label}: {root}: a value, neither a group nor an array").into());
         }
-        let no_zarr = is_listed_here(&*store)
-            .then(|| no_zarr(&*store, &base, &root))
+        let no_metadata = is_listed_here(&*store)
+            .then(|| no_metadata(&*store, &base, &root))
             .flatten();
         Ok(Self {
             store: Arc::from(store),
             root,
-            no_zarr,
+            no_metadata,
         })
     }
 
-    /// Tells a reader of lines or of JSON that there is no Zarr metadata.
+    /// Warns on standard error if there are no Zarr metadata.
     fn warn(&self) {
-        if let Some(no_zarr) = &self.no_zarr {
-            // A standard error that cannot be written to changes nothing.
-            let _ = writeln!(io::stderr(), "zarrfs: {no_zarr}");
+        if let Some(no_metadata) = &self.no_metadata {
+            // The result does not depend on this line.
+            let _ = writeln!(io::stderr(), "zarrfs: {no_metadata}");
         }
     }
 }
 
-/// Whether names of a store are listed without a network: a remote hierarchy has been looked for
-/// when it was opened.
+/// Returns whether names of a store are listed without network requests. A remote store has been
+/// searched for metadata when it was opened.
 pub fn is_listed_here(store: &dyn Store) -> bool {
     !store.capabilities().is_remote || store.index().is_some()
 }
 
-/// What decodes for a command; it keeps nothing that was decoded.
+/// Returns an engine without a cache of decoded chunks.
 fn engine(memory_limit_bytes: u64) -> Result<Engine, Failure> {
     Ok(Engine::new(EngineOptions {
         cache_bytes: 0,

@@ -94,7 +94,7 @@ fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
     let stats = daemon::stats(&arguments.mountpoint)?;
     let text = match arguments.json {
         true => format!("{:#}\n", Value::Object(stats)),
-        false => inspect::counters(&stats),
+        false => inspect::metrics_table(&stats),
     };
     Ok(inspect::print(text.as_bytes())?)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::mountpoint::Unusable;
 use super::{Failure, Source};
 use crate::cli::MountOptions;
-use crate::inspect::{self, NoZarr};
+use crate::inspect::{self, NoMetadata};
 use crate::store::{DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store};
 
 /// Whether a path is a Zarr hierarchy, a zip archive or a URL, and so no place to mount on.
@@ -18,7 +18,7 @@ pub(super) fn is_source(path: &Path) -> bool {
     }
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
-            let mut names = inspect::METADATA.iter();
+            let mut names = inspect::NODE_DOCUMENTS.iter();
             names.any(|name| path.join(name).is_file())
         }
         Ok(metadata) if metadata.is_file() => {
@@ -57,13 +57,13 @@ pub(super) fn check_zarr(
     if options.force || !inspect::is_listed_here(store) {
         return Ok(());
     }
-    match inspect::no_zarr(store, base, root) {
+    match inspect::no_metadata(store, base, root) {
         None => Ok(()),
         Some(no_zarr) => Err(refusal(&no_zarr, swapped).into()),
     }
 }
 
-fn refusal(no_zarr: &NoZarr, swapped: Option<(&Source, &Path)>) -> String {
+fn refusal(no_zarr: &NoMetadata, swapped: Option<(&Source, &Path)>) -> String {
     match swapped {
         Some((source, mountpoint)) => format!("{no_zarr}{}", swap_back(source, mountpoint)),
         None => format!("{no_zarr} (--force mounts it as it is)"),

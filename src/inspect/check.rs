@@ -1,5 +1,4 @@
-//! `zarrfs check`: reads every key and decodes every chunk, in parallel and within a limit of
-//! memory.
+//! `zarrfs check`: reads every key and decodes every chunk, in parallel and within a memory limit.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -20,34 +19,34 @@ use crate::cli::CheckArgs;
 use crate::machine::cores;
 use crate::store::{Key, ListingSupport, Store, StoreError, never_waiting};
 
-/// What a check has come to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything was read.
+    /// The check found nothing that counts as failure.
     Good,
-    /// Something is bad; it was named.
+    /// The check printed at least one failure.
     Bad,
 }
 
-/// Tasks that wait for a thread.
-const MAX_WAITING: usize = 1024;
-/// Threads that wait for a network most of the time.
-const FAR_JOBS: usize = 16;
+/// Tasks in the queue of the worker threads.
+const MAX_QUEUED: usize = 1024;
+/// The least number of threads for a remote source: they wait for the network most of the time.
+const REMOTE_JOBS: usize = 16;
 
-/// Checks a source and says what it finds.
+/// Checks a source and prints the findings.
 ///
 /// # Errors
-/// If the source can not be opened, `--path` leads to no directory in it, or the findings can not
-/// be written: then nothing is proven.
+/// If the source cannot be opened, `--path` leads to no directory in it, or the findings cannot be
+/// written.
 pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
     let opened = Opened::new(&args.source, args.strict, limit)?;
     let capabilities = opened.store.capabilities();
-    // Names that nobody lists are not counted, but asked for one by one.
+    // Without a listing, the check tries every chunk of the grid, and the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;
     let checker = Checker {
         engine: engine(limit)?,
-        progress: Progress::new(is_listed.then(|| amount(&*opened.store, &opened.root))),
+        progress: Progress::new(is_listed.then(|| total(&*opened.store, &opened.root))),
         store: Arc::clone(&opened.store),
         is_listed,
         report: Mutex::new(Report::new(args.json)),
@@ -57,11 +56,11 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
     let started = Instant::now();
     let jobs = match (args.jobs, capabilities.is_remote) {
         (Some(jobs), _) => usize::from(jobs),
-        (None, true) => cores().max(FAR_JOBS),
+        (None, true) => cores().max(REMOTE_JOBS),
         (None, false) => cores(),
     };
     checker.run(&opened, jobs)?;
-    checker.progress.end();
+    checker.progress.finish();
     let label = checker.store.label();
     if let Some(failure) = lock(&checker.failure).take() {
         return Err(failure.into());
@@ -71,12 +70,12 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
         true => Verdict::Bad,
         false => Verdict::Good,
     };
-    report.end(label, started.elapsed(), args.strict)?;
+    report.finish(label, started.elapsed(), args.strict)?;
     Ok(verdict)
 }
 
-/// All keys below `root` and their bytes, as far as they can be listed.
-fn amount(store: &dyn Store, root: &Key) -> Amount {
+/// Counts the keys below `root` and the bytes of their values, as far as they can be listed.
+fn total(store: &dyn Store, root: &Key) -> Amount {
     let mut amount = Amount::default();
     let _ = keys::visit(store, root, None, &mut |visited| {
         if visited.is_value {
@@ -89,16 +88,16 @@ fn amount(store: &dyn Store, root: &Key) -> Amount {
     amount
 }
 
-/// What the threads of a check share. The report's lock is taken last.
+/// The state that the threads of a check share. The lock of the report is taken last.
 #[derive(Debug)]
 struct Checker {
     store: Arc<dyn Store>,
-    /// Names that are listed are those that there are.
+    /// Whether a listing has exactly the keys that exist.
     is_listed: bool,
     engine: Engine,
     progress: Progress,
     report: Mutex<Report>,
-    /// Why findings could not be said.
+    /// The error of writing a finding.
     failure: Mutex<Option<io::Error>>,
     is_stopped: AtomicBool,
 }
@@ -108,9 +107,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Checker {
-    /// Walks the source here and has `jobs` threads read what is found.
+    /// Walks the source on the current thread; `jobs` threads perform the tasks.
     fn run(&self, opened: &Opened, jobs: usize) -> io::Result<()> {
-        let (sender, receiver) = sync_channel(MAX_WAITING);
+        let (sender, receiver) = sync_channel(MAX_QUEUED);
         let receiver = Arc::new(Mutex::new(receiver));
         thread::scope(|scope| {
             for number in 0..jobs.max(1) {
@@ -120,7 +119,6 @@ impl Checker {
                     .spawn_scoped(scope, move || self.work(&receiver));
                 match started {
                     Ok(_) => {}
-                    // Dropping the sender ends those that were started: none.
                     Err(error) if number == 0 => return Err(error),
                     Err(error) => {
                         log::warn!("only {number} of {jobs} threads could be started: {error}");
@@ -133,8 +131,8 @@ impl Checker {
                 checker: self,
                 sender,
             };
-            let (root, no_zarr) = (&opened.root, opened.no_zarr.as_ref());
-            let _ = walk(&self.store, &self.engine, root, no_zarr, &mut walker);
+            let (root, no_metadata) = (&opened.root, opened.no_metadata.as_ref());
+            let _ = walk(&self.store, &self.engine, root, no_metadata, &mut walker);
             Ok(())
         })
     }
@@ -159,9 +157,9 @@ impl Checker {
                 size_bytes,
                 ..
             } => (verifier.chunk_key(*chunk), *size_bytes),
-            Task::Plain { key, size_bytes } => (key.clone(), *size_bytes),
+            Task::Other { key, size_bytes } => (key.clone(), *size_bytes),
         };
-        // What was read is known, also of a store that is far away.
+        // After a read, a remote store has the attributes in its cache.
         let size_bytes = || {
             let stat = || never_waiting(|| self.store.stat(&key).ok());
             listed_bytes.or_else(|| Some(stat()?.size_bytes))
@@ -173,44 +171,44 @@ impl Checker {
                 let mut bad = 0;
                 let verified = verifier.verify(*chunk, &self.engine, &mut |error| {
                     bad += 1;
-                    self.bad(&key, &error);
+                    self.report_bad(&key, &error);
                 });
                 if !verified.is_present && !self.is_listed {
-                    // The grid has room for it; that is all that was known.
+                    // An absent chunk of the grid, which was not listed.
                     return Decoded::default();
                 }
                 if !verified.is_present {
-                    self.is_gone(&key);
+                    self.report_absent(&key);
                 }
                 Decoded {
                     chunks: 1,
-                    pieces: verified.pieces,
+                    inner_chunks: verified.pieces,
                     stored_bytes: size_bytes().unwrap_or(0),
                     decoded_bytes: verified.decoded_bytes,
                     bad,
                 }
             }
-            Task::Plain { .. } => {
+            Task::Other { .. } => {
                 let mut decoded = Decoded {
                     chunks: 1,
                     ..Decoded::default()
                 };
                 match read_through(&*self.store, &key) {
                     Ok(bytes) => decoded.stored_bytes = bytes,
-                    Err(StoreError::NotFound { .. }) => self.is_gone(&key),
+                    Err(StoreError::NotFound { .. }) => self.report_absent(&key),
                     Err(error) => {
                         decoded.bad = 1;
                         decoded.stored_bytes = size_bytes().unwrap_or(0);
-                        self.bad(&key, &error);
+                        self.report_bad(&key, &error);
                     }
                 }
                 decoded
             }
         }));
         let decoded = done.unwrap_or_else(|_| {
-            self.say(|report| {
-                let what = "bug: the decoder panics on it".to_owned();
-                report.add(Severity::Bad, &key, what)
+            self.report(|report| {
+                let cause = "bug: the decoder panicked".to_owned();
+                report.add(Severity::Bad, &key, cause)
             });
             Decoded {
                 chunks: 1,
@@ -220,26 +218,26 @@ impl Checker {
         });
         let array = match task {
             Task::Chunk { array, .. } => Some(*array),
-            Task::Plain { .. } => None,
+            Task::Other { .. } => None,
         };
         lock(&self.report).decoded(array, &decoded);
         self.progress.advance(decoded.stored_bytes);
     }
 
-    fn bad(&self, key: &Key, error: &StoreError) {
-        self.say(|report| report.bad(key, error));
+    fn report_bad(&self, key: &Key, error: &StoreError) {
+        self.report(|report| report.bad(key, error));
     }
 
-    /// Listed, and then proven not to be there: a link to nowhere, or gone in between.
-    fn is_gone(&self, key: &Key) {
-        let what = "listed, but there is no such key".to_owned();
-        self.say(|report| report.add(Severity::Warning, key, what));
+    /// Reports a key that is listed and proven absent: a dangling link, or a key deleted meanwhile.
+    fn report_absent(&self, key: &Key) {
+        let cause = "listed, but there is no such key".to_owned();
+        self.report(|report| report.add(Severity::Warning, key, cause));
     }
 
-    /// Adds to the report; if nobody reads it any more, the check is over.
-    fn say(&self, say: impl FnOnce(&mut Report) -> io::Result<()>) {
-        let said = self.progress.aside(|| say(&mut lock(&self.report)));
-        if let Err(error) = said {
+    /// Adds to the report, and stops the check if the report cannot be written.
+    fn report(&self, add: impl FnOnce(&mut Report) -> io::Result<()>) {
+        let added = self.progress.suspend(|| add(&mut lock(&self.report)));
+        if let Err(error) = added {
             self.is_stopped.store(true, Ordering::Relaxed);
             lock(&self.failure).get_or_insert(error);
         }
@@ -253,7 +251,7 @@ impl Checker {
     }
 }
 
-/// Hands what is found on the way to the threads.
+/// Sends the tasks of a walk to the threads.
 struct Walker<'a> {
     checker: &'a Checker,
     sender: SyncSender<Task>,
@@ -265,13 +263,14 @@ impl Sink for Walker<'_> {
     }
 
     fn task(&mut self, task: Task) -> ControlFlow<()> {
-        // The threads go only after the sender has.
+        // Fails only if all threads have ended, which they do after the sender is dropped.
         let _ = self.sender.send(task);
         self.checker.flow()
     }
 
     fn finding(&mut self, severity: Severity, key: &Key, cause: String) -> ControlFlow<()> {
-        self.checker.say(|report| report.add(severity, key, cause));
+        self.checker
+            .report(|report| report.add(severity, key, cause));
         self.checker.flow()
     }
 }

@@ -1,4 +1,4 @@
-//! `zarrfs info`: all that is known of one node.
+//! `zarrfs info`: the metadata of one node, its views and its stored chunks.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::hierarchy::{self, What};
-use super::keys::{self, Found, Names};
+use super::keys::{self, ChunkNames, KeyClass};
+use super::node::{self, NodeState};
 use super::output::{printable, size, tuple};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
@@ -16,14 +16,14 @@ use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
 use crate::zarr::{Array, Node};
 
-/// Keys that are counted at most.
+/// The number of keys after which counting stops.
 const MAX_COUNTED: u64 = 1_000_000;
 
-/// Shows one node of a source.
+/// Prints one node of a source.
 ///
 /// # Errors
-/// If the source can not be opened, `--path` leads to no directory in it, or nothing can be
-/// written. A node that can not be understood is no error.
+/// If the source cannot be opened, `--path` leads to no directory in it, or the output cannot be
+/// written. A broken node is not an error.
 pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
     let opened = Opened::new(&args.source, false, limit)?;
@@ -31,14 +31,15 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
     members.insert("path".into(), path.into());
-    let place = hierarchy::place(&*opened.store, &opened.root);
-    match place.what {
-        What::Directory => _ = members.insert("node_type".into(), "directory".into()),
-        What::Broken { document, why, .. } => {
+    match node::read(&*opened.store, &opened.root).state {
+        NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
+        NodeState::Broken {
+            document, reason, ..
+        } => {
             members.insert("node_type".into(), "broken".into());
-            members.insert("problems".into(), json!([format!("{document}: {why}")]));
+            members.insert("problems".into(), json!([format!("{document}: {reason}")]));
         }
-        What::Node(_) => {
+        NodeState::Node(_) => {
             let options = NodesOptions {
                 root: opened.root.clone(),
                 formats: FormatSet::default(),
@@ -50,11 +51,11 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
             describe(&nodes, &node, &opened, &mut members);
         }
     }
-    let unknown = opened.store.incomplete_listing(&opened.root);
-    let is_unlisted = unknown.as_ref().is_some_and(|names| names.is_unlisted);
-    if let Some(unknown) = unknown {
+    let incomplete = opened.store.incomplete_listing(&opened.root);
+    let is_unlisted = incomplete.as_ref().is_some_and(|names| names.is_unlisted);
+    if let Some(incomplete) = incomplete {
         let attributes = members.shift_remove("attributes");
-        members.insert("unknown".into(), unknown.what.into());
+        members.insert("incomplete_listing".into(), incomplete.what.into());
         members.extend(attributes.map(|attributes| ("attributes".into(), attributes)));
     }
     let mut out = BufWriter::new(io::stdout().lock());
@@ -82,11 +83,10 @@ fn describe(
         members.insert("problems".into(), json!(node.problems()));
     }
     if let Node::Array(array) = node.metadata() {
-        if let Ok(pipeline) = hierarchy::pipeline(array) {
+        if let Ok(pipeline) = node::pipeline(array) {
             members.insert("codec_chain".into(), pipeline.describe().into());
         }
-        let stored = stored(&*opened.store, &opened.root, array);
-        members.extend(stored);
+        members.extend(stored_chunks(&*opened.store, &opened.root, array));
     }
     let views: Vec<Format> = Format::all()
         .filter(|format| !format.is_of_node() && format.suits(node.is_array()))
@@ -97,40 +97,44 @@ fn describe(
             .map(|format| (format.own_name(node.name()), view(nodes, node, format)));
         members.insert("views".into(), Value::Object(views.collect()));
     }
-    // Their number is what `info.json` tells; here they are in full, and last.
+    // `info.json` has only their number; here they are complete, and the last member.
     if let Ok(attributes) = node.metadata().attributes() {
         members.shift_remove("attributes");
         members.insert("attributes".into(), attributes.clone().into());
     }
 }
 
-/// Whether there is a view, its size where that is known, or why there is none.
+/// Returns whether a view is available, with its size if that is known, or the reason.
 fn view(nodes: &Nodes, node: &Arc<ViewNode>, format: Format) -> Value {
     match nodes.check(node, format) {
-        Ok(()) => {}
-        Err(NoContent::Absent(why)) => return json!({"available": false, "why": why}),
-        Err(NoContent::Failed(error)) => {
-            return json!({"available": false, "why": error.to_string()});
+        // The size of elements of variable length is known after they are decoded.
+        Ok(()) if matches!(format.renderer(), Renderer::Elements) => {
+            return json!({"available": true});
         }
-    }
-    // The elements of such an array would have to be decoded to know.
-    if matches!(format.renderer(), Renderer::Elements) {
-        return json!({"available": true});
+        Ok(()) => {}
+        Err(error) => return unavailable(error),
     }
     match nodes.content(node, format) {
         Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
         Ok(Content::File(file)) => {
             json!({"available": true, "size_bytes": file.size_bytes()})
         }
-        Err(NoContent::Absent(why)) => json!({"available": false, "why": why}),
-        Err(NoContent::Failed(error)) => json!({"available": false, "why": error.to_string()}),
         Ok(_) => json!({"available": true}),
+        Err(error) => unavailable(error),
     }
 }
 
-/// What the store has of an array: counted by listing, up to a limit.
-fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
-    let names = Names::of(array);
+fn unavailable(error: NoContent) -> Value {
+    let reason = match error {
+        NoContent::Absent(reason) => reason.to_string(),
+        NoContent::Failed(error) => error.to_string(),
+    };
+    json!({"available": false, "reason": reason})
+}
+
+/// Counts the chunks that the store has of an array by listing, up to a limit.
+fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
+    let names = ChunkNames::of(array);
     if store.capabilities().listing == ListingSupport::BestEffort {
         let total = names.map(|names| names.chunk_count());
         let members = total.map(|total| {
@@ -141,23 +145,23 @@ fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     }
     let (mut visited, mut chunks, mut others, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
     let mut failed = None;
-    let flow = keys::visit(store, key, names.as_ref(), &mut |found| {
+    let flow = keys::visit(store, key, names.as_ref(), &mut |entry| {
         if visited == MAX_COUNTED {
             return ControlFlow::Break(());
         }
         visited += 1;
-        match found.found {
-            Found::Chunk(_) => {
+        match entry.class {
+            KeyClass::Chunk(_) => {
                 chunks += 1;
-                let size = found.size_bytes.map(Ok);
-                match size.unwrap_or_else(|| store.stat(&found.key).map(|s| s.size_bytes)) {
+                let size = entry.size_bytes.map(Ok);
+                match size.unwrap_or_else(|| store.stat(&entry.key).map(|s| s.size_bytes)) {
                     Ok(size) => bytes = bytes.saturating_add(size),
-                    Err(error) => failed = Some(format!("{}: {error}", found.key)),
+                    Err(error) => failed = Some(format!("{}: {error}", entry.key)),
                 }
             }
-            Found::Stray | Found::Misplaced(_) => others += 1,
-            Found::Plain => {}
-            Found::Failed(error) => failed = Some(error.to_string()),
+            KeyClass::Stray | KeyClass::Misplaced(_) => others += 1,
+            KeyClass::Other => {}
+            KeyClass::Unlistable(error) => failed = Some(error.to_string()),
         }
         ControlFlow::Continue(())
     });
@@ -183,7 +187,6 @@ fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
         .is_ok_and(|grid| grid.regular_chunk_shape().is_some());
     if let (Some(chunk_bytes), true, true) = (array.largest_chunk_bytes(), is_regular, bytes > 0) {
         let decoded = u128::from(chunk_bytes) * u128::from(chunks);
-        // Two digits are enough, and more than a double has are not needed.
         let hundredths = decoded * 100 / u128::from(bytes);
         let ratio = u64::try_from(hundredths).unwrap_or(u64::MAX);
         set(
@@ -194,21 +197,21 @@ fn stored(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     members
 }
 
-/// One line for each member; codecs, views, problems and attributes one for each of theirs.
+/// Writes a line for each member, and for each codec, view, problem and attribute.
 fn write_lines(out: &mut impl Write, value: &Value, is_unlisted: bool) -> io::Result<()> {
     let Value::Object(members) = value else {
         return Ok(());
     };
     for (name, value) in members {
         let lines = match (name.as_str(), value) {
-            ("chunks_counted", Value::Bool(false)) => vec!["not all: there are more".into()],
+            ("chunks_counted", Value::Bool(false)) => vec!["not all".into()],
             ("chunks_counted", _) => continue,
             ("chunks_present", Value::Null) => {
-                let why = match is_unlisted {
+                let reason = match is_unlisted {
                     true => "the server does not list them",
                     false => "the server's listing may lack some",
                 };
-                vec![format!("not known: {why}")]
+                vec![format!("unknown: {reason}")]
             }
             ("shape" | "chunk_shape" | "chunk_grid", value) => vec![tuple(value)],
             (name, Value::Number(number)) if name.ends_with("_bytes") => {
@@ -236,8 +239,8 @@ fn write_lines(out: &mut impl Write, value: &Value, is_unlisted: bool) -> io::Re
 }
 
 fn view_line(name: &str, view: &Value) -> String {
-    match (view.get("why"), view.get("size_bytes")) {
-        (Some(why), _) => format!("no {name}: {}", plain(why)),
+    match (view.get("reason"), view.get("size_bytes")) {
+        (Some(reason), _) => format!("no {name}: {}", plain(reason)),
         (None, Some(bytes)) => format!("{name} ({})", size(bytes.as_u64().unwrap_or(0))),
         (None, None) => name.to_owned(),
     }

@@ -1,60 +1,61 @@
-//! The keys below an array: which of them are chunks, and which are not.
+//! The keys below an array, classified as chunks and others.
 
 use std::ops::ControlFlow;
 
-use super::hierarchy::is_document;
+use super::node::is_document;
 use crate::store::{Key, Kind, Listing, Store, StoreError};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::{Array, ChunkGrid, ChunkKeys};
 
-/// What a key below an array is.
+/// The class of a key below an array.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// A chunk, by its number in C order over the grid.
+pub(super) enum KeyClass {
+    /// A chunk, with its index in C order over the grid.
     Chunk(u64),
-    /// A document, or a value that nothing is expected of.
-    Plain,
-    /// A value or a directory that is no part of the array.
+    /// A document, a directory on the way to chunks, or any key if the names of chunks are unknown.
+    Other,
+    /// A value or a directory that does not belong to the array.
     Stray,
-    /// Something else stands where a chunk, or a directory of chunks, should be.
+    /// A directory with the key of a chunk, or a value with the key of a directory of chunks.
     Misplaced(&'static str),
-    /// A directory that can not be listed.
-    Failed(StoreError),
+    /// A directory that cannot be listed.
+    Unlistable(StoreError),
 }
 
 /// One key below an array.
 #[derive(Debug)]
-pub(super) struct Visited {
+pub(super) struct ArrayKey {
     pub(super) key: Key,
-    pub(super) found: Found,
-    /// Whether it is a value, and can be read.
+    pub(super) class: KeyClass,
+    /// Whether the key has a value.
     pub(super) is_value: bool,
-    /// The size of the value, where the listing tells it.
+    /// The size of the value, if the listing has it.
     pub(super) size_bytes: Option<u64>,
 }
 
-/// The names that the chunks of an array have.
+/// The names of the chunks of an array.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct ChunkNames {
     keys: ChunkKeys,
     grid: ChunkGrid,
 }
 
-/// A directory that is still to be listed, and how many names lead to it from the array.
+/// A directory that is still to be listed.
 struct Pending {
     key: Key,
+    /// The number of names from the array to the directory.
     depth: usize,
     is_stray: bool,
-    /// Its listing, and where to go on in it, if it was begun.
-    begun: Option<(Box<dyn Listing>, u64)>,
+    /// The interrupted listing, and the offset at which it continues.
+    listing: Option<(Box<dyn Listing>, u64)>,
 }
 
-/// So many directories of one listing are looked into before it goes on: as many may be below a
-/// chunk grid as there are numbers.
+/// After so many subdirectories, a listing is interrupted until they have been visited: the number
+/// of directories of a chunk grid has no bound.
 const MAX_PENDING: usize = 1024;
 
-impl Names {
-    /// None if the grid or the keys are not known.
+impl ChunkNames {
+    /// Returns None if the grid or the encoding of the keys is unknown.
     pub(super) fn of(array: &Array) -> Option<Self> {
         Some(Self {
             keys: array.chunk_keys.clone().ok()?,
@@ -62,31 +63,31 @@ impl Names {
         })
     }
 
-    /// Chunks of the whole grid.
+    /// Returns the number of chunks of the whole grid.
     pub(super) fn chunk_count(&self) -> u64 {
         self.grid.chunk_count()
     }
 
-    /// What a value or a directory is whose key below the array has `depth` names.
-    fn classify(&self, below: &[u8], depth: usize, kind: Kind) -> Found {
+    /// Classifies a key; `below` is its part below the array, and has `depth` names.
+    fn classify(&self, below: &[u8], depth: usize, kind: Kind) -> KeyClass {
         let decoded = self.keys.decode(below, self.grid.shape());
         if let Some(chunk) = decoded.and_then(|index| self.grid.linear(&index)) {
             return match kind {
-                Kind::Object => Found::Chunk(chunk),
-                Kind::Prefix => Found::Misplaced("a directory is where a chunk should be"),
+                Kind::Object => KeyClass::Chunk(chunk),
+                Kind::Prefix => KeyClass::Misplaced("a directory has the key of a chunk"),
             };
         }
         match (self.leads_to_chunks(below, depth), kind) {
-            (true, Kind::Prefix) => Found::Plain,
+            (true, Kind::Prefix) => KeyClass::Other,
             (true, Kind::Object) => {
-                Found::Misplaced("a file is where a directory of chunks should be")
+                KeyClass::Misplaced("a value has the key of a directory of chunks")
             }
-            (false, Kind::Object) if depth == 1 && is_document(below) => Found::Plain,
-            (false, _) => Found::Stray,
+            (false, Kind::Object) if depth == 1 && is_document(below) => KeyClass::Other,
+            (false, _) => KeyClass::Stray,
         }
     }
 
-    /// Whether keys of chunks begin so.
+    /// Returns whether `below` is a directory that can contain chunks.
     fn leads_to_chunks(&self, below: &[u8], depth: usize) -> bool {
         let names = match self.keys.encoding {
             KeyEncoding::Default => self.grid.rank() + 1,
@@ -101,12 +102,11 @@ impl Names {
 }
 
 /// Visits every key below `array`, in the order of the store's listings, until `visit` breaks.
-/// Without names everything is plain.
 pub(super) fn visit(
     store: &dyn Store,
     array: &Key,
-    names: Option<&Names>,
-    visit: &mut dyn FnMut(Visited) -> ControlFlow<()>,
+    names: Option<&ChunkNames>,
+    visit: &mut dyn FnMut(ArrayKey) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let prefix_bytes = match array.is_root() {
         true => 0,
@@ -116,21 +116,21 @@ pub(super) fn visit(
         key: array.clone(),
         depth: 0,
         is_stray: false,
-        begun: None,
+        listing: None,
     }];
     while let Some(mut directory) = pending.pop() {
         let depth = directory.depth + 1;
         let mut flow = ControlFlow::Continue(());
-        let mut below_it = Vec::new();
-        let (mut next, mut is_over) = (0, true);
-        let begun = match directory.begun.take() {
+        let mut children = Vec::new();
+        let (mut next, mut is_complete) = (0, true);
+        let listing = match directory.listing.take() {
             None => store.list(&directory.key).map(|listing| (listing, 0)),
-            Some(begun) => Ok(begun),
+            Some(listing) => Ok(listing),
         };
-        let listed = begun.and_then(|(mut listing, from)| {
-            listing.visit(from, &mut |listed| {
-                if below_it.len() == MAX_PENDING {
-                    is_over = false;
+        let listed = listing.and_then(|(mut listing, offset)| {
+            listing.visit(offset, &mut |listed| {
+                if children.len() == MAX_PENDING {
+                    is_complete = false;
                     return ControlFlow::Break(());
                 }
                 next = listed.next;
@@ -141,22 +141,22 @@ pub(super) fn visit(
                     return ControlFlow::Continue(());
                 };
                 let below = key.as_bytes().get(prefix_bytes..).unwrap_or_default();
-                let found = match names {
+                let class = match names {
                     Some(names) if !directory.is_stray => names.classify(below, depth, listed.kind),
-                    _ => Found::Plain,
+                    _ => KeyClass::Other,
                 };
                 let is_value = listed.kind == Kind::Object;
                 if !is_value {
-                    below_it.push(Pending {
+                    children.push(Pending {
                         key: key.clone(),
                         depth,
-                        is_stray: directory.is_stray || !matches!(found, Found::Plain),
-                        begun: None,
+                        is_stray: directory.is_stray || !matches!(class, KeyClass::Other),
+                        listing: None,
                     });
                 }
-                flow = visit(Visited {
+                flow = visit(ArrayKey {
                     key,
-                    found,
+                    class,
                     is_value,
                     size_bytes: listed.stat.map(|stat| stat.size_bytes),
                 });
@@ -166,19 +166,19 @@ pub(super) fn visit(
         });
         flow?;
         match listed {
-            Ok(_) if is_over => {}
+            Ok(_) if is_complete => {}
             Ok(listing) => pending.push(Pending {
-                begun: Some((listing, next)),
+                listing: Some((listing, next)),
                 ..directory
             }),
-            Err(error) => visit(Visited {
+            Err(error) => visit(ArrayKey {
                 key: directory.key,
-                found: Found::Failed(error),
+                class: KeyClass::Unlistable(error),
                 is_value: false,
                 size_bytes: None,
             })?,
         }
-        pending.append(&mut below_it);
+        pending.append(&mut children);
     }
     ControlFlow::Continue(())
 }
@@ -195,8 +195,8 @@ mod tests {
     use crate::explore::ExploredStore;
     use crate::store::MemoryStore;
 
-    fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> Names {
-        Names {
+    fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> ChunkNames {
+        ChunkNames {
             keys: ChunkKeys {
                 encoding,
                 separator,
@@ -205,27 +205,27 @@ mod tests {
         }
     }
 
-    fn classified(names: &Names, below: &str, kind: Kind) -> String {
+    fn classified(names: &ChunkNames, below: &str, kind: Kind) -> String {
         let depth = below.split('/').count();
         format!("{:?}", names.classify(below.as_bytes(), depth, kind))
     }
 
     #[test]
-    fn keys_of_chunks_are_told_from_what_only_looks_so() {
+    fn keys_of_chunks_are_distinguished_from_similar_keys() {
         let nested = names(KeyEncoding::Default, Separator::Slash, &[3, 4]);
         let flat = names(KeyEncoding::V2, Separator::Dot, &[3, 4]);
         let cases = [
             (&nested, "c/2/3", Kind::Object, "Chunk(11)"),
-            (&nested, "c", Kind::Prefix, "Plain"),
-            (&nested, "c/2", Kind::Prefix, "Plain"),
+            (&nested, "c", Kind::Prefix, "Other"),
+            (&nested, "c/2", Kind::Prefix, "Other"),
             (&nested, "c/3", Kind::Prefix, "Stray"),
             (&nested, "c/2/4", Kind::Object, "Stray"),
             (&nested, "c/02", Kind::Prefix, "Stray"),
             (&nested, "d", Kind::Prefix, "Stray"),
-            (&nested, "zarr.json", Kind::Object, "Plain"),
+            (&nested, "zarr.json", Kind::Object, "Other"),
             (&nested, "c/zarr.json", Kind::Object, "Stray"),
             (&flat, "2.3", Kind::Object, "Chunk(11)"),
-            (&flat, ".zarray", Kind::Object, "Plain"),
+            (&flat, ".zarray", Kind::Object, "Other"),
             (&flat, "2", Kind::Prefix, "Stray"),
             (&flat, "2.3.0", Kind::Object, "Stray"),
         ];
@@ -243,14 +243,14 @@ mod tests {
         }
     }
 
-    /// Visits values until there are `most`, and returns their keys.
-    fn values(store: &dyn Store, array: &Key, most: usize) -> Vec<Key> {
+    /// Returns the keys of the first `max` values.
+    fn values(store: &dyn Store, array: &Key, max: usize) -> Vec<Key> {
         let mut found = Vec::new();
         let _ = visit(store, array, None, &mut |visited| {
             if visited.is_value {
                 found.push(visited.key);
             }
-            match found.len() == most {
+            match found.len() == max {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_of_any_size_is_visited_without_keeping_its_names() {
+    fn a_grid_of_any_size_is_visited_in_bounded_memory() {
         let document = json!({
             "zarr_format": 3,
             "node_type": "array",
@@ -271,14 +271,13 @@ mod tests {
             "codecs": ["bytes"],
         });
         let key = |name: &str| Key::new(name.as_bytes()).unwrap();
-        let copies = json!({
+        let group = json!({
             "zarr_format": 3,
             "node_type": "group",
             "consolidated_metadata": {"kind": "inline", "must_understand": false,
                                       "metadata": {"a": document}},
         });
-        let copies = (key("zarr.json"), copies.to_string().into_bytes());
-        let inner = MemoryStore::new([copies]);
+        let inner = MemoryStore::new([(key("zarr.json"), group.to_string().into_bytes())]);
         let store = ExploredStore::new(Arc::new(inner), Duration::MAX, Duration::MAX);
         let found = values(&store, &key("a"), 3000);
         assert_eq!(found.len(), 3000);
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_visited_once_however_many_directories_there_are() {
+    fn every_key_of_many_directories_is_visited_once() {
         let many = 2 * MAX_PENDING + 3;
         let keys = (0..many).map(|n| Key::new(format!("a/{n}/0").as_bytes()).unwrap());
         let top = Key::new(b"a/top").unwrap();
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_without_axes_has_one_chunk_and_one_without_elements_none() {
+    fn a_zero_dimensional_array_has_one_chunk_and_an_empty_array_none() {
         let scalar = names(KeyEncoding::Default, Separator::Slash, &[]);
         assert_eq!(classified(&scalar, "c", Kind::Object), "Chunk(0)");
         assert_eq!(classified(&scalar, "c/0", Kind::Object), "Stray");

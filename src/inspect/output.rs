@@ -1,35 +1,34 @@
-//! How things are said: printable text, sizes, shapes, lines of a tree.
+//! Text output: escaped text, sizes, shapes, styles and tree symbols.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
-/// Prints bytes on standard output.
+/// Writes bytes to standard output.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::BrokenPipe`] if the reader has gone.
+/// That of the system; [`io::ErrorKind::BrokenPipe`] if the reader has closed its end.
 pub fn print(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// A text of the source, with what a terminal would obey escaped.
+/// Returns a text of the source with control and bidirectional formatting characters escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    // Besides control characters: those that turn the direction of a line.
-    let obeyed = |c: char| {
+    let is_control = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    if !text.contains(obeyed) {
+    if !text.contains(is_control) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        if obeyed(c) {
+        if is_control(c) {
             escaped.extend(c.escape_default());
         } else {
             escaped.push(c);
@@ -38,15 +37,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The beginning of a text that may be long.
-pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(most) {
+/// Returns at most `max_chars` characters of a text, and an ellipsis for the rest.
+pub(super) fn truncated(text: &str, max_chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => Cow::Owned(format!("{}...", text.get(..end).unwrap_or_default())),
         None => Cow::Borrowed(text),
     }
 }
 
-/// A number of bytes for people: `0 B`, `1023 B`, `1.5 KiB`.
+/// Formats a number of bytes, rounded down: `0 B`, `1023 B`, `1.5 KiB`.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -64,75 +63,53 @@ pub(super) fn size(bytes: u64) -> String {
     format!("{scaled}.{} {unit}", rest * 10 / 1024)
 }
 
-/// `(1, 2, 3)` of a list, anything else as JSON.
+/// Formats a JSON array as `(1, 2, 3)`, and any other value as JSON.
 pub(super) fn tuple(value: &Value) -> String {
     let Value::Array(items) = value else {
         return value.to_string();
     };
-    let mut text = String::from("(");
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 {
-            text.push_str(", ");
-        }
-        // Writing to a String does not fail.
-        let _ = write!(text, "{item}");
-    }
-    text.push(')');
-    text
+    let items: Vec<String> = items.iter().map(Value::to_string).collect();
+    format!("({})", items.join(", "))
 }
 
-/// `1 chunk`, `2 chunks`.
-pub(super) fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+/// Formats a number with its noun: `1 chunk`, `2 chunks`.
+pub(super) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Colours for a terminal; nothing where none are wanted, as NO_COLOR and TERM say.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Paint {
-    is_on: bool,
+/// Returns standard output; styles are removed where NO_COLOR, TERM or a pipe rules them out.
+pub(super) fn styled_stdout() -> AutoStream<io::StdoutLock<'static>> {
+    let out = io::stdout().lock();
+    // anstream colors dumb terminals, too, where CI is set.
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty());
+    let choice = match is_dumb && !is_forced {
+        true => ColorChoice::Never,
+        false => AutoStream::choice(&out),
+    };
+    AutoStream::new(out, choice)
 }
 
-impl Paint {
-    /// For the standard output.
-    pub(super) fn of_stdout() -> Self {
-        let choice = anstream::AutoStream::choice(&io::stdout());
-        // The library colours dumb terminals too where CI is set.
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty());
-        Self {
-            is_on: choice != anstream::ColorChoice::Never && (is_forced || !is_dumb),
-        }
-    }
-
-    /// A text in a style.
-    pub(super) fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
-        match self.is_on && !text.is_empty() {
-            true => Cow::Owned(format!("{style}{text}{style:#}")),
-            false => Cow::Borrowed(text),
-        }
-    }
-}
-
-/// Names of groups and directories.
+/// The style of names of groups and directories.
 pub(super) const GROUP: Style = AnsiColor::Blue.on_default().bold();
-/// Names of arrays.
+/// The style of names of arrays.
 pub(super) const ARRAY: Style = Style::new().bold();
-/// What holds a line together and is not read.
-pub(super) const FAINT: Style = Style::new().dimmed();
-/// What is wrong.
-pub(super) const WRONG: Style = AnsiColor::Red.on_default();
+/// The style of tree symbols.
+pub(super) const SYMBOL: Style = Style::new().dimmed();
+/// The style of problems.
+pub(super) const PROBLEM: Style = AnsiColor::Red.on_default();
 
-/// What the lines of a tree are drawn with.
+/// The symbols that draw the lines of a tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lines {
+pub(super) struct TreeSymbols {
     pub(super) branch: &'static str,
     pub(super) last: &'static str,
     pub(super) trunk: &'static str,
     pub(super) gap: &'static str,
 }
 
-impl Lines {
-    /// Box drawing on a terminal of UTF-8, ASCII anywhere else.
+impl TreeSymbols {
+    /// Returns box-drawing characters for a UTF-8 terminal, and ASCII otherwise.
     pub(super) fn of_stdout() -> Self {
         let names = ["LC_ALL", "LC_CTYPE", "LANG"];
         let locale = names
@@ -164,14 +141,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_all_else_is_kept() {
+    fn control_characters_are_escaped_and_all_others_are_kept() {
         assert_eq!(printable("ümläut 'x'"), "ümläut 'x'");
         assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 
     #[test]
-    fn sizes_are_cut_and_never_rounded_up() {
+    fn sizes_are_rounded_down() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -185,11 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_tuples_and_long_texts_are_cut() {
+    fn shapes_are_tuples_and_long_texts_are_truncated() {
         assert_eq!(tuple(&json!([])), "()");
         assert_eq!(tuple(&json!([5, 7])), "(5, 7)");
         assert_eq!(tuple(&json!("x")), "\"x\"");
-        assert_eq!(shortened("ümläut", 6), "ümläut");
-        assert_eq!(shortened("ümläut", 3), "üml...");
+        assert_eq!(truncated("ümläut", 6), "ümläut");
+        assert_eq!(truncated("ümläut", 3), "üml...");
     }
 }

@@ -1,7 +1,6 @@
-//! How far a check is: a bar on a terminal, now and then a line anywhere else; both on standard
-//! error.
+//! The progress of a check on standard error: a bar on a terminal, otherwise a line now and then.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,24 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::size;
 
-/// Between two lines where there is no bar.
+/// The time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Between two drawings of the bar while nothing happens.
+/// The time between two updates of the bar while no key is finished.
 const TICK: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "[{elapsed_precise}] [{wide_bar:.}] {bytes}/{total_bytes} \
      ({bytes_per_sec}, {eta} left) {msg}";
-
-/// Where nobody knows how much there is.
+/// The template for an unknown total.
 const ENDLESS: &str = "[{elapsed_precise}] {bytes} ({bytes_per_sec}) {msg}";
-
-/// How far something is that has `total` keys and bytes, where that is known.
-#[derive(Debug)]
-pub(super) struct Progress {
-    total: Option<Amount>,
-    started: Instant,
-    shown: Shown,
-    done: Mutex<(Amount, Instant)>,
-}
 
 /// Keys of a source, and the bytes of their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,87 +24,76 @@ pub(super) struct Amount {
     pub(super) bytes: u64,
 }
 
+/// The progress of a check with an optional total.
 #[derive(Debug)]
-enum Shown {
-    Bar(ProgressBar),
-    Lines,
+pub(super) struct Progress {
+    total: Option<Amount>,
+    /// Hidden if standard error is no terminal.
+    bar: ProgressBar,
+    /// What is done, and when the last line was written.
+    done: Mutex<(Amount, Instant)>,
 }
 
 impl Progress {
     pub(super) fn new(total: Option<Amount>) -> Self {
-        let shown = match io::stderr().is_terminal() {
-            true => {
-                let (bar, template) = match total {
-                    Some(total) => (ProgressBar::new(total.bytes), TEMPLATE),
-                    None => (ProgressBar::no_length(), ENDLESS),
-                };
-                if let Ok(style) = ProgressStyle::with_template(template) {
-                    bar.set_style(style.progress_chars("=> "));
-                }
-                bar.enable_steady_tick(TICK);
-                Shown::Bar(bar)
-            }
-            false => Shown::Lines,
+        let (bar, template) = match total {
+            Some(total) => (ProgressBar::new(total.bytes), TEMPLATE),
+            None => (ProgressBar::no_length(), ENDLESS),
         };
-        let now = Instant::now();
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
         Self {
             total,
-            started: now,
-            shown,
-            done: Mutex::new((Amount::default(), now)),
+            bar,
+            done: Mutex::new((Amount::default(), Instant::now())),
         }
     }
 
-    /// One more key is done, whose value has so many bytes.
+    /// Counts one key, whose value has so many bytes.
     pub(super) fn advance(&self, bytes: u64) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.0.keys += 1;
-        done.0.bytes = done.0.bytes.saturating_add(bytes);
-        match &self.shown {
-            Shown::Bar(bar) => bar.set_position(done.0.bytes),
-            Shown::Lines if done.1.elapsed() >= LINE_EVERY => {
-                done.1 = Instant::now();
-                let line = self.line(done.0, self.started.elapsed());
-                // Nobody needs to read it.
-                let _ = writeln!(io::stderr(), "zarrfs: {line}");
-            }
-            Shown::Lines => {}
+        let (amount, last_line) = &mut *done;
+        amount.keys += 1;
+        amount.bytes = amount.bytes.saturating_add(bytes);
+        self.bar.set_position(amount.bytes);
+        if self.bar.is_hidden() && last_line.elapsed() >= LINE_EVERY {
+            *last_line = Instant::now();
+            let line = line(*amount, self.total, self.bar.eta());
+            // A check goes on without its progress.
+            let _ = writeln!(io::stderr(), "zarrfs: {line}");
         }
     }
 
-    fn line(&self, done: Amount, elapsed: Duration) -> String {
-        let Some(total) = self.total else {
-            return format!("{} keys, {}", done.keys, size(done.bytes));
-        };
-        let mut line = format!(
-            "{} of {} keys, {} of {}",
-            done.keys,
-            total.keys.max(done.keys),
-            size(done.bytes),
-            size(total.bytes.max(done.bytes))
-        );
-        let left = u128::from(total.bytes.saturating_sub(done.bytes));
-        if done.bytes > 0 {
-            let seconds = elapsed.as_millis() * left / u128::from(done.bytes) / 1000;
-            line.push_str(&format!(", {seconds} s left"));
-        }
-        line
+    /// Calls `print` while the bar is hidden.
+    pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
     }
 
-    /// Prints something while no bar is in the way.
-    pub(super) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
-        match &self.shown {
-            Shown::Bar(bar) => bar.suspend(print),
-            Shown::Lines => print(),
-        }
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
     }
+}
 
-    /// Takes the bar away.
-    pub(super) fn end(&self) {
-        if let Shown::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
-        }
-    }
+fn line(done: Amount, total: Option<Amount>, remaining: Duration) -> String {
+    let Some(total) = total else {
+        return format!("{} keys, {}", done.keys, size(done.bytes));
+    };
+    // The source may have grown since it was counted.
+    let (keys, bytes) = (total.keys.max(done.keys), total.bytes.max(done.bytes));
+    let remaining = match done.bytes {
+        0 => String::new(),
+        _ => format!(", {} s left", remaining.as_secs()),
+    };
+    let (done_size, total_size) = (size(done.bytes), size(bytes));
+    format!(
+        "{} of {keys} keys, {done_size} of {total_size}{remaining}",
+        done.keys
+    )
 }
 
 #[cfg(test)]
@@ -123,30 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_what_is_done_and_how_long_the_rest_takes() {
-        let mut progress = Progress {
-            total: Some(Amount {
-                keys: 10,
-                bytes: 4096,
-            }),
-            started: Instant::now(),
-            shown: Shown::Lines,
-            done: Mutex::new((Amount::default(), Instant::now())),
-        };
-        let nine = Duration::from_secs(9);
-        let done = |keys, bytes| progress.line(Amount { keys, bytes }, nine);
-        assert_eq!(done(3, 1024), "3 of 10 keys, 1.0 KiB of 4.0 KiB, 27 s left");
-        assert_eq!(done(1, 0), "1 of 10 keys, 0 B of 4.0 KiB");
-        // What was counted first may have grown.
+    fn a_line_has_the_done_the_total_and_the_remaining_time() {
+        let amount = |keys, bytes| Amount { keys, bytes };
+        let total = Some(amount(10, 4096));
+        let line = |done, total| line(done, total, Duration::from_secs(27));
         assert_eq!(
-            done(11, 8192),
-            "11 of 11 keys, 8.0 KiB of 8.0 KiB, 0 s left"
+            line(amount(3, 1024), total),
+            "3 of 10 keys, 1.0 KiB of 4.0 KiB, 27 s left"
         );
-        progress.total = None;
-        let done = Amount {
-            keys: 3,
-            bytes: 1024,
-        };
-        assert_eq!(progress.line(done, nine), "3 keys, 1.0 KiB");
+        assert_eq!(line(amount(1, 0), total), "1 of 10 keys, 0 B of 4.0 KiB");
+        assert_eq!(
+            line(amount(11, 8192), total),
+            "11 of 11 keys, 8.0 KiB of 8.0 KiB, 27 s left"
+        );
+        assert_eq!(line(amount(3, 1024), None), "3 keys, 1.0 KiB");
     }
 }

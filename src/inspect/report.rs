@@ -1,24 +1,24 @@
-//! What a check finds: said at once as lines, or in the end as one JSON document.
+//! The findings of a check, printed at once as lines, or at the end as one JSON document.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::hierarchy::cause;
+use super::node::cause;
 use super::output::{count, printable, size};
 use crate::store::{Key, StoreError};
 
-/// How serious a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// Something can not be read that should be.
+    /// A key or a node cannot be read.
     Bad,
-    /// Chunks were not decoded, because this program does not know how.
+    /// Chunks were not decoded because they use an unsupported feature.
     NotChecked,
-    /// Names can not be listed, so that nobody knows what was not read.
+    /// Names cannot be listed, so that some keys may not be checked.
     Unlisted,
-    /// Something is odd, and nothing is lost by it.
+    /// An oddity that makes nothing unreadable.
     Warning,
 }
 
@@ -29,22 +29,23 @@ struct Finding {
     cause: String,
 }
 
-/// All findings of one kind, the first of them in full.
+/// The findings of one severity.
 #[derive(Debug, Default)]
 struct Findings {
     count: u64,
-    kept: Vec<Finding>,
+    /// The first of them, for the JSON document.
+    first: Vec<Finding>,
 }
 
-/// Findings of one kind that are kept for the JSON document.
-const MAX_KEPT: usize = 100_000;
+/// The number of findings of one severity in the JSON document.
+const MAX_FINDINGS: usize = 100_000;
 
-/// What was decoded of one array.
+/// The totals of one array.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Decoded {
     pub(super) chunks: u64,
-    /// Inner chunks of shards are counted one by one.
-    pub(super) pieces: u64,
+    /// Chunks that are no shards, and inner chunks.
+    pub(super) inner_chunks: u64,
     pub(super) stored_bytes: u64,
     pub(super) decoded_bytes: u64,
     pub(super) bad: u64,
@@ -53,14 +54,14 @@ pub(super) struct Decoded {
 impl Decoded {
     fn add(&mut self, other: &Self) {
         self.chunks += other.chunks;
-        self.pieces += other.pieces;
+        self.inner_chunks += other.inner_chunks;
         self.stored_bytes = self.stored_bytes.saturating_add(other.stored_bytes);
         self.decoded_bytes = self.decoded_bytes.saturating_add(other.decoded_bytes);
         self.bad += other.bad;
     }
 }
 
-/// An array that was come across.
+/// An array of the source.
 #[derive(Debug)]
 struct Checked {
     key: Key,
@@ -75,11 +76,11 @@ pub(super) struct Report {
     bad: Findings,
     not_checked: Findings,
     warnings: Findings,
-    /// Those of the warnings that are of names which can not be listed.
+    /// The number of warnings with severity [`Severity::Unlisted`].
     unlisted: u64,
     arrays: Vec<Checked>,
-    /// Keys that are no chunks, and their bytes.
-    plain: Decoded,
+    /// The totals of keys that are not chunks.
+    others: Decoded,
 }
 
 impl Report {
@@ -90,10 +91,10 @@ impl Report {
         }
     }
 
-    /// Notes a finding, and says it unless all is said in the end.
+    /// Adds a finding, and prints it unless the report is a JSON document.
     ///
     /// # Errors
-    /// If it can not be said.
+    /// If standard output cannot be written.
     pub(super) fn add(&mut self, severity: Severity, key: &Key, cause: String) -> io::Result<()> {
         let (word, findings) = match severity {
             Severity::Bad => ("bad", &mut self.bad),
@@ -105,9 +106,9 @@ impl Report {
         }
         findings.count += 1;
         if self.is_json {
-            if findings.kept.len() < MAX_KEPT {
+            if findings.first.len() < MAX_FINDINGS {
                 let key = key.clone();
-                findings.kept.push(Finding { key, cause });
+                findings.first.push(Finding { key, cause });
             }
             return Ok(());
         }
@@ -117,15 +118,15 @@ impl Report {
         out.flush()
     }
 
-    /// Notes that something could not be read.
+    /// Adds a key that cannot be read.
     ///
     /// # Errors
-    /// If it can not be said.
+    /// If standard output cannot be written.
     pub(super) fn bad(&mut self, key: &Key, error: &StoreError) -> io::Result<()> {
         self.add(Severity::Bad, key, cause(key, error))
     }
 
-    /// A new array; returns its number.
+    /// Adds an array and returns its number.
     pub(super) fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
         self.arrays.push(Checked {
             key,
@@ -135,7 +136,7 @@ impl Report {
         self.arrays.len() - 1
     }
 
-    /// A chunk of an array was decoded, or, without a number, a value read that is none.
+    /// Adds to the totals of an array or, without a number, of the other keys.
     pub(super) fn decoded(&mut self, array: Option<usize>, decoded: &Decoded) {
         match array {
             Some(number) => {
@@ -143,28 +144,28 @@ impl Report {
                     array.decoded.add(decoded);
                 }
             }
-            None => self.plain.add(decoded),
+            None => self.others.add(decoded),
         }
     }
 
-    /// Whether something was found that must not be.
+    /// Returns whether the check has failed.
     pub(super) fn is_bad(&self, strict: bool) -> bool {
         let is_incomplete = self.not_checked.count + self.unlisted > 0 || self.arrays.is_empty();
         self.bad.count > 0 || (strict && is_incomplete)
     }
 
-    /// Says what there is in all.
+    /// Prints the totals, or the whole JSON document.
     ///
     /// # Errors
-    /// If it can not be said.
-    pub(super) fn end(mut self, label: &str, elapsed: Duration, strict: bool) -> io::Result<()> {
+    /// If standard output cannot be written.
+    pub(super) fn finish(mut self, label: &str, elapsed: Duration, strict: bool) -> io::Result<()> {
         let mut all = Decoded::default();
         for array in &self.arrays {
             all.add(&array.decoded);
         }
         let seconds = elapsed.as_secs_f64();
-        let read_bytes = all.stored_bytes.saturating_add(self.plain.stored_bytes);
-        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let read_bytes = all.stored_bytes.saturating_add(self.others.stored_bytes);
+        #[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
         let rate = all.decoded_bytes as f64 / 1e6 / seconds.max(1e-3);
         let mut out = io::stdout().lock();
         if self.is_json {
@@ -172,8 +173,8 @@ impl Report {
             let summary = json!({
                 "arrays": self.arrays.len(),
                 "chunks": all.chunks,
-                "decoded_pieces": all.pieces,
-                "other_keys": self.plain.chunks,
+                "decoded_inner_chunks": all.inner_chunks,
+                "other_keys": self.others.chunks,
                 "read_bytes": read_bytes,
                 "decoded_bytes": all.decoded_bytes,
                 "bad": self.bad.count,
@@ -199,7 +200,7 @@ impl Report {
                 "{}, {}, {}, {} read, {} decoded in {seconds:.1} s ({rate:.0} MB/s)",
                 count(self.arrays.len() as u64, "array"),
                 count(all.chunks, "chunk"),
-                count(self.plain.chunks, "other key"),
+                count(self.others.chunks, "other key"),
                 size(read_bytes),
                 size(all.decoded_bytes),
             );
@@ -227,11 +228,11 @@ impl Checked {
         let mut members = Map::new();
         let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
         set("path", text(&self.key));
-        if let Some(why) = &self.not_checked {
-            set("not_checked", why.as_str().into());
+        if let Some(cause) = &self.not_checked {
+            set("not_checked", cause.as_str().into());
         }
         set("chunks", decoded.chunks.into());
-        set("decoded_pieces", decoded.pieces.into());
+        set("decoded_inner_chunks", decoded.inner_chunks.into());
         set("stored_bytes", decoded.stored_bytes.into());
         set("decoded_bytes", decoded.decoded_bytes.into());
         set("bad", decoded.bad.into());
@@ -241,9 +242,10 @@ impl Checked {
 
 impl Findings {
     fn json(&mut self) -> Value {
-        self.kept.sort();
-        let kept = self.kept.iter();
-        kept.map(|finding| json!({"key": text(&finding.key), "cause": finding.cause}))
+        self.first.sort();
+        let first = self.first.iter();
+        first
+            .map(|finding| json!({"key": text(&finding.key), "cause": finding.cause}))
             .collect()
     }
 }

@@ -1,24 +1,27 @@
-//! What a hierarchy is, in some words, for who has just mounted it.
+//! The summary of a hierarchy in the report of a mount.
 
-use super::hierarchy::{self, What};
+use super::node::{self, NodeState};
 use super::output::{count, printable, size, tuple};
 use crate::store::{Key, Store};
 use crate::zarr::{Array, Consolidated, Node, ZarrFormat};
 
-/// More nodes are counted, and their sizes not added up.
+/// The number of nodes whose sizes are added up.
 const MAX_SIZED: usize = 20_000;
 
-/// What is at `root`: the format, and as much of what is below it as its own documents say.
-/// Nothing is walked.
+/// Summarizes the node at `root` and, if it has consolidated metadata, the nodes below it.
+/// Only its own documents are read.
 pub fn summary(store: &dyn Store, root: &Key) -> String {
-    let node = match hierarchy::place(store, root).what {
-        What::Node(node) => node,
-        What::Directory => return "no Zarr metadata at its top".into(),
-        What::Broken {
-            is_unread: true, ..
+    let node = match node::read(store, root).state {
+        NodeState::Node(node) => node,
+        NodeState::Directory => return "no Zarr metadata at its top".into(),
+        NodeState::Broken {
+            is_store_error: true,
+            ..
         } => return "metadata not read yet".into(),
-        What::Broken { document, why, .. } => {
-            return printable(&format!("{document} is not understood: {why}")).into_owned();
+        NodeState::Broken {
+            document, reason, ..
+        } => {
+            return printable(&format!("{document} is invalid: {reason}")).into_owned();
         }
     };
     let format = match node.format() {
@@ -27,8 +30,8 @@ pub fn summary(store: &dyn Store, root: &Key) -> String {
     };
     match &*node {
         Node::Array(array) => format!("{format}, {}", of_array(array)),
-        Node::Group(_) => match hierarchy::copies(store, root, &node) {
-            Ok(Some(copies)) => format!("{format}, {}", of_copies(&copies)),
+        Node::Group(_) => match node::consolidated(store, root, &node) {
+            Ok(Some(consolidated)) => format!("{format}, {}", of_consolidated(&consolidated)),
             Ok(None) | Err(_) => format!("{format} group"),
         },
     }
@@ -49,16 +52,17 @@ fn of_array(array: &Array) -> String {
     }
 }
 
-fn of_copies(copies: &Consolidated) -> String {
+fn of_consolidated(consolidated: &Consolidated) -> String {
     let (mut groups, mut arrays) = (0_u64, 0_u64);
     let mut bytes = Some(0_u64);
-    for (place, path) in copies.paths().enumerate() {
-        if !copies.is_array(path) {
+    for (i, path) in consolidated.paths().enumerate() {
+        if !consolidated.is_array(path) {
             groups += u64::from(!path.is_empty());
             continue;
         }
         arrays += 1;
-        let node = (place < MAX_SIZED).then(|| copies.node(path)).flatten();
+        let node = (i < MAX_SIZED).then(|| consolidated.node(path));
+        let node = node.flatten();
         let array = node.and_then(Result::ok);
         let more = array
             .as_ref()
@@ -91,18 +95,21 @@ mod tests {
     const ZARRAY: &str = r#"{"zarr_format":2,"shape":[4,5],"chunks":[2,5],"dtype":"<f4","compressor":null,"filters":null,"fill_value":0,"order":"C"}"#;
 
     #[test]
-    fn what_its_own_documents_say_is_said() {
+    fn the_summary_is_that_of_the_documents_of_the_root() {
         assert_eq!(of(&[("zarr.json", GROUP)]), "Zarr v3 group");
         assert_eq!(of(&[("a/b", "")]), "no Zarr metadata at its top");
         assert_eq!(
             of(&[(".zarray", ZARRAY)]),
             "Zarr v2, array <f4 (4, 5), 80 B decoded"
         );
-        let copies = format!(
+        let zmetadata = format!(
             r#"{{"zarr_consolidated_format":1,"metadata":{{".zgroup":{{"zarr_format":2}},"g/.zgroup":{{"zarr_format":2}},"g/a/.zarray":{ZARRAY}}}}}"#
         );
-        let documents = [(".zgroup", r#"{"zarr_format":2}"#), (".zmetadata", &copies)];
+        let documents = [
+            (".zgroup", r#"{"zarr_format":2}"#),
+            (".zmetadata", &zmetadata),
+        ];
         assert_eq!(of(&documents), "Zarr v2, 1 group, 1 array, 80 B decoded");
-        assert!(of(&[("zarr.json", "{\u{1b}")]).starts_with("zarr.json is not understood: "));
+        assert!(of(&[("zarr.json", "{\u{1b}")]).starts_with("zarr.json is invalid: "));
     }
 }

@@ -1,27 +1,28 @@
-//! `zarrfs tree`: groups and arrays, drawn or as JSON, written while the source is walked.
+//! `zarrfs tree`: groups and arrays as a tree or as JSON, written while the source is walked.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::sync::Arc;
 
+use anstream::AutoStream;
 use serde_json::{Map, Value};
 
-use super::hierarchy::{self, What};
-use super::output::{ARRAY, GROUP, Lines, WRONG, shortened, size, tuple};
-use super::rows::{Line, Rows};
+use super::node::{self, NodeState};
+use super::output::{ARRAY, GROUP, PROBLEM, TreeSymbols, size, styled_stdout, truncated, tuple};
+use super::table::{Row, Table};
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
 use crate::store::{Key, Store, list_prefixes};
 use crate::zarr::{Array, Consolidated, Node};
 
-/// Deeper nodes are not looked for: no hierarchy is so deep, but a loop of links is.
+/// The deepest level that is shown, because a loop of links has no last level.
 const MAX_DEPTH: usize = 256;
-/// Shapes and codecs are cut to so many characters in a line.
+/// The longest cell, in characters.
 const MAX_CELL: usize = 100;
 
-/// Copies of metadata, and where in them a node is.
+/// A node in consolidated metadata.
 #[derive(Debug, Clone)]
-struct Copies {
-    of: Arc<Consolidated>,
+struct ConsolidatedNode {
+    metadata: Arc<Consolidated>,
     path: String,
 }
 
@@ -29,43 +30,40 @@ struct Copies {
 struct Frame {
     key: Key,
     names: std::vec::IntoIter<Vec<u8>>,
-    copies: Option<Copies>,
+    consolidated: Option<ConsolidatedNode>,
     is_last: bool,
 }
 
-/// A node as it is shown.
+/// A node of the tree.
 struct Entry {
-    what: What,
+    state: NodeState,
     notes: Vec<String>,
     children: Vec<Vec<u8>>,
-    /// There may be more of them: nobody lists them.
+    /// Whether there may be children that the store does not list.
     has_unlisted: bool,
-    copies: Option<Copies>,
+    consolidated: Option<ConsolidatedNode>,
 }
 
 /// Shows the hierarchy of a source.
 ///
 /// # Errors
-/// If the source can not be opened, `--path` leads to no directory in it, or nothing can be
-/// written. Nodes that can not be understood are no errors.
+/// If the source cannot be opened, `--path` leads to no directory in it, or nothing can be
+/// written. Nodes that cannot be understood are no errors.
 pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
     let opened = Opened::new(&args.source, false, default_memory_limit_bytes())?;
-    let mut out = BufWriter::new(io::stdout().lock());
     let store = &*opened.store;
-    let mut drawing = Drawing {
-        lines: (!args.json).then(Lines::of_stdout),
-        rows: Rows::of_stdout(),
-        label: store.label().to_owned(),
-        entries: 0,
+    let label = store.label().to_owned();
+    let mut writer = match args.json {
+        true => TreeWriter::json(label)?,
+        false => TreeWriter::text(label),
     };
-    drawing.begin(&mut out)?;
-    let most = args.depth.unwrap_or(usize::MAX);
-    let root = Entry::of(store, &opened.root, None, most > 0);
-    drawing.entry(&mut out, &[], None, &opened.root, &root)?;
+    let max_depth = args.depth.unwrap_or(usize::MAX);
+    let root = Entry::read(store, &opened.root, None, max_depth > 0);
+    writer.entry(&[], None, &opened.root, &root)?;
     let mut frames = vec![Frame {
         key: opened.root.clone(),
         names: root.children.into_iter(),
-        copies: root.copies,
+        consolidated: root.consolidated,
         is_last: true,
     }];
     while let Some(frame) = frames.last_mut() {
@@ -74,102 +72,107 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
             continue;
         };
         let is_last = frame.names.len() == 0;
-        let copies = frame.copies.as_ref().map(|copies| copies.below(&name));
+        let consolidated = frame.consolidated.as_ref().map(|node| node.child(&name));
         let joined = frame.key.join(&name);
         let depth = frames.len();
         let (key, entry) = match joined {
             Ok(key) => {
-                let goes_down = depth < most && depth < MAX_DEPTH;
-                let mut entry = Entry::of(store, &key, copies, goes_down);
-                if depth == MAX_DEPTH && depth < most {
+                let has_children = depth < max_depth && depth < MAX_DEPTH;
+                let mut entry = Entry::read(store, &key, consolidated, has_children);
+                if depth == MAX_DEPTH && depth < max_depth {
                     entry.notes.push("deeper levels are not shown".into());
                 }
                 (key, entry)
             }
             Err(error) => (Key::root(), Entry::broken("consolidated metadata", &error)),
         };
-        drawing.entry(&mut out, &frames, Some((&name, is_last)), &key, &entry)?;
+        writer.entry(&frames, Some((&name, is_last)), &key, &entry)?;
         frames.push(Frame {
             key,
             names: entry.children.into_iter(),
-            copies: entry.copies,
+            consolidated: entry.consolidated,
             is_last,
         });
     }
-    drawing.end(&mut out)?;
-    out.flush()?;
+    writer.finish()?;
     opened.warn();
     Ok(())
 }
 
-impl Copies {
-    fn below(&self, name: &[u8]) -> Self {
+impl ConsolidatedNode {
+    fn child(&self, name: &[u8]) -> Self {
         let name = String::from_utf8_lossy(name);
         let path = match self.path.is_empty() {
             true => name.into_owned(),
             false => format!("{}/{name}", self.path),
         };
         Self {
-            of: Arc::clone(&self.of),
+            metadata: Arc::clone(&self.metadata),
             path,
         }
     }
 
-    fn names(&self) -> Vec<Vec<u8>> {
-        let names = self.of.children(&self.path).into_iter();
+    fn child_names(&self) -> Vec<Vec<u8>> {
+        let names = self.metadata.children(&self.path).into_iter();
         names.map(|name| name.as_bytes().to_vec()).collect()
     }
 }
 
 impl Entry {
-    fn broken(document: &str, why: &dyn std::fmt::Display) -> Self {
+    fn new(state: NodeState) -> Self {
         Self {
-            what: What::Broken {
-                document: document.to_owned(),
-                why: why.to_string(),
-                is_unread: false,
-            },
+            state,
             notes: Vec::new(),
             children: Vec::new(),
             has_unlisted: false,
-            copies: None,
+            consolidated: None,
         }
     }
 
-    /// The node at a key: as copies of its metadata say, else as its own documents do.
-    fn of(store: &dyn Store, key: &Key, copies: Option<Copies>, goes_down: bool) -> Self {
-        if let Some(copies) = copies {
-            return Self::of_copies(copies, goes_down);
+    fn broken(document: &str, reason: &dyn std::fmt::Display) -> Self {
+        Self::new(NodeState::Broken {
+            document: document.to_owned(),
+            reason: reason.to_string(),
+            is_store_error: false,
+        })
+    }
+
+    /// Reads the node at a key, from consolidated metadata if there are any.
+    fn read(
+        store: &dyn Store,
+        key: &Key,
+        consolidated: Option<ConsolidatedNode>,
+        with_children: bool,
+    ) -> Self {
+        if let Some(node) = consolidated {
+            return Self::from_consolidated(node, with_children);
         }
-        let place = hierarchy::place(store, key);
+        let directory = node::read(store, key);
         let mut entry = Self {
-            what: place.what,
-            notes: place.ignored,
-            children: Vec::new(),
-            has_unlisted: false,
-            copies: None,
+            notes: directory.ignored,
+            ..Self::new(directory.state)
         };
-        let is_group = match &entry.what {
-            What::Node(node) => node.as_group().is_some(),
-            What::Directory => true,
-            What::Broken { .. } => false,
+        let is_group = match &entry.state {
+            NodeState::Node(node) => node.as_group().is_some(),
+            NodeState::Directory => true,
+            NodeState::Broken { .. } => false,
         };
-        if !goes_down || !is_group {
+        if !with_children || !is_group {
             return entry;
         }
-        if let What::Node(node) = &entry.what {
-            match hierarchy::copies(store, key, node) {
-                Ok(Some(found)) => {
-                    let copies = Copies {
-                        of: Arc::new(found),
+        if let NodeState::Node(node) = &entry.state {
+            match node::consolidated(store, key, node) {
+                Ok(Some(metadata)) => {
+                    let node = ConsolidatedNode {
+                        metadata: Arc::new(metadata),
                         path: String::new(),
                     };
-                    entry.children = copies.names();
-                    entry.copies = Some(copies);
+                    entry.children = node.child_names();
+                    entry.consolidated = Some(node);
                     return entry;
                 }
                 Ok(None) => {}
-                Err(why) => entry.notes.push(format!("consolidated metadata: {why}")),
+                Err(reason) => entry.notes.push(format!("consolidated metadata: {reason}")),
             }
         }
         match list_prefixes(store, key, usize::MAX) {
@@ -179,60 +182,56 @@ impl Entry {
                 entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
             }
             Err(error) => {
-                let why = hierarchy::cause(key, &error);
-                entry.notes.push(format!("can not be listed: {why}"));
+                let reason = node::cause(key, &error);
+                entry.notes.push(format!("cannot be listed: {reason}"));
             }
         }
         entry
     }
 
-    fn of_copies(copies: Copies, goes_down: bool) -> Self {
-        let what = match copies.of.node(&copies.path) {
-            Some(Ok(node)) => What::Node(Box::new(node)),
+    fn from_consolidated(node: ConsolidatedNode, with_children: bool) -> Self {
+        let state = match node.metadata.node(&node.path) {
+            Some(Ok(node)) => NodeState::Node(Box::new(node)),
             Some(Err(error)) => return Self::broken("consolidated metadata", &error),
-            None => What::Directory,
+            None => NodeState::Directory,
         };
-        let is_array = matches!(&what, What::Node(node) if node.as_array().is_some());
-        let children = match goes_down && !is_array {
-            true => copies.names(),
-            false => Vec::new(),
-        };
-        Self {
-            what,
-            notes: Vec::new(),
-            children,
-            has_unlisted: false,
-            copies: Some(copies),
+        let is_array = matches!(&state, NodeState::Node(node) if node.as_array().is_some());
+        let mut entry = Self::new(state);
+        if with_children && !is_array {
+            entry.children = node.child_names();
         }
+        entry.consolidated = Some(node);
+        entry
     }
 
-    /// What is behind the name in a line.
-    fn line(&self) -> Line {
-        let mut line = match &self.what {
-            What::Directory => Line::of(GROUP, "(directory)"),
-            What::Broken { document, why, .. } => Line {
-                style: WRONG,
-                cells: Vec::new(),
-                notes: vec![format!("{document}: {why}")],
+    fn row(&self) -> Row {
+        let mut row = match &self.state {
+            NodeState::Directory => Row::of_cell(GROUP, "(directory)"),
+            NodeState::Broken {
+                document, reason, ..
+            } => Row {
+                style: PROBLEM,
+                notes: vec![format!("{document}: {reason}")],
+                ..Row::default()
             },
-            What::Node(node) => match &**node {
+            NodeState::Node(node) => match &**node {
                 Node::Group(group) => {
-                    let mut line = Line::of(GROUP, "(group)");
-                    let wrong = group.attributes.as_ref().err().map(ToString::to_string);
+                    let mut row = Row::of_cell(GROUP, "(group)");
+                    let problem = group.attributes.as_ref().err().map(ToString::to_string);
                     let extensions = group.extensions.iter().map(ToString::to_string);
-                    line.notes.extend(wrong.into_iter().chain(extensions));
-                    line
+                    row.notes.extend(problem.into_iter().chain(extensions));
+                    row
                 }
-                Node::Array(array) => array_line(array),
+                Node::Array(array) => array_row(array),
             },
         };
         if self.has_unlisted
-            && let Some(cell) = line.cells.last_mut()
+            && let Some(cell) = row.cells.last_mut()
         {
             cell.push_str(" children not known");
         }
-        line.notes.extend(self.notes.iter().cloned());
-        line
+        row.notes.extend(self.notes.iter().cloned());
+        row
     }
 
     fn json(&self, key: &Key) -> Value {
@@ -240,27 +239,29 @@ impl Entry {
         let path = String::from_utf8_lossy(key.as_bytes()).into_owned();
         members.insert("path".into(), path.into());
         let mut problems: Vec<Value> = Vec::new();
-        match &self.what {
-            What::Directory => _ = members.insert("node_type".into(), "directory".into()),
-            What::Broken { document, why, .. } => {
+        match &self.state {
+            NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
+            NodeState::Broken {
+                document, reason, ..
+            } => {
                 members.insert("node_type".into(), "broken".into());
-                problems.push(format!("{document}: {why}").into());
+                problems.push(format!("{document}: {reason}").into());
             }
-            What::Node(node) => {
+            NodeState::Node(node) => {
                 if let Value::Object(info) = node.info() {
                     members.extend(info);
                 }
-                if let Some(Value::Array(found)) = members.remove("problems") {
-                    problems.extend(found);
+                if let Some(Value::Array(own)) = members.remove("problems") {
+                    problems.extend(own);
                 }
                 if let Node::Array(array) = &**node {
-                    match hierarchy::pipeline(array) {
+                    match node::pipeline(array) {
                         Ok(pipeline) => {
                             let chain = pipeline.describe().to_owned();
                             members.insert("codec_chain".into(), chain.into());
                         }
-                        Err(why) => {
-                            members.insert("unreadable".into(), why.to_string().into());
+                        Err(reason) => {
+                            members.insert("unreadable".into(), reason.to_string().into());
                         }
                     }
                 }
@@ -277,18 +278,18 @@ impl Entry {
     }
 }
 
-/// `float32  (20, 30)  chunks (9, 13)  zlib  2.3 KiB`, and why it can not be read.
-fn array_line(array: &Array) -> Line {
+/// Returns a row like `float32  (20, 30)  chunks (9, 13)  zlib  2.3 KiB`, with the array's problems.
+fn array_row(array: &Array) -> Row {
     let info = array.info();
     let cell = |name: &str| {
         let text = info.get(name).map_or_else(|| "?".to_owned(), tuple);
-        shortened(&text, MAX_CELL).into_owned()
+        truncated(&text, MAX_CELL).into_owned()
     };
     let data_type = match &array.data_type {
-        Ok(data_type) => shortened(&data_type.to_string(), MAX_CELL).into_owned(),
+        Ok(data_type) => truncated(&data_type.to_string(), MAX_CELL).into_owned(),
         Err(_) => "?".to_owned(),
     };
-    let pipeline = hierarchy::pipeline(array);
+    let pipeline = node::pipeline(array);
     let codecs = match (&pipeline, &array.codecs) {
         (Ok(pipeline), _) => pipeline.describe().to_owned(),
         (Err(_), Ok(chain)) => {
@@ -298,78 +299,105 @@ fn array_line(array: &Array) -> Line {
         (Err(_), Err(_)) => "?".to_owned(),
     };
     let bytes = array.size_bytes().map(size).unwrap_or_default();
-    let wrong = array.attributes.as_ref().err().map(ToString::to_string);
-    let unreadable = pipeline.err().map(|why| why.to_string());
-    Line {
+    let invalid = array.attributes.as_ref().err().map(ToString::to_string);
+    let unreadable = pipeline.err().map(|reason| reason.to_string());
+    Row {
         style: ARRAY,
         cells: vec![
             data_type,
             cell("shape"),
             format!("chunks {}", cell("chunk_shape")),
-            shortened(&codecs, MAX_CELL).into_owned(),
+            truncated(&codecs, MAX_CELL).into_owned(),
             bytes,
         ],
-        notes: wrong.into_iter().chain(unreadable).collect(),
+        notes: invalid.into_iter().chain(unreadable).collect(),
+        ..Row::default()
     }
 }
 
-/// Writes entries as they come.
-struct Drawing {
-    /// None for JSON.
-    lines: Option<Lines>,
-    rows: Rows,
-    label: String,
-    entries: u64,
+/// Writes entries one by one.
+enum TreeWriter {
+    Text {
+        out: BufWriter<AutoStream<StdoutLock<'static>>>,
+        symbols: TreeSymbols,
+        table: Table,
+        label: String,
+    },
+    Json {
+        out: BufWriter<StdoutLock<'static>>,
+        is_first: bool,
+    },
 }
 
-impl Drawing {
-    fn begin(&self, out: &mut impl Write) -> io::Result<()> {
-        if self.lines.is_none() {
-            let label = Value::from(self.label.as_str());
-            write!(out, "{{\"source\":{label},\"nodes\":[")?;
+impl TreeWriter {
+    fn text(label: String) -> Self {
+        Self::Text {
+            out: BufWriter::new(styled_stdout()),
+            symbols: TreeSymbols::of_stdout(),
+            table: Table::of_stdout(),
+            label,
         }
-        Ok(())
     }
 
-    fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
-        self.rows.flush(out)?;
-        if self.lines.is_none() {
-            writeln!(out, "\n]}}")?;
-        }
-        Ok(())
+    fn json(label: String) -> io::Result<Self> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write!(out, "{{\"source\":{},\"nodes\":[", Value::from(label))?;
+        let is_first = true;
+        Ok(Self::Json { out, is_first })
     }
 
-    /// `name` is none for the first node, else its name and whether no sibling follows.
+    /// Writes an entry. `name` is None for the root; else the name, and whether it is the last of its
+    /// siblings.
     fn entry(
         &mut self,
-        out: &mut impl Write,
-        above: &[Frame],
+        ancestors: &[Frame],
         name: Option<(&[u8], bool)>,
         key: &Key,
         entry: &Entry,
     ) -> io::Result<()> {
-        let Some(lines) = self.lines else {
-            let comma = if self.entries > 0 { "," } else { "" };
-            self.entries += 1;
-            return write!(out, "{comma}\n{}", entry.json(key));
+        let (out, symbols, table, label) = match self {
+            Self::Json { out, is_first } => {
+                let comma = if std::mem::take(is_first) { "" } else { "," };
+                return write!(out, "{comma}\n{}", entry.json(key));
+            }
+            Self::Text {
+                out,
+                symbols,
+                table,
+                label,
+            } => (out, symbols, table, label),
         };
-        let line = entry.line();
-        let Some((name, is_last)) = name else {
-            let label = match key.is_root() {
-                true => self.label.clone(),
-                false => format!("{}: {}", self.label, key.display()),
-            };
-            return self.rows.push(out, "", &label, line);
-        };
-        let mut drawn = String::new();
-        for frame in above.iter().skip(1) {
-            drawn.push_str(match frame.is_last {
-                true => lines.gap,
-                false => lines.trunk,
+        let mut row = entry.row();
+        if let Some((name, is_last)) = name {
+            for frame in ancestors.iter().skip(1) {
+                row.symbols.push_str(match frame.is_last {
+                    true => symbols.gap,
+                    false => symbols.trunk,
+                });
+            }
+            row.symbols.push_str(match is_last {
+                true => symbols.last,
+                false => symbols.branch,
             });
+            row.name = String::from_utf8_lossy(name).into_owned();
+        } else {
+            row.name = match key.is_root() {
+                true => label.clone(),
+                false => format!("{label}: {}", key.display()),
+            };
         }
-        drawn.push_str(if is_last { lines.last } else { lines.branch });
-        let name = String::from_utf8_lossy(name);
-        self.rows.push(out, &drawn, &name, line)
+        table.push(out, row)
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Text {
+                mut out, mut table, ..
+            } => table.flush(&mut out),
+            Self::Json { mut out, .. } => {
+                writeln!(out, "\n]}}")?;
+                out.flush()
+            }
+        }
     }
 }

@@ -1,59 +1,60 @@
-//! The way through a source that a check takes: every key once, each as a task.
+//! The walk of a check over a source: every key becomes one task.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::NoZarr;
-use super::hierarchy::{self, Trouble, What};
-use super::keys::{self, Found, Names, Visited};
+use super::NoMetadata;
+use super::keys::{self, ArrayKey, ChunkNames, KeyClass};
+use super::node::{self, ArrayProblem, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::store::{Key, Kind, Store, StoreError};
 use crate::zarr::{Array, FillValue, Node, ZarrFormat};
 
-/// Something to read.
+/// A key to read.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// A chunk to decode: the number of its array, and its own.
+    /// A chunk to decode.
     Chunk {
+        /// The number of the array in the report.
         array: usize,
         verifier: Arc<Verifier>,
         chunk: u64,
         size_bytes: Option<u64>,
     },
-    /// A value that is read and not decoded.
-    Plain { key: Key, size_bytes: Option<u64> },
+    /// A value to read without decoding.
+    Other { key: Key, size_bytes: Option<u64> },
 }
 
-/// Takes what is found on the way; breaks when nobody wants any more.
+/// Receives tasks and findings; breaks to stop the walk.
 pub(super) trait Sink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
     fn task(&mut self, task: Task) -> ControlFlow<()>;
     fn finding(&mut self, severity: Severity, key: &Key, cause: String) -> ControlFlow<()>;
 }
 
-/// Names in one array that are no chunks and are told one by one.
+/// Stray keys of one array that are reported one by one.
 const MAX_STRAY_NAMES: u64 = 20;
 
-/// Walks everything at and below `root`, where `no_zarr` says that no Zarr metadata are.
+/// Walks `root` and all keys below it; `no_metadata` describes a root without Zarr metadata.
 pub(super) fn walk(
     store: &Arc<dyn Store>,
     engine: &Engine,
     root: &Key,
-    no_zarr: Option<&NoZarr>,
+    no_metadata: Option<&NoMetadata>,
     sink: &mut dyn Sink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
     let mut is_zarr = false;
     while let Some(key) = pending.pop() {
-        let place = hierarchy::place(&**store, &key);
-        is_zarr |= !matches!(place.what, What::Directory);
-        let mut told = None;
-        for ignored in place.ignored {
+        let directory = node::read(&**store, &key);
+        is_zarr |= !matches!(directory.state, NodeState::Directory);
+        let mut reported = None;
+        for ignored in directory.ignored {
             sink.finding(Severity::Warning, &key, ignored)?;
         }
-        match place.what {
-            What::Node(node) => match *node {
+        match directory.state {
+            NodeState::Node(node) => match *node {
                 Node::Array(array) => {
                     walk_array(store, engine, &key, &array, sink)?;
                     continue;
@@ -65,49 +66,49 @@ pub(super) fn walk(
                     for extension in &group.extensions {
                         sink.finding(Severity::Warning, &key, extension.to_string())?;
                     }
-                    if let Err(why) = hierarchy::copies(&**store, &key, &node) {
-                        let why = format!("consolidated metadata: {why}");
-                        sink.finding(Severity::Bad, &key, why)?;
+                    if let Err(reason) = node::consolidated(&**store, &key, &node) {
+                        let cause = format!("consolidated metadata: {reason}");
+                        sink.finding(Severity::Bad, &key, cause)?;
                     }
                 }
             },
-            What::Directory => {}
-            What::Broken {
+            NodeState::Directory => {}
+            NodeState::Broken {
                 document,
-                why,
-                is_unread,
+                reason,
+                is_store_error,
             } => {
                 let document = key.join(document.as_bytes());
                 let document = document.unwrap_or_else(|_| key.clone());
-                sink.finding(Severity::Bad, &document, format!("metadata: {why}"))?;
-                told = is_unread.then_some(document);
+                sink.finding(Severity::Bad, &document, format!("metadata: {reason}"))?;
+                reported = is_store_error.then_some(document);
             }
         }
-        walk_directory(&**store, &key, told.as_ref(), &mut pending, sink)?;
+        walk_directory(&**store, &key, reported.as_ref(), &mut pending, sink)?;
         if store
             .incomplete_listing(&key)
             .is_some_and(|names| names.is_unlisted)
         {
-            let what = "its children can not be listed: what is below it is not checked".to_owned();
-            sink.finding(Severity::Unlisted, &key, what)?;
+            let cause = "its children cannot be listed and are not checked".to_owned();
+            sink.finding(Severity::Unlisted, &key, cause)?;
         }
     }
-    let missing = match no_zarr {
-        Some(no_zarr) => Some(no_zarr.what()),
-        None => (!is_zarr).then(|| "no group and no array is here".to_owned()),
+    let missing = match no_metadata {
+        Some(no_metadata) => Some(no_metadata.description()),
+        None => (!is_zarr).then(|| "neither a group nor an array is here".to_owned()),
     };
-    if let Some(what) = missing {
-        sink.finding(Severity::Bad, root, what)?;
+    if let Some(cause) = missing {
+        sink.finding(Severity::Bad, root, cause)?;
     }
     ControlFlow::Continue(())
 }
 
-/// The values of a directory that is no array but `told`, whose failure was told already; its
-/// directories go to `pending`.
+/// Walks the values of a directory that is no array, except `reported`, whose error is reported
+/// already. Its directories go to `pending`.
 fn walk_directory(
     store: &dyn Store,
     key: &Key,
-    told: Option<&Key>,
+    reported: Option<&Key>,
     pending: &mut Vec<Key>,
     sink: &mut dyn Sink,
 ) -> ControlFlow<()> {
@@ -118,11 +119,11 @@ fn walk_directory(
                 return ControlFlow::Continue(());
             };
             match listed.kind {
-                _ if told == Some(&key) => {}
+                _ if reported == Some(&key) => {}
                 Kind::Prefix => pending.push(key),
                 Kind::Object => {
                     let size_bytes = listed.stat.map(|stat| stat.size_bytes);
-                    flow = sink.task(Task::Plain { key, size_bytes });
+                    flow = sink.task(Task::Other { key, size_bytes });
                 }
             }
             flow
@@ -136,8 +137,8 @@ fn walk_directory(
 }
 
 fn unlistable(key: &Key, error: &StoreError, sink: &mut dyn Sink) -> ControlFlow<()> {
-    let why = format!("can not be listed: {}", hierarchy::cause(key, error));
-    sink.finding(Severity::Bad, key, why)
+    let cause = format!("cannot be listed: {}", node::cause(key, error));
+    sink.finding(Severity::Bad, key, cause)
 }
 
 fn walk_array(
@@ -151,45 +152,45 @@ fn walk_array(
         sink.finding(Severity::Bad, key, format!("metadata: {error}"))?;
     }
     if array.format == ZarrFormat::V3 && array.fill_value == Ok(FillValue::Undefined) {
-        let what = "fill_value: null is not in the specification; it is read as zero".to_owned();
-        sink.finding(Severity::Warning, key, what)?;
+        let cause = "fill_value: null is not in the specification; it is read as zero".to_owned();
+        sink.finding(Severity::Warning, key, cause)?;
     }
-    let mut troubles: Vec<Trouble> = array.problems().map(Trouble::from).collect();
-    if troubles.is_empty() {
-        troubles.extend(hierarchy::pipeline(array).err());
+    let mut problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
+    if problems.is_empty() {
+        problems.extend(node::pipeline(array).err());
     }
     let mut verifier = None;
-    if troubles.is_empty() {
+    if problems.is_empty() {
         match Verifier::open(Arc::clone(store), key.clone(), array, engine) {
             Ok(opened) => verifier = Some(Arc::new(opened)),
             Err(error) => {
-                let why = hierarchy::cause(key, &error);
-                troubles.push(match error {
-                    StoreError::Unsupported { .. } => Trouble::Unsupported(why),
-                    _ => Trouble::Invalid(why),
+                let reason = node::cause(key, &error);
+                problems.push(match error {
+                    StoreError::Unsupported { .. } => ArrayProblem::Unsupported(reason),
+                    _ => ArrayProblem::Invalid(reason),
                 });
             }
         }
     }
-    for trouble in &troubles {
-        let (severity, why) = match trouble {
-            Trouble::Unsupported(why) => (Severity::NotChecked, why.clone()),
-            Trouble::Invalid(why) => (Severity::Bad, format!("metadata: {why}")),
+    for problem in &problems {
+        let (severity, cause) = match problem {
+            ArrayProblem::Unsupported(reason) => (Severity::NotChecked, reason.clone()),
+            ArrayProblem::Invalid(reason) => (Severity::Bad, format!("metadata: {reason}")),
         };
-        sink.finding(severity, key, why)?;
+        sink.finding(severity, key, cause)?;
     }
-    let number = sink.array(key.clone(), troubles.first().map(ToString::to_string));
-    let names = Names::of(array);
+    let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
+    let names = ChunkNames::of(array);
     let mut stray = 0;
     keys::visit(&**store, key, names.as_ref(), &mut |visited| {
-        let Visited {
+        let ArrayKey {
             key,
-            found,
+            class,
             is_value,
             size_bytes,
         } = visited;
-        match found {
-            Found::Chunk(chunk) => {
+        match class {
+            KeyClass::Chunk(chunk) => {
                 if let Some(verifier) = &verifier {
                     return sink.task(Task::Chunk {
                         array: number,
@@ -199,26 +200,26 @@ fn walk_array(
                     });
                 }
             }
-            Found::Plain => {}
-            Found::Stray => {
+            KeyClass::Other => {}
+            KeyClass::Stray => {
                 stray += 1;
                 if stray <= MAX_STRAY_NAMES {
-                    let what = "no chunk of the array's grid".to_owned();
-                    sink.finding(Severity::Warning, &key, what)?;
+                    let cause = "not a chunk of the array's grid".to_owned();
+                    sink.finding(Severity::Warning, &key, cause)?;
                 }
             }
-            Found::Misplaced(what) => sink.finding(Severity::Bad, &key, what.to_owned())?,
-            Found::Failed(error) => return unlistable(&key, &error, sink),
+            KeyClass::Misplaced(cause) => sink.finding(Severity::Bad, &key, cause.to_owned())?,
+            KeyClass::Unlistable(error) => return unlistable(&key, &error, sink),
         }
         match is_value {
-            true => sink.task(Task::Plain { key, size_bytes }),
+            true => sink.task(Task::Other { key, size_bytes }),
             false => ControlFlow::Continue(()),
         }
     })?;
     if stray > MAX_STRAY_NAMES {
         let more = stray - MAX_STRAY_NAMES;
-        let what = format!("{more} more names are no chunks of the array's grid");
-        sink.finding(Severity::Warning, key, what)?;
+        let cause = format!("{more} more keys are not chunks of the array's grid");
+        sink.finding(Severity::Warning, key, cause)?;
     }
     ControlFlow::Continue(())
 }

@@ -40,7 +40,9 @@ fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
             let document = checked(&said);
             assert_eq!(document["ok"], true, "{path:?}: {said:?}");
             assert_eq!(document["summary"]["not_checked"], 0, "{path:?}: {said:?}");
-            let decoded = document["summary"]["decoded_pieces"].as_u64().unwrap();
+            let decoded = document["summary"]["decoded_inner_chunks"]
+                .as_u64()
+                .unwrap();
             assert!(decoded > 0, "{path:?}: {said:?}");
             if kind == "dir" {
                 let chunks = chunk_keys(&path).len();
@@ -65,7 +67,7 @@ fn the_demo_store_is_good() {
     ));
     assert_eq!(part["summary"]["arrays"], 1);
     assert_eq!(part["summary"]["chunks"], 2);
-    assert_eq!(part["summary"]["decoded_pieces"], 48);
+    assert_eq!(part["summary"]["decoded_inner_chunks"], 48);
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn one_damaged_chunk_does_not_hide_the_others() {
         "{document}"
     );
     assert_eq!(document["arrays"][0]["bad"], 1);
-    assert_eq!(document["arrays"][0]["decoded_pieces"], 2);
+    assert_eq!(document["arrays"][0]["decoded_inner_chunks"], 2);
 }
 
 #[test]
@@ -160,7 +162,7 @@ fn every_damaged_inner_chunk_of_a_shard_is_named() {
         causes[0].contains("inner chunk 1") && causes[1].contains("inner chunk 3"),
         "{causes:?}"
     );
-    assert_eq!(document["arrays"][0]["decoded_pieces"], 1);
+    assert_eq!(document["arrays"][0]["decoded_inner_chunks"], 1);
 
     // Without an index there is one reason, not one for each inner chunk.
     let mut bytes = shard(&inner);
@@ -215,7 +217,7 @@ fn what_is_not_known_is_not_checked_and_a_failure_only_if_strict() {
     );
     let document = checked(&look("check", dir.path(), &["--json"]));
     assert_eq!(keys(&document, "not_checked"), ["odd".to_owned()].into());
-    assert_eq!(document["summary"]["decoded_pieces"], 1);
+    assert_eq!(document["summary"]["decoded_inner_chunks"], 1);
     let strict = checked(&look("check", dir.path(), &["--json", "--strict"]));
     assert_eq!(
         (&strict["ok"], &strict["summary"]["bad"]),
@@ -252,7 +254,7 @@ fn metadata_that_can_not_be_read_are_named() {
     let document = checked(&look("check", dir.path(), &["--json"]));
     let expected = ["attributes", "edge", "torn/zarr.json"].map(str::to_owned);
     assert_eq!(keys(&document, "bad"), expected.into(), "{document}");
-    assert_eq!(document["summary"]["decoded_pieces"], 1);
+    assert_eq!(document["summary"]["decoded_inner_chunks"], 1);
 }
 
 #[test]
@@ -276,10 +278,13 @@ fn names_that_are_no_chunks_are_only_warned_of() {
     }
     let many = look("check", dir.path(), &[]);
     assert!(
-        many.ok().out.contains("85 more names are no chunks"),
+        many.ok().out.contains("85 more keys are not chunks"),
         "{many:?}"
     );
-    assert_eq!(many.out.matches("no chunk of the array's grid").count(), 20);
+    assert_eq!(
+        many.out.matches("not a chunk of the array's grid").count(),
+        20
+    );
 }
 
 #[test]

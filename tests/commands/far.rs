@@ -38,7 +38,7 @@ fn document(shape: &[u64], codecs: &[&str]) -> Value {
     })
 }
 
-const GROUP_WARNING: &str = "its children can not be listed: what is below it is not checked";
+const GROUP_WARNING: &str = "its children cannot be listed and are not checked";
 
 #[test]
 fn info_does_not_take_names_for_chunks() {
@@ -57,13 +57,13 @@ fn info_does_not_take_names_for_chunks() {
         for name in ["stored_bytes", "ratio", "chunks_counted"] {
             assert_eq!(info.get(name), None, "{info}");
         }
-        let unknown = info["unknown"].as_str().unwrap();
+        let unknown = info["incomplete_listing"].as_str().unwrap();
         assert!(unknown.starts_with("chunks: "), "{info}");
         let lines = look("info", source, more);
         for words in [
-            "chunks present     not known: the server does not list them\n",
+            "chunks present     unknown: the server does not list them\n",
             "chunks total       4\n",
-            "unknown            chunks: all that the shape has room for are listed;",
+            "incomplete listing chunks: all that the shape has room for are listed;",
         ] {
             assert!(lines.ok().out.contains(words), "{words}: {lines:?}");
         }
@@ -78,15 +78,18 @@ fn info_of_a_group_says_that_its_children_are_not_known() {
     let words = "children: the server lists nothing";
     let info = json_of(look("info", server.url_of("s"), &["--json"]).ok());
     assert!(
-        info["unknown"].as_str().unwrap().starts_with(words),
+        info["incomplete_listing"]
+            .as_str()
+            .unwrap()
+            .starts_with(words),
         "{info}"
     );
     let lines = look("info", server.url_of("s"), &[]);
-    let line = format!("unknown            {words}");
+    let line = format!("incomplete listing {words}");
     assert!(lines.ok().out.contains(&line), "{lines:?}");
     let known = Server::over(&fixture("dir/v3-consolidated"));
     let info = json_of(look("info", known.url(), &["--json"]).ok());
-    assert_eq!(info.get("unknown"), None, "{info}");
+    assert_eq!(info.get("incomplete_listing"), None, "{info}");
 }
 
 #[test]

@@ -372,8 +372,8 @@ fn info_tells_a_grid_of_a_billion_billion_chunks_at_once() {
 fn info_says_why_there_are_no_views() {
     let words = json_of(look("info", fixture("dir/v3"), &["--path", "words", "--json"]).ok());
     assert_eq!(words["views"]["words.json"]["available"], true, "{words}");
-    let why = words["views"]["words.npy"]["why"].as_str().unwrap();
-    assert!(why.contains("variable length"), "{why}");
+    let reason = words["views"]["words.npy"]["reason"].as_str().unwrap();
+    assert!(reason.contains("variable length"), "{reason}");
     let group = json_of(look("info", "demo:", &["--path", "v2", "--json"]).ok());
     assert_eq!(group["attributes"]["Conventions"], "CF-1.11");
 }

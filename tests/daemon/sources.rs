@@ -98,7 +98,7 @@ fn the_search_for_a_hierarchy_below_is_bounded() {
     let deep = place.make_dir("deep");
     write(deep.join("d/".repeat(30)).join("zarr.json"), GROUP);
     let refused = place.attempt(&deep, &[]);
-    refused.failed(32, &["it holds d/"]);
+    refused.failed(32, &["it contains d/"]);
     assert!(!refused.err.contains("--path"), "{refused:?}");
 }
 

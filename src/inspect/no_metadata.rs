@@ -1,5 +1,4 @@
-//! What is at the top of a source that has no Zarr metadata there, and where below it a hierarchy
-//! is.
+//! The message for a directory without Zarr metadata: its contents, and the hierarchies below it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,33 +9,33 @@ use serde_json::Value;
 use super::output::printable;
 use crate::store::{Key, Kind, Store, StoreError, list_prefixes, read_to_end};
 
-/// Any one of these makes a directory a node, or the root of a hierarchy.
-pub const METADATA: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", ".zmetadata"];
+/// The documents of which any one makes a directory a node.
+pub const NODE_DOCUMENTS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", ".zmetadata"];
 
-/// Directories that are searched for a hierarchy.
+/// The number of directories that are searched for a hierarchy.
 const MAX_DIRECTORIES: usize = 1_000;
-/// Directories of one directory that are searched.
+/// The number of children of one directory that are searched.
 const MAX_CHILDREN: usize = 1_000;
-/// Levels below the top that are searched.
+/// The number of levels that are searched.
 const MAX_DEPTH: usize = 8;
-/// Places that are named.
-const MAX_NAMED: usize = 5;
-/// Names in a directory that are counted.
+/// The number of hierarchies in the message.
+const MAX_HIERARCHIES: usize = 5;
+/// The number of names in a directory that are counted.
 const MAX_COUNTED: usize = 10_000;
-/// Longer documents of other formats are not read.
+/// The size of the largest document of another format that is read.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
-/// A directory without Zarr metadata, as a message says it.
+/// A directory without Zarr metadata.
 #[derive(Debug)]
-pub struct NoZarr {
+pub struct NoMetadata {
     label: String,
     /// The directory, below the root that the source names.
     path: String,
-    top: Top,
-    below: Below,
+    contents: Contents,
+    nested: Nested,
 }
 
-/// What a directory is that is no Zarr node.
+/// A format other than Zarr v2 and v3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
     N5,
@@ -44,44 +43,44 @@ enum OtherFormat {
 }
 
 #[derive(Debug)]
-enum Top {
+enum Contents {
     Other(OtherFormat),
     Names { first: Vec<String>, count: usize },
 }
 
-/// Places below the top, as `--path` takes them.
+/// Paths below the directory, as `--path` takes them.
 #[derive(Debug, Default)]
-struct Below {
+struct Nested {
     hierarchies: Vec<String>,
     others: Vec<(String, OtherFormat)>,
     is_more: bool,
 }
 
-/// Says what is at `root` if it is proven to be no Zarr node. `base` is the key that the source
-/// itself names, to which `--path` is relative.
-pub fn no_zarr(store: &dyn Store, base: &Key, root: &Key) -> Option<NoZarr> {
-    // What cannot be looked at may be a node.
+/// Describes the directory at `root` if the absence of Zarr metadata is proven. `--path` is relative
+/// to `base`, the key in the name of the source.
+pub fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
+    // An unreadable directory may be a node.
     if has_metadata(store, root).unwrap_or(true) {
         return None;
     }
-    let top = match other_format(store, root) {
-        Some(other) => Top::Other(other),
+    let contents = match other_format(store, root) {
+        Some(other) => Contents::Other(other),
         None => names(store, root).ok()?,
     };
-    Some(NoZarr {
+    Some(NoMetadata {
         label: store.label().to_owned(),
         path: relative(root, base),
-        top,
-        below: search(store, base, root),
+        contents,
+        nested: search(store, base, root),
     })
 }
 
-/// Whether a directory has Zarr metadata.
+/// Returns whether a directory has Zarr metadata.
 ///
 /// # Errors
-/// The store's, if neither presence nor absence is proven.
+/// That of the store, if neither presence nor absence is proven.
 fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> {
-    for name in METADATA {
+    for name in NODE_DOCUMENTS {
         let Ok(key) = directory.join(name.as_bytes()) else {
             continue;
         };
@@ -111,7 +110,7 @@ fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
     has(&meta, &["zarr_format", "shape", "chunks"]).then_some(OtherFormat::ZarrV1)
 }
 
-fn names(store: &dyn Store, key: &Key) -> Result<Top, StoreError> {
+fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
     let mut names = Vec::new();
     store.list(key)?.visit(0, &mut |listed| {
         if !matches!(listed.name, b"." | b"..") {
@@ -126,15 +125,15 @@ fn names(store: &dyn Store, key: &Key) -> Result<Top, StoreError> {
     names.sort();
     let count = names.len();
     names.truncate(3);
-    Ok(Top::Names {
+    Ok(Contents::Names {
         first: names,
         count,
     })
 }
 
-/// Looks for hierarchies level by level, and not below those that it finds.
-fn search(store: &dyn Store, base: &Key, root: &Key) -> Below {
-    let mut below = Below::default();
+/// Searches for hierarchies level by level; hierarchies inside another one are left out.
+fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
+    let mut nested = Nested::default();
     let mut pending = VecDeque::from([(root.clone(), 0)]);
     let mut searched = 0;
     while let Some((directory, depth)) = pending.pop_front() {
@@ -147,25 +146,25 @@ fn search(store: &dyn Store, base: &Key, root: &Key) -> Below {
             };
             searched += 1;
             if searched > MAX_DIRECTORIES {
-                return below;
+                return nested;
             }
             let Ok(is_node) = has_metadata(store, &key) else {
                 continue;
             };
             if is_node {
-                if below.hierarchies.len() == MAX_NAMED {
-                    below.is_more = true;
-                    return below;
+                if nested.hierarchies.len() == MAX_HIERARCHIES {
+                    nested.is_more = true;
+                    return nested;
                 }
-                below.hierarchies.push(relative(&key, base));
+                nested.hierarchies.push(relative(&key, base));
             } else if let Some(other) = other_format(store, &key) {
-                below.others.push((relative(&key, base), other));
+                nested.others.push((relative(&key, base), other));
             } else if depth < MAX_DEPTH {
                 pending.push_back((key, depth + 1));
             }
         }
     }
-    below
+    nested
 }
 
 fn relative(key: &Key, base: &Key) -> String {
@@ -176,7 +175,7 @@ fn relative(key: &Key, base: &Key) -> String {
         .to_owned()
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@,:".contains(c);
     match path.chars().all(is_plain) {
@@ -194,29 +193,33 @@ impl fmt::Display for OtherFormat {
     }
 }
 
-impl NoZarr {
-    /// What is there, without the source's name.
-    pub fn what(&self) -> String {
-        let what = match &self.top {
-            Top::Other(other) => format!("it is {other}"),
-            Top::Names { count: 0, .. } => "it is empty".to_owned(),
-            Top::Names { first, count } => {
+impl NoMetadata {
+    /// Describes the directory, without the name of the source.
+    pub fn description(&self) -> String {
+        let contents = match &self.contents {
+            Contents::Other(other) => format!("it is {other}"),
+            Contents::Names { count: 0, .. } => "it is empty".to_owned(),
+            Contents::Names { first, count } => {
                 let more = match *count {
                     MAX_COUNTED => ", and many more".to_owned(),
                     count if count > first.len() => format!(", and {} more", count - first.len()),
                     _ => String::new(),
                 };
-                format!("it holds {}{more}", first.join(", "))
+                format!("it contains {}{more}", first.join(", "))
             }
         };
-        let hierarchies = self.below.hierarchies.iter();
+        let hierarchies = self.nested.hierarchies.iter();
         let paths: Vec<String> = hierarchies
             .map(|path| format!("--path {}", quoted(path)))
             .collect();
-        let more = if self.below.is_more { ", and more" } else { "" };
-        let below = match (&paths[..], &self.below.others[..]) {
+        let more = if self.nested.is_more {
+            ", and more"
+        } else {
+            ""
+        };
+        let nested = match (&paths[..], &self.nested.others[..]) {
             ([], []) => String::new(),
-            ([], _) if matches!(self.top, Top::Other(_)) => String::new(),
+            ([], _) if matches!(self.contents, Contents::Other(_)) => String::new(),
             ([], [(path, other), ..]) => format!("; {path} in it is {other}"),
             ([path], _) => format!("; a Zarr hierarchy is below it: {path}"),
             (paths, _) => format!(
@@ -224,22 +227,23 @@ impl NoZarr {
                 paths.join(", ")
             ),
         };
-        let text = format!("no Zarr metadata (zarr.json, .zgroup or .zarray) here: {what}{below}");
+        let text =
+            format!("no Zarr metadata (zarr.json, .zgroup or .zarray) here: {contents}{nested}");
         printable(&text).into_owned()
     }
 }
 
-impl fmt::Display for NoZarr {
+impl fmt::Display for NoMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, path, .. } = self;
         match path.is_empty() {
-            true => write!(f, "{}: {}", printable(label), self.what()),
+            true => write!(f, "{}: {}", printable(label), self.description()),
             false => write!(
                 f,
                 "{}: {}: {}",
                 printable(label),
                 printable(path),
-                self.what()
+                self.description()
             ),
         }
     }

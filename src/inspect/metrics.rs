@@ -1,4 +1,4 @@
-//! What a daemon has counted, as a table.
+//! The table of `zarrfs stats`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::output::printable;
 
-/// The columns of what went over a network: what they are called, and their names in the document.
+/// The columns of the transfer metrics: their titles, and their names in the document.
 const COLUMNS: [(&str, &str); 5] = [
     ("requests", "requests"),
     ("bytes", "bytes"),
@@ -15,8 +15,8 @@ const COLUMNS: [(&str, &str); 5] = [
     ("errors", "errors"),
 ];
 
-/// A line for each counter; then one for the store and one for each array, where there is a network.
-pub fn counters(document: &Map<String, Value>) -> String {
+/// Formats the metrics of a daemon: a line for each, then the transfer metrics of a remote store.
+pub fn metrics_table(document: &Map<String, Value>) -> String {
     let mut totals = Vec::new();
     for (name, value) in document {
         match (name.as_str(), value) {
@@ -34,7 +34,7 @@ pub fn counters(document: &Map<String, Value>) -> String {
     let width = totals.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in totals {
-        // Writing to a text never fails.
+        // Writing to a String does not fail.
         let _ = writeln!(
             text,
             "{:<width$}  {}",
@@ -43,47 +43,43 @@ pub fn counters(document: &Map<String, Value>) -> String {
         );
     }
     if let Some(Value::Object(store)) = document.get("store") {
-        text.push_str(&traffic(store, document.get("arrays")));
+        text.push_str(&transfer_table(store, document.get("arrays")));
     }
     text
 }
 
-fn traffic(store: &Map<String, Value>, arrays: Option<&Value>) -> String {
-    let row = |counters: &Value| {
-        COLUMNS.map(|(_, name)| match counters.get(name) {
+/// Formats the transfer metrics: a row for the store, and one for each array.
+fn transfer_table(store: &Map<String, Value>, arrays: Option<&Value>) -> String {
+    let cells = |metrics: &Map<String, Value>| {
+        COLUMNS.map(|(_, name)| match metrics.get(name) {
             Some(value) => printable(&value.to_string()).into_owned(),
             None => "-".to_owned(),
         })
     };
-    let source = store
-        .get("source")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let all = Value::Object(store.clone());
     let mut rows = vec![
-        (COLUMNS.map(|(title, _)| title.to_owned()), String::new()),
-        (row(&all), "(all)".to_owned()),
+        (COLUMNS.map(|(title, _)| title.to_owned()), "".into()),
+        (cells(store), "(all)".into()),
     ];
-    for (path, counters) in arrays.and_then(Value::as_object).into_iter().flatten() {
-        rows.push((row(counters), printable(path).into_owned()));
+    for (path, metrics) in arrays.and_then(Value::as_object).into_iter().flatten() {
+        if let Value::Object(metrics) = metrics {
+            rows.push((cells(metrics), printable(path)));
+        }
     }
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|i| {
-            rows.iter()
-                .filter_map(|(row, _)| row.get(i))
-                .map(String::len)
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = format!("\nstore  {}\n", printable(source));
-    for (row, name) in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:>width$}  "));
-        let line: String = cells.collect();
-        let _ = writeln!(text, "{}", format!("{line}{name}").trim_end());
+    let mut widths = [0; COLUMNS.len()];
+    for (cells, _) in &rows {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let source = store.get("source").and_then(Value::as_str);
+    let mut text = format!("\nstore  {}\n", printable(source.unwrap_or_default()));
+    for (cells, name) in rows {
+        let cells = cells.iter().zip(widths);
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:>width$}  "))
+            .collect();
+        text.push_str(format!("{line}{name}").trim_end());
+        text.push('\n');
     }
     text
 }
@@ -95,15 +91,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_line_for_each_counter_and_each_array() {
-        let of = |requests: u64| json!({"requests": requests, "bytes": 12345678, "cache_hits": 0, "retries": 1, "errors": 0});
-        let mut store = of(12);
+    fn the_table_has_a_line_for_each_metric_and_each_array() {
+        let metrics = |requests: u64| json!({"requests": requests, "bytes": 12345678, "cache_hits": 0, "retries": 1, "errors": 0});
+        let mut store = metrics(12);
         store["source"] = "http://host/a\u{1b}[2J".into();
         let document = json!({
             "errors": 0,
             "disk_cache": {"hits": 3, "is_off": false},
             "store": store,
-            "arrays": {"/": of(2), "a/b\n": of(10)},
+            "arrays": {"/": metrics(2), "a/b\n": metrics(10)},
         });
         let lines = [
             "errors             0",
@@ -117,6 +113,9 @@ mod tests {
             "      10  12345678           0        1       0  a/b\\n",
             "",
         ];
-        assert_eq!(counters(document.as_object().unwrap()), lines.join("\n"));
+        assert_eq!(
+            metrics_table(document.as_object().unwrap()),
+            lines.join("\n")
+        );
     }
 }
