@@ -4,10 +4,10 @@
 //! configurations and the geometry; after that it decodes chunk after chunk, from any thread.
 //!
 //! **Every decode is bounded.** The size of the decoded chunk is known from the metadata; walking
-//! the chain backwards gives the size, or a sane upper limit, of what stands between two codecs.
+//! the chain backwards gives the size, or an upper limit, of the bytes between two codecs.
 //! Sizes that encoded bytes declare are compared with these before anything is allocated or called,
-//! and a decoder stops at the limit. What comes out is exactly a chunk, or an error: never less,
-//! never more, never fill values for damage. Checksums are verified wherever there are any.
+//! and a decoder stops at the limit. The output is exactly one chunk, or an error; damage never
+//! becomes fill values. Every checksum is verified.
 //!
 //! Memory besides the caller's buffer: at most twice the chunk and some MiB of the codec libraries'
 //! own state, whatever the input.
@@ -34,11 +34,11 @@ mod json;
 mod lz4;
 mod msgpack;
 mod number;
-mod numcodecs;
 mod object;
 mod packbits;
 mod pcodec;
 mod pipeline;
+mod registry;
 mod scale_offset;
 mod scratch;
 mod shard;
@@ -61,39 +61,10 @@ pub use pipeline::Pipeline;
 pub use shard::{IndexLocation, ShardIndex, Sharding};
 
 /// The names of all codecs, as both Zarr versions have them (v3 also as `numcodecs.<name>`).
-pub const NAMES: [&str; 30] = [
-    "adler32",
-    "astype",
-    "base64",
-    "bitround",
-    "blosc",
-    "bytes",
-    "bz2",
-    "categorize",
-    "crc32",
-    "crc32c",
-    "delta",
-    "fixedscaleoffset",
-    "fletcher32",
-    "gzip",
-    "jenkins_lookup3",
-    "json2",
-    "lz4",
-    "lzma",
-    "msgpack2",
-    "packbits",
-    "pcodec",
-    "quantize",
-    "sharding_indexed",
-    "shuffle",
-    "transpose",
-    "vlen-array",
-    "vlen-bytes",
-    "vlen-utf8",
-    "zlib",
-    "zstd",
-];
+pub fn names() -> impl Iterator<Item = &'static str> {
+    registry::CODECS.iter().map(|(name, _)| *name)
+}
 
-/// Codecs of numcodecs that are left out: the library of the one dies on corrupt input, the other
-/// runs programs.
+/// Codecs of numcodecs that are not built in: the library of `zfpy` crashes on corrupt input, `pickle`
+/// runs code.
 pub const NOT_BUILT_IN: [&str; 2] = ["zfpy", "pickle"];

@@ -14,7 +14,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
          transport: {}\n\
          built for: {} {}, {}",
         env!("CARGO_PKG_VERSION"),
-        codec::NAMES.join(" "),
+        codec::names().collect::<Vec<_>>().join(" "),
         codec::NOT_BUILT_IN.join(" "),
         store::REMOTE_SCHEMES
             .map(|scheme| format!("{scheme}://"))

@@ -1,8 +1,8 @@
 //! `astype` and the decoding side of `quantize`: numbers of another type.
 
-use super::error::Fault;
-use super::number::{BLOCK, Kind, Number};
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::number::{BLOCK, Number, NumberKind};
+use super::stage::{Decode, Size};
 
 /// Converts numbers, as numpy's `astype` does.
 #[derive(Debug)]
@@ -12,9 +12,9 @@ pub(super) struct AsType {
 }
 
 impl AsType {
-    /// None if complex and real numbers would have to be converted into each other.
+    /// Creates the codec; none for a conversion between complex and real numbers.
     pub(super) fn new(encoded: Number, decoded: Number) -> Option<Self> {
-        let complex = |number: Number| number.kind == Kind::Complex;
+        let complex = |number: Number| number.kind == NumberKind::Complex;
         (complex(encoded) == complex(decoded)).then_some(Self {
             encoded: encoded.part(),
             decoded: decoded.part(),
@@ -22,7 +22,7 @@ impl AsType {
     }
 }
 
-/// The size of as many numbers of the type `encoded` as `decoded_size` has of the type `decoded`.
+/// The encoded size of the numbers whose decoded size is `decoded_size`.
 pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> Option<Size> {
     let (from, to) = (decoded.width as u64, encoded.width as u64);
     decoded_size.try_map(|n| match n.is_multiple_of(from) {
@@ -31,32 +31,32 @@ pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> O
     })
 }
 
-/// How many whole numbers there are in `src` and room for in `dst`.
+/// The count of numbers in `src`, which must fit `dst`.
 pub(super) fn count(
     src: &[u8],
     encoded: Number,
     dst: &[u8],
     decoded: Number,
-) -> Result<usize, Fault> {
+) -> Result<usize, DecodeError> {
     let (length, width) = (src.len(), encoded.width);
     if !length.is_multiple_of(width) {
-        return Err(Fault::corrupt(format!(
-            "{length} bytes are no numbers of {width}"
+        return Err(DecodeError::corrupt(format!(
+            "{length} bytes are not a multiple of {width}"
         )));
     }
     let count = length / width;
     if dst.len() / decoded.width < count {
-        return Err(Fault::overflow(dst.len()));
+        return Err(DecodeError::overflow(dst.len()));
     }
     Ok(count)
 }
 
-impl Convert for AsType {
+impl Decode for AsType {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         resized(decoded, self.encoded, self.decoded)
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (from, to) = (self.encoded, self.decoded);
         let count = count(src, from, dst, to)?;
         let dst = dst.get_mut(..count * to.width).unwrap_or_default();
@@ -91,10 +91,10 @@ mod tests {
             .flat_map(|i| f64::from(i - 700).to_be_bytes())
             .collect();
         let mut dst = vec![0; 12000];
-        assert_eq!(codec.convert(&src, &mut dst).unwrap(), 12000);
+        assert_eq!(codec.decode(&src, &mut dst).unwrap(), 12000);
         assert_eq!(dst, expected);
-        assert!(codec.convert(&src[1..], &mut dst).is_err());
-        assert!(codec.convert(&src, &mut dst[1..]).is_err());
+        assert!(codec.decode(&src[1..], &mut dst).is_err());
+        assert!(codec.decode(&src, &mut dst[1..]).is_err());
         assert_eq!(codec.encoded_size(Size::Exact(16)), Some(Size::Exact(4)));
         assert_eq!(codec.encoded_size(Size::Exact(15)), None);
     }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(
             astype("<c8", "<c16")
                 .unwrap()
-                .convert(&src, &mut dst)
+                .decode(&src, &mut dst)
                 .unwrap(),
             16
         );

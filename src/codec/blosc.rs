@@ -1,11 +1,11 @@
 //! `blosc` (version 1 of its format) over C-Blosc, with the header checked before the call.
 //!
-//! The compressor, the shuffle and the type size stand in the chunk's own header; the metadata's
-//! are not looked at. The chunk must be as long as its header says: a longer one is refused too.
+//! The compressor, the shuffle and the type size are those of the chunk's header; those of the
+//! metadata are ignored. The chunk must be exactly as long as its header declares.
 #![allow(unsafe_code, reason = "the library is C")]
 
-use super::error::{Fault, head};
-use super::stage::{Convert, Size};
+use super::error::{DecodeError, head};
+use super::stage::{Decode, Size};
 
 const HEADER_BYTES: u32 = 16;
 const FORMAT_VERSION: u8 = 2;
@@ -16,7 +16,7 @@ const FLAG_RESERVED: u8 = 0x08;
 const MAX_BUFFER_BYTES: u32 = 0x7fff_ffff - 16;
 const MAX_BLOCK_BYTES: u32 = (0x7fff_ffff - 255 * 4) / 3;
 
-/// Undoes `blosc`.
+/// Decodes `blosc`.
 #[derive(Debug)]
 pub(super) struct Blosc;
 
@@ -29,8 +29,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads and checks everything that C-Blosc trusts.
-    fn parse(src: &[u8], limit: usize) -> Result<Self, Fault> {
+    /// Validates everything that C-Blosc trusts.
+    fn parse(src: &[u8], limit: usize) -> Result<Self, DecodeError> {
         let header: [u8; HEADER_BYTES as usize] = head(src)?;
         let [version, _, flags, type_bytes, rest @ ..] = header;
         let word = |at: usize| {
@@ -42,21 +42,23 @@ impl Header {
         };
         let (decoded, block_bytes, encoded) = (word(0), word(4), word(8));
         if version != FORMAT_VERSION {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "blosc format {version}, expected 2"
             )));
         }
         if flags & FLAG_RESERVED != 0 {
-            return Err(Fault::corrupt(format!("reserved blosc flags {flags:#x}")));
+            return Err(DecodeError::corrupt(format!(
+                "reserved blosc flags {flags:#x}"
+            )));
         }
         if u64::from(encoded) != src.len() as u64 {
             let found = src.len();
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "the header says {encoded} encoded bytes, there are {found}"
             )));
         }
         if u64::from(decoded) > limit as u64 || decoded > MAX_BUFFER_BYTES {
-            return Err(Fault::claim(u64::from(decoded), limit));
+            return Err(DecodeError::declared_size(u64::from(decoded), limit));
         }
         let header = Self {
             flags,
@@ -70,41 +72,43 @@ impl Header {
         Ok(header)
     }
 
-    fn check_blocks(&self, decoded: u32, encoded: u32) -> Result<(), Fault> {
+    fn check_blocks(&self, decoded: u32, encoded: u32) -> Result<(), DecodeError> {
         let block = self.block_bytes;
         if block == 0 || block > decoded || block > MAX_BLOCK_BYTES {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "blosc blocks of {block} bytes in {decoded}"
             )));
         }
         if self.type_bytes == 0 {
-            return Err(Fault::corrupt("blosc elements of 0 bytes"));
+            return Err(DecodeError::corrupt("blosc elements of 0 bytes"));
         }
         let room = encoded.saturating_sub(HEADER_BYTES);
         if self.flags & FLAG_COPIED != 0 {
             if room != decoded {
-                return Err(Fault::corrupt(format!("{room} bytes stored for {decoded}")));
+                return Err(DecodeError::corrupt(format!(
+                    "{room} bytes stored for {decoded}"
+                )));
             }
         } else if decoded.div_ceil(block) > room / 4 {
-            return Err(Fault::corrupt("the table of blosc blocks is cut off"));
+            return Err(DecodeError::corrupt("the table of blosc blocks is cut off"));
         }
         Ok(())
     }
 }
 
-impl Convert for Blosc {
+impl Decode for Blosc {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let header = Header::parse(src, dst.len())?;
         let expected = header.decoded_bytes;
         if expected == 0 {
             return Ok(0);
         }
         let Some(dst) = dst.get_mut(..expected) else {
-            return Err(Fault::claim(expected as u64, dst.len()));
+            return Err(DecodeError::declared_size(expected as u64, dst.len()));
         };
         // SAFETY: `src` is readable for the encoded length in its header, which `Header::parse`
         // compared with `src.len()`; `dst` is writable for the decoded length in the header, which
@@ -121,7 +125,7 @@ impl Convert for Blosc {
         };
         match usize::try_from(decoded) {
             Ok(decoded) if decoded == expected => Ok(expected),
-            _ => Err(Fault::corrupt(format!(
+            _ => Err(DecodeError::corrupt(format!(
                 "C-Blosc says {decoded}, expected {expected}"
             ))),
         }
@@ -142,7 +146,7 @@ mod tests {
 
     fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
         let mut dst = vec![0; limit];
-        match Blosc.convert(src, &mut dst) {
+        match Blosc.decode(src, &mut dst) {
             Ok(n) => Ok(dst[..n].to_vec()),
             Err(fault) => Err(format!("{fault:?}")),
         }

@@ -1,4 +1,4 @@
-//! From the chain in the metadata to the stages of a pipeline.
+//! Builds the stages of a pipeline from the codec chain in the metadata.
 
 mod v3;
 
@@ -10,24 +10,24 @@ use super::categorize::Categorize;
 use super::config::Config;
 use super::error::CodecError;
 use super::number::Number;
-use super::numcodecs;
-use super::object::Object;
+use super::object::ObjectCodec;
+use super::registry;
 use super::shard::Sharding;
 use super::stage::Stage;
 use super::transpose::Transpose;
 use super::vlen::Item;
 
-/// The longest chain of codecs; what writers make has fewer than ten.
+/// The longest codec chain; writers use fewer than ten codecs.
 pub const MAX_CODECS: usize = 32;
 
-/// What a chain comes to.
+/// The stages of a codec chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// In the order of decoding.
     pub(super) stages: Vec<Stage>,
     /// The codec of elements of variable length, with its name, after all stages.
-    pub(super) object: Option<(String, Object, Option<Transpose>)>,
-    /// If the chain is this and nothing else.
+    pub(super) object: Option<(String, ObjectCodec, Option<Transpose>)>,
+    /// The sharding codec, if it is the only one of the chain.
     pub(super) sharding: Option<Arc<Sharding>>,
     pub(super) text: String,
 }
@@ -41,7 +41,7 @@ pub(super) fn chain(
 ) -> Result<Chain, CodecError> {
     let count = chain.specs().count();
     if count > MAX_CODECS {
-        let what = format!("{count} codecs, at most {MAX_CODECS} are read");
+        let what = format!("{count} codecs, the limit is {MAX_CODECS}");
         return Err(CodecError::invalid("chain", what));
     }
     match chain {
@@ -88,17 +88,14 @@ fn v2(
             (rest, Some((first.name.clone(), object)))
         }
         (DataType::Variable(_), []) => {
-            return Err(CodecError::invalid(
-                "filters",
-                "no codec turns objects into bytes",
-            ));
+            return Err(CodecError::invalid("filters", "no codec encodes objects"));
         }
     };
     let mut stages = Vec::new();
     for spec in compressor.into_iter().chain(filters.iter().rev()) {
         let first = filters.is_empty() || filters.first().is_some_and(|f| std::ptr::eq(f, spec));
         let stored = data_type.fixed().filter(|_| first).and_then(Number::of);
-        stages.extend(numcodecs::any(config(spec), stored)?);
+        stages.extend(registry::v2(config(spec), stored)?);
     }
     // zarr-python applies the order to `json2` and `msgpack2` as well, though their nested lists are
     // in C order already: arrays of several axes are read as it reads them.
@@ -110,7 +107,7 @@ fn v2(
     let object = match object {
         Some((name, codec)) => Some((name, codec, transpose)),
         None => {
-            stages.extend(transpose.map(|transpose| Stage::convert("order F", transpose)));
+            stages.extend(transpose.map(|transpose| Stage::decode("order F", transpose)));
             None
         }
     };
@@ -122,8 +119,8 @@ fn v2(
     })
 }
 
-/// A codec that makes bytes of objects.
-fn object(config: Config<'_>, variable: &Variable) -> Result<Object, CodecError> {
+/// The codec that encodes elements of variable length.
+fn object(config: Config<'_>, variable: &Variable) -> Result<ObjectCodec, CodecError> {
     let item_bytes = match variable {
         Variable::Array(item) => item.size_bytes.max(1),
         _ => 1,
@@ -134,11 +131,11 @@ fn object(config: Config<'_>, variable: &Variable) -> Result<Object, CodecError>
             .strip_prefix("numcodecs.")
             .unwrap_or(config.codec)
         {
-            "vlen-utf8" => Object::Vlen(Item::Text),
-            "vlen-bytes" => Object::Vlen(Item::Bytes),
-            "vlen-array" => Object::Vlen(Item::Array { item_bytes }),
+            "vlen-utf8" => ObjectCodec::Vlen(Item::Text),
+            "vlen-bytes" => ObjectCodec::Vlen(Item::Bytes),
+            "vlen-array" => ObjectCodec::Vlen(Item::Array { item_bytes }),
             "json2" => match config.str("encoding")?.unwrap_or("utf-8") {
-                "utf-8" | "utf8" | "UTF-8" | "ascii" => Object::Json,
+                "utf-8" | "utf8" | "UTF-8" | "ascii" => ObjectCodec::Json,
                 other => {
                     return Err(CodecError::unsupported(format!(
                         "json2 with encoding {other}"
@@ -146,10 +143,10 @@ fn object(config: Config<'_>, variable: &Variable) -> Result<Object, CodecError>
                 }
             },
             "msgpack2" => match config.bool("raw")?.unwrap_or(false) {
-                false => Object::MsgPack,
+                false => ObjectCodec::MsgPack,
                 true => return Err(CodecError::unsupported("msgpack2 with raw")),
             },
-            "categorize" => Object::Categorize(Categorize::new(config)?),
+            "categorize" => ObjectCodec::Categorize(Categorize::new(config)?),
             other => return Err(CodecError::unsupported(other)),
         },
     )

@@ -2,20 +2,20 @@
 
 use bzip2::{Decompress, Status};
 
-use super::error::Fault;
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::stage::{Decode, Size};
 use super::streams::{Step, Stream, decode_all};
 
-/// Undoes `bz2`.
+/// Decodes `bz2`.
 #[derive(Debug)]
 pub(super) struct Bz2;
 
-impl Convert for Bz2 {
+impl Decode for Bz2 {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         decode_all(src, dst, || Ok(Decompress::new(false)))
     }
 }
@@ -25,11 +25,11 @@ impl Stream for Decompress {
         clippy::cast_possible_truncation,
         reason = "the totals grow by no more than the lengths of the slices"
     )]
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, Fault> {
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, DecodeError> {
         let before = (self.total_in(), self.total_out());
         let status = self
             .decompress(src, dst)
-            .map_err(|error| Fault::corrupt(format!("bzip2: {error}")))?;
+            .map_err(|error| DecodeError::corrupt(format!("bzip2: {error}")))?;
         Ok(Step {
             consumed: (self.total_in() - before.0) as usize,
             produced: (self.total_out() - before.1) as usize,
@@ -49,9 +49,9 @@ mod tests {
         0x8b, 0xb9, 0x22, 0x9c, 0x28, 0x48, 0x0c, 0x98, 0xb2, 0x9e, 0x80,
     ];
 
-    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0; limit];
-        let n = Bz2.convert(src, &mut dst)?;
+        let n = Bz2.decode(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
     }

@@ -1,4 +1,4 @@
-//! `categorize`: numbers that stand for labels, counted from 1; any other number is empty text.
+//! `categorize`: integers that index labels from 1; any other number is empty text.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use crate::zarr::ByteOrder;
 
 use super::config::Config;
 use super::element::{Budget, Element};
-use super::error::{CodecError, Fault};
-use super::number::{BLOCK, Block, Kind, Number};
-use super::stage::{Convert, Size};
+use super::error::{CodecError, DecodeError};
+use super::number::{BLOCK, Block, Number, NumberKind};
+use super::stage::{Decode, Size};
 
-/// Undoes `categorize`.
+/// Decodes `categorize`.
 #[derive(Debug)]
 pub(super) struct Categorize {
     labels: Vec<String>,
@@ -30,12 +30,12 @@ impl Categorize {
             .collect();
         let labels = labels.ok_or_else(|| config.invalid("labels are not all strings"))?;
         let byte = Number {
-            kind: Kind::UInt,
+            kind: NumberKind::UInt,
             width: 1,
             order: ByteOrder::Little,
         };
         let encoded = config.number("astype")?.unwrap_or(byte);
-        if !matches!(encoded.kind, Kind::Int | Kind::UInt) {
+        if !matches!(encoded.kind, NumberKind::Int | NumberKind::UInt) {
             let what = format!("categorize with astype of {:?}", encoded.kind);
             return Err(CodecError::unsupported(what));
         }
@@ -52,8 +52,8 @@ impl Categorize {
     fn for_each(
         &self,
         src: &[u8],
-        mut f: impl FnMut(&str) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut f: impl FnMut(&str) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
         let mut block = self.encoded.block();
         for src in src.chunks(BLOCK * self.encoded.width) {
             self.encoded.read(src, &mut block);
@@ -79,11 +79,11 @@ impl Categorize {
         src: &[u8],
         expected: u64,
         budget: &mut Budget,
-    ) -> Result<Vec<Element>, Fault> {
+    ) -> Result<Vec<Element>, DecodeError> {
         let width = self.encoded.width as u64;
         if expected.checked_mul(width) != Some(src.len() as u64) {
             let n = src.len();
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "{n} bytes, expected {expected} numbers of {width}"
             )));
         }
@@ -129,7 +129,7 @@ pub(super) struct FixedLabels {
     code_points: usize,
 }
 
-impl Convert for FixedLabels {
+impl Decode for FixedLabels {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let text = self.code_points as u64 * 4;
         let number = self.labels.encoded_bytes();
@@ -139,13 +139,13 @@ impl Convert for FixedLabels {
         })
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         let mut rest = dst;
         self.labels.for_each(src, |label| {
             let room = std::mem::take(&mut rest);
             let Some((to, after)) = room.split_at_mut_checked(self.code_points * 4) else {
-                return Err(Fault::overflow(limit));
+                return Err(DecodeError::overflow(limit));
             };
             to.fill(0);
             for (to, c) in to.as_chunks_mut::<4>().0.iter_mut().zip(label.chars()) {
@@ -186,8 +186,8 @@ mod tests {
         );
         let fixed = codec.fixed(config).unwrap().unwrap();
         let mut dst = [9; 24];
-        assert_eq!(fixed.convert(&[2, 0], &mut dst).unwrap(), 24);
+        assert_eq!(fixed.decode(&[2, 0], &mut dst).unwrap(), 24);
         assert_eq!(dst[..13], [b'g', 0, 0, 0, b'r', 0, 0, 0, b'e', 0, 0, 0, 0]);
-        assert!(fixed.convert(&[2, 0, 1], &mut dst).is_err());
+        assert!(fixed.decode(&[2, 0, 1], &mut dst).is_err());
     }
 }

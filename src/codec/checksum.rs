@@ -4,18 +4,18 @@
 use std::ops::Range;
 
 use super::config::Config;
-use super::error::{CodecError, Fault, slice, truncated};
+use super::error::{CodecError, DecodeError, slice, truncated};
 use super::stage::Verify;
 
 /// Verifies and removes a checksum.
 #[derive(Debug)]
 pub(super) struct Checksum {
-    kind: Kind,
+    kind: NumberKind,
     at_start: bool,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum NumberKind {
     Crc32,
     Crc32c,
     Adler32,
@@ -26,7 +26,7 @@ enum Kind {
 impl Checksum {
     pub(super) fn fletcher32() -> Self {
         Self {
-            kind: Kind::Fletcher32,
+            kind: NumberKind::Fletcher32,
             at_start: false,
         }
     }
@@ -37,9 +37,9 @@ impl Checksum {
     /// A location that is neither `start` nor `end`.
     pub(super) fn located(config: Config<'_>) -> Result<Self, CodecError> {
         let (kind, start_is_default) = match config.codec.rsplit('.').next() {
-            Some("crc32") => (Kind::Crc32, true),
-            Some("adler32") => (Kind::Adler32, true),
-            _ => (Kind::Crc32c, false),
+            Some("crc32") => (NumberKind::Crc32, true),
+            Some("adler32") => (NumberKind::Adler32, true),
+            _ => (NumberKind::Crc32c, false),
         };
         let at_start = match config.str("location")? {
             None => start_is_default,
@@ -62,21 +62,21 @@ impl Checksum {
         let prefix: Result<Vec<u8>, _> = prefix.into_iter().map(u8::try_from).collect();
         let prefix = prefix.map_err(|_| config.invalid("prefix is not a list of bytes"))?;
         Ok(Self {
-            kind: Kind::JenkinsLookup3 { initial, prefix },
+            kind: NumberKind::JenkinsLookup3 { initial, prefix },
             at_start: false,
         })
     }
 
     fn of(&self, payload: &[u8]) -> u32 {
         match &self.kind {
-            Kind::Crc32 => libdeflater::crc32(payload),
-            Kind::Crc32c => crc32c::crc32c(payload),
-            Kind::Adler32 => libdeflater::adler32(payload),
-            Kind::Fletcher32 => fletcher32(payload),
-            Kind::JenkinsLookup3 { initial, prefix } if prefix.is_empty() => {
+            NumberKind::Crc32 => libdeflater::crc32(payload),
+            NumberKind::Crc32c => crc32c::crc32c(payload),
+            NumberKind::Adler32 => libdeflater::adler32(payload),
+            NumberKind::Fletcher32 => fletcher32(payload),
+            NumberKind::JenkinsLookup3 { initial, prefix } if prefix.is_empty() => {
                 jenkins_lookup3(payload.iter().copied(), payload.len(), *initial)
             }
-            Kind::JenkinsLookup3 { initial, prefix } => {
+            NumberKind::JenkinsLookup3 { initial, prefix } => {
                 let bytes = prefix.iter().chain(payload).copied();
                 jenkins_lookup3(bytes, prefix.len().wrapping_add(payload.len()), *initial)
             }
@@ -89,7 +89,7 @@ impl Verify for Checksum {
         4
     }
 
-    fn verify(&self, src: &[u8]) -> Result<Range<usize>, Fault> {
+    fn verify(&self, src: &[u8]) -> Result<Range<usize>, DecodeError> {
         let Some(length) = src.len().checked_sub(4) else {
             return Err(truncated(src.len(), 4));
         };
@@ -101,7 +101,7 @@ impl Verify for Checksum {
         let stored = u32::from_le_bytes(super::error::head(slice(src, stored)?)?);
         let computed = self.of(slice(src, payload.clone())?);
         if stored != computed {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "the checksum is {computed:08x}, {stored:08x} is stored"
             )));
         }
@@ -150,7 +150,7 @@ fn jenkins_lookup3(mut bytes: impl Iterator<Item = u8>, length: usize, initial: 
     }
     let mut left = length;
     loop {
-        // The bytes that are missing from the last block count as zeros.
+        // The last block is padded with zeros.
         let mut word = || {
             (0..4).fold(0, |w, i| {
                 w | u32::from(bytes.next().unwrap_or(0)) << (8 * i)
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_is_what_the_checksum_does_not_take() {
+    fn the_payload_is_the_bytes_without_the_checksum() {
         let payload = b"payload";
         for codec in ["crc32", "crc32c", "adler32"] {
             for (location, at_start) in [("start", true), ("end", false)] {

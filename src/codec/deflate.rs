@@ -9,43 +9,43 @@ use std::io::Read as _;
 use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::error::Fault;
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::stage::{Decode, Size};
 
 thread_local! {
     static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
 }
 
-/// Undoes `zlib`.
+/// Decodes `zlib`.
 #[derive(Debug)]
 pub(super) struct Zlib;
 
-impl Convert for Zlib {
+impl Decode for Zlib {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         INFLATE
             .with_borrow_mut(|inflate| inflate.zlib_decompress(src, dst))
             .map_err(|error| match error {
-                DecompressionError::BadData => Fault::corrupt("not a whole zlib stream"),
-                DecompressionError::InsufficientSpace => Fault::overflow(limit),
+                DecompressionError::BadData => DecodeError::corrupt("not a whole zlib stream"),
+                DecompressionError::InsufficientSpace => DecodeError::overflow(limit),
             })
     }
 }
 
-/// Undoes `gzip`, of one or more members.
+/// Decodes `gzip`, of one or more members.
 #[derive(Debug)]
 pub(super) struct Gzip;
 
-impl Convert for Gzip {
+impl Decode for Gzip {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         match single_member(src, dst) {
             Some(written) => Ok(written),
             None => members(src, dst),
@@ -53,10 +53,10 @@ impl Convert for Gzip {
     }
 }
 
-/// Decodes `src` if it is certainly one member and nothing else.
+/// Decodes `src` if it is provably exactly one member.
 ///
-/// libdeflate does not tell where a member ended. It ended at the end of `src` if the last eight
-/// bytes are its checksum and size, and no second member can begin anywhere.
+/// libdeflate does not return the end of the member. It is the end of `src` if the last eight bytes
+/// are the checksum and size, and no byte sequence can begin a second member.
 fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     if has_second_header(src) {
         return None;
@@ -72,7 +72,7 @@ fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     (trailer == *[checksum, size].as_flattened()).then_some(written)
 }
 
-/// Whether the fixed bytes of a member's header stand anywhere but at the beginning.
+/// Whether the fixed bytes of a member's header occur after the first member's.
 fn has_second_header(src: &[u8]) -> bool {
     let mut rest = src.get(1..).unwrap_or_default();
     while let Some(at) = rest.iter().position(|byte| *byte == 0x1f) {
@@ -86,7 +86,7 @@ fn has_second_header(src: &[u8]) -> bool {
     false
 }
 
-fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
     let limit = dst.len();
     let mut written = 0;
     let mut rest = src;
@@ -99,9 +99,9 @@ fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
             let into = if full { &mut probe[..] } else { space };
             match member.read(into) {
                 Ok(0) => break,
-                Ok(_) if full => return Err(Fault::overflow(limit)),
+                Ok(_) if full => return Err(DecodeError::overflow(limit)),
                 Ok(n) => written += n,
-                Err(error) => return Err(Fault::corrupt(format!("gzip member: {error}"))),
+                Err(error) => return Err(DecodeError::corrupt(format!("gzip member: {error}"))),
             }
         }
         rest = member.into_inner();
@@ -125,9 +125,9 @@ mod tests {
         0x36, 5, 0, 0, 0,
     ];
 
-    fn decode(codec: &dyn Convert, src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    fn decode(codec: &dyn Decode, src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
         let mut dst = vec![0; limit];
-        match codec.convert(src, &mut dst) {
+        match codec.decode(src, &mut dst) {
             Ok(n) => Ok(dst[..n].to_vec()),
             Err(fault) => Err(format!("{fault:?}")),
         }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn checksums_are_verified() {
-        for (codec, src) in [(&Zlib as &dyn Convert, HELLO_ZLIB), (&Gzip, HELLO_GZIP)] {
+        for (codec, src) in [(&Zlib as &dyn Decode, HELLO_ZLIB), (&Gzip, HELLO_GZIP)] {
             for at in src.len() - 4..src.len() {
                 let mut bad = src.to_vec();
                 bad[at] ^= 1;

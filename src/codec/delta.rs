@@ -1,14 +1,14 @@
-//! `delta`: differences between neighbours; decoding adds them up, as `numpy.cumsum` does.
+//! `delta`: differences between neighbours; decoding is `numpy.cumsum`.
 //!
-//! Sums are kept in the type that numpy promotes both types to, and integers wrap.
+//! Sums have the type that numpy promotes both types to; integers wrap.
 
 use super::astype::{count, resized};
-use super::error::Fault;
-use super::number::{BLOCK, Block, Kind, Number};
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::number::{BLOCK, Block, Number, NumberKind};
+use super::stage::{Decode, Size};
 use crate::zarr::narrow_float::to_f16;
 
-/// Undoes `delta`.
+/// Decodes `delta`.
 #[derive(Debug)]
 pub(super) struct Delta {
     encoded: Number,
@@ -19,7 +19,7 @@ pub(super) struct Delta {
 /// The type of the running sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sum {
-    /// Wraps, and is cut to the decoded type's width at the end.
+    /// Wraps, and is truncated to the decoded type's width at the end.
     Integer,
     Half,
     Single,
@@ -27,12 +27,12 @@ enum Sum {
 }
 
 impl Delta {
-    /// None for booleans, complex numbers, and floats that add up to integers.
+    /// Creates the codec; none for booleans, complex numbers, and floats with integer sums.
     pub(super) fn new(encoded: Number, decoded: Number) -> Option<Self> {
-        use Kind::{Float, Int, UInt};
+        use NumberKind::{Float, Int, UInt};
         let sum = match (encoded.kind, decoded.kind) {
             (Int | UInt, Int | UInt) => {
-                // numpy has no integer type for both: it adds them up as floats.
+                // numpy has no common integer type and sums them as floats.
                 let wide = |n: Number| n.kind == UInt && n.width == 8;
                 if encoded.kind != decoded.kind && (wide(encoded) || wide(decoded)) {
                     Sum::Double
@@ -72,8 +72,8 @@ impl Delta {
     }
 }
 
-/// Rounds the exact-enough `f64` sum of two `f32` to `f32`: rounding twice is harmless there,
-/// because 53 bits are more than twice 24 and two.
+/// Rounds the `f64` sum of two `f32` to `f32`. Double rounding is exact here, because 53 bits are
+/// more than twice 24 and two.
 #[allow(clippy::cast_possible_truncation, reason = "it is the rounding")]
 fn single(sum: f64) -> f64 {
     f64::from(sum as f32)
@@ -95,17 +95,17 @@ fn as_floats(block: &Block) -> [f64; BLOCK] {
     }
 }
 
-impl Convert for Delta {
+impl Decode for Delta {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         resized(decoded, self.encoded, self.decoded)
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (from, to) = (self.encoded, self.decoded);
         let count = count(src, from, dst, to)?;
         let dst = dst.get_mut(..count * to.width).unwrap_or_default();
         let mut block = from.block();
-        // numpy begins with the first element, not with zero: -0.0 stays as it is.
+        // numpy begins with the first element, not with zero, so that -0.0 stays -0.0.
         let (mut integer, mut float) = (0i64, -0.0f64);
         for (src, dst) in src
             .chunks(BLOCK * from.width)
@@ -153,7 +153,7 @@ mod tests {
         let codec = delta(encoded, decoded).unwrap();
         let n = src.len() / codec.encoded.width * codec.decoded.width;
         let mut dst = vec![0; n];
-        assert_eq!(codec.convert(src, &mut dst).unwrap(), n);
+        assert_eq!(codec.decode(src, &mut dst).unwrap(), n);
         dst
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn types_without_a_sum_are_refused() {
+    fn types_without_a_common_sum_are_refused() {
         for (encoded, decoded) in [("|b1", "|u1"), ("<f4", "<i4"), ("<c8", "<c8")] {
             assert!(delta(encoded, decoded).is_none(), "{encoded} {decoded}");
         }

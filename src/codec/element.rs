@@ -1,8 +1,8 @@
-//! Elements of no constant size, and what is allowed to be made of them.
+//! Elements of variable length, and the memory budget for them.
 
 use serde_json::Value;
 
-use super::error::Fault;
+use super::error::DecodeError;
 
 /// One element of a variable-length array.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub enum Element {
     Json(Value),
 }
 
-/// Memory that may still be used for elements.
+/// A limit of the memory for elements.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
@@ -35,11 +35,11 @@ impl Budget {
     }
 
     /// # Errors
-    /// The limit is passed.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Fault> {
+    /// The limit is exceeded.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.used = self.used.saturating_add(bytes);
         if self.used > self.limit {
-            return Err(Fault::Memory {
+            return Err(DecodeError::Memory {
                 needed: self.used,
                 limit: self.limit as u64,
             });
@@ -48,12 +48,12 @@ impl Budget {
     }
 
     /// # Errors
-    /// So many elements pass the limit, whatever they are.
-    pub(super) fn check(&self, count: u64) -> Result<(), Fault> {
+    /// `count` elements exceed the limit, even if each is empty.
+    pub(super) fn check(&self, count: u64) -> Result<(), DecodeError> {
         let needed = usize::try_from(count).unwrap_or(usize::MAX);
         let needed = needed.saturating_mul(size_of::<Element>());
         match needed > self.left() {
-            true => Err(Fault::Memory {
+            true => Err(DecodeError::Memory {
                 needed,
                 limit: self.limit as u64,
             }),
@@ -64,38 +64,39 @@ impl Budget {
     /// An empty list with room for `count` elements.
     ///
     /// # Errors
-    /// The limit is passed, or there is no memory.
-    pub(super) fn list(&mut self, count: u64) -> Result<Vec<Element>, Fault> {
+    /// The limit is exceeded, or memory is out.
+    pub(super) fn list(&mut self, count: u64) -> Result<Vec<Element>, DecodeError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let needed = count.saturating_mul(size_of::<Element>());
         self.take(needed)?;
         let mut list = Vec::new();
-        list.try_reserve_exact(count).map_err(|_| Fault::Memory {
-            needed,
-            limit: self.limit as u64,
-        })?;
+        list.try_reserve_exact(count)
+            .map_err(|_| DecodeError::Memory {
+                needed,
+                limit: self.limit as u64,
+            })?;
         Ok(list)
     }
 }
 
-/// Memory a parsed value takes for each node of the text it is parsed from.
+/// Memory of a parsed JSON value for each node of its text.
 pub(super) const NODE_BYTES: usize = size_of::<Value>() + 2 * size_of::<String>();
 
 /// The elements of an array that `json2` and `msgpack2` store as nested lists, in C order.
 ///
-/// Both end with a numpy type and the shape. A shape of no axes has its one element first.
-pub(super) fn flatten(mut items: Vec<Value>, expected: u64) -> Result<Vec<Value>, Fault> {
+/// Both end with a numpy type and the shape; a zero-dimensional array has its element first.
+pub(super) fn flatten(mut items: Vec<Value>, expected: u64) -> Result<Vec<Value>, DecodeError> {
     let shape = items.pop().and_then(|shape| {
         let axes = shape.as_array()?.iter().map(Value::as_u64);
         axes.collect::<Option<Vec<u64>>>()
     });
-    let shape = shape.ok_or_else(|| Fault::corrupt("no shape at the end"))?;
+    let shape = shape.ok_or_else(|| DecodeError::corrupt("no shape at the end"))?;
     if !matches!(items.pop(), Some(Value::String(_))) {
-        return Err(Fault::corrupt("no type before the shape"));
+        return Err(DecodeError::corrupt("no type before the shape"));
     }
     let count = shape.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
     if count != Some(expected) {
-        return Err(Fault::corrupt(format!(
+        return Err(DecodeError::corrupt(format!(
             "shape {shape:?}, expected {expected} elements"
         )));
     }
@@ -104,14 +105,18 @@ pub(super) fn flatten(mut items: Vec<Value>, expected: u64) -> Result<Vec<Value>
         for item in items {
             match item {
                 Value::Array(list) => inner.extend(list),
-                other => return Err(Fault::corrupt(format!("{other} where a list was expected"))),
+                other => {
+                    return Err(DecodeError::corrupt(format!(
+                        "{other} where a list was expected"
+                    )));
+                }
             }
         }
         items = inner;
     }
     if items.len() as u64 != expected {
         let found = items.len();
-        return Err(Fault::corrupt(format!(
+        return Err(DecodeError::corrupt(format!(
             "{found} elements, expected {expected}"
         )));
     }

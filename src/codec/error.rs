@@ -6,10 +6,10 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The chain names a codec, or asks one for something, that is not known here.
+    /// The chain has an unknown codec, or a known one with an unknown option.
     #[error("codec {name} is not supported")]
     Unsupported {
-        /// The codec's name in the metadata, with what is not known of it.
+        /// The codec's name in the metadata, with the unknown option.
         name: String,
     },
     /// The chain or a configuration contradicts itself or the array.
@@ -17,25 +17,25 @@ pub enum CodecError {
     Invalid {
         /// The codec's name in the metadata.
         codec: String,
-        /// What is wrong, with the value found.
+        /// What is wrong, with the actual value.
         what: String,
     },
-    /// The encoded bytes are damaged, or are not of this array.
+    /// The encoded bytes are damaged, or belong to another array.
     #[error("corrupt chunk: {codec}: {what}")]
     Corrupt {
-        /// The codec that noticed.
+        /// The codec that found it.
         codec: String,
-        /// What is wrong, with found and expected numbers.
+        /// What is wrong, with actual and expected numbers.
         what: String,
     },
-    /// Decoding needs more memory than there is or than the caller allows.
+    /// Decoding needs more memory than the system has or the caller allows.
     #[error("codec {codec} needs {needed_bytes} bytes, {}", allowed(*limit_bytes))]
     TooLarge {
-        /// The codec that needs them.
+        /// The codec.
         codec: String,
         /// Bytes needed.
         needed_bytes: u64,
-        /// Bytes that the caller allows; 0 if it is the system that has no more.
+        /// Bytes that the caller allows; 0 if the system is out of memory.
         limit_bytes: u64,
     },
 }
@@ -71,30 +71,30 @@ impl CodecError {
     }
 }
 
-/// What a codec says about bytes that it cannot undo; the pipeline adds the codec's name.
+/// Why a codec cannot decode its input; the pipeline adds the codec's name.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum DecodeError {
     Corrupt(String),
     Memory { needed: usize, limit: u64 },
     Nested(CodecError),
 }
 
-impl Fault {
+impl DecodeError {
     pub(super) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt(what.into())
     }
 
-    /// More comes out than fits.
+    /// The output is larger than its buffer.
     pub(super) fn overflow(limit: usize) -> Self {
         Self::Corrupt(format!("decodes to more than {limit} bytes"))
     }
 
-    /// The encoded bytes declare a size that is not the expected one.
-    pub(super) fn claim(claimed: u64, limit: usize) -> Self {
+    /// The encoded bytes declare a size above the limit.
+    pub(super) fn declared_size(claimed: u64, limit: usize) -> Self {
         Self::Corrupt(format!("claims {claimed} bytes, at most {limit} expected"))
     }
 
-    pub(super) fn of(self, codec: &str) -> CodecError {
+    pub(super) fn in_codec(self, codec: &str) -> CodecError {
         match self {
             Self::Corrupt(what) => CodecError::Corrupt {
                 codec: codec.into(),
@@ -111,19 +111,19 @@ impl Fault {
 }
 
 /// The first bytes of `src`, as an array.
-pub(super) fn head<const N: usize>(src: &[u8]) -> Result<[u8; N], Fault> {
+pub(super) fn head<const N: usize>(src: &[u8]) -> Result<[u8; N], DecodeError> {
     match src.first_chunk::<N>() {
         Some(bytes) => Ok(*bytes),
         None => Err(truncated(src.len(), N)),
     }
 }
 
-pub(super) fn truncated(found: usize, needed: usize) -> Fault {
-    Fault::Corrupt(format!("{found} bytes are left, {needed} are needed"))
+pub(super) fn truncated(found: usize, needed: usize) -> DecodeError {
+    DecodeError::Corrupt(format!("{found} bytes are left, {needed} are needed"))
 }
 
-/// `src[range]`, or a fault.
-pub(super) fn slice(src: &[u8], range: Range<usize>) -> Result<&[u8], Fault> {
+/// `src[range]`, or an error.
+pub(super) fn slice(src: &[u8], range: Range<usize>) -> Result<&[u8], DecodeError> {
     let end = range.end;
     src.get(range).ok_or_else(|| truncated(src.len(), end))
 }

@@ -5,31 +5,31 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::element::{Budget, Element, NODE_BYTES, flatten};
-use super::error::Fault;
+use super::error::DecodeError;
 
 /// # Errors
-/// Text that is not such a list, or more than the budget.
+/// Text that is not such a list, or exceeds the budget.
 pub(super) fn decode(
     src: &[u8],
     expected: u64,
     budget: &mut Budget,
-) -> Result<Vec<Element>, Fault> {
+) -> Result<Vec<Element>, DecodeError> {
     let nodes = src
         .iter()
         .filter(|b| matches!(b, b',' | b':' | b'[' | b'{'))
         .count();
     budget.take(nodes.saturating_mul(NODE_BYTES))?;
     budget.take(src.len())?;
-    let text = std::str::from_utf8(src).map_err(|error| Fault::corrupt(error.to_string()))?;
+    let text = std::str::from_utf8(src).map_err(|error| DecodeError::corrupt(error.to_string()))?;
     let items: Vec<Value> = serde_json::from_str(&quoted(text))
-        .map_err(|error| Fault::corrupt(format!("not a JSON list: {error}")))?;
+        .map_err(|error| DecodeError::corrupt(format!("not a JSON list: {error}")))?;
     let mut elements = budget.list(expected)?;
     elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
     Ok(elements)
 }
 
-/// Python writes `NaN`, `Infinity` and `-Infinity`, which JSON has not: here they are put into
-/// quotation marks, as Zarr's fill values have them.
+/// Quotes the `NaN`, `Infinity` and `-Infinity` that Python writes and JSON does not have, as in
+/// Zarr's fill values.
 fn quoted(text: &str) -> Cow<'_, str> {
     if !text.contains("NaN") && !text.contains("Infinity") {
         return Cow::Borrowed(text);
@@ -60,7 +60,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Bytes of the string that `text` begins with, both quotation marks included.
+/// Bytes of the string literal at the beginning of `text`, with both quotes.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn parse(text: &str, expected: u64) -> Result<Vec<Element>, Fault> {
+    fn parse(text: &str, expected: u64) -> Result<Vec<Element>, DecodeError> {
         decode(text.as_bytes(), expected, &mut Budget::new(100_000))
     }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_list_is_an_error() {
+    fn malformed_lists_are_errors() {
         for text in [
             "",
             "[",

@@ -1,29 +1,29 @@
 //! `lz4` of numcodecs: the decoded size as a little-endian `u32`, then one LZ4 block, which must
 //! end where the chunk ends.
 
-use super::error::{Fault, head};
-use super::stage::{Convert, Size};
+use super::error::{DecodeError, head};
+use super::stage::{Decode, Size};
 
-/// Undoes `lz4`.
+/// Decodes `lz4`.
 #[derive(Debug)]
 pub(super) struct Lz4;
 
-impl Convert for Lz4 {
+impl Decode for Lz4 {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let claimed = u32::from_le_bytes(head(src)?) as usize;
         let limit = dst.len();
         let dst = dst
             .get_mut(..claimed)
-            .ok_or_else(|| Fault::claim(claimed as u64, limit))?;
+            .ok_or_else(|| DecodeError::declared_size(claimed as u64, limit))?;
         let block = src.get(4..).unwrap_or_default();
         let decoded = lz4_flex::block::decompress_into(block, dst)
-            .map_err(|error| Fault::corrupt(format!("lz4 block: {error}")))?;
+            .map_err(|error| DecodeError::corrupt(format!("lz4 block: {error}")))?;
         if decoded != claimed {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "the block holds {decoded} of {claimed} bytes"
             )));
         }
@@ -40,9 +40,9 @@ mod tests {
         24, 0, 0, 0, 0x1f, b'a', 1, 0, 0, 0x40, b'a', b'a', b'a', b'a',
     ];
 
-    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0; limit];
-        let n = Lz4.convert(src, &mut dst)?;
+        let n = Lz4.decode(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
     }

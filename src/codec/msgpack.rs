@@ -3,28 +3,27 @@
 use serde_json::{Map, Number, Value};
 
 use super::element::{Budget, Element, NODE_BYTES, flatten};
-use super::error::{Fault, truncated};
+use super::error::{DecodeError, truncated};
 
-/// How deep lists and maps may nest, as deep as JSON may.
+/// How deep lists and maps may nest; the limit of JSON.
 const MAX_DEPTH: usize = 128;
 
-/// Byte strings cannot be told from text once they are JSON, so that they are refused; with `raw`
-/// numcodecs reads all text as byte strings, and this codec text that is not UTF-8 as an error.
+/// Decodes the list. Byte strings have no JSON form and are an error; so is text that is not UTF-8.
 ///
 /// # Errors
-/// Bytes that are no such list, or more than the budget.
+/// Bytes that are not such a list, or exceed the budget.
 pub(super) fn decode(
     src: &[u8],
     expected: u64,
     budget: &mut Budget,
-) -> Result<Vec<Element>, Fault> {
+) -> Result<Vec<Element>, DecodeError> {
     let mut reader = Reader { rest: src, budget };
     let Value::Array(items) = reader.value(0)? else {
-        return Err(Fault::corrupt("not a MessagePack list"));
+        return Err(DecodeError::corrupt("not a MessagePack list"));
     };
     if !reader.rest.is_empty() {
         let n = reader.rest.len();
-        return Err(Fault::corrupt(format!("{n} bytes after the list")));
+        return Err(DecodeError::corrupt(format!("{n} bytes after the list")));
     }
     let mut elements = budget.list(expected)?;
     elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
@@ -37,7 +36,7 @@ struct Reader<'a, 'b> {
 }
 
 impl<'a> Reader<'a, '_> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Fault> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let Some((bytes, rest)) = self.rest.split_at_checked(n) else {
             return Err(truncated(self.rest.len(), n));
         };
@@ -45,25 +44,27 @@ impl<'a> Reader<'a, '_> {
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         super::error::head(self.take(N)?)
     }
 
-    fn u8(&mut self) -> Result<u8, Fault> {
+    fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array().map(u8::from_be_bytes)
     }
 
-    fn u16(&mut self) -> Result<u16, Fault> {
+    fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_be_bytes)
     }
 
-    fn u32(&mut self) -> Result<u32, Fault> {
+    fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn value(&mut self, depth: usize) -> Result<Value, DecodeError> {
         if depth > MAX_DEPTH {
-            return Err(Fault::corrupt(format!("nested deeper than {MAX_DEPTH}")));
+            return Err(DecodeError::corrupt(format!(
+                "nested deeper than {MAX_DEPTH}"
+            )));
         }
         self.budget.take(NODE_BYTES)?;
         let kind = self.u8()?;
@@ -115,24 +116,24 @@ impl<'a> Reader<'a, '_> {
             }
             0xe0..=0xff => kind.cast_signed().into(),
             _ => {
-                return Err(Fault::corrupt(format!(
+                return Err(DecodeError::corrupt(format!(
                     "MessagePack type {kind:#x} has no JSON form"
                 )));
             }
         })
     }
 
-    fn text(&mut self, n: u32) -> Result<String, Fault> {
+    fn text(&mut self, n: u32) -> Result<String, DecodeError> {
         let bytes = self.take(n as usize)?;
         self.budget.take(bytes.len())?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
-            Err(error) => Err(Fault::corrupt(error.to_string())),
+            Err(error) => Err(DecodeError::corrupt(error.to_string())),
         }
     }
 
-    fn list(&mut self, n: u32, depth: usize) -> Result<Value, Fault> {
-        // Grows as items are found, whatever the list claims.
+    fn list(&mut self, n: u32, depth: usize) -> Result<Value, DecodeError> {
+        // Grows with the actual items, not with the declared count.
         let mut items = Vec::new();
         for _ in 0..n {
             items.push(self.value(depth + 1)?);
@@ -140,7 +141,7 @@ impl<'a> Reader<'a, '_> {
         Ok(Value::Array(items))
     }
 
-    fn map(&mut self, n: u32, depth: usize) -> Result<Value, Fault> {
+    fn map(&mut self, n: u32, depth: usize) -> Result<Value, DecodeError> {
         let mut map = Map::new();
         for _ in 0..n {
             let key = match self.value(depth + 1)? {
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn parse(src: &[u8], expected: u64) -> Result<Vec<Element>, Fault> {
+    fn parse(src: &[u8], expected: u64) -> Result<Vec<Element>, DecodeError> {
         decode(src, expected, &mut Budget::new(100_000))
     }
 
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_depth_and_byte_strings_are_refused() {
+    fn declared_sizes_depth_and_byte_strings_are_refused() {
         assert!(parse(&[0xdd, 0xff, 0xff, 0xff, 0xff], 1).is_err());
         assert!(parse(&[0x91; 10_000], 1).is_err());
         assert!(parse(&[0x93, 0xc4, 1, b'x', 0xa2, b'|', b'O', 0x91, 1], 1).is_err());

@@ -1,8 +1,8 @@
-//! Numbers as the filters see them: a numpy type over raw bytes, read and written in blocks.
+//! Numbers of the filters: a numpy type over raw bytes, read and written in blocks.
 //!
-//! Conversions are those of numpy on x86-64. A float that an integer type cannot hold has no
-//! defined value there (numpy's own loops disagree); it becomes what the C conversion through 32
-//! bits (8 and 16 bit types) or 64 bits (`u4`) yields.
+//! Conversions are those of numpy on x86-64. A float out of the range of an integer type has no
+//! defined value there (numpy's own loops disagree); it is converted as in C through 32 bits (8 and
+//! 16 bit types) or 64 bits (`u4`).
 
 use half::f16;
 
@@ -12,7 +12,7 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 /// A numeric element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Number {
-    pub(super) kind: Kind,
+    pub(super) kind: NumberKind,
     /// Bytes of one number (of both parts of a complex one).
     pub(super) width: usize,
     pub(super) order: ByteOrder,
@@ -20,7 +20,7 @@ pub(super) struct Number {
 
 /// What the bits of a number mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NumberKind {
     Bool,
     Int,
     UInt,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Complex,
 }
 
-/// How many numbers are converted at a time.
+/// Numbers that are converted at a time.
 pub(super) const BLOCK: usize = 512;
 
 /// A block of numbers, wide enough for every type of its kind.
@@ -40,7 +40,7 @@ pub(super) enum Block {
 }
 
 impl Number {
-    /// Understands `<f4`, `|u1`, `i2` and `float32`.
+    /// Parses `<f4`, `|u1`, `i2` and `float32`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (order, short) = match text.split_at_checked(1)? {
             ("<" | "|" | "=", rest) => (ByteOrder::Little, rest),
@@ -48,20 +48,20 @@ impl Number {
             _ => (ByteOrder::Little, text),
         };
         let (kind, width) = match short {
-            "b1" | "bool" | "?" => (Kind::Bool, 1),
-            "i1" | "int8" => (Kind::Int, 1),
-            "i2" | "int16" => (Kind::Int, 2),
-            "i4" | "int32" => (Kind::Int, 4),
-            "i8" | "int64" => (Kind::Int, 8),
-            "u1" | "uint8" => (Kind::UInt, 1),
-            "u2" | "uint16" => (Kind::UInt, 2),
-            "u4" | "uint32" => (Kind::UInt, 4),
-            "u8" | "uint64" => (Kind::UInt, 8),
-            "f2" | "float16" => (Kind::Float, 2),
-            "f4" | "float32" => (Kind::Float, 4),
-            "f8" | "float64" => (Kind::Float, 8),
-            "c8" | "complex64" => (Kind::Complex, 8),
-            "c16" | "complex128" => (Kind::Complex, 16),
+            "b1" | "bool" | "?" => (NumberKind::Bool, 1),
+            "i1" | "int8" => (NumberKind::Int, 1),
+            "i2" | "int16" => (NumberKind::Int, 2),
+            "i4" | "int32" => (NumberKind::Int, 4),
+            "i8" | "int64" => (NumberKind::Int, 8),
+            "u1" | "uint8" => (NumberKind::UInt, 1),
+            "u2" | "uint16" => (NumberKind::UInt, 2),
+            "u4" | "uint32" => (NumberKind::UInt, 4),
+            "u8" | "uint64" => (NumberKind::UInt, 8),
+            "f2" | "float16" => (NumberKind::Float, 2),
+            "f4" | "float32" => (NumberKind::Float, 4),
+            "f8" | "float64" => (NumberKind::Float, 8),
+            "c8" | "complex64" => (NumberKind::Complex, 8),
+            "c16" | "complex128" => (NumberKind::Complex, 16),
             _ => return None,
         };
         let order = if width == 1 { ByteOrder::Little } else { order };
@@ -71,11 +71,11 @@ impl Number {
     /// The type of an array's elements, if they are numbers.
     pub(super) fn of(fixed: &Fixed) -> Option<Self> {
         let (kind, order) = match &fixed.scalar {
-            Scalar::Bool => (Kind::Bool, ByteOrder::Little),
-            Scalar::Int(order) => (Kind::Int, *order),
-            Scalar::UInt(order) => (Kind::UInt, *order),
-            Scalar::Float(order) => (Kind::Float, *order),
-            Scalar::Complex(order) => (Kind::Complex, *order),
+            Scalar::Bool => (NumberKind::Bool, ByteOrder::Little),
+            Scalar::Int(order) => (NumberKind::Int, *order),
+            Scalar::UInt(order) => (NumberKind::UInt, *order),
+            Scalar::Float(order) => (NumberKind::Float, *order),
+            Scalar::Complex(order) => (NumberKind::Complex, *order),
             _ => return None,
         };
         Some(Self {
@@ -87,11 +87,11 @@ impl Number {
 
     pub(super) fn to_fixed(self) -> Fixed {
         let scalar = match self.kind {
-            Kind::Bool => Scalar::Bool,
-            Kind::Int => Scalar::Int(self.order),
-            Kind::UInt => Scalar::UInt(self.order),
-            Kind::Float => Scalar::Float(self.order),
-            Kind::Complex => Scalar::Complex(self.order),
+            NumberKind::Bool => Scalar::Bool,
+            NumberKind::Int => Scalar::Int(self.order),
+            NumberKind::UInt => Scalar::UInt(self.order),
+            NumberKind::Float => Scalar::Float(self.order),
+            NumberKind::Complex => Scalar::Complex(self.order),
         };
         Fixed {
             scalar,
@@ -99,11 +99,11 @@ impl Number {
         }
     }
 
-    /// A complex number's parts; any other number itself.
+    /// The type of the parts of a complex number; any other type itself.
     pub(super) fn part(self) -> Self {
         match self.kind {
-            Kind::Complex => Self {
-                kind: Kind::Float,
+            NumberKind::Complex => Self {
+                kind: NumberKind::Float,
                 width: self.width / 2,
                 order: self.order,
             },
@@ -113,9 +113,9 @@ impl Number {
 
     pub(super) fn block(self) -> Block {
         match self.kind {
-            Kind::Int => Block::Int([0; BLOCK]),
-            Kind::Bool | Kind::UInt => Block::UInt([0; BLOCK]),
-            Kind::Float | Kind::Complex => Block::Float([0.0; BLOCK]),
+            NumberKind::Int => Block::Int([0; BLOCK]),
+            NumberKind::Bool | NumberKind::UInt => Block::UInt([0; BLOCK]),
+            NumberKind::Float | NumberKind::Complex => Block::Float([0.0; BLOCK]),
         }
     }
 
@@ -127,7 +127,7 @@ impl Number {
             (Block::Int(to), _, 2) => read(src, big, to, |b| i64::from(i16::from_le_bytes(b))),
             (Block::Int(to), _, 4) => read(src, big, to, |b| i64::from(i32::from_le_bytes(b))),
             (Block::Int(to), ..) => read(src, big, to, i64::from_le_bytes),
-            (Block::UInt(to), Kind::Bool, _) => {
+            (Block::UInt(to), NumberKind::Bool, _) => {
                 read(src, big, to, |[b]: [u8; 1]| u64::from(b != 0));
             }
             (Block::UInt(to), _, 1) => read(src, big, to, |[b]: [u8; 1]| u64::from(b)),
@@ -149,7 +149,7 @@ impl Number {
         reason = "numpy's conversions wrap and round"
     )]
     pub(super) fn write(self, block: &Block, dst: &mut [u8]) {
-        use Kind::{Bool, Complex, Float, Int, UInt};
+        use NumberKind::{Bool, Complex, Float, Int, UInt};
         let big = self.order == ByteOrder::Big;
         match (block, self.kind, self.width) {
             (Block::Int(from), Bool, _) => write(from, big, dst, |v| [u8::from(v != 0)]),
@@ -230,7 +230,7 @@ fn write<T: Copy, const W: usize>(
     }
 }
 
-/// Truncates; the smallest value stands for what does not fit, as the x86 instruction has it.
+/// Truncates; a value out of range becomes the smallest one, as in the x86 instruction.
 #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn to_i32(v: f64) -> i32 {
     if v > -2_147_483_649.0 && v < 2_147_483_648.0 {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_types_are_known_in_both_forms() {
+    fn type_names_parse_in_both_forms() {
         assert_eq!(Number::parse("float32"), Number::parse("<f4"));
         assert_eq!(Number::parse(">u1"), Number::parse("|u1"));
         for wrong in ["", "<", "<f3", "|S3", "<M8[s]", "O", "\u{e9}4"] {

@@ -1,17 +1,17 @@
-//! The codecs that turn bytes into elements of variable length.
+//! The codecs for elements of variable length ("object codecs" in Zarr v2).
 
 use std::sync::Arc;
 
 use super::categorize::Categorize;
 use super::element::{Budget, Element};
-use super::error::Fault;
+use super::error::DecodeError;
 use super::shard::Sharding;
 use super::vlen::Item;
 use super::{json, msgpack};
 
-/// One of them.
+/// A codec for elements of variable length.
 #[derive(Debug)]
-pub(super) enum Object {
+pub(super) enum ObjectCodec {
     Vlen(Item),
     Json,
     MsgPack,
@@ -19,14 +19,14 @@ pub(super) enum Object {
     Shard(Arc<Sharding>),
 }
 
-impl Object {
-    /// Exactly `expected` elements, in the order of the stored bytes.
+impl ObjectCodec {
+    /// Decodes exactly `expected` elements, in the order of the stored bytes.
     pub(super) fn decode(
         &self,
         src: &[u8],
         expected: u64,
         budget: &mut Budget,
-    ) -> Result<Vec<Element>, Fault> {
+    ) -> Result<Vec<Element>, DecodeError> {
         match self {
             Self::Vlen(item) => item.decode(src, expected, budget),
             Self::Json => json::decode(src, expected, budget),

@@ -1,28 +1,30 @@
-//! `packbits` of numcodecs: how many bits pad the last byte, then bits, the highest first.
+//! `packbits` of numcodecs: the number of padding bits, then bits, the highest first.
 
-use super::error::Fault;
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::stage::{Decode, Size};
 
-/// Undoes `packbits`: one byte, 0 or 1, for each bit.
+/// Decodes `packbits`: one byte, 0 or 1, for each bit.
 #[derive(Debug)]
 pub(super) struct PackBits;
 
-impl Convert for PackBits {
+impl Decode for PackBits {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         decoded.try_map(|n| n.div_ceil(8).checked_add(1))
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         let Some((padding, packed)) = src.split_first() else {
-            return Err(Fault::corrupt("the byte with the padding is missing"));
+            return Err(DecodeError::corrupt("the padding byte is missing"));
         };
         let count = packed
             .len()
             .checked_mul(8)
             .and_then(|bits| bits.checked_sub(usize::from(*padding)))
-            .ok_or_else(|| Fault::corrupt(format!("{padding} bits of padding")))?;
-        let dst = dst.get_mut(..count).ok_or_else(|| Fault::overflow(limit))?;
+            .ok_or_else(|| DecodeError::corrupt(format!("{padding} bits of padding")))?;
+        let dst = dst
+            .get_mut(..count)
+            .ok_or_else(|| DecodeError::overflow(limit))?;
         let (whole, rest) = dst.as_chunks_mut::<8>();
         for (bits, byte) in whole.iter_mut().zip(packed) {
             *bits = unpack(*byte);
@@ -38,7 +40,7 @@ impl Convert for PackBits {
 
 /// One byte for each bit, the highest first.
 fn unpack(byte: u8) -> [u8; 8] {
-    // Every byte of the product has all bits; the mask leaves another one in each, and adding
+    // Each byte of the product has all bits; the mask leaves a different one in each, and adding
     // 0x7f carries it to the top.
     let spread = u64::from(byte).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let carried = (spread & 0x7f7f_7f7f_7f7f_7f7f).wrapping_add(0x7f7f_7f7f_7f7f_7f7f) | spread;
@@ -52,12 +54,12 @@ mod tests {
     #[test]
     fn bits_become_bytes_and_padding_must_fit() {
         let mut dst = [9; 12];
-        assert_eq!(PackBits.convert(&[4, 0b1001_0000], &mut dst).unwrap(), 4);
+        assert_eq!(PackBits.decode(&[4, 0b1001_0000], &mut dst).unwrap(), 4);
         assert_eq!(dst[..5], [1, 0, 0, 1, 9]);
-        assert_eq!(PackBits.convert(&[0, 0x81], &mut dst).unwrap(), 8);
+        assert_eq!(PackBits.decode(&[0, 0x81], &mut dst).unwrap(), 8);
         assert_eq!(dst[..8], [1, 0, 0, 0, 0, 0, 0, 1]);
-        assert!(PackBits.convert(&[], &mut dst).is_err());
-        assert!(PackBits.convert(&[9, 0], &mut dst).is_err());
-        assert!(PackBits.convert(&[0, 0, 0], &mut dst).is_err());
+        assert!(PackBits.decode(&[], &mut dst).is_err());
+        assert!(PackBits.decode(&[9, 0], &mut dst).is_err());
+        assert!(PackBits.decode(&[0, 0, 0], &mut dst).is_err());
     }
 }

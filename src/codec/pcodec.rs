@@ -1,15 +1,15 @@
 //! `pcodec`: numbers in the standalone format of pco, which become little-endian bytes.
 //!
-//! The type of the numbers stands in the chunk. Bytes after the end are ignored, as numcodecs does.
+//! The chunk has the type of the numbers. Bytes after the end are ignored, as in numcodecs.
 
 use half::f16;
 use pco::data_types::{Number, NumberType};
 use pco::errors::PcoError;
 use pco::standalone::{DecompressorItem, FileDecompressor};
 
-use super::error::Fault;
-use super::number::{Kind, Number as Numeric};
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::number::{Number as Numeric, NumberKind};
+use super::stage::{Decode, Size};
 
 /// Numbers decoded at a time, a multiple of pco's own batch.
 const BATCH: usize = 8192;
@@ -17,26 +17,32 @@ const BATCH: usize = 8192;
 /// The largest window that pco's own encoder uses.
 const MIN_WINDOW: u64 = 1 << 15;
 
-/// Undoes `pcodec`.
+/// Decodes `pcodec`.
 #[derive(Debug)]
 pub(super) struct Pcodec {
-    /// What the numbers must be, if that is known: their type is one byte of the chunk, which no
-    /// checksum covers.
+    /// The expected type, if known: the chunk has it in one byte, which no checksum covers.
     expected: Option<Numeric>,
 }
 
 impl Pcodec {
     pub(super) fn new(expected: Option<Numeric>) -> Self {
         Self {
-            expected: expected.filter(|n| matches!(n.kind, Kind::Int | Kind::UInt | Kind::Float)),
+            expected: expected.filter(|n| {
+                matches!(
+                    n.kind,
+                    NumberKind::Int | NumberKind::UInt | NumberKind::Float
+                )
+            }),
         }
     }
 
-    fn check_type(&self, found: NumberType) -> Result<(), Fault> {
+    fn check_type(&self, found: NumberType) -> Result<(), DecodeError> {
         let kind = match found {
-            NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => Kind::UInt,
-            NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => Kind::Int,
-            _ => Kind::Float,
+            NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => {
+                NumberKind::UInt
+            }
+            NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => NumberKind::Int,
+            _ => NumberKind::Float,
         };
         let width = match found {
             NumberType::U8 | NumberType::I8 => 1,
@@ -47,7 +53,7 @@ impl Pcodec {
         match self.expected {
             Some(n) if n.kind != kind || n.width != width => {
                 let expected = n.to_fixed().numpy_descr();
-                Err(Fault::corrupt(format!(
+                Err(DecodeError::corrupt(format!(
                     "numbers of type {found:?}, expected {expected}"
                 )))
             }
@@ -56,17 +62,19 @@ impl Pcodec {
     }
 }
 
-impl Convert for Pcodec {
+impl Decode for Pcodec {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
-        let (file, mut rest) = FileDecompressor::new(src).map_err(fault)?;
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
+        let (file, mut rest) = FileDecompressor::new(src).map_err(corrupt)?;
         let mut written = 0;
         loop {
             let dst = dst.get_mut(written..).unwrap_or_default();
-            let kind = file.peek_number_type_or_termination(rest).map_err(fault)?;
+            let kind = file
+                .peek_number_type_or_termination(rest)
+                .map_err(corrupt)?;
             let Some(kind) = kind else {
                 return Ok(written);
             };
@@ -83,7 +91,7 @@ impl Convert for Pcodec {
                 NumberType::F16 => chunk(&file, rest, dst, f16::to_le_bytes),
                 NumberType::F32 => chunk(&file, rest, dst, f32::to_le_bytes),
                 NumberType::F64 => chunk(&file, rest, dst, f64::to_le_bytes),
-                other => return Err(Fault::corrupt(format!("numbers of type {other:?}"))),
+                other => return Err(DecodeError::corrupt(format!("numbers of type {other:?}"))),
             }?;
             let Some((after, produced)) = chunk else {
                 return Ok(written);
@@ -94,16 +102,16 @@ impl Convert for Pcodec {
     }
 }
 
-/// Decodes one of pco's chunks: what follows it and the bytes written; none at the end of the data.
+/// Decodes one of pco's chunks. Returns the rest of `src` and the bytes written; none at the end.
 fn chunk<'a, T: Number + Default, const W: usize>(
     file: &FileDecompressor,
     src: &'a [u8],
     dst: &mut [u8],
     to_bytes: impl Fn(T) -> [u8; W],
-) -> Result<Option<(&'a [u8], usize)>, Fault> {
+) -> Result<Option<(&'a [u8], usize)>, DecodeError> {
     let limit = dst.len();
     check_header(src, W, file.format_version().major)?;
-    let mut chunk = match file.chunk_decompressor::<T, &[u8]>(src).map_err(fault)? {
+    let mut chunk = match file.chunk_decompressor::<T, &[u8]>(src).map_err(corrupt)? {
         DecompressorItem::Chunk(chunk) => chunk,
         DecompressorItem::EndOfData(_) => return Ok(None),
     };
@@ -111,7 +119,7 @@ fn chunk<'a, T: Number + Default, const W: usize>(
         .n()
         .checked_mul(W)
         .filter(|total| *total <= limit)
-        .ok_or_else(|| Fault::claim(chunk.n() as u64 * W as u64, limit))?;
+        .ok_or_else(|| DecodeError::declared_size(chunk.n() as u64 * W as u64, limit))?;
     let (numbers, _) = dst
         .get_mut(..total)
         .unwrap_or_default()
@@ -119,10 +127,10 @@ fn chunk<'a, T: Number + Default, const W: usize>(
     let mut batch = [T::default(); BATCH];
     for to in numbers.chunks_mut(BATCH) {
         let from = batch.get_mut(..to.len()).unwrap_or_default();
-        let progress = chunk.read(from).map_err(fault)?;
+        let progress = chunk.read(from).map_err(corrupt)?;
         if progress.n_processed != to.len() {
             let (found, expected) = (progress.n_processed, to.len());
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "{found} of {expected} numbers in a batch"
             )));
         }
@@ -133,13 +141,13 @@ fn chunk<'a, T: Number + Default, const W: usize>(
     Ok(Some((chunk.into_src(), total)))
 }
 
-/// Refuses what the library would allocate for before it reads that far: a dictionary that is longer
-/// than the chunk, and a window of look-back that is longer than the numbers.
+/// Rejects sizes that the library would allocate before it reads the data: a dictionary longer than
+/// the chunk, and a look-back window longer than the numbers.
 ///
 /// A chunk is the type, 24 bits of count, then (bits from the lowest): 4 of mode, with a base of the
 /// numbers' width, 8 bits, or 25 of length and a dictionary; from format 3 on 4 of delta encoding,
 /// with 5 of window.
-fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Fault> {
+fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), DecodeError> {
     let count = bits(src, 8, 24) + 1;
     let mode = 32;
     let width_bits = width * 8;
@@ -150,7 +158,7 @@ fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Fault>
             let length = usize::try_from(bits(src, mode + 4, 25)).unwrap_or(usize::MAX);
             let needed = length.saturating_mul(width);
             if needed > src.len() {
-                return Err(Fault::claim(needed as u64, src.len()));
+                return Err(DecodeError::declared_size(needed as u64, src.len()));
             }
             length.saturating_mul(width_bits).saturating_add(mode + 32)
         }
@@ -160,7 +168,7 @@ fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Fault>
         let window = 2u64 << bits(src, delta.saturating_add(4), 5);
         if window > MIN_WINDOW.max(count.next_power_of_two()) {
             let what = format!("a window of {window} numbers for {count}");
-            return Err(Fault::corrupt(what));
+            return Err(DecodeError::corrupt(what));
         }
     }
     Ok(())
@@ -175,8 +183,8 @@ fn bits(src: &[u8], at: usize, count: u32) -> u64 {
     word >> (at % 8) & ((1 << count) - 1)
 }
 
-fn fault(error: PcoError) -> Fault {
-    Fault::corrupt(format!("pco: {error}"))
+fn corrupt(error: PcoError) -> DecodeError {
+    DecodeError::corrupt(format!("pco: {error}"))
 }
 
 #[cfg(test)]
@@ -185,9 +193,9 @@ mod tests {
     use pco::ChunkConfig;
     use pco::standalone::simple_compress;
 
-    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0; limit];
-        let n = Pcodec::new(None).convert(src, &mut dst)?;
+        let n = Pcodec::new(None).decode(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
     }
@@ -195,7 +203,7 @@ mod tests {
     #[test]
     fn numbers_of_another_type_are_corrupt() {
         let chunk = simple_compress(&[3i16, -1, 2], &ChunkConfig::default()).unwrap();
-        let convert = |name| Pcodec::new(Numeric::parse(name)).convert(&chunk, &mut [0; 6]);
+        let convert = |name| Pcodec::new(Numeric::parse(name)).decode(&chunk, &mut [0; 6]);
         assert!(convert("<i2").is_ok());
         assert!(convert("|b1").is_ok());
         for other in ["<u2", "<f2", "<i4"] {
@@ -204,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_ask_for_too_much_are_refused() {
+    fn headers_that_declare_too_much_are_refused() {
         let chunk = |bits: u64| [&[0, 9, 0, 0][..], &bits.to_le_bytes(), &[0; 40]].concat();
         assert!(check_header(&chunk(0), 4, 4).is_ok());
         assert!(check_header(&chunk(4 | 12 << 4), 4, 4).is_ok());

@@ -1,4 +1,4 @@
-//! A chain of codecs, ready to decode the chunks of an array.
+//! A codec pipeline: decodes the chunks of an array.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use crate::zarr::{CodecChain, DataType, FillValue};
 use super::build::{self, Chain};
 use super::cursor::{Cursor, check};
 use super::element::{Budget, Element};
-use super::error::{CodecError, Fault};
-use super::object::Object;
+use super::error::{CodecError, DecodeError};
+use super::object::ObjectCodec;
 use super::shard::Sharding;
 use super::stage::{Action, Size, Stage};
 use super::transpose::Transpose;
 
-/// The codecs of an array, built once and shared by all readers.
+/// The codec chain of an array, built once and shared by all readers.
 #[derive(Debug)]
 pub struct Pipeline {
     chunk_shape: Vec<u64>,
     /// In the order of decoding.
     stages: Vec<Stage>,
-    kind: Kind,
+    output: Output,
     sharding: Option<Arc<Sharding>>,
     text: String,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Output {
     Fixed {
         /// `sizes[i]` goes into stage `i`; the last is the decoded chunk.
         sizes: Vec<Size>,
@@ -33,7 +33,7 @@ enum Kind {
     },
     Variable {
         name: String,
-        object: Object,
+        object: ObjectCodec,
         transpose: Option<Transpose>,
         elements: u64,
     },
@@ -43,9 +43,9 @@ impl Pipeline {
     /// Builds the pipeline for chunks of one shape.
     ///
     /// # Errors
-    /// [`CodecError::Unsupported`] with the name of what is not known; [`CodecError::Invalid`] for a
-    /// chain of more than [`MAX_CODECS`](super::MAX_CODECS) codecs, configurations that are wrong or do not fit
-    /// the type or shape, and chunks whose size overflows 64 bits.
+    /// [`CodecError::Unsupported`] for an unknown codec or option; [`CodecError::Invalid`] for a chain
+    /// of more than [`MAX_CODECS`](super::MAX_CODECS) codecs, configurations that are wrong or do not
+    /// fit the data type or shape, and chunks whose size overflows 64 bits.
     pub fn new(
         chain: &CodecChain,
         data_type: &DataType,
@@ -74,8 +74,8 @@ impl Pipeline {
             sharding,
             text,
         } = build::chain(chain, data_type, chunk_shape, fill, depth)?;
-        let kind = match (object, data_type) {
-            (Some((name, object, transpose)), _) => Kind::Variable {
+        let output = match (object, data_type) {
+            (Some((name, object, transpose)), _) => Output::Variable {
                 name,
                 object,
                 transpose,
@@ -86,20 +86,20 @@ impl Pipeline {
                     .checked_mul(fixed.size_bytes as u64)
                     .ok_or_else(too_large)?;
                 let sizes = sizes(&stages, Size::Exact(decoded_bytes))?;
-                Kind::Fixed {
+                Output::Fixed {
                     sizes,
                     decoded_bytes,
                 }
             }
             (None, DataType::Variable(_)) => {
-                let what = "no codec turns objects into bytes";
+                let what = "no codec encodes objects";
                 return Err(CodecError::invalid("chain", what));
             }
         };
         Ok(Self {
             chunk_shape: chunk_shape.to_vec(),
             stages,
-            kind,
+            output,
             sharding,
             text,
         })
@@ -112,48 +112,46 @@ impl Pipeline {
 
     /// Bytes of a decoded chunk; none for elements of variable length.
     pub fn decoded_size_bytes(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Fixed { decoded_bytes, .. } => Some(*decoded_bytes),
-            Kind::Variable { .. } => None,
+        match &self.output {
+            Output::Fixed { decoded_bytes, .. } => Some(*decoded_bytes),
+            Output::Variable { .. } => None,
         }
     }
 
-    /// Whether the encoded bytes are the decoded ones: ranges of them may be read directly.
+    /// Whether the encoded bytes are the decoded ones, so that ranges may be read directly.
     pub fn is_identity(&self) -> bool {
-        self.stages.is_empty() && matches!(self.kind, Kind::Fixed { .. })
+        self.stages.is_empty() && matches!(self.output, Output::Fixed { .. })
     }
 
     /// Bytes of every encoded chunk, if all have the same number: a stored chunk of another size is
     /// corrupt.
     pub fn encoded_size_bytes(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Fixed { sizes, .. } => match sizes.first() {
+        match &self.output {
+            Output::Fixed { sizes, .. } => match sizes.first() {
                 Some(Size::Exact(bytes)) => Some(*bytes),
                 _ => None,
             },
-            Kind::Variable { .. } => None,
+            Output::Variable { .. } => None,
         }
     }
 
-    /// Bytes that the codec which was applied last decodes to, if it is the same number for all
-    /// chunks.
+    /// Decoded size of the last codec of the chain, if it is the same for all chunks.
     pub fn outermost_decoded_bytes(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Fixed { sizes, .. } => match sizes.get(1) {
+        match &self.output {
+            Output::Fixed { sizes, .. } => match sizes.get(1) {
                 Some(Size::Exact(bytes)) => Some(*bytes),
                 _ => None,
             },
-            Kind::Variable { .. } => None,
+            Output::Variable { .. } => None,
         }
     }
 
-    /// The inner chunks, where they can be read alone: the chain is `sharding_indexed` and nothing
-    /// else.
+    /// The sharding codec, if inner chunks can be read alone: it is the only codec of the chain.
     pub fn sharding(&self) -> Option<&Sharding> {
         self.sharding.as_deref()
     }
 
-    /// The codecs in the order of encoding, for people: `transpose(1, 0) | bytes(big) | zstd`.
+    /// The codecs in the order of encoding, as text: `transpose(1, 0) | bytes(big) | zstd`.
     pub fn describe(&self) -> &str {
         &self.text
     }
@@ -162,14 +160,14 @@ impl Pipeline {
     /// exactly [`Pipeline::decoded_size_bytes`]; after an error its content is arbitrary.
     ///
     /// # Errors
-    /// [`CodecError::Corrupt`] if anything but exactly these bytes comes out;
+    /// [`CodecError::Corrupt`] if the output is not exactly this size;
     /// [`CodecError::TooLarge`] if there is no memory; [`CodecError::Invalid`] for an `out` of the
     /// wrong size or elements of variable length.
     pub fn decode(&self, encoded: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
-        let Kind::Fixed {
+        let Output::Fixed {
             sizes,
             decoded_bytes,
-        } = &self.kind
+        } = &self.output
         else {
             let what = "elements of variable length do not decode to bytes";
             return Err(CodecError::invalid("chain", what));
@@ -182,7 +180,7 @@ impl Pipeline {
             .stages
             .iter()
             .rev()
-            .take_while(|stage| matches!(stage.action, Action::Change(_)))
+            .take_while(|stage| matches!(stage.action, Action::InPlace(_)))
             .count();
         let tail = self.stages.len() - changes;
         self.run(encoded, out, sizes, tail, |bytes, out| {
@@ -194,7 +192,7 @@ impl Pipeline {
     }
 
     /// Decodes one chunk of elements of variable length, in C order. `limit_bytes` bounds the memory
-    /// of what is returned.
+    /// of the result.
     ///
     /// # Errors
     /// As [`Pipeline::decode`]; [`CodecError::TooLarge`] beyond the limit.
@@ -206,31 +204,31 @@ impl Pipeline {
         self.decode_within(encoded, &mut Budget::new(limit_bytes))
     }
 
-    /// The most memory that [`Pipeline::decode_variable`] takes with a limit, for the elements and
-    /// for what stands between two codecs.
+    /// The most memory that [`Pipeline::decode_variable`] takes with a limit: elements and buffers
+    /// between codecs.
     pub fn variable_memory_bytes(&self, limit_bytes: u64) -> u64 {
-        limit_bytes.saturating_add(self.between_bytes(limit_bytes))
+        limit_bytes.saturating_add(self.buffer_bytes(limit_bytes))
     }
 
-    /// What stands between two codecs: their input and their output at a time.
-    fn between_bytes(&self, limit_bytes: u64) -> u64 {
-        let Kind::Variable {
+    /// The buffers between two codecs: the input and the output of one.
+    fn buffer_bytes(&self, limit_bytes: u64) -> u64 {
+        let Output::Variable {
             object, elements, ..
-        } = &self.kind
+        } = &self.output
         else {
             return self.decoded_size_bytes().unwrap_or(0).saturating_mul(2);
         };
-        // More elements than the limit has room for are refused.
+        // More elements than the limit allows are an error.
         let elements = (*elements).min(limit_bytes / size_of::<Element>() as u64);
         let bytes = Size::AtMost(object_bytes(elements, limit_bytes));
-        let changes = self.stages.iter().filter(|stage| stage.is_change());
+        let changes = self.stages.iter().filter(|stage| stage.needs_buffer());
         let buffers = sizes(&self.stages, bytes).map_or(u64::MAX, |sizes| {
             let inner = sizes.iter().skip(1).map(|size| size.bytes());
             let largest = inner.max().unwrap_or(0);
             largest.saturating_mul(changes.count().min(2) as u64)
         });
         let inner = match object {
-            Object::Shard(sharding) => sharding.inner().between_bytes(limit_bytes),
+            ObjectCodec::Shard(sharding) => sharding.inner().buffer_bytes(limit_bytes),
             _ => 0,
         };
         buffers.saturating_add(inner)
@@ -241,18 +239,20 @@ impl Pipeline {
         encoded: &[u8],
         budget: &mut Budget,
     ) -> Result<Vec<Element>, CodecError> {
-        let Kind::Variable {
+        let Output::Variable {
             name,
             object,
             transpose,
             elements,
-        } = &self.kind
+        } = &self.output
         else {
             let what = "elements of constant size decode to bytes";
             return Err(CodecError::invalid("chain", what));
         };
-        // Nothing is allocated for more elements than the budget has room for.
-        budget.check(*elements).map_err(|fault| fault.of(name))?;
+        // Nothing is allocated for more elements than the budget allows.
+        budget
+            .check(*elements)
+            .map_err(|error| error.in_codec(name))?;
         let sizes = if self.stages.is_empty() {
             Vec::new()
         } else {
@@ -262,7 +262,7 @@ impl Pipeline {
         let list = self.run(encoded, &mut [], &sizes, usize::MAX, |bytes, _| {
             object
                 .decode(bytes.unwrap_or_default(), *elements, budget)
-                .map_err(|fault| fault.of(name))
+                .map_err(|error| error.in_codec(name))
         })?;
         Ok(match transpose {
             Some(transpose) => transpose.elements(list),
@@ -270,9 +270,12 @@ impl Pipeline {
         })
     }
 
-    /// The payload of `encoded` if there are only checksums around it.
-    pub(super) fn peel<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8], CodecError>> {
-        if !matches!(self.kind, Kind::Fixed { .. }) {
+    /// The payload of `encoded`, if all codecs are checksums.
+    pub(super) fn strip_checksums<'a>(
+        &self,
+        encoded: &'a [u8],
+    ) -> Option<Result<&'a [u8], CodecError>> {
+        if !matches!(self.output, Output::Fixed { .. }) {
             return None;
         }
         let mut bytes = encoded;
@@ -282,7 +285,7 @@ impl Pipeline {
             };
             match verify.verify(bytes) {
                 Ok(range) => bytes = bytes.get(range).unwrap_or_default(),
-                Err(fault) => return Some(Err(fault.of(&stage.name))),
+                Err(error) => return Some(Err(error.in_codec(&stage.name))),
             }
         }
         let expected = self.decoded_size_bytes();
@@ -290,12 +293,12 @@ impl Pipeline {
             Some(Ok(bytes))
         } else {
             let what = format!("{} bytes, expected {}", bytes.len(), expected.unwrap_or(0));
-            Some(Err(Fault::corrupt(what).of("bytes")))
+            Some(Err(DecodeError::corrupt(what).in_codec("bytes")))
         }
     }
 
-    /// Runs all stages; from `tail` on they only change bytes, in `out`. `finish` gets the bytes, or
-    /// none if they are in `out`.
+    /// Runs all stages; from `tail` on they decode in place, in `out`. `finish` gets the bytes, or none
+    /// if they are in `out`.
     fn run<R>(
         &self,
         encoded: &[u8],
@@ -308,19 +311,19 @@ impl Pipeline {
             .stages
             .first()
             .map_or("bytes", |stage| stage.name.as_str());
-        check(encoded.len(), sizes.first()).map_err(|fault| fault.of(first))?;
+        check(encoded.len(), sizes.first()).map_err(|error| error.in_codec(first))?;
         let mut at = Cursor::new(encoded);
         for (index, stage) in self.stages.iter().enumerate() {
             let size = sizes.get(index + 1).copied();
             at.apply(stage, size, out, index + 1 == tail, index >= tail)
-                .map_err(|fault| fault.of(&stage.name))?;
+                .map_err(|error| error.in_codec(&stage.name))?;
         }
         finish(at.outside(), out)
     }
 }
 
-/// The most bytes that elements within a limit are stored in. Their lengths and counts are not in
-/// the limit.
+/// The largest encoded size of elements within a limit, with their lengths and counts, which are not
+/// in the limit.
 fn object_bytes(elements: u64, limit_bytes: u64) -> u64 {
     let lengths = elements.saturating_mul(8).saturating_add(4);
     lengths.saturating_add(limit_bytes)
@@ -332,7 +335,7 @@ fn sizes(stages: &[Stage], decoded: Size) -> Result<Vec<Size>, CodecError> {
     let mut size = decoded;
     for stage in stages.iter().rev() {
         size = stage.encoded_size(size).ok_or_else(|| {
-            let what = format!("a chunk of {} bytes cannot be made of it", size.bytes());
+            let what = format!("it cannot encode a chunk of {} bytes", size.bytes());
             CodecError::invalid(&stage.name, what)
         })?;
         sizes.push(size);

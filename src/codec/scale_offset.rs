@@ -1,15 +1,15 @@
-//! `fixedscaleoffset`: `stored / scale + offset`, in the float type that numpy divides in.
+//! `fixedscaleoffset`: `stored / scale + offset`, in numpy's type of the quotient.
 
 use half::f16;
 
 use super::astype::{count, resized};
 use super::config::Config;
-use super::error::{CodecError, Fault};
-use super::number::{BLOCK, Block, Kind, Number};
-use super::stage::{Convert, Size};
+use super::error::{CodecError, DecodeError};
+use super::number::{BLOCK, Block, Number, NumberKind};
+use super::stage::{Decode, Size};
 use crate::zarr::narrow_float::to_f16;
 
-/// Undoes `fixedscaleoffset`.
+/// Decodes `fixedscaleoffset`.
 #[derive(Debug)]
 pub(super) struct ScaleOffset {
     encoded: Number,
@@ -22,13 +22,13 @@ impl ScaleOffset {
     /// Reads `offset`, `scale`, `dtype` (else `default`) and `astype` (else the same).
     ///
     /// # Errors
-    /// Types that are not real numbers; what is missing.
+    /// Types that are not real numbers; a missing `scale` or `offset`.
     pub(super) fn new(config: Config<'_>, default: Option<Number>) -> Result<Self, CodecError> {
         let (offset, scale) = (config.f64("offset")?, config.f64("scale")?);
         let decoded = config.required("dtype", config.number("dtype")?.or(default))?;
         let encoded = config.number("astype")?.unwrap_or(decoded);
         for number in [encoded, decoded] {
-            if matches!(number.kind, Kind::Complex | Kind::Bool) {
+            if matches!(number.kind, NumberKind::Complex | NumberKind::Bool) {
                 let what = format!("{} of {:?}", config.codec, number.kind);
                 return Err(CodecError::unsupported(what));
             }
@@ -78,12 +78,12 @@ fn half(v: f64) -> f32 {
     to_f16(v).to_f32()
 }
 
-impl Convert for ScaleOffset {
+impl Decode for ScaleOffset {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         resized(decoded, self.encoded, self.decoded)
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (from, to) = (self.encoded, self.decoded);
         let count = count(src, from, dst, to)?;
         let dst = dst.get_mut(..count * to.width).unwrap_or_default();
@@ -120,7 +120,7 @@ mod tests {
         let decode = |value, src: &[u8]| {
             let codec = codec(value).unwrap();
             let mut dst = vec![0; src.len() / codec.encoded.width * codec.decoded.width];
-            codec.convert(src, &mut dst).unwrap();
+            codec.decode(src, &mut dst).unwrap();
             dst
         };
         let config = json!({"offset": 1000, "scale": 10, "dtype": "<f8", "astype": "|u1"});
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_number_is_named() {
+    fn missing_and_non_numeric_parameters_are_named() {
         assert!(
             codec(json!({"offset": 1, "dtype": "<f4"}))
                 .unwrap_err()

@@ -1,13 +1,13 @@
-//! Buffers for what stands between two codecs, kept per thread.
+//! Buffers between two codecs, pooled per thread.
 
 use std::cell::RefCell;
 
-use super::error::Fault;
+use super::error::DecodeError;
 
-/// Buffers that a thread keeps, and the largest that it keeps: small chunks are decoded without
-/// allocating, and idle threads hold little.
-const KEPT_BUFFERS: usize = 2;
-const KEPT_BYTES: usize = 4 << 20;
+/// Number and largest size of a thread's pooled buffers: small chunks decode without allocation, and
+/// idle threads hold little memory.
+const POOLED_BUFFERS: usize = 2;
+const MAX_POOLED_BYTES: usize = 4 << 20;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -22,8 +22,8 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// # Errors
-    /// There is no memory for `len` bytes.
-    pub(super) fn new(len: usize) -> Result<Self, Fault> {
+    /// Memory is out.
+    pub(super) fn new(len: usize) -> Result<Self, DecodeError> {
         let mut buffer = POOL
             .with_borrow_mut(|pool| {
                 let fit = pool.iter().position(|b| b.capacity() >= len);
@@ -31,8 +31,8 @@ impl Scratch {
             })
             .unwrap_or_default();
         if buffer.len() < len {
-            // Pages that the system zeroes when they are touched: most of a bound never is.
-            buffer = bytemuck::try_zeroed_vec(len).map_err(|()| Fault::Memory {
+            // The system zeroes pages on first access; most pages of an upper limit are never used.
+            buffer = bytemuck::try_zeroed_vec(len).map_err(|()| DecodeError::Memory {
                 needed: len,
                 limit: 0,
             })?;
@@ -51,12 +51,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if (1..=KEPT_BYTES).contains(&self.buffer.capacity()) {
+        if (1..=MAX_POOLED_BYTES).contains(&self.buffer.capacity()) {
             let buffer = std::mem::take(&mut self.buffer);
             // The pool is gone when the thread ends; then the buffer is freed.
             let _ = POOL.try_with(|pool| {
                 let mut pool = pool.borrow_mut();
-                if pool.len() == KEPT_BUFFERS {
+                if pool.len() == POOLED_BUFFERS {
                     pool.remove(0);
                 }
                 pool.push(buffer);

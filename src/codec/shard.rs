@@ -1,7 +1,7 @@
-//! `sharding_indexed` (ZEP 2): a chunk of chunks, with an index of where each of them lies.
+//! `sharding_indexed` (ZEP 2): a shard of inner chunks with an index.
 
 mod index;
-mod placement;
+mod layout;
 
 pub use index::ShardIndex;
 
@@ -10,14 +10,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::element::{Budget, Element};
-use super::error::{CodecError, Fault};
+use super::error::{CodecError, DecodeError};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
-use super::stage::{Convert, Size};
-use index::{ENTRY_BYTES, Rules};
-use placement::{Placement, fill_with};
+use super::stage::{Decode, Size};
+use index::{ENTRY_BYTES, EntryBounds};
+use layout::{InnerLayout, fill_with};
 
 const NAME: &str = "sharding_indexed";
+
 /// Where the index of a shard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexLocation {
@@ -27,9 +28,9 @@ pub enum IndexLocation {
     End,
 }
 
-/// What the elements of an inner chunk are that is not there.
+/// The fill value of an inner chunk that is not stored.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Fill {
+pub(super) enum InnerFill {
     Bytes(Vec<u8>),
     Element(Element),
 }
@@ -43,19 +44,19 @@ pub struct Sharding {
     location: IndexLocation,
     grid: Vec<u64>,
     inner_count: u64,
-    placement: Placement,
-    fill: Fill,
+    layout: InnerLayout,
+    fill: InnerFill,
 }
 
 impl Sharding {
-    /// `shard_shape` over `inner`'s chunk shape must give whole numbers; `index` decodes 64-bit
+    /// Creates the codec. `inner`'s chunk shape must divide `shard_shape`; `index` decodes 64-bit
     /// integers, two for each inner chunk.
     pub(super) fn new(
         shard_shape: &[u64],
         inner: Pipeline,
         index: impl FnOnce(&[u64]) -> Result<Pipeline, CodecError>,
         location: IndexLocation,
-        fill: Fill,
+        fill: InnerFill,
     ) -> Result<Self, CodecError> {
         let invalid = |what: String| CodecError::invalid(NAME, what);
         let inner_shape = inner.chunk_shape();
@@ -79,13 +80,13 @@ impl Sharding {
             .encoded_size_bytes()
             .ok_or_else(|| invalid("the size of the index is not constant".into()))?;
         let item = match &fill {
-            Fill::Bytes(bytes) => bytes.len(),
-            Fill::Element(_) => 1,
+            InnerFill::Bytes(bytes) => bytes.len(),
+            InnerFill::Element(_) => 1,
         };
-        let placement = Placement::new(shard_shape, inner_shape, item)
+        let layout = InnerLayout::new(shard_shape, inner_shape, item)
             .ok_or_else(|| invalid(format!("a shard {shard_shape:?} overflows memory")))?;
         Ok(Self {
-            placement,
+            layout,
             index,
             index_size_bytes,
             location,
@@ -130,22 +131,22 @@ impl Sharding {
         bytes: &[u8],
         shard_size_bytes: u64,
     ) -> Result<ShardIndex, CodecError> {
-        let rules = self.rules(shard_size_bytes)?;
+        let bounds = self.bounds(shard_size_bytes)?;
         let entries = self.entries(bytes)?.into_owned();
-        Ok(ShardIndex::new(entries, rules))
+        Ok(ShardIndex::new(entries, bounds))
     }
 
-    fn rules(&self, shard_size_bytes: u64) -> Result<Rules, CodecError> {
+    fn bounds(&self, shard_size_bytes: u64) -> Result<EntryBounds, CodecError> {
         let index = self.index_size_bytes;
         let Some(room) = shard_size_bytes.checked_sub(index) else {
             let what = format!("a shard of {shard_size_bytes} bytes, its index takes {index}");
-            return Err(Fault::corrupt(what).of(NAME));
+            return Err(DecodeError::corrupt(what).in_codec(NAME));
         };
         let (begin, end) = match self.location {
             IndexLocation::Start => (index, shard_size_bytes),
             IndexLocation::End => (0, room),
         };
-        Ok(Rules {
+        Ok(EntryBounds {
             begin,
             end,
             inner_encoded_bytes: self.inner.encoded_size_bytes(),
@@ -157,9 +158,9 @@ impl Sharding {
         if bytes.len() as u64 != self.index_size_bytes {
             let (found, expected) = (bytes.len(), self.index_size_bytes);
             let what = format!("{found} bytes, expected {expected}");
-            return Err(within(Fault::corrupt(what).of(NAME)));
+            return Err(within(DecodeError::corrupt(what).in_codec(NAME)));
         }
-        if let Some(payload) = self.index.peel(bytes) {
+        if let Some(payload) = self.index.strip_checksums(bytes) {
             return payload.map(Cow::Borrowed).map_err(within);
         }
         let size = self.index.decoded_size_bytes().unwrap_or(0);
@@ -175,29 +176,31 @@ impl Sharding {
         Ok(Cow::Owned(entries))
     }
 
-    /// The index's place in a whole shard, and its entries.
-    fn index_of<'a>(&self, shard: &'a [u8]) -> Result<(Rules, Cow<'a, [u8]>), CodecError> {
-        let rules = self.rules(shard.len() as u64)?;
+    /// The decoded index of a whole shard.
+    fn index_of<'a>(&self, shard: &'a [u8]) -> Result<(EntryBounds, Cow<'a, [u8]>), CodecError> {
+        let bounds = self.bounds(shard.len() as u64)?;
         let size = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
         let bytes = match self.location {
             IndexLocation::Start => shard.get(..size),
             IndexLocation::End => shard.get(shard.len().saturating_sub(size)..),
         };
-        Ok((rules, self.entries(bytes.unwrap_or_default())?))
+        Ok((bounds, self.entries(bytes.unwrap_or_default())?))
     }
 
-    /// Calls `f` with each inner chunk's number, its place in the grid and its encoded bytes.
+    /// Calls `f` with the number, grid position and encoded bytes of each inner chunk.
     fn for_each_inner(
         &self,
         shard: &[u8],
         mut f: impl FnMut(&[usize], Option<&[u8]>) -> Result<(), CodecError>,
     ) -> Result<(), CodecError> {
-        let (rules, entries) = self.index_of(shard)?;
+        let (bounds, entries) = self.index_of(shard)?;
         let mut place = vec![0; self.grid.len()];
         for (number, entry) in (0..self.inner_count).zip(entries.chunks_exact(ENTRY_BYTES)) {
             let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
-            let encoded = match rules.range(entry).map_err(named)? {
-                Some(range) => Some(part(shard, &range).map_err(|fault| named(fault.of(NAME)))?),
+            let encoded = match bounds.range(entry).map_err(named)? {
+                Some(range) => {
+                    Some(part(shard, &range).map_err(|error| named(error.in_codec(NAME)))?)
+                }
                 None => None,
             };
             f(&place, encoded).map_err(named)?;
@@ -219,18 +222,18 @@ impl Sharding {
         dst: &mut [u8],
         scratch: &mut Option<Scratch>,
     ) -> Result<(), CodecError> {
-        let start = self.placement.start(place);
-        let run = self.placement.run;
+        let start = self.layout.start(place);
+        let run = self.layout.run;
         let Some(encoded) = encoded else {
-            if let Fill::Bytes(fill) = &self.fill {
-                self.placement.for_each_run(0, start, &mut |at| {
+            if let InnerFill::Bytes(fill) = &self.fill {
+                self.layout.for_each_run(0, start, &mut |at| {
                     let to = dst.get_mut(at..at + run).unwrap_or_default();
                     fill_with(to, fill);
                 });
             }
             return Ok(());
         };
-        if self.placement.is_one_run() {
+        if self.layout.is_one_run() {
             let to = dst.get_mut(start..start + run).unwrap_or_default();
             return self.inner.decode(encoded, to);
         }
@@ -239,12 +242,12 @@ impl Sharding {
             None => {
                 let size = self.inner.decoded_size_bytes().unwrap_or(0);
                 let size = usize::try_from(size).unwrap_or(usize::MAX);
-                scratch.insert(Scratch::new(size).map_err(|fault| fault.of(NAME))?)
+                scratch.insert(Scratch::new(size).map_err(|error| error.in_codec(NAME))?)
             }
         };
         self.inner.decode(encoded, buffer.bytes_mut())?;
         let mut from = 0;
-        self.placement.for_each_run(0, start, &mut |at| {
+        self.layout.for_each_run(0, start, &mut |at| {
             let to = dst.get_mut(at..at + run);
             if let (Some(to), Some(bytes)) = (to, buffer.bytes().get(from..from + run)) {
                 to.copy_from_slice(bytes);
@@ -260,12 +263,13 @@ impl Sharding {
         shard: &[u8],
         expected: u64,
         budget: &mut Budget,
-    ) -> Result<Vec<Element>, Fault> {
-        let Fill::Element(fill) = &self.fill else {
-            return Err(Fault::corrupt("a shard of elements of constant size"));
+    ) -> Result<Vec<Element>, DecodeError> {
+        let InnerFill::Element(fill) = &self.fill else {
+            return Err(DecodeError::corrupt("a shard of elements of constant size"));
         };
-        // Nothing is made for a shard that is too short for its own index.
-        self.rules(shard.len() as u64).map_err(Fault::Nested)?;
+        // Nothing is allocated for a shard that is shorter than its index.
+        self.bounds(shard.len() as u64)
+            .map_err(DecodeError::Nested)?;
         let mut elements = budget.list(expected)?;
         let count = usize::try_from(expected).unwrap_or(usize::MAX);
         elements.resize(count, Element::Bytes(Vec::new()));
@@ -274,15 +278,15 @@ impl Sharding {
             Element::Bytes(bytes) | Element::Array(bytes) => bytes.len(),
             Element::Json(_) => 0,
         };
-        let run = self.placement.run;
+        let run = self.layout.run;
         self.for_each_inner(shard, |place, encoded| {
-            let start = self.placement.start(place);
+            let start = self.layout.start(place);
             let mut inner = match encoded {
                 Some(encoded) => Some(self.inner.decode_within(encoded, budget)?.into_iter()),
                 None => None,
             };
             let mut result = Ok(());
-            self.placement.for_each_run(0, start, &mut |at| {
+            self.layout.for_each_run(0, start, &mut |at| {
                 for slot in elements.iter_mut().skip(at).take(run) {
                     *slot = match &mut inner {
                         Some(inner) => inner.next().unwrap_or_else(|| fill.clone()),
@@ -298,22 +302,21 @@ impl Sharding {
                     };
                 }
             });
-            result.map_err(|fault| fault.of(NAME))
+            result.map_err(|error| error.in_codec(NAME))
         })
-        .map_err(Fault::Nested)?;
+        .map_err(DecodeError::Nested)?;
         Ok(elements)
     }
 }
 
-fn part<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], Fault> {
+fn part<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], DecodeError> {
     let start = usize::try_from(range.start).unwrap_or(usize::MAX);
     let end = usize::try_from(range.end).unwrap_or(usize::MAX);
     super::error::slice(shard, start..end)
 }
 
-impl Convert for Arc<Sharding> {
-    /// What inner codecs add to each chunk is small; a shard may have gaps, but hardly more of them
-    /// than data.
+impl Decode for Arc<Sharding> {
+    /// Inner codecs add little to each chunk; the gaps of a shard are limited to the size of its data.
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let decoded = decoded.bytes();
         let added = self.inner_count.saturating_mul(256);
@@ -322,15 +325,15 @@ impl Convert for Arc<Sharding> {
         Some(Size::AtMost(room.saturating_add(self.index_size_bytes)).compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
-        if dst.len() != self.placement.total {
-            return Err(Fault::overflow(dst.len()));
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
+        if dst.len() != self.layout.total {
+            return Err(DecodeError::overflow(dst.len()));
         }
         let mut scratch = None;
         self.for_each_inner(src, |place, encoded| {
             self.place_inner(place, encoded, dst, &mut scratch)
         })
-        .map_err(Fault::Nested)?;
+        .map_err(DecodeError::Nested)?;
         Ok(dst.len())
     }
 }

@@ -1,10 +1,10 @@
 //! `shuffle`: first the first bytes of all elements, then the second ones, and so on.
 
 use super::config::Config;
-use super::error::{CodecError, Fault};
-use super::stage::{Convert, Size};
+use super::error::{CodecError, DecodeError};
+use super::stage::{Decode, Size};
 
-/// Undoes `shuffle` of elements of more than one byte.
+/// Decodes `shuffle` of elements of more than one byte.
 #[derive(Debug)]
 pub(super) struct Shuffle {
     element_bytes: usize,
@@ -14,10 +14,10 @@ pub(super) struct Shuffle {
 const TILE: usize = 512;
 
 impl Shuffle {
-    /// `elementsize`, else `default`; none if nothing is shuffled.
+    /// Reads `elementsize`, else takes `default`; none if nothing is shuffled.
     ///
     /// # Errors
-    /// A size that is not one.
+    /// A size that no `usize` holds.
     pub(super) fn new(config: Config<'_>, default: usize) -> Result<Option<Self>, CodecError> {
         let element_bytes = match config.u64("elementsize")? {
             None => default,
@@ -29,23 +29,23 @@ impl Shuffle {
     }
 }
 
-impl Convert for Shuffle {
+impl Decode for Shuffle {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let width = self.element_bytes as u64;
         decoded.try_map(|n| n.is_multiple_of(width).then_some(n))
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (width, limit) = (self.element_bytes, dst.len());
         if !src.len().is_multiple_of(width) {
             let n = src.len();
-            return Err(Fault::corrupt(format!(
-                "{n} bytes are no elements of {width}"
+            return Err(DecodeError::corrupt(format!(
+                "{n} bytes are not a multiple of {width}"
             )));
         }
         let dst = dst
             .get_mut(..src.len())
-            .ok_or_else(|| Fault::overflow(limit))?;
+            .ok_or_else(|| DecodeError::overflow(limit))?;
         match width {
             2 => unshuffle(src, dst, join_2),
             4 => unshuffle(src, dst, join_4),
@@ -63,7 +63,7 @@ impl Convert for Shuffle {
     }
 }
 
-/// `count` elements in tiles, made of the bytes of `W` planes by `join`.
+/// Joins the bytes of `W` planes to elements, tile by tile.
 fn unshuffle<const W: usize>(
     src: &[u8],
     dst: &mut [u8],
@@ -80,7 +80,7 @@ fn unshuffle<const W: usize>(
     }
 }
 
-// Words are put together in registers: these loops are compiled to vector instructions.
+// Words are composed in registers, so that these loops compile to vector instructions.
 
 fn join_2([a, b]: &[&[u8]; 2], to: &mut [[u8; 2]]) {
     for ((to, a), b) in to.iter_mut().zip(*a).zip(*b) {
@@ -135,11 +135,11 @@ mod tests {
                 .map(|at| value(at / width, at % width))
                 .collect();
             let mut dst = vec![0; src.len()];
-            assert_eq!(codec.convert(&src, &mut dst).unwrap(), src.len());
+            assert_eq!(codec.decode(&src, &mut dst).unwrap(), src.len());
             assert_eq!(dst, expected, "{width}");
-            assert!(codec.convert(&src[1..], &mut dst).is_err());
-            assert!(codec.convert(&src, &mut dst[1..]).is_err());
-            assert_eq!(codec.convert(&[], &mut dst).unwrap(), 0);
+            assert!(codec.decode(&src[1..], &mut dst).is_err());
+            assert!(codec.decode(&src, &mut dst[1..]).is_err());
+            assert_eq!(codec.decode(&[], &mut dst).unwrap(), 0);
         }
     }
 }

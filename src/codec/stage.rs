@@ -1,15 +1,15 @@
-//! What a codec is to the pipeline: one step back from the stored bytes to the elements.
+//! Stages: one step of decoding, from the encoded bytes to the elements.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::error::Fault;
+use super::error::DecodeError;
 
-/// How many bytes stand between two codecs.
+/// Size in bytes of what passes between two codecs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Exact(u64),
-    /// A sane upper limit of what an encoder makes.
+    /// An upper limit of what an encoder writes.
     AtMost(u64),
 }
 
@@ -20,7 +20,7 @@ impl Size {
         }
     }
 
-    /// Applies `f` to the number, keeping exact what is exact.
+    /// Applies `f` to the size; an exact size stays exact.
     pub(super) fn try_map(self, f: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
         match self {
             Self::Exact(n) => f(n).map(Self::Exact),
@@ -28,34 +28,34 @@ impl Size {
         }
     }
 
-    /// The most that a compressor makes of so many bytes: every one here adds less than 1/64 and
-    /// 64 KiB to what it cannot compress.
+    /// The largest output of a compressor: each codec here adds less than 1/64 and 64 KiB to
+    /// incompressible input.
     pub(super) fn compressed(self) -> Self {
         let n = self.bytes();
         Self::AtMost(n.saturating_add(n / 64).saturating_add(64 << 10))
     }
 }
 
-/// Checks bytes and says which of them are the payload.
+/// A checksum codec: verifies the bytes and returns the range of the payload.
 pub(super) trait Verify: fmt::Debug + Send + Sync {
-    /// Bytes around the payload.
+    /// Bytes that the checksum adds.
     fn overhead(&self) -> u64;
-    fn verify(&self, src: &[u8]) -> Result<Range<usize>, Fault>;
+    fn verify(&self, src: &[u8]) -> Result<Range<usize>, DecodeError>;
 }
 
-/// Changes bytes where they are.
-pub(super) trait Change: fmt::Debug + Send + Sync {
-    fn change(&self, bytes: &mut [u8]) -> Result<(), Fault>;
+/// A codec that decodes in place, without a change of size.
+pub(super) trait DecodeInPlace: fmt::Debug + Send + Sync {
+    fn decode_in_place(&self, bytes: &mut [u8]) -> Result<(), DecodeError>;
 }
 
-/// Makes other bytes.
-pub(super) trait Convert: fmt::Debug + Send + Sync {
-    /// What is encoded, of so many bytes decoded. None: no encoder makes such a size.
+/// A codec that decodes into another buffer.
+pub(super) trait Decode: fmt::Debug + Send + Sync {
+    /// Size of the encoded bytes for decoded bytes of a size; none if no encoder takes that size.
     fn encoded_size(&self, decoded: Size) -> Option<Size>;
 
-    /// Decodes into the beginning of `dst` and returns how many bytes came out. It is a fault if
-    /// they do not fit; nothing of the size of what `src` claims is allocated.
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault>;
+    /// Decodes into the beginning of `dst` and returns how many bytes came out. Output that does not
+    /// fit is an error; nothing of the size of what `src` claims is allocated.
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError>;
 
     /// Memory the codec itself takes while it decodes `src`, where that grows with the chunk.
     fn working_bytes(&self, _src: &[u8]) -> usize {
@@ -63,15 +63,15 @@ pub(super) trait Convert: fmt::Debug + Send + Sync {
     }
 }
 
-/// One codec to undo.
+/// What a stage does.
 #[derive(Debug)]
 pub(super) enum Action {
     Verify(Box<dyn Verify>),
-    Change(Box<dyn Change>),
-    Convert(Box<dyn Convert>),
+    InPlace(Box<dyn DecodeInPlace>),
+    Decode(Box<dyn Decode>),
 }
 
-/// An action with the codec's name in the metadata.
+/// One step of decoding, with the codec's name in the metadata.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) name: String,
@@ -86,30 +86,30 @@ impl Stage {
         }
     }
 
-    pub(super) fn change(name: &str, change: impl Change + 'static) -> Self {
+    pub(super) fn in_place(name: &str, codec: impl DecodeInPlace + 'static) -> Self {
         Self {
             name: name.into(),
-            action: Action::Change(Box::new(change)),
+            action: Action::InPlace(Box::new(codec)),
         }
     }
 
-    pub(super) fn convert(name: &str, convert: impl Convert + 'static) -> Self {
+    pub(super) fn decode(name: &str, codec: impl Decode + 'static) -> Self {
         Self {
             name: name.into(),
-            action: Action::Convert(Box::new(convert)),
+            action: Action::Decode(Box::new(codec)),
         }
     }
 
-    /// Whether it makes other bytes, in a buffer of their own.
-    pub(super) fn is_change(&self) -> bool {
+    /// Whether its output is in another buffer than its input.
+    pub(super) fn needs_buffer(&self) -> bool {
         !matches!(self.action, Action::Verify(_))
     }
 
     pub(super) fn encoded_size(&self, decoded: Size) -> Option<Size> {
         match &self.action {
             Action::Verify(verify) => decoded.try_map(|n| n.checked_add(verify.overhead())),
-            Action::Change(_) => Some(decoded),
-            Action::Convert(convert) => convert.encoded_size(decoded),
+            Action::InPlace(_) => Some(decoded),
+            Action::Decode(codec) => codec.encoded_size(decoded),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What `bz2` and `lzma` share: streams that follow each other in one chunk.
+//! Concatenated streams in one chunk, for `bz2` and `lzma`.
 
-use super::error::Fault;
+use super::error::DecodeError;
 
 /// One step of a decoder.
 #[derive(Debug)]
@@ -13,16 +13,16 @@ pub(super) struct Step {
 /// A stream that is being decoded.
 pub(super) trait Stream {
     /// Reads some of `src` and writes some of `dst`.
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, Fault>;
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, DecodeError>;
 }
 
-/// Decodes stream after stream. What follows the first stream and is not one itself is ignored, as
-/// Python's `bz2.decompress` and `lzma.decompress` do.
+/// Decodes all streams. Bytes after the first stream that are not a stream are ignored, as in
+/// Python's `bz2.decompress` and `lzma.decompress`.
 pub(super) fn decode_all<S: Stream>(
     src: &[u8],
     dst: &mut [u8],
-    start: impl Fn() -> Result<S, Fault>,
-) -> Result<usize, Fault> {
+    start: impl Fn() -> Result<S, DecodeError>,
+) -> Result<usize, DecodeError> {
     let mut rest = src;
     let mut written = 0;
     loop {
@@ -33,7 +33,9 @@ pub(super) fn decode_all<S: Stream>(
                 rest = rest.get(consumed..).unwrap_or_default();
             }
             Err(Failure::NotAStream(_)) if rest.len() < src.len() => return Ok(written),
-            Err(Failure::NotAStream(fault) | Failure::CutOffOrTooLong(fault)) => return Err(fault),
+            Err(Failure::NotAStream(fault) | Failure::TruncatedOrTooLong(fault)) => {
+                return Err(fault);
+            }
         }
         if rest.is_empty() {
             return Ok(written);
@@ -42,8 +44,8 @@ pub(super) fn decode_all<S: Stream>(
 }
 
 enum Failure {
-    NotAStream(Fault),
-    CutOffOrTooLong(Fault),
+    NotAStream(DecodeError),
+    TruncatedOrTooLong(DecodeError),
 }
 
 fn decode_one(
@@ -63,7 +65,7 @@ fn decode_one(
         let input = src.get(consumed..).unwrap_or_default();
         let step = stream.step(input, space).map_err(Failure::NotAStream)?;
         if full && step.produced > 0 {
-            return Err(Failure::CutOffOrTooLong(Fault::overflow(limit)));
+            return Err(Failure::TruncatedOrTooLong(DecodeError::overflow(limit)));
         }
         consumed += step.consumed;
         produced += step.produced;
@@ -71,8 +73,8 @@ fn decode_one(
             return Ok((consumed, produced));
         }
         if step.consumed == 0 && step.produced == 0 {
-            let fault = Fault::corrupt("the stream is cut off");
-            return Err(Failure::CutOffOrTooLong(fault));
+            let fault = DecodeError::corrupt("the stream is truncated");
+            return Err(Failure::TruncatedOrTooLong(fault));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The other half of `bytes`: words of the other byte order are turned round in place.
+//! Byte order of the codec `bytes`: swaps the bytes of each word in place.
 
 use crate::zarr::data_type::Words;
 
-use super::error::Fault;
-use super::stage::Change;
+use super::error::DecodeError;
+use super::stage::DecodeInPlace;
 
-/// Turns every word of every element.
+/// Swaps the bytes of each word of each element.
 #[derive(Debug)]
 pub(super) struct Swap {
     element_bytes: usize,
@@ -13,7 +13,7 @@ pub(super) struct Swap {
 }
 
 impl Swap {
-    /// None if an element has no words.
+    /// Creates the stage; none if an element has no words.
     pub(super) fn new(element_bytes: usize, words: Vec<Words>) -> Option<Self> {
         (!words.is_empty() && element_bytes > 0).then_some(Self {
             element_bytes,
@@ -22,8 +22,8 @@ impl Swap {
     }
 }
 
-impl Change for Swap {
-    fn change(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+impl DecodeInPlace for Swap {
+    fn decode_in_place(&self, bytes: &mut [u8]) -> Result<(), DecodeError> {
         if let [only] = self.words.as_slice()
             && only.offset == 0
             && only.width_bytes * only.count == self.element_bytes
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_turned_and_the_rest_is_left() {
+    fn words_are_swapped_and_other_bytes_are_unchanged() {
         let run = |offset, width_bytes, count| Words {
             offset,
             width_bytes,
@@ -73,7 +73,7 @@ mod tests {
             let mut bytes = bytes.to_vec();
             Swap::new(size, words.to_vec())
                 .unwrap()
-                .change(&mut bytes)
+                .decode_in_place(&mut bytes)
                 .unwrap();
             bytes
         };

@@ -1,14 +1,14 @@
-//! `transpose` and the order `F` of v2: elements are put back into C order.
+//! `transpose` and the order `F` of v2: restores C order.
 
-use super::error::Fault;
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::stage::{Decode, Size};
 
 /// A permutation of axes, with the elements' size.
 #[derive(Debug, Clone)]
 pub(super) struct Transpose {
-    /// Axes of what comes out, outermost first, with those merged that stay together.
+    /// Axes of the output, outermost first; contiguous ones are merged.
     axes: Vec<Axis>,
-    /// Bytes that are moved at a time: 1, 2, 4, 8 or 16.
+    /// Bytes per copy: 1, 2, 4, 8 or 16.
     unit: usize,
 }
 
@@ -23,7 +23,7 @@ struct Axis {
 const TILE: usize = 32;
 
 impl Transpose {
-    /// Undoes an encoding in which axis `i` of the stored array is axis `order[i]` of the decoded
+    /// Decodes an encoding in which axis `i` of the stored array is axis `order[i]` of the decoded
     /// one of the given shape. None if the bytes are the same, or the array does not fit memory.
     pub(super) fn new(shape: &[u64], order: &[usize], element_bytes: usize) -> Option<Self> {
         let unit = [16, 8, 4, 2, 1]
@@ -61,7 +61,7 @@ impl Transpose {
         (merged.len() > 1).then_some(Self { axes: merged, unit })
     }
 
-    /// Elements of any type, in C order.
+    /// Transposes elements of any type to C order.
     pub(super) fn elements<T>(&self, encoded: Vec<T>) -> Vec<T> {
         let count = encoded.len();
         let mut slots: Vec<Option<T>> = encoded.into_iter().map(Some).collect();
@@ -75,7 +75,7 @@ impl Transpose {
         decoded
     }
 
-    /// Calls `f` with where each row along the last axis begins in the encoded elements.
+    /// Calls `f` with the start of each row along the last axis in the encoded elements.
     fn for_each_row(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
         match self.axes.get(depth) {
             Some(axis) if depth + 1 < self.axes.len() => {
@@ -104,8 +104,8 @@ impl Transpose {
             });
             return;
         }
-        // Rows run along the axis whose neighbours are nearest in the encoded elements, so that a
-        // tile reads and writes whole cache lines.
+        // Rows run along the axis with the smallest stride in the encoded elements, so that a tile
+        // reads and writes whole cache lines.
         let nearest = outer.iter().enumerate().min_by_key(|(_, axis)| axis.stride);
         let Some((nearest, rows)) = nearest.map(|(i, axis)| (i, *axis)) else {
             return;
@@ -146,7 +146,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// Copies the planes at every place along the other axes, given with their steps.
+    /// Copies the planes at all positions along the other axes, given with their steps.
     fn copy_all<T: Copy>(
         &self,
         others: &[(Axis, usize)],
@@ -189,17 +189,17 @@ impl Plane {
     }
 }
 
-impl Convert for Transpose {
+impl Decode for Transpose {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded)
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let units = self.axes.iter().map(|axis| axis.length).product::<usize>();
         let size = units * self.unit;
         if src.len() != size || dst.len() < size {
             let found = src.len();
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "{found} bytes to transpose, expected {size}"
             )));
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_permutation_and_width_is_as_the_definition_says() {
+    fn every_permutation_and_width_matches_the_definition() {
         let shapes: [&[usize]; 5] = [
             &[3, 5],
             &[70, 33],
@@ -271,8 +271,8 @@ mod tests {
                 let mut dst = vec![0; size];
                 match Transpose::new(&wide, order, width) {
                     Some(codec) => {
-                        assert_eq!(codec.convert(&src, &mut dst).unwrap(), size);
-                        assert!(codec.convert(&src[1..], &mut dst).is_err());
+                        assert_eq!(codec.decode(&src, &mut dst).unwrap(), size);
+                        assert!(codec.decode(&src[1..], &mut dst).is_err());
                     }
                     None => dst.copy_from_slice(&src),
                 }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_any_type_are_moved() {
+    fn elements_of_any_type_are_transposed() {
         let codec = Transpose::new(&[2, 3], &[1, 0], 1).unwrap();
         let moved = codec.elements(vec!["a", "d", "b", "e", "c", "f"]);
         assert_eq!(moved, ["a", "b", "c", "d", "e", "f"]);

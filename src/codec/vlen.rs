@@ -1,10 +1,10 @@
 //! `vlen-utf8`, `vlen-bytes` and `vlen-array`: a count, then a length and the bytes of each element,
-//! all counts little-endian `u32`. Bytes after the last element are ignored, as numcodecs does.
+//! all counts little-endian `u32`. Bytes after the last element are ignored, as in numcodecs.
 
 use super::element::{Budget, Element};
-use super::error::{Fault, head, truncated};
+use super::error::{DecodeError, head, truncated};
 
-/// What the bytes of an element are.
+/// The type of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
     Text,
@@ -18,17 +18,17 @@ impl Item {
         src: &[u8],
         expected: u64,
         budget: &mut Budget,
-    ) -> Result<Vec<Element>, Fault> {
+    ) -> Result<Vec<Element>, DecodeError> {
         let count = u32::from_le_bytes(head(src)?);
         if u64::from(count) != expected {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "{count} elements, expected {expected}"
             )));
         }
         let mut rest = src.get(4..).unwrap_or_default();
-        // Each takes at least its length: no list is made for elements that are not there.
+        // Each element has at least a length: no list is allocated for a wrong count.
         if (rest.len() as u64) / 4 < expected {
-            return Err(Fault::corrupt(format!(
+            return Err(DecodeError::corrupt(format!(
                 "{count} elements in {} bytes",
                 src.len()
             )));
@@ -45,7 +45,7 @@ impl Item {
             budget.take(length)?;
             elements.push(
                 self.element(bytes)
-                    .map_err(|what| Fault::corrupt(format!("element {index}: {what}")))?,
+                    .map_err(|what| DecodeError::corrupt(format!("element {index}: {what}")))?,
             );
             rest = after;
         }
@@ -74,7 +74,12 @@ impl Item {
 mod tests {
     use super::*;
 
-    fn decode(item: Item, src: &[u8], expected: u64, limit: usize) -> Result<Vec<Element>, Fault> {
+    fn decode(
+        item: Item,
+        src: &[u8],
+        expected: u64,
+        limit: usize,
+    ) -> Result<Vec<Element>, DecodeError> {
         item.decode(src, expected, &mut Budget::new(limit))
     }
 
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_lie_bad_text_and_too_much_are_errors() {
+    fn wrong_counts_invalid_text_and_too_much_data_are_errors() {
         assert!(decode(Item::Text, TWO, 3, 1000).is_err());
         let mut bad = TWO.to_vec();
         bad[8] = 0xff;
@@ -112,7 +117,7 @@ mod tests {
         assert!(decode(Item::Bytes, &[0xff; 8], u64::from(u32::MAX), 1000).is_err());
         assert!(matches!(
             decode(Item::Text, TWO, 2, 10),
-            Err(Fault::Memory { .. })
+            Err(DecodeError::Memory { .. })
         ));
     }
 }

@@ -1,16 +1,16 @@
 //! `lzma` of numcodecs: `.xz`, `.lzma` ("alone") and raw streams with a chain of filters, over
 //! liblzma, which verifies the checks.
 //!
-//! A dictionary that is larger than what comes out has no use, so that a raw chain gets one of the
-//! chunk's size. The headers of `.xz` and `.lzma` may ask for more; liblzma allocates that without
-//! touching it, and [`DICTIONARY_LIMIT`] bounds it.
+//! A dictionary larger than the output has no use, so that a raw chain gets one of the chunk's size.
+//! The headers of `.xz` and `.lzma` may declare more; liblzma allocates that without touching it,
+//! and [`DICTIONARY_LIMIT`] bounds it.
 
 use liblzma::stream::{self, Action, Filters, LzmaOptions, Status};
 use serde_json::Value;
 
 use super::config::Config;
-use super::error::{CodecError, Fault};
-use super::stage::{Convert, Size};
+use super::error::{CodecError, DecodeError};
+use super::stage::{Decode, Size};
 use super::streams::{Step, Stream, decode_all};
 
 /// Address space that a decoder may take besides twice the chunk: preset 9 needs 65 MiB.
@@ -19,7 +19,7 @@ const MIN_DICTIONARY_BYTES: u32 = 4096;
 /// liblzma's `LZMA_FILTERS_MAX`.
 const MAX_FILTERS: usize = 4;
 
-/// Undoes `lzma`.
+/// Decodes `lzma`.
 #[derive(Debug)]
 pub(super) enum Lzma {
     Auto,
@@ -28,7 +28,7 @@ pub(super) enum Lzma {
     Raw(Vec<Filter>),
 }
 
-/// A filter of a raw stream, with what its decoder needs.
+/// A filter of a raw stream, with its decoder's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filter {
     Lzma1 { lc: u32, lp: u32, pb: u32 },
@@ -72,7 +72,7 @@ impl Lzma {
         }
     }
 
-    fn start(&self, limit: usize) -> Result<stream::Stream, Fault> {
+    fn start(&self, limit: usize) -> Result<stream::Stream, DecodeError> {
         let memory = (limit as u64)
             .saturating_mul(2)
             .saturating_add(DICTIONARY_LIMIT);
@@ -86,12 +86,12 @@ impl Lzma {
                     .clamp(MIN_DICTIONARY_BYTES, 1536 << 20);
                 let mut chain = Filters::new();
                 for filter in filters {
-                    filter.push(&mut chain, dictionary).map_err(fault)?;
+                    filter.push(&mut chain, dictionary).map_err(corrupt)?;
                 }
                 stream::Stream::new_raw_decoder(&chain)
             }
         };
-        stream.map_err(fault)
+        stream.map_err(corrupt)
     }
 }
 
@@ -114,7 +114,7 @@ impl Filter {
                         .filter(|n| *n <= 4)
                         .ok_or_else(|| config.invalid(format!("{key} is {n}, expected 0 to 4"))),
                 };
-                // Every preset has the same three.
+                // The same in all presets.
                 let (lc, lp, pb) = (small("lc", 3)?, small("lp", 0)?, small("pb", 2)?);
                 if lc + lp > 4 {
                     return Err(config.invalid(format!("lc + lp is {}, at most 4", lc + lp)));
@@ -188,16 +188,16 @@ impl Filter {
     }
 }
 
-fn fault(error: stream::Error) -> Fault {
-    Fault::corrupt(format!("lzma: {error}"))
+fn corrupt(error: stream::Error) -> DecodeError {
+    DecodeError::corrupt(format!("lzma: {error}"))
 }
 
-impl Convert for Lzma {
+impl Decode for Lzma {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         decode_all(src, dst, || self.start(limit))
     }
@@ -208,9 +208,9 @@ impl Stream for stream::Stream {
         clippy::cast_possible_truncation,
         reason = "the totals grow by no more than the lengths of the slices"
     )]
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, Fault> {
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, DecodeError> {
         let before = (self.total_in(), self.total_out());
-        let status = self.process(src, dst, Action::Run).map_err(fault)?;
+        let status = self.process(src, dst, Action::Run).map_err(corrupt)?;
         Ok(Step {
             consumed: (self.total_in() - before.0) as usize,
             produced: (self.total_out() - before.1) as usize,
@@ -237,9 +237,9 @@ mod tests {
     ];
     const RAW_DELTA: &[u8] = &[0x01, 0x00, 0x04, 0x68, 0x65, 0x6c, 0x6c, 0x07, 0x00];
 
-    fn decode(codec: &Lzma, src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(codec: &Lzma, src: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0; limit];
-        let n = codec.convert(src, &mut dst)?;
+        let n = codec.decode(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
     }

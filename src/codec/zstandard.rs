@@ -6,45 +6,45 @@ use std::cell::RefCell;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
-use super::error::Fault;
-use super::stage::{Convert, Size};
+use super::error::DecodeError;
+use super::stage::{Decode, Size};
 
 thread_local! {
     static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Undoes `zstd`.
+/// Decodes `zstd`.
 #[derive(Debug)]
 pub(super) struct Zstd;
 
-impl Convert for Zstd {
+impl Decode for Zstd {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    fn convert(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, Fault> {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         if src.is_empty() {
-            return Err(Fault::corrupt("no zstd frame: the chunk is empty"));
+            return Err(DecodeError::corrupt("no zstd frame: the chunk is empty"));
         }
-        // The first frame's own claim makes a better message; the buffer is the limit anyway.
+        // The size that the first frame declares makes a better message; the buffer is the limit.
         match get_frame_content_size(src) {
             Ok(Some(claimed)) if claimed > dst.len() as u64 => {
-                return Err(Fault::claim(claimed, dst.len()));
+                return Err(DecodeError::declared_size(claimed, dst.len()));
             }
             Ok(_) => {}
-            Err(_) => return Err(Fault::corrupt("not a zstd frame")),
+            Err(_) => return Err(DecodeError::corrupt("not a zstd frame")),
         }
         CONTEXT.with_borrow_mut(|context| {
             let context = match context {
                 Some(context) => context,
-                None => context.insert(Decompressor::new().map_err(|_| Fault::Memory {
+                None => context.insert(Decompressor::new().map_err(|_| DecodeError::Memory {
                     needed: 0,
                     limit: 0,
                 })?),
             };
             context
                 .decompress_to_buffer(src, dst)
-                .map_err(|error| Fault::corrupt(format!("zstd: {error}")))
+                .map_err(|error| DecodeError::corrupt(format!("zstd: {error}")))
         })
     }
 }
@@ -53,9 +53,9 @@ impl Convert for Zstd {
 mod tests {
     use super::*;
 
-    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(src: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0; limit];
-        let n = Zstd.convert(src, &mut dst)?;
+        let n = Zstd.decode(src, &mut dst)?;
         dst.truncate(n);
         Ok(dst)
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_a_tebibyte_is_refused_by_its_header() {
+    fn a_declared_size_of_a_tebibyte_is_refused() {
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
         frame.extend((1u64 << 40).to_le_bytes());
         frame.extend([1, 0, 0]);

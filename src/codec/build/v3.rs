@@ -1,4 +1,4 @@
-//! Chains of Zarr v3: from arrays to arrays, to bytes, to bytes.
+//! Codec chains of Zarr v3: array-to-array, array-to-bytes and bytes-to-bytes codecs.
 
 mod sharding;
 
@@ -10,26 +10,26 @@ use super::{Chain, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::number::Number;
-use crate::codec::numcodecs::{self, Undo};
-use crate::codec::object::Object;
+use crate::codec::object::ObjectCodec;
 use crate::codec::packbits::PackBits;
 use crate::codec::pcodec::Pcodec;
+use crate::codec::registry::{self, Codec, Filter};
 use crate::codec::shard::Sharding;
-use crate::codec::stage::{Convert, Size, Stage};
+use crate::codec::stage::{Decode, Size, Stage};
 use crate::codec::swap::Swap;
 use crate::codec::transpose::Transpose;
 use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
 
-/// Collects the codecs of a v3 chain, following type and shape from codec to codec.
+/// Collects the codecs of a v3 chain, with the data type and shape after each codec.
 pub(super) struct Builder<'a> {
     fill: &'a FillValue,
     depth: usize,
-    /// The element size of `shuffle` where it is not written: the array's, whatever filters make
-    /// of it (zarr-python).
+    /// The element size of `shuffle` without `elementsize`: that of the array, before any filter
+    /// (zarr-python).
     shuffled_bytes: usize,
     data_type: DataType,
     shape: Vec<u64>,
-    /// Whether a filter has changed the numbers, so that fill values would have to be encoded.
+    /// Whether a filter encodes the numbers, so that fill values would have to be encoded too.
     filtered: bool,
     arrays: Vec<ArrayStep>,
     serializer: Option<Serializer>,
@@ -38,7 +38,7 @@ pub(super) struct Builder<'a> {
 }
 
 enum ArrayStep {
-    /// Axes of the encoded array, by their numbers in the decoded one of this shape.
+    /// Axes of the encoded array as numbers of axes of the decoded one, which has this shape.
     Transpose {
         shape: Vec<u64>,
         order: Vec<usize>,
@@ -48,10 +48,10 @@ enum ArrayStep {
 }
 
 enum Serializer {
-    /// Elements as they are, or with their words turned.
+    /// The elements, with swapped bytes if there is a stage.
     Bytes(Option<Stage>),
     Stage(Stage),
-    Object(String, Object),
+    Object(String, ObjectCodec),
     Sharding(Arc<Sharding>),
 }
 
@@ -80,54 +80,34 @@ impl<'a> Builder<'a> {
         let config = config(spec);
         let (id, wrapped) = match spec.name.strip_prefix("numcodecs.") {
             Some(id) => (id, true),
-            // A codec may be named by an address that ends with its name.
+            // A codec's name may be a URL that ends with a known name.
             None if spec.name.starts_with("https://") => {
                 (spec.name.rsplit('/').next().unwrap_or_default(), false)
             }
             None => (spec.name.as_str(), false),
         };
         let id = id.strip_prefix("numcodecs.").unwrap_or(id);
+        let id = if id == "endian" { "bytes" } else { id };
         self.names.push(spec.name.clone());
-        if self.serializer.is_some() {
-            return match numcodecs::bytes_to_bytes(id, config, self.shuffled_bytes)? {
-                Some(Undo(stage)) => {
-                    self.bytes.extend(stage);
-                    Ok(())
-                }
-                None if self.array_codec(id) => {
-                    Err(config.invalid("stands after the codec that makes bytes"))
-                }
-                None => Err(CodecError::unsupported(&spec.name)),
-            };
+        match (registry::find(id), &self.serializer) {
+            (Some(Codec::BytesToBytes(new)), Some(_)) => {
+                self.bytes.extend(new(config, self.shuffled_bytes)?);
+                Ok(())
+            }
+            (Some(Codec::BytesToBytes(_)), None) => {
+                Err(config.invalid("precedes the array-to-bytes codec"))
+            }
+            (Some(_), Some(_)) => Err(config.invalid("follows the array-to-bytes codec")),
+            (Some(Codec::NumbersToNumbers(new)), None) => {
+                let default = self.data_type.fixed().and_then(Number::of);
+                self.filter(config, new(config, default)?)
+            }
+            (Some(Codec::ArrayToArray), None) if id == "transpose" => self.transpose(config),
+            // The registered `packbits` encodes to bytes; that of numcodecs to an array of bytes.
+            (Some(Codec::ArrayToArray), None) if wrapped => self.packbits(config),
+            (Some(Codec::ArrayToBytes), None) => self.serializer(id, config),
+            _ => Err(CodecError::unsupported(&spec.name)),
         }
-        match id {
-            "transpose" => self.transpose(config),
-            // The registered `packbits` makes bytes; numcodecs' keeps an array of them.
-            "packbits" if wrapped => self.packbits(config),
-            _ if self.filter(id, config)? => Ok(()),
-            _ => self.serializer(id, config),
-        }
-    }
-
-    fn array_codec(&self, id: &str) -> bool {
-        [
-            "transpose",
-            "delta",
-            "fixedscaleoffset",
-            "quantize",
-            "astype",
-            "bitround",
-            "packbits",
-        ]
-        .contains(&id)
-            || [
-                "bytes",
-                "sharding_indexed",
-                "vlen-utf8",
-                "vlen-bytes",
-                "pcodec",
-            ]
-            .contains(&id)
     }
 
     fn element_bytes(&self) -> usize {
@@ -143,7 +123,7 @@ impl<'a> Builder<'a> {
     fn transpose(&mut self, config: Config<'_>) -> Result<(), CodecError> {
         let rank = self.shape.len();
         let order: Vec<usize> = match config.get("order") {
-            // Drafts of the specification had these.
+            // Drafts of the specification have these.
             Some(Value::String(order)) if order == "C" => (0..rank).collect(),
             Some(Value::String(order)) if order == "F" => (0..rank).rev().collect(),
             _ => {
@@ -172,7 +152,7 @@ impl<'a> Builder<'a> {
         };
         let encoded_shape = permute(&self.shape);
         match self.arrays.last_mut() {
-            // Two in a row are one.
+            // Two consecutive permutations are one.
             Some(ArrayStep::Transpose { order: before, .. }) => {
                 *before = order
                     .iter()
@@ -200,7 +180,7 @@ impl<'a> Builder<'a> {
         let packed = count.and_then(|n| PackBits.encoded_size(Size::Exact(n)));
         let packed = packed.ok_or_else(|| config.invalid("the chunk overflows 64 bits"))?;
         self.arrays
-            .push(ArrayStep::Stage(Stage::convert(config.codec, PackBits)));
+            .push(ArrayStep::Stage(Stage::decode(config.codec, PackBits)));
         self.shape = vec![packed.bytes()];
         self.filtered = true;
         self.data_type = DataType::Fixed(Fixed {
@@ -210,12 +190,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds a codec from numbers to numbers; false if the id is not of one.
-    fn filter(&mut self, id: &str, config: Config<'_>) -> Result<bool, CodecError> {
-        let default = self.data_type.fixed().and_then(Number::of);
-        let Some(filter) = numcodecs::filter(id, config, default)? else {
-            return Ok(false);
-        };
+    fn filter(&mut self, config: Config<'_>, filter: Filter) -> Result<(), CodecError> {
         let element_bytes = self.fixed(config)?.size_bytes;
         if let Some((encoded, decoded)) = filter.types {
             if encoded.order == ByteOrder::Big || decoded.order == ByteOrder::Big {
@@ -234,28 +209,24 @@ impl<'a> Builder<'a> {
             self.filtered = true;
             self.arrays.push(ArrayStep::Stage(stage));
         }
-        Ok(true)
+        Ok(())
     }
 
     fn serializer(&mut self, id: &str, config: Config<'_>) -> Result<(), CodecError> {
         let serializer = match id {
-            "bytes" | "endian" => Serializer::Bytes(self.swap(config)?),
+            "bytes" => Serializer::Bytes(self.swap(config)?),
             "pcodec" => {
                 let number = Number::of(self.fixed(config)?);
-                Serializer::Stage(Stage::convert(config.codec, Pcodec::new(number)))
+                Serializer::Stage(Stage::decode(config.codec, Pcodec::new(number)))
             }
             "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
-            "vlen-utf8" | "vlen-bytes" | "vlen-array" | "json2" | "msgpack2" | "categorize" => {
+            _ => {
                 let DataType::Variable(variable) = &self.data_type else {
-                    let what = format!("makes bytes of objects, not of {}", self.data_type);
+                    let what = format!("encodes objects, not {}", self.data_type);
                     return Err(config.invalid(what));
                 };
                 Serializer::Object(config.codec.to_owned(), object(config, variable)?)
             }
-            _ if numcodecs::bytes_to_bytes(id, config, self.shuffled_bytes)?.is_some() => {
-                return Err(config.invalid("stands before any codec that makes bytes"));
-            }
-            _ => return Err(CodecError::unsupported(config.codec)),
         };
         self.serializer = Some(serializer);
         Ok(())
@@ -264,7 +235,7 @@ impl<'a> Builder<'a> {
     fn swap(&mut self, config: Config<'_>) -> Result<Option<Stage>, CodecError> {
         let fixed = self.fixed(config)?;
         let (element_bytes, words) = (fixed.size_bytes, fixed.words());
-        // zarr-python writes structures without it, and means little-endian.
+        // zarr-python omits it for structures, which are little-endian.
         let optional = words.is_empty() || matches!(fixed.scalar, Scalar::Struct(_));
         let big = match config.str("endian")? {
             Some("little") => false,
@@ -280,15 +251,12 @@ impl<'a> Builder<'a> {
             name.push_str("(big)");
         }
         let swap = Swap::new(element_bytes, words);
-        Ok(swap.map(|swap| Stage::change(config.codec, swap)))
+        Ok(swap.map(|swap| Stage::in_place(config.codec, swap)))
     }
 
     pub(super) fn finish(self) -> Result<Chain, CodecError> {
         let Some(serializer) = self.serializer else {
-            return Err(CodecError::invalid(
-                "chain",
-                "no codec turns the array into bytes",
-            ));
+            return Err(CodecError::invalid("chain", "no array-to-bytes codec"));
         };
         let only = self.arrays.is_empty() && self.bytes.is_empty();
         let mut stages: Vec<Stage> = self.bytes.into_iter().rev().collect();
@@ -305,10 +273,10 @@ impl<'a> Builder<'a> {
             Serializer::Sharding(sharding) => {
                 chain.sharding = only.then(|| Arc::clone(&sharding));
                 if variable {
-                    let object = Object::Shard(sharding);
+                    let object = ObjectCodec::Shard(sharding);
                     chain.object = Some(("sharding_indexed".into(), object, None));
                 } else {
-                    stages.push(Stage::convert("sharding_indexed", sharding));
+                    stages.push(Stage::decode("sharding_indexed", sharding));
                 }
             }
         }
@@ -322,10 +290,9 @@ impl<'a> Builder<'a> {
                     let transpose = Transpose::new(&shape, &order, element_bytes);
                     match &mut chain.object {
                         Some((_, _, slot)) => *slot = transpose,
-                        // The words of an element can be turned after it has been moved, where
-                        // they need no buffer of their own.
+                        // Bytes are swapped after the transposition, in place.
                         None => {
-                            stages.extend(transpose.map(|t| Stage::convert("transpose", t)));
+                            stages.extend(transpose.map(|t| Stage::decode("transpose", t)));
                         }
                     }
                 }

@@ -1,50 +1,50 @@
-//! The index of a shard: where its inner chunks are.
+//! The index of a shard: offset and length of each inner chunk.
 
 use std::ops::Range;
 
 use super::NAME;
-use crate::codec::error::{CodecError, Fault};
+use crate::codec::error::{CodecError, DecodeError};
 
 /// An index entry: offset and length, 64 bits each, little-endian once decoded.
 pub(super) const ENTRY_BYTES: usize = 16;
 
-/// The decoded index of one shard. Nothing in it is trusted: each entry is checked when asked for.
+/// The decoded index of one shard. Each entry is validated when it is read.
 #[derive(Debug, Clone)]
 pub struct ShardIndex {
     entries: Vec<u8>,
-    rules: Rules,
+    bounds: EntryBounds,
 }
 
-/// What an entry must obey.
+/// The limits of an entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
-    /// Where inner chunks may lie: the shard without its index.
+pub(super) struct EntryBounds {
+    /// The range of inner chunks: the shard without its index.
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) inner_encoded_bytes: Option<u64>,
 }
 
 impl ShardIndex {
-    pub(super) fn new(entries: Vec<u8>, rules: Rules) -> Self {
-        Self { entries, rules }
+    pub(super) fn new(entries: Vec<u8>, bounds: EntryBounds) -> Self {
+        Self { entries, bounds }
     }
 
-    /// How many inner chunks there are, whether stored or not.
+    /// The number of inner chunks, stored or not.
     pub fn len(&self) -> usize {
         self.entries.len() / ENTRY_BYTES
     }
 
-    /// Whether the shard has no place for inner chunks.
+    /// Whether the shard has no inner chunks.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The bytes of the shard that hold inner chunk `number` (C order over the inner grid); none if
-    /// it is not stored and all fill value.
+    /// The byte range of inner chunk `number` (C order over the inner grid) in the shard; none if it is
+    /// not stored, which means the fill value.
     ///
     /// # Errors
     /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index or has a length
-    /// that the inner codecs cannot have made; the other inner chunks can still be read.
+    /// that the inner codecs cannot have; other inner chunks remain readable.
     pub fn entry(&self, number: usize) -> Result<Option<Range<u64>>, CodecError> {
         let start = number.saturating_mul(ENTRY_BYTES);
         let entry = self.entries.get(start..start.saturating_add(ENTRY_BYTES));
@@ -52,11 +52,11 @@ impl ShardIndex {
             CodecError::invalid(NAME, format!("inner chunk {number} of {}", self.len()))
         })?;
         let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
-        self.rules.range(entry).map_err(named)
+        self.bounds.range(entry).map_err(named)
     }
 }
 
-impl Rules {
+impl EntryBounds {
     pub(super) fn range(&self, entry: &[u8]) -> Result<Option<Range<u64>>, CodecError> {
         let (words, _) = entry.as_chunks::<8>();
         let [offset, length] = *words else {
@@ -66,7 +66,7 @@ impl Rules {
         if offset == u64::MAX && length == u64::MAX {
             return Ok(None);
         }
-        let corrupt = |what: String| Err(Fault::corrupt(what).of(NAME));
+        let corrupt = |what: String| Err(DecodeError::corrupt(what).in_codec(NAME));
         let end = match offset.checked_add(length) {
             Some(end) if offset >= self.begin && end <= self.end => end,
             _ => {

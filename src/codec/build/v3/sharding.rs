@@ -8,17 +8,17 @@ use crate::codec::config::Config;
 use crate::codec::element::Element;
 use crate::codec::error::CodecError;
 use crate::codec::pipeline::Pipeline;
-use crate::codec::shard::{Fill, IndexLocation, Sharding};
-use crate::codec::stage::Convert;
+use crate::codec::shard::{IndexLocation, InnerFill, Sharding};
+use crate::codec::stage::Decode;
 use crate::zarr::{ByteOrder, CodecChain, CodecSpec, DataType, FillValue, Fixed, Scalar, Variable};
 
-/// How deep shards may be nested in shards.
+/// How deep shards may nest.
 const MAX_SHARDING_DEPTH: usize = 8;
 
 impl Builder<'_> {
     pub(super) fn sharding(&mut self, config: Config<'_>) -> Result<Sharding, CodecError> {
         if self.depth >= MAX_SHARDING_DEPTH {
-            let what = format!("shards in shards, deeper than {MAX_SHARDING_DEPTH}");
+            let what = format!("shards nest deeper than {MAX_SHARDING_DEPTH}");
             return Err(config.invalid(what));
         }
         if self.filtered {
@@ -59,36 +59,38 @@ impl Builder<'_> {
         )
     }
 
-    fn fill_element(&self, config: Config<'_>) -> Result<Fill, CodecError> {
+    fn fill_element(&self, config: Config<'_>) -> Result<InnerFill, CodecError> {
         let invalid = |what: String| Err(config.invalid(what));
         let fill = match (&self.data_type, self.fill) {
             (DataType::Fixed(fixed), FillValue::Fixed(bytes))
                 if bytes.len() == fixed.size_bytes =>
             {
-                Fill::Bytes(bytes.clone())
+                InnerFill::Bytes(bytes.clone())
             }
             (DataType::Fixed(fixed), FillValue::Undefined) => {
-                Fill::Bytes(vec![0; fixed.size_bytes])
+                InnerFill::Bytes(vec![0; fixed.size_bytes])
             }
             (DataType::Variable(Variable::Text), FillValue::Variable(Value::String(text))) => {
-                Fill::Element(Element::Text(text.clone()))
+                InnerFill::Element(Element::Text(text.clone()))
             }
             (DataType::Variable(Variable::Bytes), FillValue::Variable(Value::String(text))) => {
                 let mut bytes = vec![0; text.len()];
-                match Base64.convert(text.as_bytes(), &mut bytes) {
+                match Base64.decode(text.as_bytes(), &mut bytes) {
                     Ok(n) => bytes.truncate(n),
                     Err(_) => return invalid(format!("fill value {text} is not base64")),
                 }
-                Fill::Element(Element::Bytes(bytes))
+                InnerFill::Element(Element::Bytes(bytes))
             }
-            (DataType::Variable(variable), FillValue::Undefined) => Fill::Element(match variable {
-                Variable::Text => Element::Text(String::new()),
-                Variable::Bytes => Element::Bytes(Vec::new()),
-                Variable::Array(_) => Element::Array(Vec::new()),
-                Variable::Object => Element::Json(Value::Null),
-            }),
+            (DataType::Variable(variable), FillValue::Undefined) => {
+                InnerFill::Element(match variable {
+                    Variable::Text => Element::Text(String::new()),
+                    Variable::Bytes => Element::Bytes(Vec::new()),
+                    Variable::Array(_) => Element::Array(Vec::new()),
+                    Variable::Object => Element::Json(Value::Null),
+                })
+            }
             (DataType::Variable(Variable::Object), FillValue::Variable(value)) => {
-                Fill::Element(Element::Json(value.clone()))
+                InnerFill::Element(Element::Json(value.clone()))
             }
             (data_type, fill) => return invalid(format!("fill value {fill:?} of {data_type}")),
         };
@@ -107,7 +109,7 @@ fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpec>>, CodecE
         .map_err(|error| config.invalid(format!("{key}: {error}")))
 }
 
-/// What zarr-python writes, for metadata that leave it out.
+/// What zarr-python writes; for metadata without `index_codecs`.
 fn default_index_codecs() -> Result<Vec<CodecSpec>, CodecError> {
     let bytes = serde_json::json!({"name": "bytes", "configuration": {"endian": "little"}});
     let specs: Result<_, _> = [bytes, "crc32c".into()]

@@ -1,19 +1,19 @@
-//! Where the bytes of inner chunks go in a shard.
+//! Where the elements of inner chunks are in a decoded shard.
 
-/// How inner chunks lie in the shard's decoded bytes (or elements).
+/// Strides of inner chunks in the decoded shard, in bytes or elements.
 #[derive(Debug)]
-pub(super) struct Placement {
+pub(super) struct InnerLayout {
     /// Bytes from one inner chunk to the next along each axis.
     chunk_steps: Vec<usize>,
-    /// Axes along which an inner chunk's runs follow each other: how many, and bytes between them.
+    /// Axes along which an inner chunk has several runs: their number, and bytes between them.
     rows: Vec<(usize, usize)>,
-    /// Bytes of an inner chunk that stay together.
+    /// Contiguous bytes of an inner chunk.
     pub(super) run: usize,
     /// Bytes of a shard.
     pub(super) total: usize,
 }
 
-impl Placement {
+impl InnerLayout {
     /// None if the sizes overflow.
     pub(super) fn new(outer: &[u64], inner: &[u64], item: usize) -> Option<Self> {
         let mut stride = item;
@@ -41,12 +41,12 @@ impl Placement {
         })
     }
 
-    /// Whether an inner chunk's bytes all stay together.
+    /// Whether an inner chunk is contiguous.
     pub(super) fn is_one_run(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Where the inner chunk at a place of the grid begins.
+    /// The start of the inner chunk at a grid position.
     pub(super) fn start(&self, place: &[usize]) -> usize {
         place
             .iter()
@@ -55,7 +55,7 @@ impl Placement {
             .sum()
     }
 
-    /// Calls `f` with where each run begins, in C order.
+    /// Calls `f` with the start of each run, in C order.
     pub(super) fn for_each_run(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
         match self.rows.get(depth) {
             Some((count, step)) => {
@@ -94,30 +94,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_element_of_every_inner_chunk_has_its_place() {
+    fn every_element_of_every_inner_chunk_is_decoded_to_its_index() {
         for (outer, inner) in [
             ([4, 6, 8], [2, 3, 4]),
             ([4, 6, 8], [2, 6, 8]),
             ([4, 6, 8], [1, 6, 2]),
         ] {
-            let placement = Placement::new(&outer, &inner, 1).unwrap();
-            let mut seen = vec![0; placement.total];
+            let layout = InnerLayout::new(&outer, &inner, 1).unwrap();
+            let mut seen = vec![0; layout.total];
             let grid = [0, 1, 2].map(|axis| usize::try_from(outer[axis] / inner[axis]).unwrap());
             for a in 0..grid[0] {
                 for b in 0..grid[1] {
                     for c in 0..grid[2] {
-                        placement.for_each_run(0, placement.start(&[a, b, c]), &mut |at| {
-                            seen[at..at + placement.run]
-                                .iter_mut()
-                                .for_each(|n| *n += 1);
+                        layout.for_each_run(0, layout.start(&[a, b, c]), &mut |at| {
+                            seen[at..at + layout.run].iter_mut().for_each(|n| *n += 1);
                         });
                     }
                 }
             }
             assert!(seen.iter().all(|n| *n == 1), "{inner:?}");
         }
-        assert!(Placement::new(&[4, 6], &[2, 6], 1).unwrap().is_one_run());
-        assert!(Placement::new(&[u64::MAX, 2], &[1, 1], 1).is_none());
+        assert!(InnerLayout::new(&[4, 6], &[2, 6], 1).unwrap().is_one_run());
+        assert!(InnerLayout::new(&[u64::MAX, 2], &[1, 1], 1).is_none());
     }
 
     #[test]

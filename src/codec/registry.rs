@@ -1,0 +1,207 @@
+//! The table of codecs by name. Zarr v2 has the codecs of numcodecs; v3 has them as
+//! `numcodecs.<name>`, next to its own.
+//!
+//! A new codec is one file with a [`Stage`] and one row in [`CODECS`].
+
+use super::astype::AsType;
+use super::base64::Base64;
+use super::blosc::Blosc;
+use super::bzip::Bz2;
+use super::categorize::Categorize;
+use super::checksum::Checksum;
+use super::config::Config;
+use super::deflate::{Gzip, Zlib};
+use super::delta::Delta;
+use super::error::CodecError;
+use super::lz4::Lz4;
+use super::number::{Number, NumberKind};
+use super::packbits::PackBits;
+use super::pcodec::Pcodec;
+use super::scale_offset::ScaleOffset;
+use super::shuffle::Shuffle;
+use super::stage::{Decode, Stage};
+use super::xz::Lzma;
+use super::zstandard::Zstd;
+
+/// What a codec encodes to what (Zarr v3, "Codecs"), with its constructor where that is the same in
+/// both versions. No stage means that the encoded bytes are the decoded ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Codec {
+    /// An array to an array of other shape or type.
+    ArrayToArray,
+    /// Numbers to numbers; the second argument is their type where the configuration has none.
+    NumbersToNumbers(fn(Config<'_>, Option<Number>) -> Result<Filter, CodecError>),
+    /// An array to bytes.
+    ArrayToBytes,
+    /// Bytes to bytes; the second argument is the element size where the configuration has none.
+    BytesToBytes(fn(Config<'_>, usize) -> Result<Option<Stage>, CodecError>),
+}
+
+use Codec::{ArrayToArray, ArrayToBytes, BytesToBytes, NumbersToNumbers};
+
+/// All codecs by name, in the order of `zarrfs --version`.
+pub(super) static CODECS: [(&str, Codec); 30] = [
+    ("adler32", BytesToBytes(checksum)),
+    ("astype", NumbersToNumbers(astype)),
+    ("base64", BytesToBytes(|config, _| stage(config, Base64))),
+    ("bitround", NumbersToNumbers(|_, _| Ok(Filter::default()))),
+    ("blosc", BytesToBytes(|config, _| stage(config, Blosc))),
+    ("bytes", ArrayToBytes),
+    ("bz2", BytesToBytes(|config, _| stage(config, Bz2))),
+    ("categorize", ArrayToBytes),
+    ("crc32", BytesToBytes(checksum)),
+    ("crc32c", BytesToBytes(checksum)),
+    ("delta", NumbersToNumbers(delta)),
+    ("fixedscaleoffset", NumbersToNumbers(scale_offset)),
+    (
+        "fletcher32",
+        BytesToBytes(|config, _| verify(config, Checksum::fletcher32())),
+    ),
+    ("gzip", BytesToBytes(|config, _| stage(config, Gzip))),
+    (
+        "jenkins_lookup3",
+        BytesToBytes(|config, _| verify(config, Checksum::jenkins_lookup3(config)?)),
+    ),
+    ("json2", ArrayToBytes),
+    ("lz4", BytesToBytes(|config, _| stage(config, Lz4))),
+    (
+        "lzma",
+        BytesToBytes(|config, _| stage(config, Lzma::new(config)?)),
+    ),
+    ("msgpack2", ArrayToBytes),
+    ("packbits", ArrayToArray),
+    ("pcodec", ArrayToBytes),
+    ("quantize", NumbersToNumbers(quantize)),
+    ("sharding_indexed", ArrayToBytes),
+    ("shuffle", BytesToBytes(shuffle)),
+    ("transpose", ArrayToArray),
+    ("vlen-array", ArrayToBytes),
+    ("vlen-bytes", ArrayToBytes),
+    ("vlen-utf8", ArrayToBytes),
+    ("zlib", BytesToBytes(|config, _| stage(config, Zlib))),
+    ("zstd", BytesToBytes(|config, _| stage(config, Zstd))),
+];
+
+/// The codec of this name.
+pub(super) fn find(name: &str) -> Option<Codec> {
+    let row = CODECS.iter().find(|(own, _)| *own == name);
+    row.map(|(_, codec)| *codec)
+}
+
+/// A codec from numbers to numbers.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    /// None if decoding changes no byte.
+    pub(super) stage: Option<Stage>,
+    /// The types of the encoded and of the decoded numbers, where the configuration has them.
+    pub(super) types: Option<(Number, Number)>,
+}
+
+impl Filter {
+    fn new(stage: Option<Stage>, encoded: Number, decoded: Number) -> Self {
+        Self {
+            stage,
+            types: Some((encoded, decoded)),
+        }
+    }
+}
+
+fn stage(config: Config<'_>, codec: impl Decode + 'static) -> Result<Option<Stage>, CodecError> {
+    Ok(Some(Stage::decode(config.codec, codec)))
+}
+
+fn verify(config: Config<'_>, checksum: Checksum) -> Result<Option<Stage>, CodecError> {
+    Ok(Some(Stage::verify(config.codec, checksum)))
+}
+
+fn checksum(config: Config<'_>, _: usize) -> Result<Option<Stage>, CodecError> {
+    verify(config, Checksum::located(config)?)
+}
+
+fn shuffle(config: Config<'_>, element_bytes: usize) -> Result<Option<Stage>, CodecError> {
+    let shuffle = Shuffle::new(config, element_bytes)?;
+    Ok(shuffle.map(|shuffle| Stage::decode(config.codec, shuffle)))
+}
+
+/// The decoded and the encoded type, `dtype` and `astype`.
+fn types(config: Config<'_>, default: Option<Number>) -> Result<(Number, Number), CodecError> {
+    let decoded = config.required("dtype", config.number("dtype")?.or(default))?;
+    Ok((decoded, config.number("astype")?.unwrap_or(decoded)))
+}
+
+fn delta(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
+    let (decoded, encoded) = types(config, default)?;
+    let delta = Delta::new(encoded, decoded)
+        .ok_or_else(|| unsupported_pair(config.codec, encoded, decoded))?;
+    let stage = Stage::decode(config.codec, delta);
+    Ok(Filter::new(Some(stage), encoded, decoded))
+}
+
+fn scale_offset(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
+    let codec = ScaleOffset::new(config, default)?;
+    let (encoded, decoded) = codec.types();
+    let stage = Stage::decode(config.codec, codec);
+    Ok(Filter::new(Some(stage), encoded, decoded))
+}
+
+fn quantize(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
+    let (decoded, encoded) = types(config, default)?;
+    if decoded.kind != NumberKind::Float || encoded.kind != NumberKind::Float {
+        return Err(unsupported_pair(config.codec, encoded, decoded));
+    }
+    cast(config.codec, encoded, decoded)
+}
+
+fn astype(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
+    // Types that are no numbers (times, text) are only compared.
+    let same = config.str("encode_dtype")? == config.str("decode_dtype")?;
+    if same && config.get("encode_dtype").is_some() {
+        return Ok(Filter::default());
+    }
+    let encoded = config.number("encode_dtype")?;
+    let encoded = config.required("encode_dtype", encoded)?;
+    let decoded = config.number("decode_dtype")?.or(default);
+    let decoded = config.required("decode_dtype", decoded)?;
+    cast(config.codec, encoded, decoded)
+}
+
+fn cast(name: &str, encoded: Number, decoded: Number) -> Result<Filter, CodecError> {
+    let stage = match AsType::new(encoded, decoded) {
+        _ if encoded == decoded => None,
+        Some(codec) => Some(Stage::decode(name, codec)),
+        None => return Err(unsupported_pair(name, encoded, decoded)),
+    };
+    Ok(Filter::new(stage, encoded, decoded))
+}
+
+fn unsupported_pair(name: &str, encoded: Number, decoded: Number) -> CodecError {
+    let (encoded, decoded) = (encoded.to_fixed(), decoded.to_fixed());
+    CodecError::unsupported(format!(
+        "{name} from {} to {}",
+        encoded.numpy_descr(),
+        decoded.numpy_descr()
+    ))
+}
+
+/// The element size of `shuffle` in v2 where the configuration has none.
+const V2_SHUFFLE_BYTES: usize = 4;
+
+/// A codec of a v2 array of elements of constant size.
+///
+/// `stored` is the type of the numbers that the codec encoded, where that is known.
+///
+/// # Errors
+/// An unknown name, or a configuration that is wrong or not supported.
+pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<Stage>, CodecError> {
+    match (find(config.codec), config.codec) {
+        (Some(BytesToBytes(new)), _) => new(config, V2_SHUFFLE_BYTES),
+        (Some(NumbersToNumbers(new)), _) => Ok(new(config, None)?.stage),
+        (_, "packbits") => stage(config, PackBits),
+        (_, "pcodec") => stage(config, Pcodec::new(stored)),
+        (_, "categorize") => match Categorize::new(config)?.fixed(config)? {
+            Some(labels) => stage(config, labels),
+            None => Err(config.invalid("objects in an array of constant-size elements")),
+        },
+        (_, name) => Err(CodecError::unsupported(name)),
+    }
+}
