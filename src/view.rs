@@ -29,6 +29,7 @@ mod number;
 mod placed;
 mod sidecar;
 mod texts;
+mod tiff;
 
 use crate::translate::documents as document;
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};

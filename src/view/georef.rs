@@ -12,6 +12,7 @@ pub(super) mod crs_metadata;
 pub(super) mod dates;
 pub(super) mod epsg;
 pub(super) mod grid;
+pub(super) mod overview;
 pub(super) mod raster;
 pub(super) mod samples;
 pub(super) mod scale;

@@ -1,29 +1,20 @@
-//! GeoTIFF: a header in front of the elements as they are (TIFF 6.0; BigTIFF where it is long;
-//! GeoTIFF 1.1, OGC 19-008r4).
-//!
-//! Where the pieces of an array can be tiles they are, so that a tile takes one piece to decode;
-//! everything else is strips of rows. Coarser arrays of a pyramid are overviews. What is not known
-//! for sure is left out, and the notes say so.
+//! GeoTIFF (OGC 19-008r4): a TIFF image with georeferencing, metadata in the tags of GDAL, and the
+//! coarser arrays of a pyramid as overviews. Metadata that are ambiguous are left out, with a note.
 
-mod blocks;
 mod gdal_metadata;
-mod ifd;
 mod keys;
-mod overview;
 
 use std::sync::Arc;
 
 use super::around::{ArrayView, NodeResolver};
 use super::content::NoContent;
 use super::georef::context::{Context, Groups, Notes};
+use super::georef::overview::{Full, overviews};
 use super::georef::raster::Raster;
 use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
-use super::layout::{ArrayExtent, FileLayout, Segment, VirtualFile};
-use crate::array::ArrayReader;
-use blocks::Blocks;
-use ifd::{Image, Values, tag};
-use overview::{Full, overviews};
+use super::layout::VirtualFile;
+use super::tiff::{self, Pixels, Values, tag};
 
 /// Whether the metadata of an array and of the groups above it prove that there is an image of it.
 ///
@@ -35,8 +26,8 @@ pub(super) fn is_certain(
 ) -> Result<bool, NoContent> {
     let groups = Groups::above(view, around, &mut Notes::default())?;
     let raster = RasterMetadata::raster(&Context::new(view, around, &groups))?;
-    let (main, _) = image(&raster, view.reader, 0)?;
-    // Tables are limited, and what is written of each band.
+    let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
+    // The tables and the metadata of each band are limited.
     let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
     Ok(is_short && raster.samples <= MAX_CERTAIN_BANDS)
 }
@@ -65,11 +56,10 @@ pub(super) fn make(
         ));
     }
 
-    let (mut main, placed) = image(&raster, view.reader, 0)?;
+    let (mut main, extent) = tiff::image(&pixels(&raster), view.reader, 0)?;
     main.fields.extend(keys::fields(&georef));
     main.fields.extend(samples.fields(&raster, &mut notes)?);
-    let mut images = vec![main];
-    let mut placements = vec![placed];
+    let mut images = vec![(main, extent)];
     let mut sources = vec![Arc::clone(view.reader)];
     let full = Full {
         raster: &raster,
@@ -80,41 +70,26 @@ pub(super) fn make(
         let Some(reader) = node.reader() else {
             continue;
         };
-        let (mut overview, mut placed) = match image(&coarse, reader, sources.len()) {
-            Ok(made) => made,
-            Err(why) => {
-                notes.add(format!("{} is no overview: {why}", node.key()));
-                continue;
+        match tiff::image(&pixels(&coarse), reader, sources.len()) {
+            Ok((mut overview, mut extent)) => {
+                extent.conversion = conversion.or(extent.conversion);
+                let reduced = (tag::NEW_SUBFILE_TYPE, Values::Long(1));
+                overview.fields.push(reduced);
+                images.push((overview, extent));
+                sources.push(Arc::clone(reader));
             }
-        };
-        if let Some(conversion) = conversion {
-            placed.conversion = Some(conversion);
+            Err(why) => notes.add(format!("{} is no overview: {why}", node.key())),
         }
-        overview
-            .fields
-            .push((tag::NEW_SUBFILE_TYPE, Values::Long(1)));
-        images.push(overview);
-        placements.push(placed);
-        sources.push(Arc::clone(reader));
     }
-    let header = match ifd::encode(&images, order) {
+    let layout = match tiff::encode(&images, order) {
         Err(why) if images.len() > 1 => {
             notes.add(format!("overviews are left out: {why}"));
             images.truncate(1);
-            placements.truncate(1);
             sources.truncate(1);
-            ifd::encode(&images, order)?
+            tiff::encode(&images, order)?
         }
-        header => header?,
+        layout => layout?,
     };
-    let mut at = header.bytes.len() as u64;
-    let mut parts = vec![Segment::Bytes(header.bytes)];
-    for (placed, start) in placements.into_iter().zip(header.starts) {
-        parts.push(Segment::Zeros(start.saturating_sub(at)));
-        at = start.saturating_add(placed.size_bytes);
-        parts.push(Segment::Array(placed));
-    }
-    let layout = FileLayout::new(parts).ok_or("no file can be so long".to_owned())?;
     Ok(VirtualFile {
         layout,
         sources,
@@ -151,64 +126,19 @@ pub(super) fn make_aux(
     )))
 }
 
-/// Images whose tables and bands are no more than this are within all limits of a header.
+/// Images whose tables and bands are at most this are within all limits of a header.
 const MAX_CERTAIN_TABLES_BYTES: u64 = 1 << 20;
 const MAX_CERTAIN_BANDS: u64 = 512;
-/// GDAL and libtiff count the bytes of a strip or tile in a C `int`.
-const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 
-/// The image of a raster, without what is said only of the first one.
-fn image(
-    raster: &Raster,
-    reader: &Arc<ArrayReader>,
-    source: usize,
-) -> Result<(Image, ArrayExtent), String> {
-    let blocks = Blocks::of(raster, reader.piece_shape());
-    let largest = blocks.largest_bytes();
-    if largest > MAX_BLOCK_BYTES {
-        return Err(format!(
-            "a row of {largest} bytes is one strip: programs read strips below 2 GiB"
-        ));
+fn pixels(raster: &Raster) -> Pixels {
+    Pixels {
+        width: raster.width,
+        height: raster.height,
+        samples: raster.samples,
+        is_chunky: raster.is_chunky,
+        planes: raster.planes.clone(),
+        number: raster.number,
+        numbers: raster.numbers,
+        conversion: raster.conversion,
     }
-    let placed = ArrayExtent::new(source, reader, blocks.order(), raster.conversion)
-        .ok_or("no file can be so long")?;
-    let samples = u16::try_from(raster.samples).map_err(|_| "too many bands")?;
-    let each = |value: u16| Values::Shorts(vec![value; samples.into()]);
-    let one = |value: u16| Values::Shorts(vec![value]);
-    let long = |value: u64| Values::Long(u32::try_from(value).unwrap_or(u32::MAX));
-    let bits = 8 * raster.numbers * raster.number.size_bytes as u64;
-    let mut fields = vec![
-        (tag::IMAGE_WIDTH, long(raster.width)),
-        (tag::IMAGE_LENGTH, long(raster.height)),
-        (tag::BITS_PER_SAMPLE, each(u16::try_from(bits).unwrap_or(0))),
-        (tag::COMPRESSION, one(1)),
-        // Black is zero: what the samples mean to an eye is not known.
-        (tag::PHOTOMETRIC, one(1)),
-        (tag::SAMPLES_PER_PIXEL, one(samples)),
-        (
-            tag::PLANAR_CONFIGURATION,
-            one(if raster.is_chunky || samples == 1 {
-                1
-            } else {
-                2
-            }),
-        ),
-        (tag::SAMPLE_FORMAT, each(raster.sample_format())),
-        (
-            tag::SOFTWARE,
-            Values::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
-        ),
-    ];
-    if samples > 1 {
-        let extra = usize::from(samples).saturating_sub(1);
-        fields.push((tag::EXTRA_SAMPLES, Values::Shorts(vec![0; extra])));
-    }
-    fields.extend(blocks.fields());
-    let size_bytes = placed.size_bytes;
-    let image = Image {
-        fields,
-        blocks,
-        size_bytes,
-    };
-    Ok((image, placed))
 }

@@ -125,22 +125,6 @@ impl Raster {
             conversion: None,
         }
     }
-
-    /// Bytes from one pixel to the next.
-    pub(in crate::view) fn pixel_bytes(&self) -> u64 {
-        let sample = self.numbers * self.number.size_bytes as u64;
-        sample * if self.is_chunky { self.samples } else { 1 }
-    }
-
-    /// The number of TIFF 6.0, section 19 (`SampleFormat`), with the complex one of libtiff.
-    pub(in crate::view) fn sample_format(&self) -> u16 {
-        match (self.number.kind, self.numbers) {
-            (NumberKind::UInt, _) => 1,
-            (NumberKind::Int, _) => 2,
-            (NumberKind::Float, 1) => 3,
-            (NumberKind::Float, _) => 6,
-        }
-    }
 }
 
 /// What a sample in the file is: its number, how many, and how it is converted.

@@ -1,10 +1,10 @@
 //! Metadata in the tags of GDAL, and its XML beside a GeoTIFF.
 
-use super::ifd::{Values, tag};
 use crate::view::georef::context::Notes;
 use crate::view::georef::raster::Raster;
 use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::view::georef::text::item;
+use crate::view::tiff::{Values, tag};
 
 /// The most for scales and offsets: those of all bands that a TIFF can have.
 const MAX_PACKING_BYTES: usize = 13 << 20;

@@ -1,8 +1,8 @@
 //! The tags of GeoTIFF: where the image is, and in which coordinate reference system.
 
-use super::ifd::{Values, tag};
 use crate::view::georef::epsg::CrsKind;
 use crate::view::georef::transform::Georef;
+use crate::view::tiff::{Values, tag};
 
 /// OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
 mod key {

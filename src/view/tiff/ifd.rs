@@ -1,4 +1,4 @@
-//! The header of a TIFF file: its directories with all that stands in them.
+//! The header of a TIFF file: directories with their values and block tables.
 //!
 //! TIFF 6.0, section 2 (image file header, directory, types); BigTIFF is the same with 8 bytes for
 //! counts and offsets ("The BigTIFF File Format", Aware Systems; version 43).
@@ -6,39 +6,39 @@
 use super::blocks::Blocks;
 use crate::zarr::ByteOrder;
 
-/// What a directory may say, by the names of TIFF 6.0.
-pub(super) mod tag {
-    pub(in super::super) const NEW_SUBFILE_TYPE: u16 = 254;
-    pub(in super::super) const IMAGE_WIDTH: u16 = 256;
-    pub(in super::super) const IMAGE_LENGTH: u16 = 257;
-    pub(in super::super) const BITS_PER_SAMPLE: u16 = 258;
-    pub(in super::super) const COMPRESSION: u16 = 259;
-    pub(in super::super) const PHOTOMETRIC: u16 = 262;
-    pub(in super::super) const STRIP_OFFSETS: u16 = 273;
-    pub(in super::super) const SAMPLES_PER_PIXEL: u16 = 277;
-    pub(in super::super) const ROWS_PER_STRIP: u16 = 278;
-    pub(in super::super) const STRIP_BYTE_COUNTS: u16 = 279;
-    pub(in super::super) const PLANAR_CONFIGURATION: u16 = 284;
-    pub(in super::super) const SOFTWARE: u16 = 305;
-    pub(in super::super) const TILE_WIDTH: u16 = 322;
-    pub(in super::super) const TILE_LENGTH: u16 = 323;
-    pub(in super::super) const TILE_OFFSETS: u16 = 324;
-    pub(in super::super) const TILE_BYTE_COUNTS: u16 = 325;
-    pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
-    pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
+/// Tags, by their names in TIFF 6.0.
+pub(in crate::view) mod tag {
+    pub(in crate::view) const NEW_SUBFILE_TYPE: u16 = 254;
+    pub(in crate::view) const IMAGE_WIDTH: u16 = 256;
+    pub(in crate::view) const IMAGE_LENGTH: u16 = 257;
+    pub(in crate::view) const BITS_PER_SAMPLE: u16 = 258;
+    pub(in crate::view) const COMPRESSION: u16 = 259;
+    pub(in crate::view) const PHOTOMETRIC: u16 = 262;
+    pub(in crate::view) const STRIP_OFFSETS: u16 = 273;
+    pub(in crate::view) const SAMPLES_PER_PIXEL: u16 = 277;
+    pub(in crate::view) const ROWS_PER_STRIP: u16 = 278;
+    pub(in crate::view) const STRIP_BYTE_COUNTS: u16 = 279;
+    pub(in crate::view) const PLANAR_CONFIGURATION: u16 = 284;
+    pub(in crate::view) const SOFTWARE: u16 = 305;
+    pub(in crate::view) const TILE_WIDTH: u16 = 322;
+    pub(in crate::view) const TILE_LENGTH: u16 = 323;
+    pub(in crate::view) const TILE_OFFSETS: u16 = 324;
+    pub(in crate::view) const TILE_BYTE_COUNTS: u16 = 325;
+    pub(in crate::view) const EXTRA_SAMPLES: u16 = 338;
+    pub(in crate::view) const SAMPLE_FORMAT: u16 = 339;
     /// OGC 19-008r4, Annex B: the tags of GeoTIFF.
-    pub(in super::super) const MODEL_PIXEL_SCALE: u16 = 33_550;
-    pub(in super::super) const MODEL_TIEPOINT: u16 = 33_922;
-    pub(in super::super) const MODEL_TRANSFORMATION: u16 = 34_264;
-    pub(in super::super) const GEO_KEY_DIRECTORY: u16 = 34_735;
+    pub(in crate::view) const MODEL_PIXEL_SCALE: u16 = 33_550;
+    pub(in crate::view) const MODEL_TIEPOINT: u16 = 33_922;
+    pub(in crate::view) const MODEL_TRANSFORMATION: u16 = 34_264;
+    pub(in crate::view) const GEO_KEY_DIRECTORY: u16 = 34_735;
     /// Private tags of GDAL ("GTiff - GeoTIFF File Format").
-    pub(in super::super) const GDAL_METADATA: u16 = 42_112;
-    pub(in super::super) const GDAL_NODATA: u16 = 42_113;
+    pub(in crate::view) const GDAL_METADATA: u16 = 42_112;
+    pub(in crate::view) const GDAL_NODATA: u16 = 42_113;
 }
 
-/// What a tag has.
+/// The values of a tag.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Values {
+pub(in crate::view) enum Values {
     /// `SHORT`.
     Shorts(Vec<u16>),
     /// `LONG`.
@@ -51,29 +51,29 @@ pub(super) enum Values {
 
 /// One image of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Image {
-    /// All tags but those that say where the image is.
-    pub(super) fields: Vec<(u16, Values)>,
-    /// Where the blocks are in the data of the image.
+pub(in crate::view) struct Image {
+    /// All tags except those of the block tables.
+    pub(in crate::view) fields: Vec<(u16, Values)>,
+    /// The blocks of the image data.
     pub(super) blocks: Blocks,
-    /// All its data.
+    /// Size of the image data.
     pub(super) size_bytes: u64,
 }
 
-/// The header, and where the data of each image begin.
+/// The header, and the offset of each image's data.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) bytes: Vec<u8>,
     pub(super) starts: Vec<u64>,
 }
 
-/// A header may take so much.
+/// The largest header.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Data begin at a multiple of this, and so far behind the header at least: what the kernel reads
-/// ahead of the header is no data.
+/// Data begin at a multiple of the boundary, and at this distance from the header, so that the
+/// kernel's readahead of the header contains no data.
 const DATA_BOUNDARY: u64 = 1 << 20;
 const DATA_DISTANCE: u64 = 128 << 10;
-/// Data of the images that follow begin at a page.
+/// Data of further images begin at a page.
 const IMAGE_BOUNDARY: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ enum Flavour {
 }
 
 impl Flavour {
-    /// Bytes of a count or an offset; values up to this size stand in the entry itself.
+    /// Bytes of a count or an offset; values up to this size are in the entry itself.
     fn word(self) -> u64 {
         match self {
             Self::Classic => 4,
@@ -104,7 +104,7 @@ impl Flavour {
         count + entries * self.entry_bytes() + self.word()
     }
 
-    /// What a value takes behind its directory.
+    /// Bytes that a value takes after its directory.
     fn outside(self, bytes: u64) -> Option<u64> {
         match bytes <= self.word() {
             true => Some(0),
@@ -114,6 +114,15 @@ impl Flavour {
 }
 
 impl Values {
+    /// A `LONG`.
+    ///
+    /// # Errors
+    /// A value that it cannot hold.
+    pub(super) fn long(value: u64) -> Result<Self, String> {
+        let value = u32::try_from(value).map_err(|_| format!("{value} exceeds 32 bits"))?;
+        Ok(Self::Long(value))
+    }
+
     /// The number of the type, the count, and the bytes.
     fn encode(&self, order: ByteOrder) -> (u16, u64, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -168,8 +177,8 @@ impl Image {
         }
     }
 
-    /// What the image takes in the header of a large file.
-    pub(super) fn tables_bytes(&self) -> Option<u64> {
+    /// Bytes of the image in the header of a BigTIFF file.
+    pub(in crate::view) fn tables_bytes(&self) -> Option<u64> {
         self.size_in_header(Flavour::Big)
     }
 
@@ -191,12 +200,16 @@ impl Image {
 /// The header of a file of these images, the first of which is the main one.
 ///
 /// # Errors
-/// If its tables take too much, or the file can not be so long.
-pub(super) fn encode(images: &[Image], order: ByteOrder) -> Result<Header, String> {
-    let classic = starts(images, Flavour::Classic)?;
+/// Tables beyond the limit, or a size that no file can have.
+pub(super) fn encode<'a>(
+    images: impl Iterator<Item = &'a Image>,
+    order: ByteOrder,
+) -> Result<Header, String> {
+    let images: Vec<&Image> = images.collect();
+    let classic = starts(&images, Flavour::Classic)?;
     let (flavour, (starts, _)) = match u32::try_from(classic.1) {
         Ok(_) => (Flavour::Classic, classic),
-        Err(_) => (Flavour::Big, starts(images, Flavour::Big)?),
+        Err(_) => (Flavour::Big, starts(&images, Flavour::Big)?),
     };
     let mut bytes = Vec::new();
     bytes.extend(match order {
@@ -212,15 +225,15 @@ pub(super) fn encode(images: &[Image], order: ByteOrder) -> Result<Header, Strin
         }
     }
     put_word(&mut bytes, order, flavour, flavour.preamble_bytes());
-    for (place, (image, start)) in images.iter().zip(&starts).enumerate() {
-        let is_last = place + 1 == images.len();
-        directory(&mut bytes, image, *start, flavour, order, is_last);
+    for (index, (image, start)) in images.iter().zip(&starts).enumerate() {
+        let is_last = index + 1 == images.len();
+        directory(&mut bytes, image, *start, flavour, order, is_last)?;
     }
     Ok(Header { bytes, starts })
 }
 
-/// Where the data of each image begin, and where the last end.
-fn starts(images: &[Image], flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
+/// The offset of each image's data, and the end of the last.
+fn starts(images: &[&Image], flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
     let too_long = || "no file can be so long".to_owned();
     let mut header = flavour.preamble_bytes();
     for image in images {
@@ -253,7 +266,7 @@ fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64)
     }
 }
 
-/// Appends the directory of an image with its values behind it.
+/// Appends the directory of an image, followed by its values.
 fn directory(
     target: &mut Vec<u8>,
     image: &Image,
@@ -261,7 +274,7 @@ fn directory(
     flavour: Flavour,
     order: ByteOrder,
     is_last: bool,
-) {
+) -> Result<(), String> {
     let (offsets_tag, counts_tag) = image.blocks.tags();
     let mut entries: Vec<(u16, u16, u64, Vec<u8>)> = Vec::new();
     for (tag, values) in &image.fields {
@@ -270,19 +283,18 @@ fn directory(
     }
     let (count, blocks) = (image.blocks.count(), &image.blocks);
     let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
-    let sizes_are = if image.count_bytes() == 4 {
+    let sizes_flavour = if image.count_bytes() == 4 {
         Flavour::Classic
     } else {
         Flavour::Big
     };
     for block in 0..count {
-        let at = start.saturating_add(blocks.offset(block));
-        put_word(&mut offsets, order, flavour, at);
-        put_word(&mut sizes, order, sizes_are, blocks.size_bytes(block));
+        put_word(&mut offsets, order, flavour, start + blocks.offset(block));
+        put_word(&mut sizes, order, sizes_flavour, blocks.size_bytes(block));
     }
     let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };
     entries.push((offsets_tag, kind(flavour), count, offsets));
-    entries.push((counts_tag, kind(sizes_are), count, sizes));
+    entries.push((counts_tag, kind(sizes_flavour), count, sizes));
     entries.sort_by_key(|(tag, ..)| *tag);
 
     let begin = target.len() as u64;
@@ -291,7 +303,7 @@ fn directory(
     let mut values = Vec::new();
     match flavour {
         Flavour::Classic => {
-            let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
+            let count = u16::try_from(entries.len()).map_err(|_| "too many tags")?;
             put(target, order, count.to_le_bytes());
         }
         Flavour::Big => put(target, order, (entries.len() as u64).to_le_bytes()),
@@ -313,34 +325,36 @@ fn directory(
         values_at = values_begin + values.len() as u64;
     }
     put_word(target, order, flavour, if is_last { 0 } else { values_at });
-    target.resize(usize::try_from(values_begin).unwrap_or(usize::MAX), 0);
+    let padding = values_begin - target.len() as u64;
+    target.extend((0..padding).map(|_| 0));
     target.extend(values);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::georef::raster::Raster;
     use crate::view::number::{Number, NumberKind};
+    use crate::view::tiff::Pixels;
 
     fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, Values)>) -> Image {
         let number = Number::new(NumberKind::UInt, 2, order);
-        let raster = Raster::of_planes(&[planes], side, side, number);
+        let pixels = Pixels::of_planes(&[planes], side, side, number);
         Image {
             fields,
-            blocks: Blocks::of(&raster, &[1, side.min(128), side.min(128)]),
+            blocks: Blocks::new(&pixels, &[1, side.min(128), side.min(128)]),
             size_bytes: planes * side * side * 2,
         }
     }
 
     #[test]
-    fn a_small_file_is_classic() {
+    fn a_small_file_is_classic_tiff() {
         let fields = vec![
             (tag::SOFTWARE, Values::Text("abc".into())),
             (tag::IMAGE_WIDTH, Values::Long(16)),
         ];
         let image = image(1, 16, ByteOrder::Big, fields);
-        let header = encode(&[image], ByteOrder::Big).unwrap();
+        let header = encode([&image].into_iter(), ByteOrder::Big).unwrap();
         assert_eq!(header.starts, [1 << 20]);
         let expected = [
             &b"MM\0\x2a\0\0\0\x08"[..],
@@ -357,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_big_and_its_tables_point_into_it() {
+    fn a_large_file_is_bigtiff_and_its_tables_point_to_its_blocks() {
         let (order, side) = (ByteOrder::Little, 32_768);
         let images = [
             image(3, side, order, Vec::new()),
             image(3, side / 16, order, Vec::new()),
         ];
-        let header = encode(&images, order).unwrap();
+        let header = encode(images.iter(), order).unwrap();
         assert_eq!(header.bytes[..8], *b"II\x2b\0\x08\0\0\0");
         let word = |at: usize| u64::from_le_bytes(header.bytes[at..at + 8].try_into().unwrap());
         let mut at = usize::try_from(word(8)).unwrap();
@@ -384,13 +398,13 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_too_long_are_refused() {
+    fn too_long_tables_are_errors() {
         let text = "a".repeat(17 << 20);
         let image = image(1, 16, ByteOrder::Little, vec![(1, Values::Text(text))]);
-        let why = encode(&[image], ByteOrder::Little).unwrap_err();
+        let why = encode([&image].into_iter(), ByteOrder::Little).unwrap_err();
         assert!(why.contains("tables"), "{why}");
         let mut image = self::image(1, 16, ByteOrder::Little, Vec::new());
         image.size_bytes = u64::MAX;
-        assert!(encode(&[image], ByteOrder::Little).is_err());
+        assert!(encode([&image].into_iter(), ByteOrder::Little).is_err());
     }
 }

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use super::context::{Context, Groups, Notes, some};
+use super::raster::{Raster, spatial_names};
+use super::samples::SampleMetadata;
+use super::scale::{Vectors, are_scales, of_ome, vector};
+use super::transform::{self, Georef, Transform, count};
 use crate::view::content::NoContent;
-use crate::view::georef::context::{Context, Groups, Notes, some};
-use crate::view::georef::raster::{Raster, spatial_names};
-use crate::view::georef::samples::SampleMetadata;
-use crate::view::georef::scale::{Vectors, are_scales, of_ome, vector};
-use crate::view::georef::transform::{self, Georef, Transform, count};
 use crate::view::node::ViewNode;
 use crate::view::number::Conversion;
 
 /// An overview with what has to be done to its numbers.
-pub(super) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
+pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
 
 type Coarse = (Raster, Option<Conversion>);
 
 /// What is known of the full image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Full<'a> {
-    pub(super) raster: &'a Raster,
-    pub(super) georef: &'a Georef,
-    pub(super) samples: &'a SampleMetadata,
+pub(in crate::view) struct Full<'a> {
+    pub(in crate::view) raster: &'a Raster,
+    pub(in crate::view) georef: &'a Georef,
+    pub(in crate::view) samples: &'a SampleMetadata,
 }
 
 /// The coarser arrays of the pyramid, the finest first.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn overviews(
+pub(in crate::view) fn overviews(
     context: &Context<'_>,
     full: Full<'_>,
     notes: &mut Notes,

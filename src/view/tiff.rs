@@ -1,0 +1,153 @@
+//! TIFF encoder: a header with directories and block tables in front of uncompressed elements (TIFF
+//! 6.0; BigTIFF for files of 4 GiB and more).
+//!
+//! Chunks become tiles where their shape allows it, so that one tile takes one chunk to decode; other
+//! arrays become strips of rows.
+
+mod blocks;
+mod ifd;
+
+use std::sync::Arc;
+
+use super::layout::{ArrayExtent, FileLayout, Segment};
+use super::number::{Conversion, Number, NumberKind};
+use crate::array::ArrayReader;
+use crate::zarr::ByteOrder;
+use blocks::Blocks;
+pub(super) use ifd::{Image, Values, tag};
+
+/// The pixels of an image.
+#[derive(Debug, Clone)]
+pub(super) struct Pixels {
+    pub(super) width: u64,
+    pub(super) height: u64,
+    /// Samples of a pixel.
+    pub(super) samples: u64,
+    /// Whether the samples of a pixel are contiguous; otherwise each sample is a plane.
+    pub(super) is_chunky: bool,
+    /// Planes along each leading axis.
+    pub(super) planes: Vec<u64>,
+    /// The numbers in the file.
+    pub(super) number: Number,
+    /// Numbers of a sample: two if it is complex.
+    pub(super) numbers: u64,
+    /// The conversion from the array's numbers to those of the file.
+    pub(super) conversion: Option<Conversion>,
+}
+
+impl Pixels {
+    /// Bytes from one pixel to the next.
+    fn pixel_bytes(&self) -> u64 {
+        let sample = self.numbers * self.number.size_bytes as u64;
+        sample * if self.is_chunky { self.samples } else { 1 }
+    }
+
+    /// `SampleFormat` (TIFF 6.0, section 19), with the complex one of libtiff.
+    fn sample_format(&self) -> u16 {
+        match (self.number.kind, self.numbers) {
+            (NumberKind::UInt, _) => 1,
+            (NumberKind::Int, _) => 2,
+            (NumberKind::Float, 1) => 3,
+            (NumberKind::Float, _) => 6,
+        }
+    }
+
+    /// Planes of numbers.
+    #[cfg(test)]
+    fn of_planes(planes: &[u64], height: u64, width: u64, number: Number) -> Self {
+        Self {
+            width,
+            height,
+            samples: planes.iter().product(),
+            is_chunky: false,
+            planes: planes.to_vec(),
+            number,
+            numbers: 1,
+            conversion: None,
+        }
+    }
+}
+
+/// The file of these images, the first of which is the main one.
+///
+/// # Errors
+/// Tables beyond the limit of a header, or a size that no file can have.
+pub(super) fn encode(
+    images: &[(Image, ArrayExtent)],
+    order: ByteOrder,
+) -> Result<FileLayout, String> {
+    let header = ifd::encode(images.iter().map(|(image, _)| image), order)?;
+    let mut end = header.bytes.len() as u64;
+    let mut segments = vec![Segment::Bytes(header.bytes)];
+    for ((_, extent), start) in images.iter().zip(header.starts) {
+        let gap = start.checked_sub(end).ok_or("data overlap the header")?;
+        segments.push(Segment::Zeros(gap));
+        segments.push(Segment::Array(extent.clone()));
+        end = start.checked_add(extent.size_bytes).ok_or(TOO_LONG)?;
+    }
+    FileLayout::new(segments).ok_or_else(|| TOO_LONG.to_owned())
+}
+
+const TOO_LONG: &str = "no file can be so long";
+/// GDAL and libtiff count the bytes of a strip or tile in a C `int`.
+const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
+
+/// The image of an array's elements with all baseline tags; `source` is the index of the array in the
+/// file.
+///
+/// # Errors
+/// Pixels that no TIFF file can have.
+pub(super) fn image(
+    pixels: &Pixels,
+    reader: &Arc<ArrayReader>,
+    source: usize,
+) -> Result<(Image, ArrayExtent), String> {
+    let blocks = Blocks::new(pixels, reader.piece_shape());
+    let largest = blocks.largest_bytes();
+    if largest > MAX_BLOCK_BYTES {
+        return Err(format!(
+            "a row of {largest} bytes is one strip: programs read strips below 2 GiB"
+        ));
+    }
+    let extent =
+        ArrayExtent::new(source, reader, blocks.order(), pixels.conversion).ok_or(TOO_LONG)?;
+    let samples = u16::try_from(pixels.samples).map_err(|_| "too many bands")?;
+    let each = |value: u16| Values::Shorts(vec![value; samples.into()]);
+    let one = |value: u16| Values::Shorts(vec![value]);
+    let bits = 8 * pixels.numbers * pixels.number.size_bytes as u64;
+    let bits = u16::try_from(bits).map_err(|_| "samples of too many bits")?;
+    let mut fields = vec![
+        (tag::IMAGE_WIDTH, Values::long(pixels.width)?),
+        (tag::IMAGE_LENGTH, Values::long(pixels.height)?),
+        (tag::BITS_PER_SAMPLE, each(bits)),
+        (tag::COMPRESSION, one(1)),
+        // BlackIsZero: the metadata have no colour space.
+        (tag::PHOTOMETRIC, one(1)),
+        (tag::SAMPLES_PER_PIXEL, one(samples)),
+        (
+            tag::PLANAR_CONFIGURATION,
+            one(if pixels.is_chunky || samples == 1 {
+                1
+            } else {
+                2
+            }),
+        ),
+        (tag::SAMPLE_FORMAT, each(pixels.sample_format())),
+        (
+            tag::SOFTWARE,
+            Values::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
+        ),
+    ];
+    if samples > 1 {
+        let extra = vec![0; usize::from(samples) - 1];
+        fields.push((tag::EXTRA_SAMPLES, Values::Shorts(extra)));
+    }
+    fields.extend(blocks.fields()?);
+    let size_bytes = extent.size_bytes;
+    let image = Image {
+        fields,
+        blocks,
+        size_bytes,
+    };
+    Ok((image, extent))
+}
