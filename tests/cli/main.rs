@@ -234,11 +234,9 @@ fn effects(place: &Place) -> (Vec<String>, [u32; 4]) {
 
 #[test]
 fn every_long_option_is_also_an_o_option() {
-    let test = "every_long_option_is_also_an_o_option";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let log = place.join("log");
@@ -290,7 +288,6 @@ fn every_long_option_is_also_an_o_option() {
 
 #[test]
 fn in_the_foreground_the_command_is_the_daemon() {
-    let _dog = watchdog("in_the_foreground_the_command_is_the_daemon", 60);
     let place = Place::new();
     let store = place.store();
     for foreground in ["-f", "--foreground"] {
@@ -305,7 +302,6 @@ fn in_the_foreground_the_command_is_the_daemon() {
 
 #[test]
 fn the_word_mount_may_be_left_out() {
-    let _dog = watchdog("the_word_mount_may_be_left_out", 60);
     let place = Place::new();
     place.store_named("demo");
     place.store_named("umount");
@@ -324,7 +320,6 @@ fn the_word_mount_may_be_left_out() {
 
 #[test]
 fn a_mount_that_works_says_nothing() {
-    let _dog = watchdog("a_mount_that_works_says_nothing", 60);
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -337,7 +332,6 @@ fn a_mount_that_works_says_nothing() {
 
 #[test]
 fn the_options_of_mount_8_are_accepted() {
-    let _dog = watchdog("the_options_of_mount_8_are_accepted", 60);
     let place = Place::new();
     let store = place.store();
     let all = GENERIC.join(",");
@@ -356,15 +350,12 @@ fn the_options_of_mount_8_are_accepted() {
 
 #[test]
 fn mount_8_mounts_and_umount_8_unmounts() {
-    let test = "mount_8_mounts_and_umount_8_unmounts";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
     if !Path::new("/sbin/mount.fuse3").exists() {
-        eprintln!("skipped: {test} needs mount.fuse3");
-        return;
+        return skipped("needs mount.fuse3");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::named("a place, to mount");
     let store = place.store_named("a store, with odd 'name'");
     // mount(8) splits a type at its dots, so the path in it must not have any.
@@ -408,7 +399,6 @@ fn mount_8_mounts_and_umount_8_unmounts() {
 
 #[test]
 fn a_source_that_is_none_is_named() {
-    let _dog = watchdog("a_source_that_is_none_is_named", 60);
     let place = Place::new();
     let text = place.join("notes.txt");
     fs::write(&text, "neither a directory nor an archive".repeat(100)).unwrap();
@@ -443,7 +433,6 @@ fn a_source_that_is_none_is_named() {
 
 #[test]
 fn a_zip_is_found_by_its_content_and_a_file_url_is_a_path() {
-    let _dog = watchdog("a_zip_is_found_by_its_content_and_a_file_url_is_a_path", 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -466,7 +455,6 @@ fn a_zip_is_found_by_its_content_and_a_file_url_is_a_path() {
 
 #[test]
 fn a_part_of_a_store_can_be_mounted() {
-    let _dog = watchdog("a_part_of_a_store_can_be_mounted", 60);
     let place = Place::new();
     let store = place.store();
     fs::write(place.join("outside"), "secret").unwrap();
@@ -493,10 +481,6 @@ fn a_part_of_a_store_can_be_mounted() {
 
 #[test]
 fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
-    let _dog = watchdog(
-        "the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount",
-        60,
-    );
     let place = Place::new();
     let mut demo = zarrfs();
     demo.arg("demo").arg(&place.path);

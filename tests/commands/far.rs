@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::faulty::Server;
 use crate::stores::*;
-use crate::support::*;
 
 /// A group without consolidated metadata, with an array of which two of four chunks are there.
 fn server() -> Server {
@@ -42,7 +41,6 @@ const GROUP_WARNING: &str = "its children cannot be listed and are not checked";
 
 #[test]
 fn info_does_not_take_names_for_chunks() {
-    let _dog = watchdog("info_does_not_take_names_for_chunks", 60);
     let server = server();
     let source = server.url_of("s");
     for at in ["s", "s/a"] {
@@ -73,7 +71,6 @@ fn info_does_not_take_names_for_chunks() {
 
 #[test]
 fn info_of_a_group_says_that_its_children_are_not_known() {
-    let _dog = watchdog("info_of_a_group_says_that_its_children_are_not_known", 60);
     let server = server();
     let words = "children: the server lists nothing";
     let info = json_of(look("info", server.url_of("s"), &["--json"]).ok());
@@ -94,7 +91,6 @@ fn info_of_a_group_says_that_its_children_are_not_known() {
 
 #[test]
 fn tree_marks_groups_whose_children_are_not_known() {
-    let _dog = watchdog("tree_marks_groups_whose_children_are_not_known", 60);
     let server = server();
     let tree = look("tree", server.url_of("s"), &[]);
     assert!(
@@ -111,10 +107,6 @@ fn tree_marks_groups_whose_children_are_not_known() {
 
 #[test]
 fn check_asks_once_for_each_chunk_and_absent_ones_are_none() {
-    let _dog = watchdog(
-        "check_asks_once_for_each_chunk_and_absent_ones_are_none",
-        60,
-    );
     let server = server();
     let said = look("check", server.url_of("s/a"), &["--json"]);
     let document = json_of(said.ok());
@@ -136,10 +128,6 @@ fn check_asks_once_for_each_chunk_and_absent_ones_are_none() {
 
 #[test]
 fn what_can_not_be_listed_is_warned_of_and_a_failure_if_strict() {
-    let _dog = watchdog(
-        "what_can_not_be_listed_is_warned_of_and_a_failure_if_strict",
-        60,
-    );
     let server = server();
     let said = look("check", server.url_of("s"), &[]);
     assert!(said.ok().out.contains(GROUP_WARNING), "{said:?}");
@@ -156,7 +144,6 @@ fn what_can_not_be_listed_is_warned_of_and_a_failure_if_strict() {
 
 #[test]
 fn consolidated_fixtures_are_checked_to_the_last_chunk() {
-    let _dog = watchdog("consolidated_fixtures_are_checked_to_the_last_chunk", 120);
     for name in ["dir/v2-consolidated", "dir/v3-consolidated"] {
         let server = Server::over(&fixture(name));
         let said = look("check", server.url(), &["--strict", "--json"]);
@@ -170,7 +157,6 @@ fn consolidated_fixtures_are_checked_to_the_last_chunk() {
 
 #[test]
 fn a_far_store_is_asked_for_many_chunks_at_a_time() {
-    let _dog = watchdog("a_far_store_is_asked_for_many_chunks_at_a_time", 60);
     let server = Server::files();
     put_array(&server, "a", &[64], &["bytes"]);
     for chunk in 0..64 {

@@ -61,7 +61,6 @@ fn there_is_a_manual_page_for_zarrfs_and_for_each_command() {
 
 #[test]
 fn stats_are_those_of_the_mount() {
-    let _dog = watchdog("stats_are_those_of_the_mount", 60);
     let mount = Mount::new(fixture("dir/v3"));
     let table = look("stats", mount.path(), &[]);
     let json = look("stats", mount.path(), &["--json"]);

@@ -34,7 +34,6 @@ fn look_at(server: &Server, command: &str, more: &[&str]) -> crate::place::Said 
 
 #[test]
 fn check_reads_the_chunks_of_all_pages() {
-    let _dog = watchdog("check_reads_the_chunks_of_all_pages", 60);
     let server = server();
     let document = json_of(look_at(&server, "check", &[]).ok());
     let summary = &document["summary"];
@@ -47,14 +46,12 @@ fn check_reads_the_chunks_of_all_pages() {
 
 #[test]
 fn info_counts_the_chunks_of_all_pages() {
-    let _dog = watchdog("info_counts_the_chunks_of_all_pages", 60);
     let info = json_of(look_at(&server(), "info", &["--path", "array00"]).ok());
     assert_eq!(info["chunks_present"], CHUNKS, "{info}");
 }
 
 #[test]
 fn tree_has_the_arrays_of_all_pages() {
-    let _dog = watchdog("tree_has_the_arrays_of_all_pages", 60);
     let tree = json_of(look_at(&server(), "tree", &[]).ok());
     let nodes = tree["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 1 + ARRAYS, "{tree}");

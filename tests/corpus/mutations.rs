@@ -15,7 +15,7 @@ use crate::cases::{noise, random, text};
 use crate::far;
 use crate::in_process::{listing, memory_file, open_file};
 use crate::records::extra_field;
-use crate::support::{Mount, scratch, watchdog};
+use crate::support::{Mount, scratch};
 use crate::zipmaker::{End64, Entry, Zip};
 
 /// Of each archive.
@@ -245,8 +245,7 @@ fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tal
 }
 
 /// Mutates the archive of this number and judges every mutant.
-fn run(name: &'static str, number: usize) {
-    let _dog = watchdog(name, 300);
+fn run(number: usize) {
     let all = archives();
     let (original, contents) = &all[number];
     let donor = &all[(number + 1) % all.len()].0;
@@ -285,38 +284,31 @@ fn run(name: &'static str, number: usize) {
 
 #[test]
 fn mutants_of_a_plain_archive_are_refused_or_right() {
-    run("mutants_of_a_plain_archive_are_refused_or_right", 0);
+    run(0);
 }
 
 #[test]
 fn mutants_of_a_streamed_archive_are_refused_or_right() {
-    run("mutants_of_a_streamed_archive_are_refused_or_right", 1);
+    run(1);
 }
 
 #[test]
 fn mutants_of_a_zip64_archive_are_refused_or_right() {
-    run("mutants_of_a_zip64_archive_are_refused_or_right", 2);
+    run(2);
 }
 
 #[test]
 fn mutants_of_an_archive_behind_a_prefix_are_refused_or_right() {
-    run(
-        "mutants_of_an_archive_behind_a_prefix_are_refused_or_right",
-        3,
-    );
+    run(3);
 }
 
 #[test]
 fn mutants_of_an_archive_with_extra_fields_are_refused_or_right() {
-    run(
-        "mutants_of_an_archive_with_extra_fields_are_refused_or_right",
-        4,
-    );
+    run(4);
 }
 
 #[test]
 fn an_archive_cut_at_any_length_is_refused() {
-    let _dog = watchdog("an_archive_cut_at_any_length_is_refused", 120);
     let (original, contents) = &archives()[1];
     let mut tally = Tally::default();
     let mut buffer = vec![0xa5; PIECE + BUFFER_HEADROOM_BYTES];
@@ -332,10 +324,6 @@ const MOUNTS: u64 = 24;
 
 #[test]
 fn mounted_mutants_are_refused_or_right_and_never_end_the_daemon() {
-    let _dog = watchdog(
-        "mounted_mutants_are_refused_or_right_and_never_end_the_daemon",
-        300,
-    );
     let all = archives();
     let dir = scratch();
     let source = dir.path().join("mutant.zip");

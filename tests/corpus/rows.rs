@@ -3,11 +3,9 @@
 use crate::cases::{self, Case};
 use crate::in_process;
 use crate::mounted;
-use crate::support::watchdog;
 
 /// Runs all cases of a row at both levels and fails with everything that was wrong.
-fn run(name: &'static str, cases: Vec<Case>) {
-    let _dog = watchdog(name, 300);
+fn run(cases: Vec<Case>) {
     let mut problems = Vec::new();
     for case in &cases {
         let at = |level: &str| format!("{} ({level})", case.name);
@@ -34,7 +32,7 @@ macro_rules! rows {
     ($($name:ident: $cases:path;)*) => {$(
         #[test]
         fn $name() {
-            run(stringify!($name), $cases());
+            run($cases());
         }
     )*};
 }

@@ -14,7 +14,7 @@ use crate::cases::{long_text, noise, random, text};
 use crate::coders::{deflate_fast, zstd_frame_claiming};
 use crate::in_process::{memory_file, open_file, read_range, read_to_end, said};
 use crate::records::local_header;
-use crate::support::{Mount, errno, read, scratch, watchdog};
+use crate::support::{Mount, errno, read, scratch};
 use crate::zipmaker::{DEFLATED, End, End64, Entry, Offset, ZSTD, Zip};
 
 const SIZE: usize = 3 << 20;
@@ -111,10 +111,6 @@ fn forget_pages(path: &Path) {
 
 #[test]
 fn a09_a_mounted_bad_stored_entry_fails_whatever_ranges_were_read_before() {
-    let _dog = watchdog(
-        "a09_a_mounted_bad_stored_entry_fails_whatever_ranges_were_read_before",
-        120,
-    );
     let dir = scratch();
     let source = dir.path().join("order.zip");
     fs::write(&source, good_and_bad(SIZE)).unwrap();
@@ -154,7 +150,6 @@ fn a09_a_mounted_bad_stored_entry_fails_whatever_ranges_were_read_before() {
 
 #[test]
 fn a09_verify_serves_no_byte_of_a_bad_entry() {
-    let _dog = watchdog("a09_verify_serves_no_byte_of_a_bad_entry", 120);
     let content = noise(22, SIZE);
     let zeros = vec![0; 70 << 20];
     let spoilt = |entry: Entry| entry.both(|f| f.crc ^= 1);
@@ -203,10 +198,6 @@ fn a09_verify_serves_no_byte_of_a_bad_entry() {
 
 #[test]
 fn a13_entries_and_a_directory_beyond_four_gib_are_served() {
-    let _dog = watchdog(
-        "a13_entries_and_a_directory_beyond_four_gib_are_served",
-        120,
-    );
     let far_at = 5_u64 << 30;
     let far = Entry::deflated("far", b"very far away").with(|entry| {
         entry.only_central = true;
@@ -270,7 +261,6 @@ const BESIDES_THE_LIMIT: u64 = 64 << 20;
 
 #[test]
 fn a10_bombs_leave_the_daemon_within_its_memory_limit() {
-    let _dog = watchdog("a10_bombs_leave_the_daemon_within_its_memory_limit", 120);
     let zeros = vec![0; 200 << 20];
     let claim = |entry: Entry, size: u64| {
         entry.both(|f| {
@@ -318,7 +308,6 @@ fn a10_bombs_leave_the_daemon_within_its_memory_limit() {
 
 #[test]
 fn decoded_entries_stay_within_the_memory_limit() {
-    let _dog = watchdog("decoded_entries_stay_within_the_memory_limit", 120);
     let zeros = vec![0; 300 << 20];
     let long = long_text();
     let zip = Zip::of(vec![

@@ -15,7 +15,6 @@ const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUI
 
 #[test]
 fn j01_every_ending_signal_unmounts_and_exits_0() {
-    let _dog = watchdog("j01_every_ending_signal_unmounts_and_exits_0", 60);
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -31,10 +30,6 @@ fn j01_every_ending_signal_unmounts_and_exits_0() {
 
 #[test]
 fn j01_every_ending_signal_ends_a_daemon_in_the_background() {
-    let _dog = watchdog(
-        "j01_every_ending_signal_ends_a_daemon_in_the_background",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     for signal in ENDING {
@@ -47,10 +42,6 @@ fn j01_every_ending_signal_ends_a_daemon_in_the_background() {
 
 #[test]
 fn j01_a_signal_right_after_the_start_leaves_nothing_mounted() {
-    let _dog = watchdog(
-        "j01_a_signal_right_after_the_start_leaves_nothing_mounted",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     for delay in (0..30).step_by(2) {
@@ -68,7 +59,6 @@ fn j01_a_signal_right_after_the_start_leaves_nothing_mounted() {
 
 #[test]
 fn j01_a_busy_mount_ends_as_soon_as_its_files_are_closed() {
-    let _dog = watchdog("j01_a_busy_mount_ends_as_soon_as_its_files_are_closed", 60);
     let place = Place::new();
     let mut daemon = place.foreground(place.store(), &[]);
     let file = File::open(place.path.join("a/c/0")).unwrap();
@@ -81,7 +71,6 @@ fn j01_a_busy_mount_ends_as_soon_as_its_files_are_closed() {
 
 #[test]
 fn j01_a_busy_mount_is_detached_after_five_seconds() {
-    let _dog = watchdog("j01_a_busy_mount_is_detached_after_five_seconds", 60);
     let place = Place::new();
     let mut daemon = place.foreground(place.store(), &["--passthrough", "off"]);
     let file = File::open(place.path.join("a/c/0")).unwrap();
@@ -104,7 +93,6 @@ fn j01_a_busy_mount_is_detached_after_five_seconds() {
 
 #[test]
 fn j01_a_second_signal_ends_a_busy_mount_at_once() {
-    let _dog = watchdog("j01_a_second_signal_ends_a_busy_mount_at_once", 60);
     let place = Place::new();
     let store = place.store();
     for second in ENDING {
@@ -126,10 +114,6 @@ fn j01_a_second_signal_ends_a_busy_mount_at_once() {
 
 #[test]
 fn j01_ignored_signals_of_the_caller_do_not_make_the_daemon_deaf() {
-    let _dog = watchdog(
-        "j01_ignored_signals_of_the_caller_do_not_make_the_daemon_deaf",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let script = r#"trap '' TERM INT HUP; exec "$@""#;
@@ -154,7 +138,6 @@ fn wrapped(wrapper: &[&str], command: &Command) -> Command {
 
 #[test]
 fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
-    let _dog = watchdog("j02_a_killed_daemon_is_recovered_by_the_next_mount", 60);
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -176,10 +159,6 @@ fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
 
 #[test]
 fn j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_hinder_the_next_mount() {
-    let _dog = watchdog(
-        "j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_hinder_the_next_mount",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let pid = place.mount(&store, &["--passthrough", "off"]);
@@ -199,10 +178,6 @@ fn j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_hinder_the_next_mount(
 
 #[test]
 fn j02_a_mount_that_is_killed_while_it_starts_hinders_nobody() {
-    let _dog = watchdog(
-        "j02_a_mount_that_is_killed_while_it_starts_hinders_nobody",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     for delay in (0..30).step_by(3) {

@@ -1,7 +1,7 @@
 //! Level: the daemon as a process, on a real mount. How it starts, ends and is recovered (rows J
 //! of the fault table), what it mounts on (G12) and for whom (H). The daemon is always another
-//! process; each test carries its row in its name. Tests that need root say so and pass when they
-//! are not root.
+//! process; each test carries its row in its name. Tests that need root are skipped if they
+//! do not run as root.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -16,7 +16,6 @@ const INSIDE: &str = "inside|below|within|contains|under";
 
 #[test]
 fn g12_a_missing_mountpoint_is_refused() {
-    let _dog = watchdog("g12_a_missing_mountpoint_is_refused", 60);
     let place = Place::new();
     let store = place.store();
     fs::remove_dir(&place.path).unwrap();
@@ -29,7 +28,6 @@ fn g12_a_missing_mountpoint_is_refused() {
 
 #[test]
 fn g12_a_mountpoint_that_is_a_file_is_refused() {
-    let _dog = watchdog("g12_a_mountpoint_that_is_a_file_is_refused", 60);
     let place = Place::new();
     let store = place.store();
     fs::remove_dir(&place.path).unwrap();
@@ -45,7 +43,6 @@ fn g12_a_mountpoint_that_is_a_file_is_refused() {
 
 #[test]
 fn g12_a_mountpoint_that_is_not_empty_needs_an_option() {
-    let _dog = watchdog("g12_a_mountpoint_that_is_not_empty_needs_an_option", 60);
     let place = Place::new();
     let store = place.store();
     fs::write(place.path.join("precious"), "data").unwrap();
@@ -62,7 +59,6 @@ fn g12_a_mountpoint_that_is_not_empty_needs_an_option() {
 
 #[test]
 fn g12_a_mountpoint_that_is_mounted_already_is_refused() {
-    let _dog = watchdog("g12_a_mountpoint_that_is_mounted_already_is_refused", 60);
     let place = Place::new();
     let store = place.store();
     let other = place.store_named("other");
@@ -79,7 +75,6 @@ fn g12_a_mountpoint_that_is_mounted_already_is_refused() {
 
 #[test]
 fn g12_a_mount_of_an_empty_store_is_still_a_mount() {
-    let _dog = watchdog("g12_a_mount_of_an_empty_store_is_still_a_mount", 60);
     let place = Place::new();
     let empty = place.make_dir("empty");
     place.mount(&empty, &["--force"]);
@@ -92,7 +87,6 @@ fn g12_a_mount_of_an_empty_store_is_still_a_mount() {
 
 #[test]
 fn g12_a_dead_mount_is_unmounted_like_a_living_one() {
-    let _dog = watchdog("g12_a_dead_mount_is_unmounted_like_a_living_one", 60);
     let place = Place::new();
     let pid = place.mount(place.store(), &[]);
     kill_daemon(pid);
@@ -103,11 +97,9 @@ fn g12_a_dead_mount_is_unmounted_like_a_living_one() {
 
 #[test]
 fn g12_a_dead_mount_of_another_file_system_is_left_alone() {
-    let test = "g12_a_dead_mount_of_another_file_system_is_left_alone";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let (dead, _mounted) = bindfs(&place, &store);
@@ -161,7 +153,6 @@ impl Drop for Foreign<'_> {
 
 #[test]
 fn g12_umount_refuses_what_is_not_a_mount() {
-    let _dog = watchdog("g12_umount_refuses_what_is_not_a_mount", 60);
     let place = Place::new();
     place.unmount(&[]).failed(1, &["mnt", "not"]);
     place.unmount(&["--lazy"]).failed(1, &["mnt", "not"]);
@@ -180,11 +171,9 @@ fn g12_umount_refuses_what_is_not_a_mount() {
 
 #[test]
 fn g12_umount_refuses_the_mounts_of_others() {
-    let test = "g12_umount_refuses_the_mounts_of_others";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let tmpfs = Foreign::tmpfs(&place.path);
@@ -210,10 +199,6 @@ fn g12_umount_refuses_the_mounts_of_others() {
 
 #[test]
 fn g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said() {
-    let _dog = watchdog(
-        "g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said",
-        60,
-    );
     let place = Place::new();
     let pid = place.mount(place.store(), &[]);
     let file = File::open(place.path.join("a/c/0")).unwrap();
@@ -227,7 +212,6 @@ fn g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said() {
 
 #[test]
 fn g12_a_lazy_unmount_leaves_open_files_readable() {
-    let _dog = watchdog("g12_a_lazy_unmount_leaves_open_files_readable", 60);
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -247,8 +231,6 @@ fn g12_a_lazy_unmount_leaves_open_files_readable() {
 
 #[test]
 fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
-    let test = "g12_no_command_waits_without_end_for_a_daemon_that_is_stopped";
-    let _dog = watchdog(test, 100);
     let place = Place::new();
     let store = place.store();
     let pid = place.mount(&store, &[]);
@@ -273,11 +255,9 @@ fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
 
 #[test]
 fn g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe() {
-    let test = "g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -297,11 +277,9 @@ fn g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe() {
 
 #[test]
 fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
-    let test = "g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     // Its mount was detached while busy, and another is there now.
@@ -329,7 +307,6 @@ fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
 
 #[test]
 fn j05_a_mountpoint_inside_the_source_is_refused() {
-    let _dog = watchdog("j05_a_mountpoint_inside_the_source_is_refused", 60);
     let place = Place::new();
     let store = place.store();
     let inside = place.make_dir("store/mnt");
@@ -365,7 +342,6 @@ fn refused(place: &Place, source: &Path, mountpoint: &Path, args: &[&str], word:
 
 #[test]
 fn j05_a_source_inside_the_mountpoint_is_refused() {
-    let _dog = watchdog("j05_a_source_inside_the_mountpoint_is_refused", 60);
     let place = Place::new();
     let store = place.store_named("mnt/store");
     let zip = place.zip_of(&store);
@@ -385,11 +361,9 @@ fn j05_a_source_inside_the_mountpoint_is_refused() {
 
 #[test]
 fn j05_bind_mounts_hide_neither() {
-    let test = "j05_bind_mounts_hide_neither";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let inside = place.make_dir("store/mnt");
@@ -402,7 +376,6 @@ fn j05_bind_mounts_hide_neither() {
 
 #[test]
 fn j05_a_log_file_inside_the_mountpoint_is_refused() {
-    let _dog = watchdog("j05_a_log_file_inside_the_mountpoint_is_refused", 60);
     let place = Place::new();
     let store = place.store();
     symlink(&place.path, place.join("link")).unwrap();
@@ -417,7 +390,6 @@ fn j05_a_log_file_inside_the_mountpoint_is_refused() {
 
 #[test]
 fn j05_a_disk_cache_inside_the_mountpoint_or_the_source_is_refused_and_not_made() {
-    let _dog = watchdog("j05_a_disk_cache_inside_the_mountpoint_or_the_source", 60);
     let place = Place::new();
     let store = place.store();
     symlink(&place.path, place.join("link")).unwrap();
@@ -438,7 +410,6 @@ fn j05_a_disk_cache_inside_the_mountpoint_or_the_source_is_refused_and_not_made(
 
 #[test]
 fn j06_a_zip_inside_a_mount_can_be_mounted() {
-    let _dog = watchdog("j06_a_zip_inside_a_mount_can_be_mounted", 60);
     let outer = Place::new();
     let dir = outer.make_dir("archives");
     let zip = outer.zip_of(&outer.store());
@@ -457,7 +428,6 @@ fn j06_a_zip_inside_a_mount_can_be_mounted() {
 
 #[test]
 fn j06_a_mount_is_not_its_own_source() {
-    let _dog = watchdog("j06_a_mount_is_not_its_own_source", 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&place.store_named("inner"));
@@ -478,7 +448,6 @@ fn j06_a_mount_is_not_its_own_source() {
 
 #[test]
 fn h06_a_symlink_to_the_mountpoint_is_as_good() {
-    let _dog = watchdog("h06_a_symlink_to_the_mountpoint_is_as_good", 60);
     let place = Place::new();
     let store = place.store();
     let link = place.join("link");
@@ -493,7 +462,6 @@ fn h06_a_symlink_to_the_mountpoint_is_as_good() {
 
 #[test]
 fn h06_a_symlink_that_is_turned_elsewhere_changes_nothing() {
-    let _dog = watchdog("h06_a_symlink_that_is_turned_elsewhere_changes_nothing", 60);
     let place = Place::new();
     let store = place.store();
     let (link, other) = (place.join("link"), place.make_dir("other"));

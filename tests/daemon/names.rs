@@ -71,7 +71,6 @@ fn sources(place: &Place, name: &[u8]) -> [PathBuf; 2] {
 
 #[test]
 fn h04_odd_names_mount_and_smuggle_nothing_in() {
-    let _dog = watchdog("h04_odd_names_mount_and_smuggle_nothing_in", 60);
     let owner = rustix::process::geteuid().as_raw();
     for name in ODD {
         let place = Place::named(odd(name));
@@ -96,11 +95,9 @@ fn h04_odd_names_mount_and_smuggle_nothing_in() {
 
 #[test]
 fn h04_odd_names_smuggle_nothing_past_fusermount3() {
-    let test = "h04_odd_names_smuggle_nothing_past_fusermount3";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     for name in ODD {
         let place = Place::named(odd(name));
         let sources = sources(&place, name);
@@ -122,7 +119,6 @@ fn h04_odd_names_smuggle_nothing_past_fusermount3() {
 
 #[test]
 fn h04_odd_names_are_refused_in_one_line() {
-    let _dog = watchdog("h04_odd_names_are_refused_in_one_line", 60);
     let place = Place::new();
     for name in ODD {
         let missing = place.join(odd(name));
@@ -135,7 +131,6 @@ fn h04_odd_names_are_refused_in_one_line() {
 
 #[test]
 fn h04_a_password_in_a_source_is_not_repeated() {
-    let _dog = watchdog("h04_a_password_in_a_source_is_not_repeated", 60);
     let place = Place::new();
     let log = place.join("log");
     for source in [

@@ -29,10 +29,6 @@ fn stats(place: &Place, args: &[&str]) -> Said {
 
 #[test]
 fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
-    let _dog = watchdog(
-        "h07_the_socket_is_the_users_alone_and_goes_with_the_mount",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let me = rustix::process::geteuid().as_raw();
@@ -62,10 +58,6 @@ fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
 
 #[test]
 fn h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal() {
-    let _dog = watchdog(
-        "h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal",
-        60,
-    );
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let pid = daemon_of(&place.path);
@@ -80,7 +72,6 @@ fn h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal() {
 
 #[test]
 fn h07_what_a_killed_daemon_leaves_is_removed_by_the_next() {
-    let _dog = watchdog("h07_what_a_killed_daemon_leaves_is_removed_by_the_next", 60);
     let place = Place::new();
     let store = place.store();
     let socket = mount(&place, &store);
@@ -95,11 +86,9 @@ fn h07_what_a_killed_daemon_leaves_is_removed_by_the_next() {
 
 #[test]
 fn h07_other_users_are_refused() {
-    let test = "h07_other_users_are_refused";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -128,11 +117,9 @@ fn h07_other_users_are_refused() {
 
 #[test]
 fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
-    let test = "h07_a_daemon_of_nobody_tells_nobody_and_root";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -164,7 +151,6 @@ fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
 
 #[test]
 fn h07_clients_that_hang_keep_nobody_waiting() {
-    let _dog = watchdog("h07_clients_that_hang_keep_nobody_waiting", 60);
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let hanging: Vec<_> = (0..50)
@@ -182,11 +168,9 @@ fn h07_clients_that_hang_keep_nobody_waiting() {
 
 #[test]
 fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
-    let test = "a_mount_without_a_place_for_a_socket_works_and_tells_totals";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
@@ -216,7 +200,6 @@ fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
 
 #[test]
 fn a_socket_that_is_somebody_elses_name_is_left_alone() {
-    let _dog = watchdog("a_socket_that_is_somebody_elses_name_is_left_alone", 60);
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let other = socket.with_file_name("1.sock");

@@ -42,8 +42,6 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
 
 #[test]
 fn a_source_without_zarr_metadata_is_refused_with_what_is_there() {
-    let test = "a_source_without_zarr_metadata_is_refused_with_what_is_there";
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     for (directory, words) in directories(&place) {
         let mut sources = vec![directory.clone()];
@@ -86,7 +84,6 @@ fn a_source_without_zarr_metadata_is_refused_with_what_is_there() {
 
 #[test]
 fn the_search_for_a_hierarchy_below_is_bounded() {
-    let _dog = watchdog("the_search_for_a_hierarchy_below_is_bounded", 60);
     let place = Place::new();
     let many = place.make_dir("many");
     for number in 0..20 {
@@ -104,7 +101,6 @@ fn the_search_for_a_hierarchy_below_is_bounded() {
 
 #[test]
 fn a_file_of_another_format_is_named() {
-    let _dog = watchdog("a_file_of_another_format_is_named", 60);
     let place = Place::new();
     let store = place.store();
     for (name, option) in [("x.tar", "-cf"), ("x.tar.gz", "-czf")] {
@@ -133,7 +129,6 @@ fn a_file_of_another_format_is_named() {
 
 #[test]
 fn swapped_arguments_are_recognised_and_hide_nothing() {
-    let _dog = watchdog("swapped_arguments_are_recognised_and_hide_nothing", 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -165,7 +160,6 @@ fn swapped_arguments_are_recognised_and_hide_nothing() {
 
 #[test]
 fn the_source_is_judged_before_the_mountpoint() {
-    let _dog = watchdog("the_source_is_judged_before_the_mountpoint", 60);
     let place = Place::new();
     let store = place.store();
     let (plain, missing) = (place.make_dir("plain"), place.join("missing"));

@@ -19,10 +19,6 @@ use crate::support::*;
 
 #[test]
 fn j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing() {
-    let _dog = watchdog(
-        "j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let truncated = place.join("truncated.zip");
@@ -47,7 +43,6 @@ fn j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing() {
 
 #[test]
 fn j03_a_log_file_that_can_not_be_written_fails_the_start() {
-    let _dog = watchdog("j03_a_log_file_that_can_not_be_written_fails_the_start", 60);
     let place = Place::new();
     let log = place.join("missing/log");
     let args = ["--log-file", log.to_str().unwrap()];
@@ -59,10 +54,6 @@ fn j03_a_log_file_that_can_not_be_written_fails_the_start() {
 
 #[test]
 fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
-    let _dog = watchdog(
-        "j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     for delay in (0..30).step_by(3) {
@@ -89,10 +80,6 @@ fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
 
 #[test]
 fn j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing() {
-    let _dog = watchdog(
-        "j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing",
-        60,
-    );
     let place = Place::new();
     // Nobody takes the connection, so that the mount waits.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -114,10 +101,6 @@ fn j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing() {
 
 #[test]
 fn j03_a_start_that_runs_out_of_descriptors_leaves_no_mount() {
-    let _dog = watchdog(
-        "j03_a_start_that_runs_out_of_descriptors_leaves_no_mount",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let mut failed = 0;
@@ -139,7 +122,6 @@ fn j03_a_start_that_runs_out_of_descriptors_leaves_no_mount() {
 
 #[test]
 fn j03_a_log_that_nobody_reads_is_not_waited_for() {
-    let _dog = watchdog("j03_a_log_that_nobody_reads_is_not_waited_for", 60);
     let place = Place::new();
     let pipe = place.join("pipe");
     run(Command::new("mkfifo").arg(&pipe));
@@ -150,7 +132,6 @@ fn j03_a_log_that_nobody_reads_is_not_waited_for() {
 
 #[test]
 fn the_daemon_has_the_name_of_the_program() {
-    let _dog = watchdog("the_daemon_has_the_name_of_the_program", 60);
     let place = Place::new();
     let pid = place.mount(place.store(), &[]);
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
@@ -165,7 +146,6 @@ fn the_daemon_has_the_name_of_the_program() {
 
 #[test]
 fn j04_a_mount_is_usable_when_the_command_returns() {
-    let _dog = watchdog("j04_a_mount_is_usable_when_the_command_returns", 120);
     let place = Place::new();
     let store = place.store();
     let sources = [place.zip_of(&store), store];
@@ -184,10 +164,6 @@ fn j04_a_mount_is_usable_when_the_command_returns() {
 
 #[test]
 fn j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins() {
-    let _dog = watchdog(
-        "j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins",
-        120,
-    );
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -221,7 +197,6 @@ fn j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins() {
 
 #[test]
 fn j07_one_source_is_mounted_in_many_places() {
-    let _dog = watchdog("j07_one_source_is_mounted_in_many_places", 60);
     let places: Vec<_> = std::iter::repeat_with(Place::new).take(4).collect();
     let zip = places[0].zip_of(&places[0].store());
     for place in &places {
@@ -235,7 +210,6 @@ fn j07_one_source_is_mounted_in_many_places() {
 
 #[test]
 fn j08_closed_standard_streams_do_no_harm() {
-    let _dog = watchdog("j08_closed_standard_streams_do_no_harm", 60);
     let place = Place::new();
     let store = place.store();
     for closed in [
@@ -265,7 +239,6 @@ fn j08_closed_standard_streams_do_no_harm() {
 
 #[test]
 fn j08_a_deleted_working_directory_does_no_harm() {
-    let _dog = watchdog("j08_a_deleted_working_directory_does_no_harm", 60);
     let place = Place::new();
     let script = r#"cd "$1"; rmdir "$1"; shift; exec "$@""#;
     for foreground in [false, true] {
@@ -293,10 +266,6 @@ fn j08_a_deleted_working_directory_does_no_harm() {
 
 #[test]
 fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root() {
-    let _dog = watchdog(
-        "j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     place.zip_of(&store);
@@ -320,7 +289,6 @@ fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root()
 
 #[test]
 fn j08_a_caller_that_reads_the_output_is_not_kept_waiting() {
-    let _dog = watchdog("j08_a_caller_that_reads_the_output_is_not_kept_waiting", 60);
     let place = Place::new();
     let mut command = place.command(place.store(), &[]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -337,7 +305,6 @@ fn j08_a_caller_that_reads_the_output_is_not_kept_waiting() {
 
 #[test]
 fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
-    let _dog = watchdog("j08_the_end_of_the_callers_terminal_is_not_the_daemons", 60);
     let place = Place::new();
     let script = r#""$@" && echo mounted && exec sleep 60"#;
     let mut shell = Command::new("bash");
@@ -365,10 +332,6 @@ fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
 /// The kernel gives the files of a process that must not be looked into to root.
 #[test]
 fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
-    let _dog = watchdog(
-        "j11_nobody_can_look_into_the_daemon_of_an_ordinary_user",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let pid = if is_root() {
@@ -395,7 +358,6 @@ fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
 
 #[test]
 fn readiness_is_told_over_notify_socket_once_mounted() {
-    let _dog = watchdog("readiness_is_told_over_notify_socket_once_mounted", 60);
     let place = Place::new();
     let path = place.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -427,7 +389,6 @@ fn readiness_is_told_over_notify_socket_once_mounted() {
 
 #[test]
 fn a_notify_socket_that_nobody_listens_to_does_no_harm() {
-    let _dog = watchdog("a_notify_socket_that_nobody_listens_to_does_no_harm", 60);
     let place = Place::new();
     let mut command = place.command(place.store(), &[]);
     said(command.env("NOTIFY_SOCKET", place.join("missing"))).ok();
@@ -437,7 +398,6 @@ fn a_notify_socket_that_nobody_listens_to_does_no_harm() {
 
 #[test]
 fn no_readiness_is_told_when_the_mount_fails() {
-    let _dog = watchdog("no_readiness_is_told_when_the_mount_fails", 60);
     let place = Place::new();
     let path = place.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

@@ -34,11 +34,9 @@ fn modes(place: &Place) -> [u32; 4] {
 
 #[test]
 fn h01_other_user_is_refused_without_allow_other() {
-    let test = "h01_other_user_is_refused_without_allow_other";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
@@ -59,11 +57,9 @@ fn h01_other_user_is_refused_without_allow_other() {
 
 #[test]
 fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
-    let test = "h01_even_root_is_refused_by_a_mount_of_an_ordinary_user";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -84,11 +80,9 @@ fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
 
 #[test]
 fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
-    let test = "h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -112,7 +106,6 @@ fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
 
 #[test]
 fn h02_modes_are_constant_whatever_the_source_has() {
-    let _dog = watchdog("h02_modes_are_constant_whatever_the_source_has", 60);
     let place = Place::new();
     let store = place.store();
     let me = [
@@ -133,11 +126,9 @@ fn h02_modes_are_constant_whatever_the_source_has() {
 
 #[test]
 fn h02_owner_group_and_umask_are_what_the_options_say() {
-    let test = "h02_owner_group_and_umask_are_what_the_options_say";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
@@ -167,11 +158,9 @@ fn h02_owner_group_and_umask_are_what_the_options_say() {
 
 #[test]
 fn h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed() {
-    let test = "h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
@@ -201,7 +190,6 @@ fn h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed() {
 
 #[test]
 fn h03_the_mount_is_always_readonly_nosuid_nodev_noexec() {
-    let _dog = watchdog("h03_the_mount_is_always_readonly_nosuid_nodev_noexec", 60);
     let place = Place::new();
     let store = place.store();
     fs::write(store.join("program"), "#!/bin/sh\necho ran\n").unwrap();
@@ -236,11 +224,9 @@ fn h03_the_mount_is_always_readonly_nosuid_nodev_noexec() {
 
 #[test]
 fn nobody_mounts_lists_reads_and_unmounts() {
-    let test = "nobody_mounts_lists_reads_and_unmounts";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -277,11 +263,9 @@ fn nobody_mounts_lists_reads_and_unmounts() {
 
 #[test]
 fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
-    let test = "a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -306,11 +290,9 @@ fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
 
 #[test]
 fn nobody_can_not_unmount_what_root_has_mounted() {
-    let test = "nobody_can_not_unmount_what_root_has_mounted";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let binary = place.open_to_nobody();
     for args in [&[][..], &["--allow-other"]] {
@@ -327,11 +309,9 @@ fn nobody_can_not_unmount_what_root_has_mounted() {
 
 #[test]
 fn nobody_can_not_mount_on_what_is_not_theirs() {
-    let test = "nobody_can_not_mount_on_what_is_not_theirs";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let foreign = place.make_dir("foreign");
@@ -360,11 +340,9 @@ fn in_a_namespace(place: &Place, binary: &Path, store: &Path, script: &str) -> S
 
 #[test]
 fn h02_an_ordinary_user_needs_user_allow_other() {
-    let test = "h02_an_ordinary_user_needs_user_allow_other";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -390,11 +368,9 @@ fn h02_an_ordinary_user_needs_user_allow_other() {
 
 #[test]
 fn a_missing_fusermount3_is_named() {
-    let test = "a_missing_fusermount3_is_named";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -422,11 +398,9 @@ fn a_missing_fusermount3_is_named() {
 
 #[test]
 fn a_device_that_can_not_be_opened_is_named() {
-    let test = "a_device_that_can_not_be_opened_is_named";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
@@ -462,11 +436,9 @@ fn a_device_that_can_not_be_opened_is_named() {
 /// As in a container that was given the device and not the right to mount.
 #[test]
 fn a_container_that_may_not_mount_is_told_what_it_needs() {
-    let test = "a_container_that_may_not_mount_is_told_what_it_needs";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let mut command = Command::new("setpriv");

@@ -36,7 +36,6 @@ fn is_at_hand(far: &Far, directory: &str, file: &str) {
 
 #[test]
 fn f07_what_is_at_hand_is_answered_while_the_store_hangs() {
-    let _dog = watchdog("f07_what_is_at_hand_is_answered_while_the_store_hangs", 60);
     let files = ["a/0", "a/1", "b/0", "b/1"];
     for threads in ["1", "4"] {
         let args = ["--timeout", "20s", "--ttl", "1h", "--threads", threads];
@@ -80,7 +79,6 @@ fn f07_what_is_at_hand_is_answered_while_the_store_hangs() {
 
 #[test]
 fn f07_a_hundred_hanging_readers_stop_nobody_else() {
-    let _dog = watchdog("f07_a_hundred_hanging_readers_stop_nobody_else", 90);
     let names: Vec<String> = (0..100).map(|i| format!("many/{i}")).collect();
     let mut files = vec!["a/0"];
     files.extend(names.iter().map(String::as_str));

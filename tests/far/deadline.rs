@@ -9,7 +9,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::gate::*;
-use crate::support::*;
 
 type Ask = fn(&Path) -> io::Result<()>;
 
@@ -82,7 +81,6 @@ const FILES: [&str; 12] = [
 
 #[test]
 fn every_call_ends_at_the_deadline() {
-    let _dog = watchdog("every_call_ends_at_the_deadline", 90);
     let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "1h"]);
     for name in FILES {
         stat(&far.join(name)).unwrap();
@@ -129,7 +127,6 @@ fn every_call_ends_at_the_deadline() {
 
 #[test]
 fn what_has_to_be_asked_again_takes_one_deadline() {
-    let _dog = watchdog("what_has_to_be_asked_again_takes_one_deadline", 90);
     let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "200ms"]);
     for name in FILES {
         stat(&far.join(name)).unwrap();

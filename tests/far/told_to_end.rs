@@ -30,7 +30,6 @@ fn ends(child: &mut Killed, with: Signal, what: &str) {
 
 #[test]
 fn g02_whoever_is_told_to_end_ends_while_the_store_hangs() {
-    let _dog = watchdog("g02_whoever_is_told_to_end_ends_while_the_store_hangs", 120);
     let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
     for name in FILES {
         if !name.ends_with("stat") {
@@ -89,7 +88,6 @@ except KeyboardInterrupt:
 
 #[test]
 fn g02_a_signal_that_is_not_to_end_changes_nothing() {
-    let _dog = watchdog("g02_a_signal_that_is_not_to_end_changes_nothing", 60);
     let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
     drop(open(&far.join("a/read")));
     far.close();
@@ -125,12 +123,10 @@ with open(sys.argv[1], 'rb', buffering=0) as file:
 
 #[test]
 fn g02_a_page_fault_is_not_interrupted_for_a_signal_that_is_handled() {
-    let test = "g02_a_page_fault_is_not_interrupted_for_a_signal_that_is_handled";
     // Only root may always see what another thread waits in.
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
     drop(open(&far.join("a/fault")));
     far.close();

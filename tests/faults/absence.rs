@@ -8,7 +8,6 @@ use crate::support::*;
 
 #[test]
 fn d01_a_chunk_that_is_not_there_is_fill_values() {
-    let _dog = watchdog("d01_a_chunk_that_is_not_there_is_fill_values", 60);
     let fill: Vec<u8> = FILL.to_le_bytes().repeat(CHUNK);
     for far in BOTH {
         for format in [Format::V2, Format::V3] {
@@ -42,7 +41,6 @@ fn native_of(remote: &Remote, mount: &Mount) -> std::path::PathBuf {
 
 #[test]
 fn d02_a_source_that_is_not_there_is_not_mounted() {
-    let _dog = watchdog("d02_a_source_that_is_not_there_is_not_mounted", 60);
     let remote = Remote::new(Far::Http);
     remote.server.add(on("*"), Fault::status(404));
     remote.is_refused(&["404|not found|no such|neither"]);
@@ -56,10 +54,6 @@ fn d02_a_source_that_is_not_there_is_not_mounted() {
 
 #[test]
 fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
-    let _dog = watchdog(
-        "d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values",
-        60,
-    );
     let remote = Remote::new(Far::S3);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
@@ -75,10 +69,6 @@ fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
 
 #[test]
 fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
-    let _dog = watchdog(
-        "d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values",
-        60,
-    );
     let remote = Remote::new(Far::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");

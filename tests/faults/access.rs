@@ -9,7 +9,6 @@ use crate::support::*;
 
 #[test]
 fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
-    let _dog = watchdog("d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -33,7 +32,6 @@ fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
 
 #[test]
 fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
-    let _dog = watchdog("d03_forbidden_chunks_are_absent_if_that_is_wanted", 60);
     let fill = FILL.to_le_bytes().repeat(CHUNK);
     for far in BOTH {
         let remote = Remote::new(far);
@@ -55,7 +53,6 @@ fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
 
 #[test]
 fn d03_a_source_that_is_forbidden_is_not_mounted() {
-    let _dog = watchdog("d03_a_source_that_is_forbidden_is_not_mounted", 60);
     for far in BOTH {
         for status in [401, 403] {
             let remote = Remote::new(far);
@@ -67,7 +64,6 @@ fn d03_a_source_that_is_forbidden_is_not_mounted() {
 
 #[test]
 fn d04_a_401_is_eacces_and_no_secret_is_said() {
-    let _dog = watchdog("d04_a_401_is_eacces_and_no_secret_is_said", 60);
     let remote = Remote::new(Far::Http);
     let mount = remote.mount(&[
         "--header",
@@ -102,7 +98,6 @@ fn credentials(key: &str, expires: &str) -> String {
 
 #[test]
 fn d04_expired_credentials_are_fetched_again_once() {
-    let _dog = watchdog("d04_expired_credentials_are_fetched_again_once", 90);
     let remote = Remote::new(Far::S3);
     let giver = Server::files();
     let far_off = "2099-01-01T00:00:00Z";

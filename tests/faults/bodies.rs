@@ -10,7 +10,6 @@ use crate::support::*;
 
 #[test]
 fn d08_a_body_that_breaks_off_is_resumed() {
-    let _dog = watchdog("d08_a_body_that_breaks_off_is_resumed", 120);
     for far in BOTH {
         for fault in [
             Fault::Reset,
@@ -37,10 +36,6 @@ fn d08_a_body_that_breaks_off_is_resumed() {
 
 #[test]
 fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
-    let _dog = watchdog(
-        "d08_a_body_that_always_breaks_off_is_eio_and_never_short",
-        180,
-    );
     for far in BOTH {
         for fault in [Fault::Reset, Fault::CloseAfter(0), Fault::ResetAfter(0)] {
             let remote = Remote::new(far);
@@ -65,7 +60,6 @@ fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
 
 #[test]
 fn d08_what_is_resumed_is_the_same_content() {
-    let _dog = watchdog("d08_what_is_resumed_is_the_same_content", 120);
     let new: Vec<u8> = big().iter().map(|byte| byte ^ 0x40).collect();
     for far in BOTH {
         let remote = Remote::new(far);
@@ -90,7 +84,6 @@ fn d08_what_is_resumed_is_the_same_content() {
 
 #[test]
 fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
-    let _dog = watchdog("d09_the_whole_in_place_of_a_part_is_used_or_refused", 60);
     for far in BOTH {
         for is_framed in [true, false] {
             let remote = Remote::new(far);
@@ -114,7 +107,6 @@ fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
 
 #[test]
 fn d09_a_body_that_does_not_end_is_not_taken() {
-    let _dog = watchdog("d09_a_body_that_does_not_end_is_not_taken", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -140,7 +132,6 @@ fn d09_a_body_that_does_not_end_is_not_taken() {
 
 #[test]
 fn d10_a_part_that_is_another_is_eio() {
-    let _dog = watchdog("d10_a_part_that_is_another_is_eio", 120);
     for far in BOTH {
         for fault in [
             Fault::WrongContentRange,
@@ -176,7 +167,6 @@ fn d10_a_part_that_is_another_is_eio() {
 
 #[test]
 fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
-    let _dog = watchdog("d10_a_part_with_status_200_is_checked", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         remote.server.add(on("store/*/c/*"), Fault::PartsAs200);
@@ -205,7 +195,6 @@ fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
 
 #[test]
 fn d10_a_body_that_was_transformed_is_eio() {
-    let _dog = watchdog("d10_a_body_that_was_transformed_is_eio", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -222,7 +211,6 @@ fn d10_a_body_that_was_transformed_is_eio() {
 
 #[test]
 fn d11_head_is_not_needed() {
-    let _dog = watchdog("d11_head_is_not_needed", 60);
     for far in BOTH {
         for status in [405, 501] {
             let remote = Remote::new(far);
@@ -239,7 +227,6 @@ fn d11_head_is_not_needed() {
 
 #[test]
 fn d11_a_value_of_no_bytes_is_read() {
-    let _dog = watchdog("d11_a_value_of_no_bytes_is_read", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         remote.put("empty", *b"");
@@ -252,7 +239,6 @@ fn d11_a_value_of_no_bytes_is_read() {
 
 #[test]
 fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
-    let _dog = watchdog("d11_a_head_that_says_that_all_is_empty", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         remote.put("empty", *b"");
@@ -272,7 +258,6 @@ fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
 
 #[test]
 fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known() {
-    let _dog = watchdog("d11_a_body_that_ends_with_the_connection", 60);
     let remote = Remote::new(Far::Http);
     let at = remote.at("big", 0);
     let key = remote.key("big", 0);
@@ -308,10 +293,6 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
 
 #[test]
 fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
-    let _dog = watchdog(
-        "d11_a_size_comes_from_a_part_or_the_file_does_not_open",
-        120,
-    );
     // S3 always says a length.
     for far in [Far::Http] {
         for frame in [Fault::Chunked, Fault::Unframed] {
@@ -336,8 +317,6 @@ fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
 
 #[test]
 fn d15_an_error_of_s3_that_says_200_is_eio() {
-    let _dog = watchdog("d15_an_error_of_s3_that_says_200_is_eio", 60);
-
     for code in ["InternalError", "SlowDown", "NoSuchKey"] {
         let remote = Remote::new(Far::S3);
         let mount = remote.mount(&["--ttl", "0s"]);
@@ -355,7 +334,6 @@ fn d15_an_error_of_s3_that_says_200_is_eio() {
 
 #[test]
 fn d15_a_page_of_html_that_says_200_is_no_chunk() {
-    let _dog = watchdog("d15_a_page_of_html_that_says_200_is_no_chunk", 60);
     // Its size is believed as long as names are trusted.
     for far in BOTH {
         for format in [Format::V2, Format::V3] {
@@ -380,7 +358,6 @@ fn d15_a_page_of_html_that_says_200_is_no_chunk() {
 
 #[test]
 fn d15_a_page_of_html_is_no_store() {
-    let _dog = watchdog("d15_a_page_of_html_is_no_store", 60);
     let server = Server::files();
     server.add(on("*"), Fault::html());
     let mount = in_time(Duration::from_secs(10), "mount", || {
@@ -391,10 +368,6 @@ fn d15_a_page_of_html_is_no_store() {
 
 #[test]
 fn e01_bodies_that_never_end_stay_within_the_memory_limit() {
-    let _dog = watchdog(
-        "e01_bodies_that_never_end_stay_within_the_memory_limit",
-        170,
-    );
     let remote = Remote::new(Far::Http);
     for key in 0..128 {
         let key = format!("endless/{key}");

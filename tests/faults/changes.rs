@@ -24,7 +24,6 @@ fn part(file: &File, at: usize) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
-    let _dog = watchdog("i04_an_open_file_whose_object_changes_is_estale", 120);
     for far in BOTH {
         for new in [
             changed(&big()),
@@ -57,7 +56,6 @@ fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
 
 #[test]
 fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
-    let _dog = watchdog("i04_a_date_that_only_one_of_two_answers_has", 60);
     for fault in [
         Fault::NoLastModified,
         Fault::LastModified("Mon, 01 Foo 2024 00:00:00 GMT".into()),
@@ -82,7 +80,6 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
 
 #[test]
 fn i04_every_part_is_asked_for_under_its_version() {
-    let _dog = watchdog("i04_every_part_is_asked_for_under_its_version", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -104,7 +101,6 @@ fn i04_every_part_is_asked_for_under_its_version() {
 
 #[test]
 fn i04_an_etag_that_changes_with_every_request_is_estale() {
-    let _dog = watchdog("i04_an_etag_that_changes_with_every_request_is_estale", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -121,7 +117,6 @@ fn i04_an_etag_that_changes_with_every_request_is_estale() {
 
 #[test]
 fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
-    let _dog = watchdog("i04_a_chunk_that_changes_is_wholly_old_or_wholly_new", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -147,7 +142,6 @@ fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
 
 #[test]
 fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
-    let _dog = watchdog("i04_an_open_view_whose_chunk_changes_is_estale", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -188,7 +182,6 @@ fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
 
 #[test]
 fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
-    let _dog = watchdog("i04_an_open_group_file_whose_chunk_changes_is_estale", 120);
     let remote = Remote::new(Far::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     let mut old = big();
@@ -239,7 +232,6 @@ fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
 
 #[test]
 fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
-    let _dog = watchdog("what_was_read_a_moment_ago", 60);
     let remote = Remote::new(Far::Http);
     let mount = remote.mount(&["--ttl", "1m"]);
     let path = whole_of(&mount, "z");
@@ -254,7 +246,6 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
 
 #[test]
 fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
-    let _dog = watchdog("i04_an_object_that_goes_under_an_open_file_is_an_error", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -270,7 +261,6 @@ fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
 
 #[test]
 fn i05_without_any_validator_the_size_is_what_is_checked() {
-    let _dog = watchdog("i05_without_any_validator_the_size_is_what_is_checked", 60);
     let remote = Remote::new(Far::Http);
     remote.server.add(on("*"), Fault::NoEtag);
     remote.server.add(on("*"), Fault::NoLastModified);
@@ -292,7 +282,6 @@ fn i05_without_any_validator_the_size_is_what_is_checked() {
 
 #[test]
 fn i05_a_date_is_a_validator_too() {
-    let _dog = watchdog("i05_a_date_is_a_validator_too", 60);
     let directory = scratch();
     let path = directory.path().join("store/value");
     std::fs::create_dir(path.parent().unwrap()).unwrap();

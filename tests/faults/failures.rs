@@ -9,7 +9,6 @@ use crate::support::*;
 
 #[test]
 fn d05_a_failure_that_passes_is_not_seen() {
-    let _dog = watchdog("d05_a_failure_that_passes_is_not_seen", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -39,7 +38,6 @@ fn d05_a_failure_that_passes_is_not_seen() {
 
 #[test]
 fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
-    let _dog = watchdog("d05_a_failure_that_stays_is_eio_within_the_deadline", 180);
     for far in BOTH {
         for fault in [
             Fault::status(500),
@@ -61,7 +59,6 @@ fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
 
 #[test]
 fn d05_a_server_that_says_when_is_believed() {
-    let _dog = watchdog("d05_a_server_that_says_when_is_believed", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -78,7 +75,6 @@ fn d05_a_server_that_says_when_is_believed() {
 
 #[test]
 fn d05_random_failures_never_become_wrong_bytes() {
-    let _dog = watchdog("d05_random_failures_never_become_wrong_bytes", 240);
     for far in BOTH {
         for (seed, fault) in [
             Fault::status(503),
@@ -113,7 +109,6 @@ fn d05_random_failures_never_become_wrong_bytes() {
 
 #[test]
 fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
-    let _dog = watchdog("d06_a_server_that_refuses_is_eio_within_the_deadline", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -135,7 +130,6 @@ fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
 
 #[test]
 fn d06_connections_that_break_while_they_wait_are_made_again() {
-    let _dog = watchdog("d06_connections_that_break_while_they_wait", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -147,7 +141,6 @@ fn d06_connections_that_break_while_they_wait_are_made_again() {
 
 #[test]
 fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
-    let _dog = watchdog("d06_a_server_that_can_not_be_reached_is_not_mounted", 120);
     let refused = |source: &str| {
         let mount = in_time(LIMIT, "mount", || {
             Mount::attempt(source, &["--timeout", "2s"])
@@ -166,10 +159,6 @@ fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
 
 #[test]
 fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
-    let _dog = watchdog(
-        "d06_a_server_that_does_not_speak_tls_is_not_asked_again",
-        60,
-    );
     let server = Server::files();
     let source = server.url_of("store").replace("http://", "https://");
     let refused = in_time(AT_ONCE * 2, "mount", || {
@@ -185,7 +174,6 @@ fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
 
 #[test]
 fn d06_a_server_that_speaks_something_else_is_eio() {
-    let _dog = watchdog("d06_a_server_that_speaks_something_else_is_eio", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -197,7 +185,6 @@ fn d06_a_server_that_speaks_something_else_is_eio() {
 
 #[test]
 fn d16_a_mount_recovers_when_the_network_is_back() {
-    let _dog = watchdog("d16_a_mount_recovers_when_the_network_is_back", 240);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--ttl", "100ms"]);

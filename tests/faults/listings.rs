@@ -8,7 +8,6 @@ use crate::support::*;
 
 #[test]
 fn d13_what_a_web_server_has_is_known_from_metadata() {
-    let _dog = watchdog("d13_what_a_web_server_has_is_known_from_metadata", 60);
     for format in [Format::V2, Format::V3] {
         let remote = Remote::of(Far::Http, format);
         remote.put("unknown/key.txt", *b"text");
@@ -33,10 +32,6 @@ fn d13_what_a_web_server_has_is_known_from_metadata() {
 
 #[test]
 fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
-    let _dog = watchdog(
-        "d13_links_of_a_page_are_names_where_the_url_has_a_query",
-        60,
-    );
     let remote = Remote::on(Server::listing_files(), Far::Http, Format::V3);
     let mount = Mount::new(format!("{}?signature=x", remote.server.url_of("store")));
     let listed = names(mount.path().to_owned()).unwrap();
@@ -53,10 +48,6 @@ fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
 
 #[test]
 fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
-    let _dog = watchdog(
-        "d13_a_directory_that_answers_with_its_page_is_a_directory",
-        60,
-    );
     let server = Server::listing_files();
     server.add(on("*"), Fault::NoRedirect);
     let remote = Remote::on(server, Far::Http, Format::V3);
@@ -73,10 +64,6 @@ fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
 
 #[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
-    let _dog = watchdog(
-        "d13_a_store_without_consolidated_metadata_is_mounted_too",
-        60,
-    );
     for far in BOTH {
         for format in [Format::V2, Format::V3] {
             let remote = Remote::of(far, format);
@@ -95,10 +82,6 @@ fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
 
 #[test]
 fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
-    let _dog = watchdog(
-        "d13_a_server_that_lists_is_believed_no_more_than_it_shows",
-        60,
-    );
     // Pages of nginx have no names that begin with a dot: a v2 array's own document among them.
     let remote = Remote::on(Server::listing_files(), Far::Http, Format::V2);
     remote.server.remove("store/.zmetadata");
@@ -109,10 +92,6 @@ fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
 
 #[test]
 fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
-    let _dog = watchdog(
-        "d13_a_group_of_which_nobody_knows_all_arrays_is_no_file",
-        60,
-    );
     let group = |mount: &Mount, name: &str| mount.join(".zarrfs").join(name);
     for server in [Server::files, Server::listing_files] {
         let remote = Remote::on(server(), Far::Http, Format::V2);
@@ -139,7 +118,6 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
 
 #[test]
 fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
-    let _dog = watchdog("d13_inner_groups_whose_metadata_are_known", 60);
     let dir = scratch();
     let store = dir.path().join("store");
     let array = r#"{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|u1", "order": "C",
@@ -182,10 +160,6 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
 
 #[test]
 fn d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file() {
-    let _dog = watchdog(
-        "d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file",
-        60,
-    );
     let remote = Remote::new(Far::S3);
     remote.put(
         "zarr.json",
@@ -209,7 +183,6 @@ fn d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file() {
 
 #[test]
 fn d14_pages_follow_each_other_also_when_one_is_empty() {
-    let _dog = watchdog("d14_pages_follow_each_other_also_when_one_is_empty", 60);
     let remote = Remote::new(Far::S3);
     remote.server.count("store/many/c/", 2_500);
     let mount = remote.mount(&["--ttl", "0s"]);
@@ -249,10 +222,6 @@ fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
 
 #[test]
 fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
-    let _dog = watchdog(
-        "d14_what_is_made_of_a_group_has_the_arrays_of_all_pages",
-        120,
-    );
     for format in [Format::V2, Format::V3] {
         let (remote, arrays) = group_of_pages(format);
         let translation = match format {
@@ -280,7 +249,6 @@ fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
 
 #[test]
 fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
-    let _dog = watchdog("d14_a_source_that_goes_is_not_empty", 60);
     let (remote, _) = group_of_pages(Format::V3);
     let mount = remote.mount(&["--ttl", "0s"]);
     remote
@@ -293,7 +261,6 @@ fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
 
 #[test]
 fn d14_a_token_that_leads_to_itself_is_eio() {
-    let _dog = watchdog("d14_a_token_that_leads_to_itself_is_eio", 60);
     let remote = Remote::new(Far::S3);
     remote.server.count("store/many/c/", 2_500);
     let mount = remote.mount(&["--ttl", "0s"]);
@@ -315,7 +282,6 @@ fn d14_a_token_that_leads_to_itself_is_eio() {
 
 #[test]
 fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
-    let _dog = watchdog("d14_a_page_that_is_cut_off_or_no_page_is_eio", 60);
     let remote = Remote::new(Far::S3);
     remote.server.count("store/many/c/", 1_500);
     let mount = remote.mount(&["--ttl", "0s", "--retries", "1"]);
@@ -352,7 +318,6 @@ fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
 
 #[test]
 fn d14_keys_that_are_no_names_hide_nothing_else() {
-    let _dog = watchdog("d14_keys_that_are_no_names_hide_nothing_else", 60);
     let remote = Remote::new(Far::S3);
     let long = "x".repeat(300);
     for key in [
@@ -374,7 +339,6 @@ fn d14_keys_that_are_no_names_hide_nothing_else() {
 
 #[test]
 fn d14_a_million_keys_are_streamed() {
-    let _dog = watchdog("d14_a_million_keys_are_streamed", 300);
     let remote = Remote::new(Far::S3);
     remote.server.count("store/many/c/", 1_000_000);
     let mount = remote.mount(&["--timeout", "30s"]);

@@ -2,7 +2,6 @@
 
 use crate::client::*;
 use crate::faulty::*;
-use crate::support::*;
 
 /// What stands between two tags, each time.
 pub fn inside<'a>(xml: &'a str, tag: &str) -> Vec<&'a str> {
@@ -34,7 +33,6 @@ fn list_all(server: &Server, query: &str) -> (Vec<String>, usize) {
 
 #[test]
 fn s3_serves_values_and_errors_of_its_own() {
-    let _dog = watchdog("s3_serves_values_and_errors_of_its_own", 60);
     let server = Server::s3("bucket");
     server.put("s/a b/0", *b"value");
     assert_eq!(server.url_of("s"), format!("{}/bucket/s", server.url()));
@@ -52,7 +50,6 @@ fn s3_serves_values_and_errors_of_its_own() {
 
 #[test]
 fn s3_lists_by_prefix_delimiter_and_page() {
-    let _dog = watchdog("s3_lists_by_prefix_delimiter_and_page", 60);
     let server = Server::s3("bucket");
     for key in [
         "s/a/c/0",
@@ -115,7 +112,6 @@ fn s3_lists_by_prefix_delimiter_and_page() {
 
 #[test]
 fn s3_lists_keys_that_are_only_counted() {
-    let _dog = watchdog("s3_lists_keys_that_are_only_counted", 120);
     let server = Server::s3("bucket");
     server.put("s/m/0000001x", *b"between");
     server.count("s/m/", 12_345);
@@ -134,7 +130,6 @@ fn s3_lists_keys_that_are_only_counted() {
 
 #[test]
 fn pages_of_a_listing_go_wrong() {
-    let _dog = watchdog("pages_of_a_listing_go_wrong", 60);
     let server = Server::s3("bucket");
     for i in 0..5 {
         server.put(&format!("k{i}"), *b"");

@@ -14,7 +14,6 @@ use crate::support::*;
 
 #[test]
 fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
-    let _dog = watchdog("d07_a_server_that_stalls_is_etimedout_at_the_deadline", 240);
     for far in BOTH {
         for fault in [
             Fault::Stall,
@@ -38,7 +37,6 @@ fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
 
 #[test]
 fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
-    let _dog = watchdog("d07_a_stat_that_stalls_is_etimedout_at_the_deadline", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);
@@ -56,7 +54,6 @@ fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
 
 #[test]
 fn d07_a_store_that_hangs_is_not_mounted() {
-    let _dog = watchdog("d07_a_store_that_hangs_is_not_mounted", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let _gate = remote.server.hold("*");
@@ -66,7 +63,6 @@ fn d07_a_store_that_hangs_is_not_mounted() {
 
 #[test]
 fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
-    let _dog = watchdog("f01_sixty_four_readers_of_a_chunk_fetch_it_once", 120);
     for far in BOTH {
         for is_view in [true, false] {
             let remote = Remote::new(far);
@@ -109,7 +105,6 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
 
 #[test]
 fn f01_a_failure_is_that_of_those_who_waited_for_it() {
-    let _dog = watchdog("f01_a_failure_is_that_of_those_who_waited_for_it", 120);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--retries", "0"]);
@@ -131,7 +126,6 @@ fn f01_a_failure_is_that_of_those_who_waited_for_it() {
 
 #[test]
 fn f07_a_dead_path_is_in_nobodys_way() {
-    let _dog = watchdog("f07_a_dead_path_is_in_nobodys_way", 180);
     for far in BOTH {
         let remote = Remote::new(far);
         for i in 0..64 {
@@ -190,7 +184,6 @@ fn f07_a_dead_path_is_in_nobodys_way() {
 
 #[test]
 fn f07_a_mount_of_a_dead_server_ends_at_once() {
-    let _dog = watchdog("f07_a_mount_of_a_dead_server_ends_at_once", 60);
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--timeout", "30s"]);
@@ -232,10 +225,6 @@ const KILLING: [Signal; 2] = [Signal::INT, Signal::KILL];
 
 #[test]
 fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
-    let _dog = watchdog(
-        "g02_a_reader_that_is_killed_is_gone_while_the_server_hangs",
-        120,
-    );
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--timeout", "30s"]);
@@ -260,10 +249,6 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
-    let _dog = watchdog(
-        "g02_a_stat_that_is_killed_is_gone_while_the_server_hangs",
-        120,
-    );
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
@@ -281,10 +266,6 @@ fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
-    let _dog = watchdog(
-        "g02_an_open_that_is_killed_is_gone_while_the_server_hangs",
-        120,
-    );
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&["--timeout", "30s"]);
@@ -304,10 +285,6 @@ fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
-    let _dog = watchdog(
-        "g02_a_listing_that_is_killed_is_gone_while_the_server_hangs",
-        60,
-    );
     let remote = Remote::new(Far::S3);
     let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
     for signal in KILLING {
@@ -322,10 +299,6 @@ fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
-    let _dog = watchdog(
-        "g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline",
-        120,
-    );
     for far in BOTH {
         let remote = Remote::new(far);
         let mount = remote.mount(&[]);

@@ -16,7 +16,6 @@ const LONG: Duration = Duration::from_secs(3);
 fn f03_lookups_race_forgets_and_removals() {
     const STABLE: u64 = 32;
     const REMOVED: u64 = 8;
-    let _dog = watchdog("f03_lookups_race_forgets_and_removals", 60);
     let (source, spare) = (scratch(), scratch());
     let name = |i: u64| {
         if i < STABLE {
@@ -100,7 +99,6 @@ fn f03_lookups_race_forgets_and_removals() {
 
 #[test]
 fn f04_release_races_read() {
-    let _dog = watchdog("f04_release_races_read", 60);
     let source = scratch();
     let content = pattern(4, 1_000_000);
     let files: Vec<_> = (0..8)
@@ -126,7 +124,6 @@ fn f04_release_races_read() {
 #[test]
 fn f05_listings_while_files_come_and_go() {
     const STABLE: usize = 3000;
-    let _dog = watchdog("f05_listings_while_files_come_and_go", 60);
     let source = scratch();
     for i in 0..STABLE {
         File::create(source.path().join(format!("stable.{i}"))).unwrap();
@@ -173,7 +170,6 @@ fn f05_listings_while_files_come_and_go() {
 
 #[test]
 fn f06_readers_of_one_file_all_see_its_bytes() {
-    let _dog = watchdog("f06_readers_of_one_file_all_see_its_bytes", 60);
     let source = scratch();
     let content = pattern(6, 8 << 20);
     let sources = both_kinds(source.path(), &[("big".to_owned(), content.clone())]);

@@ -17,10 +17,6 @@ use crate::support::*;
 
 #[test]
 fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
-    let _dog = watchdog(
-        "g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers",
-        60,
-    );
     let source = scratch();
     let files = [("bad", pattern(1, 10_000)), ("good", pattern(2, 10_000))];
     write_directory(
@@ -59,7 +55,6 @@ fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
 
 #[test]
 fn g02_a_killed_reader_goes_away_while_its_request_waits() {
-    let _dog = watchdog("g02_a_killed_reader_goes_away_while_its_request_waits", 60);
     let source = scratch();
     let names = ["killed", "interrupted", "direct", "after"];
     for (i, name) in names.iter().enumerate() {
@@ -139,10 +134,6 @@ os.preadv(fd, [buffer], 0)
 
 #[test]
 fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
-    let _dog = watchdog(
-        "g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file",
-        60,
-    );
     let source = scratch();
     let content = pattern(3, 2_000_000);
     for source in both_kinds(source.path(), &[("big".to_owned(), content.clone())]) {
@@ -213,13 +204,9 @@ fn unmount_command(args: &[&str]) -> Command {
 
 #[test]
 fn g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log() {
-    if skipped_without_root("g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log") {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(
-        "g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log",
-        60,
-    );
     let dir = scratch();
     let connections = dir.path().join("connections");
     let _fusectl = Extra::new("fusectl", &connections);

@@ -90,7 +90,6 @@ fn cat(mount: &Mount, name: &str) -> Result<Vec<u8>, String> {
 
 #[test]
 fn h08_links_inside_are_followed_and_links_out_are_eacces() {
-    let _dog = watchdog("h08_links_inside_are_followed_and_links_out_are_eacces", 60);
     let dir = scratch();
     let source = source_with_links(dir.path());
     for passthrough in PASSTHROUGH {
@@ -137,7 +136,6 @@ fn h08_links_inside_are_followed_and_links_out_are_eacces() {
 
 #[test]
 fn h08_follow_symlinks_follows_links_out() {
-    let _dog = watchdog("h08_follow_symlinks_follows_links_out", 60);
     let dir = scratch();
     let source = source_with_links(dir.path());
     run(Command::new("mkfifo").arg(dir.path().join("outside/fifo")));
@@ -166,7 +164,6 @@ fn h08_follow_symlinks_follows_links_out() {
 
 #[test]
 fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
-    let _dog = watchdog("h08_what_is_not_a_file_is_hidden_and_never_opened", 60);
     let source = scratch();
     let at = |name: &str| source.path().join(name);
     fs::write(at("file"), "inside").unwrap();
@@ -177,8 +174,6 @@ fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
         run(Command::new("mknod").arg(at("null")).args(["c", "1", "3"]));
         run(Command::new("mknod").arg(at("disk")).args(["b", "7", "0"]));
         hidden.extend(["null", "disk"]);
-    } else {
-        eprintln!("skipped: device nodes need root");
     }
     symlink("fifo", at("link_to_fifo")).unwrap();
     symlink("socket", at("link_to_socket")).unwrap();
@@ -225,7 +220,6 @@ fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
 
 #[test]
 fn h08_a_fifo_put_in_the_place_of_a_file_never_blocks() {
-    let _dog = watchdog("h08_a_fifo_put_in_the_place_of_a_file_never_blocks", 60);
     for passthrough in PASSTHROUGH {
         let dir = scratch();
         let source = dir.path().join("source");
@@ -248,7 +242,6 @@ fn h08_a_fifo_put_in_the_place_of_a_file_never_blocks() {
 
 #[test]
 fn h08_a_link_swapped_in_never_leads_out() {
-    let _dog = watchdog("h08_a_link_swapped_in_never_leads_out", 60);
     let dir = scratch();
     let (source, outside) = (dir.path().join("source"), dir.path().join("outside"));
     fs::create_dir_all(source.join("real")).unwrap();
@@ -312,7 +305,6 @@ fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print('held', flush=True)
 time.sleep(30)
 ";
-    let _dog = watchdog("h08_a_file_under_a_lease_does_not_stop_the_others", 60);
     let source = scratch();
     for name in ["leased", "other"] {
         fs::write(source.path().join(name), "inside").unwrap();

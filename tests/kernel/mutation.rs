@@ -29,7 +29,6 @@ fn expect_stale(result: io::Result<Vec<u8>>, what: &str) {
 
 #[test]
 fn g07_a_replaced_file_has_its_new_bytes_after_the_ttl() {
-    let _dog = watchdog("g07_a_replaced_file_has_its_new_bytes_after_the_ttl", 60);
     for args in [
         &[][..],
         &["--passthrough", "off"],
@@ -55,7 +54,6 @@ fn g07_a_replaced_file_has_its_new_bytes_after_the_ttl() {
 
 #[test]
 fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
-    let _dog = watchdog("g07_a_rewritten_file_has_no_stale_pages_after_the_ttl", 60);
     for args in [
         &[][..],
         &["--passthrough", "off"],
@@ -88,7 +86,6 @@ fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
 
 #[test]
 fn g07_a_file_that_comes_is_seen_after_the_ttl() {
-    let _dog = watchdog("g07_a_file_that_comes_is_seen_after_the_ttl", 60);
     let source = scratch();
     fs::create_dir(source.path().join("d")).unwrap();
     let mount = Mount::of_keys(source.path(), &[]);
@@ -101,7 +98,6 @@ fn g07_a_file_that_comes_is_seen_after_the_ttl() {
 
 #[test]
 fn i01_a_zip_replaced_by_rename_is_served_as_it_was() {
-    let _dog = watchdog("i01_a_zip_replaced_by_rename_is_served_as_it_was", 60);
     let (dir, old) = (scratch(), tree());
     let new: Vec<_> = old
         .iter()
@@ -136,7 +132,6 @@ fn twin_zips(entries: u64, len: usize) -> [Vec<(String, Vec<u8>)>; 2] {
 
 #[test]
 fn i02_zip_overwritten_in_place_reads_estale_never_a_mix() {
-    let _dog = watchdog("i02_zip_overwritten_in_place_reads_estale_never_a_mix", 60);
     let dir = scratch();
     let zip = dir.path().join("archive.zip");
     let [old, new] = twin_zips(20, 150_000);
@@ -198,7 +193,6 @@ fn truncate_to_half(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[test]
 fn i02_zip_overwritten_while_it_is_read_is_never_a_mix() {
-    let _dog = watchdog("i02_zip_overwritten_while_it_is_read_is_never_a_mix", 60);
     let dir = scratch();
     let zip = dir.path().join("archive.zip");
     let [old, new] = twin_zips(8, 400_000);
@@ -344,7 +338,6 @@ fn put_in_place(path: &Path, content: &[u8], _: &Path) {
 
 #[test]
 fn i03_a_chunk_replaced_2000_times_is_read_whole() {
-    let _dog = watchdog("i03_a_chunk_replaced_2000_times_is_read_whole", 90);
     for passthrough in PASSTHROUGH {
         for ttl in ["1s", "1ms"] {
             let args = ["--passthrough", passthrough, "--ttl", ttl];
@@ -355,10 +348,6 @@ fn i03_a_chunk_replaced_2000_times_is_read_whole() {
 
 #[test]
 fn i03_a_chunk_replaced_by_longer_and_shorter_ones_is_read_whole() {
-    let _dog = watchdog(
-        "i03_a_chunk_replaced_by_longer_and_shorter_ones_is_read_whole",
-        90,
-    );
     for passthrough in PASSTHROUGH {
         for ttl in ["1s", "1ms"] {
             let args = ["--passthrough", passthrough, "--ttl", ttl];
@@ -370,7 +359,6 @@ fn i03_a_chunk_replaced_by_longer_and_shorter_ones_is_read_whole() {
 
 #[test]
 fn i03_a_chunk_rewritten_in_place_is_read_whole_or_stale() {
-    let _dog = watchdog("i03_a_chunk_rewritten_in_place_is_read_whole_or_stale", 90);
     for ttl in ["1s", "1ms"] {
         let args = ["--passthrough", "off", "--ttl", ttl];
         read_while_versions_change(&args, 2000, |_| 200_000, put_in_place);
@@ -379,10 +367,6 @@ fn i03_a_chunk_rewritten_in_place_is_read_whole_or_stale() {
 
 #[test]
 fn i03_an_open_file_that_is_rewritten_shorter_is_stale_and_not_short() {
-    let _dog = watchdog(
-        "i03_an_open_file_that_is_rewritten_shorter_is_stale_and_not_short",
-        60,
-    );
     for ttl in ["1s", "1ms"] {
         let source = scratch();
         let path = source.path().join("chunk");
@@ -409,7 +393,6 @@ fn i03_an_open_file_that_is_rewritten_shorter_is_stale_and_not_short() {
 
 #[test]
 fn i07_a_removed_file_is_enoent_after_the_ttl() {
-    let _dog = watchdog("i07_a_removed_file_is_enoent_after_the_ttl", 60);
     for passthrough in PASSTHROUGH {
         let source = scratch();
         let content = pattern(7, 500_000);

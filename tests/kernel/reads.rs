@@ -32,7 +32,6 @@ fn on_each_kind(check: impl Fn(&Path, &Mount)) {
 
 #[test]
 fn g05_reads_at_any_offset_are_as_of_the_local_file() {
-    let _dog = watchdog("g05_reads_at_any_offset_are_as_of_the_local_file", 60);
     on_each_kind(|source, mount| {
         for name in ["big", "small", "page", "empty"] {
             let (local, mounted) = (
@@ -56,7 +55,6 @@ fn g05_reads_at_any_offset_are_as_of_the_local_file() {
 
 #[test]
 fn g05_random_reads_are_as_of_the_local_file() {
-    let _dog = watchdog("g05_random_reads_are_as_of_the_local_file", 60);
     on_each_kind(|source, mount| {
         let (local, mounted) = (
             File::open(source.join("big")).unwrap(),
@@ -76,10 +74,6 @@ fn g05_random_reads_are_as_of_the_local_file() {
 
 #[test]
 fn g05_mmap_direct_sendfile_and_splice_are_as_of_the_local_file() {
-    let _dog = watchdog(
-        "g05_mmap_direct_sendfile_and_splice_are_as_of_the_local_file",
-        90,
-    );
     on_each_kind(|source, mount| {
         client("reads.py", &[&source.join("big"), &mount.join("big")]);
     });

@@ -16,7 +16,6 @@ use crate::support::*;
 
 #[test]
 fn g06_every_write_is_erofs() {
-    let _dog = watchdog("g06_every_write_is_erofs", 60);
     let source = scratch();
     for source in both_kinds(source.path(), &tree()) {
         let mount = Mount::of_keys(&source, &["-o", "rw"]);
@@ -32,13 +31,9 @@ fn g06_every_write_is_erofs() {
 
 #[test]
 fn g06_the_daemon_answers_erofs_even_if_the_kernel_lets_writes_through() {
-    if skipped_without_root("g06_the_daemon_answers_erofs_even_if_the_kernel_lets_writes_through") {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(
-        "g06_the_daemon_answers_erofs_even_if_the_kernel_lets_writes_through",
-        60,
-    );
     let dir = scratch();
     let sources = both_kinds(dir.path(), &tree());
     for (source, args) in [
@@ -71,7 +66,6 @@ fn g06_the_daemon_answers_erofs_even_if_the_kernel_lets_writes_through() {
 
 #[test]
 fn g08_impossible_names_and_types_have_the_posix_errno() {
-    let _dog = watchdog("g08_impossible_names_and_types_have_the_posix_errno", 60);
     let source = scratch();
     for source in both_kinds(source.path(), &tree()) {
         let mount = Mount::of_keys(&source, &[]);
@@ -131,15 +125,12 @@ fn g08_impossible_names_and_types_have_the_posix_errno() {
 
 #[test]
 fn a_file_the_daemon_may_not_read_is_eacces_and_not_absent() {
-    let name = "a_file_the_daemon_may_not_read_is_eacces_and_not_absent";
-    if skipped_without_root(name) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
     if fs::metadata("/dev/fuse").unwrap().mode() & 0o6 != 0o6 {
-        eprintln!("skipped: {name} needs a /dev/fuse that everybody may open");
-        return;
+        return skipped("needs a /dev/fuse that everybody may open");
     }
-    let _dog = watchdog(name, 60);
     let source = scratch();
     let kept = source.path().join("kept");
     let closed = source.path().join("closed");
@@ -166,8 +157,7 @@ fn a_file_the_daemon_may_not_read_is_eacces_and_not_absent() {
         .output()
         .unwrap();
     if !runnable.status.success() {
-        eprintln!("skipped: {name} needs a build directory that everybody may read");
-        return;
+        return skipped("needs a build directory that everybody may read");
     }
     let mount = Foreground::new(&nobody, &[], source.path(), &[]);
     let says = |program: &str, key: &str| {

@@ -12,7 +12,6 @@ use crate::support::*;
 
 #[test]
 fn g08_tree_walking_programs_complete() {
-    let _dog = watchdog("g08_tree_walking_programs_complete", 90);
     let dir = scratch();
     let sources = both_kinds(dir.path(), &tree());
     let count = tree().len();
@@ -85,7 +84,6 @@ fn g08_tree_walking_programs_complete() {
 
 #[test]
 fn g09_inode_numbers_are_stable_over_a_remount() {
-    let _dog = watchdog("g09_inode_numbers_are_stable_over_a_remount", 60);
     let dir = scratch();
     for source in both_kinds(dir.path(), &tree()) {
         let mount = Mount::new(&source);
@@ -116,10 +114,9 @@ fn g09_inode_numbers_are_stable_over_a_remount() {
 
 #[test]
 fn g09_inode_numbers_survive_that_the_kernel_forgets() {
-    if skipped_without_root("g09_inode_numbers_survive_that_the_kernel_forgets") {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog("g09_inode_numbers_survive_that_the_kernel_forgets", 60);
     let dir = scratch();
     for source in both_kinds(dir.path(), &tree()) {
         let mount = Mount::new(&source);
@@ -134,13 +131,9 @@ fn g09_inode_numbers_survive_that_the_kernel_forgets() {
 
 #[test]
 fn g09_files_of_two_file_systems_in_one_source_are_never_mixed_up() {
-    if skipped_without_root("g09_files_of_two_file_systems_in_one_source_are_never_mixed_up") {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(
-        "g09_files_of_two_file_systems_in_one_source_are_never_mixed_up",
-        60,
-    );
     let source = scratch();
     // Each fresh tmpfs numbers its inodes from 1.
     let below = |name: &str| source.path().join(name);

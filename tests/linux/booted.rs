@@ -88,33 +88,27 @@ fn boot(place: &Place, fstab: &str, script: &str) -> String {
     said
 }
 
-/// Whether this machine can not start systemd, which the test then says.
-fn skipped_without_systemd(test: &str) -> bool {
-    if skipped_without_root(test) {
-        return true;
+/// Why systemd cannot be started here, if it cannot.
+fn lacks_systemd() -> Option<&'static str> {
+    if !is_root() {
+        return Some("needs root");
     }
     let mut probe = Command::new("unshare");
     let script = "mount -t cgroup2 none /mnt && [ -x /lib/systemd/systemd ]";
     let flags = ["--cgroup", "--pid", "--fork", "--mount", "--uts", "--ipc"];
     probe.args(flags).args(["sh", "-c", script]);
     let can = run_for(&mut probe, std::time::Duration::from_secs(10));
-    if !can.status.success() {
-        eprintln!("skipped: {test} needs systemd, namespaces and control groups: {can:?}");
-    }
-    !can.status.success()
+    (!can.status.success()).then_some("needs systemd, namespaces and control groups")
 }
 
 #[test]
 fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_uses() {
-    let test = "systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_uses";
-    if skipped_without_systemd(test) {
-        return;
+    if let Some(reason) = lacks_systemd() {
+        return skipped(reason);
     }
     if !Path::new("/dev/autofs").exists() {
-        eprintln!("skipped: {test} needs /dev/autofs, without which systemd has no automounts");
-        return;
+        return skipped("needs /dev/autofs, without which systemd has no automounts");
     }
-    let _dog = watchdog(test, 100);
     let place = Place::named("ocean");
     place.zip_of(&place.store());
     fs::write(place.join("ocean.env"), "AWS_ACCESS_KEY_ID=x\n").unwrap();
@@ -173,11 +167,9 @@ fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_us
 
 #[test]
 fn systemd_starts_the_service_when_it_is_mounted_and_stops_it_by_unmounting() {
-    let test = "systemd_starts_the_service_when_it_is_mounted_and_stops_it_by_unmounting";
-    if skipped_without_systemd(test) {
-        return;
+    if let Some(reason) = lacks_systemd() {
+        return skipped(reason);
     }
-    let _dog = watchdog(test, 100);
     let place = Place::named("ocean");
     let store = place.store_named("a store");
     let environment = format!(

@@ -23,8 +23,6 @@ fn environment(pid: u32) -> String {
 
 #[test]
 fn its_variables_are_those_of_the_daemon_in_both_modes() {
-    let test = "its_variables_are_those_of_the_daemon_in_both_modes";
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let env = file(
@@ -86,9 +84,8 @@ fn a_file_that_can_not_be_used_is_named_and_its_values_are_not() {
 
 #[test]
 fn root_takes_only_a_file_that_is_its_own() {
-    let test = "root_takes_only_a_file_that_is_its_own";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
     let place = Place::new();
     let store = place.store();

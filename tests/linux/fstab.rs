@@ -40,11 +40,9 @@ fn mounts_by(place: &Place, line: &str, source: &str) {
 
 #[test]
 fn a_line_of_fstab_mounts_a_directory_or_a_zip() {
-    let test = "a_line_of_fstab_mounts_a_directory_or_a_zip";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -68,11 +66,9 @@ fn a_line_of_fstab_mounts_a_directory_or_a_zip() {
 
 #[test]
 fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret() {
-    let test = "a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 120);
     let place = Place::new();
     place.store();
     let point = place.path.display();
@@ -111,11 +107,9 @@ fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret() {
 /// The fstab of the namespace is another one; that of the machine is not touched.
 #[test]
 fn an_ordinary_user_mounts_what_fstab_lets_them() {
-    let test = "an_ordinary_user_mounts_what_fstab_lets_them";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();

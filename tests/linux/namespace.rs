@@ -38,11 +38,9 @@ fn binary() -> PathBuf {
 
 #[test]
 fn mount_8_finds_the_helper_for_both_types() {
-    let test = "mount_8_finds_the_helper_for_both_types";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::named("a place, to mount");
     let store = place.store_named("a store, with odd 'name'");
     let script = r#"
@@ -70,11 +68,9 @@ fn mount_8_finds_the_helper_for_both_types() {
 
 #[test]
 fn a_mount_8_that_fails_says_why_and_mounts_nothing() {
-    let test = "a_mount_8_that_fails_says_why_and_mounts_nothing";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     place.store();
     for (arguments, code, words) in [
@@ -106,11 +102,9 @@ fn a_mount_8_that_fails_says_why_and_mounts_nothing() {
 
 #[test]
 fn a_mount_goes_into_the_namespace_that_it_is_told_of() {
-    let test = "a_mount_goes_into_the_namespace_that_it_is_told_of";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     place.store();
     let script = r#"
@@ -134,10 +128,6 @@ fn a_mount_goes_into_the_namespace_that_it_is_told_of() {
 
 #[test]
 fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
-    let _dog = watchdog(
-        "a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted",
-        60,
-    );
     let place = Place::new();
     let store = place.store();
     let above = place.make_dir("above");
@@ -156,7 +146,6 @@ fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
 
 #[test]
 fn of_an_option_that_is_given_twice_the_last_one_counts() {
-    let _dog = watchdog("of_an_option_that_is_given_twice_the_last_one_counts", 60);
     let place = Place::new();
     let store = place.store();
     // As mount(8) does it: what it is told goes behind what fstab says.

@@ -6,11 +6,9 @@ use std::process::Command;
 
 #[test]
 fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() {
-    let test = "an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     let store = place.store();
     // A tmpfs, because the directory of the tests may be on an overlay itself.
@@ -53,11 +51,9 @@ fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() 
 /// mount namespace of its own, whose mount the host sees, and other containers by way of the host.
 #[test]
 fn a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers() {
-    let test = "a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
-    let _dog = watchdog(test, 60);
     let place = Place::new();
     place.store();
     let script = r#"

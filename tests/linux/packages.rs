@@ -56,8 +56,6 @@ fn mounts_the_demo(place: &Place, installed: &Path) {
 
 #[test]
 fn the_script_installs_all_of_it_and_takes_it_away() {
-    let test = "the_script_installs_all_of_it_and_takes_it_away";
-    let _dog = watchdog(test, 120);
     let place = Place::new();
     let binary = binary(&place);
     let root = place.join("a root");
@@ -108,15 +106,12 @@ fn the_script_installs_all_of_it_and_takes_it_away() {
 
 #[test]
 fn dpkg_installs_the_package_and_removes_it() {
-    let test = "dpkg_installs_the_package_and_removes_it";
-    if skipped_without_root(test) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
     if !Path::new("/usr/bin/dpkg-deb").exists() {
-        eprintln!("skipped: {test} needs dpkg");
-        return;
+        return skipped("needs dpkg");
     }
-    let _dog = watchdog(test, 120);
     let place = Place::new();
     let binary = binary(&place);
     let packages = place.make_dir("packages");
@@ -187,15 +182,12 @@ fn dpkg_installs_the_package_and_removes_it() {
 
 #[test]
 fn pip_installs_the_wheel_and_removes_it() {
-    let test = "pip_installs_the_wheel_and_removes_it";
     let python = Command::new("python3")
         .args(["-c", "import ensurepip, tomllib, venv"])
         .output();
     if !python.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {test} needs python3 (3.11) with venv");
-        return;
+        return skipped("needs python3 (3.11) with venv");
     }
-    let _dog = watchdog(test, 180);
     let place = Place::new();
     let mut build = script("package-wheel");
     build

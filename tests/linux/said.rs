@@ -13,10 +13,6 @@ fn on_terminal(command: &str) -> String {
 
 #[test]
 fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
-    let _dog = watchdog(
-        "a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else",
-        60,
-    );
     let place = Place::new();
     let store = place.store_named("store");
     let binary = zarrfs();
@@ -40,7 +36,6 @@ fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
 
 #[test]
 fn consolidated_metadata_tell_how_much_there_is() {
-    let _dog = watchdog("consolidated_metadata_tell_how_much_there_is", 60);
     let place = Place::new();
     let store = place.make_dir("consolidated");
     let zarray = r#"{"zarr_format":2,"shape":[1024,512],"chunks":[512,512],"dtype":"<f4","compressor":null,"filters":null,"fill_value":0,"order":"C"}"#;
@@ -107,7 +102,6 @@ fn the_options_in_the_readme_are_those_of_the_declaration() {
 
 #[test]
 fn a_zip_of_another_method_is_told_which_and_what_is_read() {
-    let _dog = watchdog("a_zip_of_another_method_is_told_which_and_what_is_read", 60);
     let place = Place::new();
     let zip = place.join("bzip2.zip");
     let script = r#"

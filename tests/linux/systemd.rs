@@ -42,10 +42,6 @@ fn command(line: &str, variables: &[(&str, &str)]) -> Command {
 
 #[test]
 fn the_service_is_ready_when_it_is_mounted_and_its_stop_line_unmounts() {
-    let _dog = watchdog(
-        "the_service_is_ready_when_it_is_mounted_and_its_stop_line_unmounts",
-        60,
-    );
     for kind in ["system", "user"] {
         let place = Place::named("a mountpoint");
         let store = place.store_named("a store");
@@ -80,13 +76,10 @@ fn the_service_is_ready_when_it_is_mounted_and_its_stop_line_unmounts() {
 
 #[test]
 fn systemd_finds_no_fault_with_the_units() {
-    let test = "systemd_finds_no_fault_with_the_units";
     let probe = Command::new("systemd-analyze").arg("--version").output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {test} needs systemd-analyze");
-        return;
+        return skipped("needs systemd-analyze");
     }
-    let _dog = watchdog(test, 60);
     let dir = scratch();
     for unit in [
         "system/zarrfs@.service",

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use support::{
-    Mount, as_nobody, clean_up, is_mounted, is_root, run, run_for, scratch, wait_until, watchdog,
+    Mount, as_nobody, clean_up, is_mounted, is_root, run, run_for, scratch, skipped, wait_until,
 };
 
 /// Zips that are too big for every check; they have tests of their own.
@@ -150,7 +150,6 @@ fn unzip(zip: &Path) -> tempfile::TempDir {
 
 #[test]
 fn a_zip_is_the_tree_that_unzip_makes_of_it() {
-    let _dog = watchdog("a_zip_is_the_tree_that_unzip_makes_of_it", 300);
     for zip in zips() {
         let reference = unzip(&zip);
         let mount = mount_zip(&zip);
@@ -161,7 +160,6 @@ fn a_zip_is_the_tree_that_unzip_makes_of_it() {
 
 #[test]
 fn a_directory_store_is_its_own_tree() {
-    let _dog = watchdog("a_directory_store_is_its_own_tree", 300);
     for directory in directories() {
         let mount = Mount::new(&directory);
         is_same_tree(&directory, mount.path());
@@ -171,7 +169,6 @@ fn a_directory_store_is_its_own_tree() {
 
 #[test]
 fn every_way_of_reading_a_file_of_a_zip_gives_its_bytes() {
-    let _dog = watchdog("every_way_of_reading_a_file_of_a_zip_gives_its_bytes", 300);
     for zip in zips() {
         let reference = unzip(&zip);
         is_same_to_every_read(reference.path(), mount_zip(&zip).path());
@@ -180,10 +177,6 @@ fn every_way_of_reading_a_file_of_a_zip_gives_its_bytes() {
 
 #[test]
 fn every_way_of_reading_a_file_of_a_directory_gives_its_bytes() {
-    let _dog = watchdog(
-        "every_way_of_reading_a_file_of_a_directory_gives_its_bytes",
-        300,
-    );
     for directory in directories() {
         is_same_to_every_read(&directory, Mount::new(&directory).path());
     }
@@ -191,10 +184,6 @@ fn every_way_of_reading_a_file_of_a_directory_gives_its_bytes() {
 
 #[test]
 fn a_zip_of_more_entries_than_sixteen_bits_count_is_whole() {
-    let _dog = watchdog(
-        "a_zip_of_more_entries_than_sixteen_bits_count_is_whole",
-        300,
-    );
     let zip = fixture("zip/v2-many-entries.zip");
     let reference = unzip(&zip);
     let mount = Mount::new(&zip);
@@ -204,10 +193,6 @@ fn a_zip_of_more_entries_than_sixteen_bits_count_is_whole() {
 
 #[test]
 fn a_long_deflated_chunk_is_the_same_in_every_order_of_reads() {
-    let _dog = watchdog(
-        "a_long_deflated_chunk_is_the_same_in_every_order_of_reads",
-        300,
-    );
     let zip = fixture("zip/v2-large-deflated-chunk.zip");
     let reference = unzip(&zip);
     is_same_to_every_read(reference.path(), Mount::new(&zip).path());
@@ -237,8 +222,7 @@ fn reads_the_same(variable: &str, environment: &str, stores: &[PathBuf]) {
     let environment = std::env::var_os(variable).map_or_else(|| tool(environment), PathBuf::from);
     let python = environment.join("bin/python");
     if !is_root() && fs::read_link(&python).is_ok() && !python.exists() {
-        eprintln!("skipped: {python:?} leads to where this user may not go");
-        return;
+        return skipped("the Python of the fixtures is where this user may not go");
     }
     assert!(
         python.exists(),
@@ -265,19 +249,16 @@ fn reads_the_same(variable: &str, environment: &str, stores: &[PathBuf]) {
 
 #[test]
 fn zarr_python_2_and_xarray_read_the_same_arrays() {
-    let _dog = watchdog("zarr_python_2_and_xarray_read_the_same_arrays", 300);
     reads_the_same("ZARRFS_VENV2", ".venv2", &stores(&["v2"]));
 }
 
 #[test]
 fn zarr_python_3_and_xarray_read_the_same_arrays() {
-    let _dog = watchdog("zarr_python_3_and_xarray_read_the_same_arrays", 300);
     reads_the_same("ZARRFS_VENV3", ".venv3", &stores(&["v2", "v3"]));
 }
 
 #[test]
 fn a_c_program_reads_the_same_numbers() {
-    let _dog = watchdog("a_c_program_reads_the_same_numbers", 300);
     let scratch = scratch();
     let program = scratch.path().join("read_raw");
     run(Command::new("cc")
@@ -384,10 +365,8 @@ impl Drop for NobodysMount {
 #[test]
 fn nobody_mounts_and_sees_the_same_tree() {
     if !is_root() {
-        eprintln!("skipped: only root can become nobody, and all other tests run unprivileged now");
-        return;
+        return skipped("needs root");
     }
-    let _dog = watchdog("nobody_mounts_and_sees_the_same_tree", 300);
     let zip = fixture("zip/v3-zip-r.zip");
     let unzipped = unzip(&zip);
     let directory = fixture("dir/v2-nested");
@@ -418,7 +397,6 @@ fn nobody_mounts_and_sees_the_same_tree() {
 
 #[test]
 fn path_mounts_the_sub_tree() {
-    let _dog = watchdog("path_mounts_the_sub_tree", 300);
     let cases = [
         ("zip/v2-in-a-folder.zip", "v2-flat", "dir/v2-flat"),
         ("zip/v2-in-a-folder.zip", "v2-flat/a/b/", "dir/v2-flat/a/b"),
@@ -448,7 +426,6 @@ fn path_mounts_the_sub_tree() {
 
 #[test]
 fn two_mounts_of_one_source_do_not_know_of_each_other() {
-    let _dog = watchdog("two_mounts_of_one_source_do_not_know_of_each_other", 300);
     for source in ["zip/v2-deflate.zip", "dir/v2-consolidated"] {
         let (first, second) = (Mount::new(fixture(source)), Mount::new(fixture(source)));
         assert_ne!(first.pid(), second.pid());
@@ -460,7 +437,6 @@ fn two_mounts_of_one_source_do_not_know_of_each_other() {
 
 #[test]
 fn inode_numbers_are_the_same_after_a_remount() {
-    let _dog = watchdog("inode_numbers_are_the_same_after_a_remount", 300);
     for source in [
         "zip/v3-zip-r.zip",
         "zip/v2-zipstore.zip",

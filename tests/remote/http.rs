@@ -16,31 +16,21 @@ fn trees_by_name(location: &str) {
 
 #[test]
 fn a_web_server_without_listings_has_every_key_by_its_name() {
-    let _dog = watchdog(
-        "a_web_server_without_listings_has_every_key_by_its_name",
-        300,
-    );
     trees_by_name("");
 }
 
 #[test]
 fn a_web_server_that_lists_in_html_has_every_key_even_those_that_it_does_not_list() {
-    let name = "a_web_server_that_lists_in_html_has_every_key_even_those_that_it_does_not_list";
-    let _dog = watchdog(name, 300);
     trees_by_name("index");
 }
 
 #[test]
 fn a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_list() {
-    let name = "a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_list";
-    let _dog = watchdog(name, 300);
     trees_by_name("json");
 }
 
 #[test]
 fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
-    let name = "a_web_server_that_lists_every_key_is_listed_with_every_key";
-    let _dog = watchdog(name, 300);
     let served = served();
     let nginx = Nginx::start(served.path());
     for location in ["index", "json"] {
@@ -55,7 +45,6 @@ fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
 
 #[test]
 fn a_zip_behind_a_web_server_is_the_local_one() {
-    let _dog = watchdog("a_zip_behind_a_web_server_is_the_local_one", 300);
     let served = served();
     let nginx = Nginx::start(served.path());
     for name in ZIPS {
@@ -65,7 +54,6 @@ fn a_zip_behind_a_web_server_is_the_local_one() {
 
 #[test]
 fn a_stored_zip_is_read_in_parts_and_not_as_a_whole() {
-    let _dog = watchdog("a_stored_zip_is_read_in_parts_and_not_as_a_whole", 120);
     let served = served();
     let nginx = Nginx::start(served.path());
     let remote = nginx.remote("");
@@ -80,40 +68,31 @@ fn a_stored_zip_is_read_in_parts_and_not_as_a_whole() {
 
 #[test]
 fn a_web_server_that_ignores_ranges_has_every_key() {
-    let _dog = watchdog("a_web_server_that_ignores_ranges_has_every_key", 300);
     trees_by_name("norange");
 }
 
 #[test]
 fn a_web_server_that_redirects_has_every_key() {
-    let _dog = watchdog("a_web_server_that_redirects_has_every_key", 300);
     trees_by_name("redirect");
 }
 
 #[test]
 fn a_web_server_without_entity_tags_has_every_key() {
-    let _dog = watchdog("a_web_server_without_entity_tags_has_every_key", 300);
     trees_by_name("noetag");
 }
 
 #[test]
 fn a_web_server_that_wants_a_password_has_every_key_for_who_sends_it() {
-    let name = "a_web_server_that_wants_a_password_has_every_key_for_who_sends_it";
-    let _dog = watchdog(name, 300);
     trees_by_name("auth");
 }
 
 #[test]
 fn a_web_server_that_forbids_what_it_does_not_have_has_every_key() {
-    let name = "a_web_server_that_forbids_what_it_does_not_have_has_every_key";
-    let _dog = watchdog(name, 300);
     trees_by_name("closed");
 }
 
 #[test]
 fn many_readers_of_keys_of_a_web_server_stay_within_the_memory_limit() {
-    let name = "many_readers_of_keys_of_a_web_server_stay_within_the_memory_limit";
-    let _dog = watchdog(name, 170);
     let (keys, bytes) = (128, 8_u64 << 20);
     let served = scratch();
     std::fs::write(served.path().join(".zgroup"), "{\"zarr_format\": 2}").unwrap();

@@ -10,8 +10,6 @@ use crate::support::*;
 
 #[test]
 fn a_private_bucket_of_s3_is_the_local_store_to_who_has_its_keys() {
-    let name = "a_private_bucket_of_s3_is_the_local_store_to_who_has_its_keys";
-    let _dog = watchdog(name, 400);
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put("private", served.path());
@@ -21,7 +19,6 @@ fn a_private_bucket_of_s3_is_the_local_store_to_who_has_its_keys() {
 
 #[test]
 fn a_public_bucket_of_s3_is_the_local_store_to_anybody() {
-    let _dog = watchdog("a_public_bucket_of_s3_is_the_local_store_to_anybody", 400);
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put(Seaweed::PUBLIC, served.path());
@@ -31,8 +28,6 @@ fn a_public_bucket_of_s3_is_the_local_store_to_anybody() {
 
 #[test]
 fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
-    let name = "a_bucket_of_another_s3_server_is_the_local_store_to_its_user";
-    let _dog = watchdog(name, 400);
     let served = served();
     let moto = Moto::start();
     moto.put("private", served.path());
@@ -42,8 +37,6 @@ fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
 
 #[test]
 fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
-    let name = "a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store";
-    let _dog = watchdog(name, 400);
     let buckets = scratch();
     let served = served();
     for store in ["v3-sharded", "v2-zipstore.zip"] {
@@ -67,8 +60,6 @@ fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
 /// More arrays in a group, and more chunks in an array, than S3 lists on one page.
 #[test]
 fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
-    let name = "a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole";
-    let _dog = watchdog(name, 400);
     const NAMES: usize = 1010;
     let tree = scratch();
     let put = |key: &str, value: &[u8]| {
@@ -106,7 +97,6 @@ fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
 
 #[test]
 fn a_bucket_of_google_is_the_local_store() {
-    let _dog = watchdog("a_bucket_of_google_is_the_local_store", 400);
     let served = served();
     let gcs = FakeGcs::start("bucket", served.path());
     all_are_the_local_ones(served.path(), &gcs.remote("bucket"));
@@ -114,8 +104,6 @@ fn a_bucket_of_google_is_the_local_store() {
 
 #[test]
 fn a_private_container_of_azure_is_the_local_store_to_who_has_its_key() {
-    let name = "a_private_container_of_azure_is_the_local_store_to_who_has_its_key";
-    let _dog = watchdog(name, 400);
     let served = served();
     let azurite = Azurite::start();
     azurite.put("private", served.path(), false);
@@ -125,8 +113,6 @@ fn a_private_container_of_azure_is_the_local_store_to_who_has_its_key() {
 
 #[test]
 fn a_public_container_of_azure_is_the_local_store_to_anybody() {
-    let name = "a_public_container_of_azure_is_the_local_store_to_anybody";
-    let _dog = watchdog(name, 400);
     let served = served();
     let azurite = Azurite::start();
     azurite.put("public", served.path(), true);

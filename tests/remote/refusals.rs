@@ -60,7 +60,6 @@ fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
 
 #[test]
 fn a_wrong_secret_of_s3_is_refused_and_not_repeated() {
-    let _dog = watchdog("a_wrong_secret_of_s3_is_refused_and_not_repeated", 120);
     let small = small();
     let seaweed = Seaweed::signed();
     seaweed.put("private", small.path());
@@ -88,8 +87,6 @@ fn a_wrong_secret_of_s3_is_refused_and_not_repeated() {
 
 #[test]
 fn a_user_of_s3_is_refused_who_may_read_another_bucket_only() {
-    let name = "a_user_of_s3_is_refused_who_may_read_another_bucket_only";
-    let _dog = watchdog(name, 120);
     let small = small();
     let moto = Moto::start();
     moto.put("own", small.path());
@@ -105,7 +102,6 @@ fn a_user_of_s3_is_refused_who_may_read_another_bucket_only() {
 
 #[test]
 fn a_wrong_key_of_azure_is_refused_and_not_repeated() {
-    let _dog = watchdog("a_wrong_key_of_azure_is_refused_and_not_repeated", 120);
     let small = small();
     let azurite = Azurite::start();
     azurite.put("private", small.path(), false);
@@ -124,8 +120,6 @@ fn a_wrong_key_of_azure_is_refused_and_not_repeated() {
 
 #[test]
 fn a_wrong_password_of_a_web_server_is_refused_and_not_repeated() {
-    let name = "a_wrong_password_of_a_web_server_is_refused_and_not_repeated";
-    let _dog = watchdog(name, 120);
     let small = small();
     let nginx = Nginx::start(small.path());
     let right = nginx.remote("auth");
@@ -142,7 +136,6 @@ fn a_wrong_password_of_a_web_server_is_refused_and_not_repeated() {
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    let _dog = watchdog("a_server_that_is_not_there_is_named", 120);
     let port = crate::servers::Port::free();
     let remote = Remote::new(&format!("http://127.0.0.1:{}", port.number))
         .arg("--retries")
@@ -155,7 +148,6 @@ fn a_server_that_is_not_there_is_named() {
 
 #[test]
 fn a_store_that_is_not_in_the_server_is_refused() {
-    let _dog = watchdog("a_store_that_is_not_in_the_server_is_refused", 120);
     let small = small();
     fs::create_dir(small.path().join("empty")).unwrap();
     let nginx = Nginx::start(small.path());

@@ -20,7 +20,6 @@ fn local(served: &Path, key: &str) -> Vec<u8> {
 
 #[test]
 fn a_consolidated_hierarchy_is_mounted_and_listed_in_three_requests() {
-    let _dog = watchdog("a_consolidated_hierarchy_is_mounted_and_listed", 120);
     let served = served();
     for name in ["v2-consolidated", "v3-consolidated"] {
         let nginx = Nginx::start(served.path());
@@ -35,7 +34,6 @@ fn a_consolidated_hierarchy_is_mounted_and_listed_in_three_requests() {
 
 #[test]
 fn an_array_is_read_with_a_request_for_each_chunk_and_two_more() {
-    let _dog = watchdog("an_array_is_read_with_a_request_for_each_chunk", 120);
     let served = served();
     let nginx = Nginx::start(served.path());
     let mounted = nginx.remote("").mount("v2-consolidated");
@@ -57,7 +55,6 @@ fn an_array_is_read_with_a_request_for_each_chunk_and_two_more() {
 
 #[test]
 fn inner_chunks_of_a_shard_are_fetched_together() {
-    let _dog = watchdog("inner_chunks_of_a_shard_are_fetched_together", 120);
     let served = served();
     let nginx = Nginx::start(served.path());
     let mounted = nginx.remote("").mount("v3-sharded");
@@ -75,7 +72,6 @@ fn inner_chunks_of_a_shard_are_fetched_together() {
 
 #[test]
 fn a_zip_is_mounted_in_three_requests_and_nothing_of_it_is_read_twice() {
-    let _dog = watchdog("a_zip_is_mounted_in_three_requests", 120);
     let served = served();
     let nginx = Nginx::start(served.path());
     let mounted = nginx.remote("").mount("v2-zipstore.zip");
@@ -91,7 +87,6 @@ fn a_zip_is_mounted_in_three_requests_and_nothing_of_it_is_read_twice() {
 
 #[test]
 fn a_second_mount_with_a_warm_disk_cache_fetches_no_data() {
-    let _dog = watchdog("a_second_mount_with_a_warm_disk_cache", 120);
     let served = served();
     let nginx = Nginx::start(served.path());
     let cache = scratch();

@@ -27,7 +27,6 @@ fn local(served: &Path, key: &str) -> Vec<u8> {
 
 #[test]
 fn nginx_serves_the_same_files_in_every_way() {
-    let _dog = watchdog("nginx_serves_the_same_files_in_every_way", 60);
     let served = served();
     let nginx = Nginx::start(served.path());
     for location in ["", "index/", "json/", "norange/", "noetag/", "closed/"] {
@@ -76,7 +75,6 @@ fn nginx_serves_the_same_files_in_every_way() {
 
 #[test]
 fn nginx_tells_what_it_was_asked_for() {
-    let _dog = watchdog("nginx_tells_what_it_was_asked_for", 60);
     let served = served();
     let nginx = Nginx::start(served.path());
     assert_eq!(nginx.requests(), []);
@@ -122,8 +120,6 @@ fn has_listed(served: &Path, prefix: &str, mut listed: Vec<String>) {
 
 #[test]
 fn seaweed_checks_signatures_and_lets_anybody_read_what_is_public() {
-    let name = "seaweed_checks_signatures_and_lets_anybody_read_what_is_public";
-    let _dog = watchdog(name, 120);
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put("private", served.path());
@@ -157,7 +153,6 @@ fn seaweed_checks_signatures_and_lets_anybody_read_what_is_public() {
 
 #[test]
 fn seaweed_lets_anybody_do_everything_if_it_is_open() {
-    let _dog = watchdog("seaweed_lets_anybody_do_everything_if_it_is_open", 120);
     let served = served();
     let seaweed = Seaweed::open();
     seaweed.put("bucket", &served.path().join("v3-sharded"));
@@ -178,7 +173,6 @@ fn seaweed_lets_anybody_do_everything_if_it_is_open() {
 
 #[test]
 fn moto_lets_its_user_read_one_bucket() {
-    let _dog = watchdog("moto_lets_its_user_read_one_bucket", 120);
     let served = served();
     let moto = Moto::start();
     moto.put("own", served.path());
@@ -199,8 +193,6 @@ fn moto_lets_its_user_read_one_bucket() {
 
 #[test]
 fn fake_gcs_server_has_what_it_was_started_with_and_what_is_put_there() {
-    let name = "fake_gcs_server_has_what_it_was_started_with_and_what_is_put_there";
-    let _dog = watchdog(name, 120);
     let served = served();
     let gcs = FakeGcs::start("bucket", served.path());
     for key in HARD_KEYS {
@@ -221,8 +213,6 @@ fn fake_gcs_server_has_what_it_was_started_with_and_what_is_put_there() {
 
 #[test]
 fn azurite_checks_keys_and_lets_anybody_read_what_is_public() {
-    let name = "azurite_checks_keys_and_lets_anybody_read_what_is_public";
-    let _dog = watchdog(name, 120);
     let served = served();
     let azurite = Azurite::start();
     azurite.put("private", served.path(), false);
@@ -270,7 +260,6 @@ fn family(directory: &Path, port: &Port) -> Process {
 
 #[test]
 fn nothing_of_a_server_outlives_it() {
-    let _dog = watchdog("nothing_of_a_server_outlives_it", 60);
     let (directory, port) = (scratch(), Port::free());
     let server = family(directory.path(), &port);
     let group = server.group().as_raw_nonzero().to_string();
@@ -295,7 +284,6 @@ const VICTIM: &str = "ZARRFS_TEST_VICTIM";
 #[test]
 fn a_server_ends_when_its_test_is_killed() {
     let name = "themselves::a_server_ends_when_its_test_is_killed";
-    let _dog = watchdog(name, 60);
     if let Some(directory) = std::env::var_os(VICTIM) {
         let nginx = Nginx::start(Path::new(&directory));
         println!("\nserving at {}", nginx.url(""));
@@ -330,8 +318,6 @@ fn a_server_ends_when_its_test_is_killed() {
 
 #[test]
 fn a_server_that_ends_at_once_is_named_with_what_it_said() {
-    let name = "a_server_that_ends_at_once_is_named_with_what_it_said";
-    let _dog = watchdog(name, 60);
     let directory = scratch();
     let mut command = Command::new("sh");
     command.args(["-c", "echo no such option; exit 3"]);
@@ -354,7 +340,6 @@ fn differs(comparison: impl FnOnce()) -> bool {
 
 #[test]
 fn every_comparison_finds_a_changed_byte() {
-    let _dog = watchdog("every_comparison_finds_a_changed_byte", 120);
     let served = served();
     for (name, key) in [("v2-consolidated", "raw/0/0"), ("v3-sharded", "raw/c/0/0")] {
         let changed = scratch();

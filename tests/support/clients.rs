@@ -21,14 +21,6 @@ pub const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
 /// Directory reads that the kernel does itself (as root), and those that the daemon answers.
 pub const PASSTHROUGH: [&str; 2] = ["auto", "off"];
 
-/// Says why a test is skipped when it is not run by root.
-pub fn skipped_without_root(test: &str) -> bool {
-    if !is_root() {
-        eprintln!("skipped: {test} needs root");
-    }
-    !is_root()
-}
-
 /// Runs one of the Python clients in tests/kernel.
 pub fn client(program: &str, args: &[&Path]) -> String {
     run(Command::new("python3").arg(own_file(program)).args(args))

@@ -44,7 +44,7 @@ use journal::Journal;
 
 pub use gate::Gate;
 pub use journal::Logged;
-pub use rules::{Asks, Fault, Rule, is_like, on};
+pub use rules::{Asks, Fault, Often, Rule, is_like, on};
 
 /// What the server looks like.
 #[derive(Debug, Clone)]

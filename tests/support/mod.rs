@@ -1,5 +1,4 @@
-//! What every test of a real mount shares: a mount that always goes away again, a watchdog that
-//! names the test that is stuck, and the programs that play the client.
+//! What every test of a real mount shares: mounts that are always removed, skipping, and client programs.
 //!
 //! The daemon is always a separate process (the `zarrfs` binary of this build), never a thread of
 //! the test.
@@ -22,18 +21,12 @@ pub mod faulty;
 pub mod place;
 pub mod servers;
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Mountpoints of this process that are still to be cleaned up, for the watchdog.
-static MOUNTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The binary under test.
 pub fn zarrfs() -> Command {
@@ -105,14 +98,12 @@ impl Mount {
             .arg(&log)
             .args(args);
         change(&mut command);
-        MOUNTED.lock().unwrap().insert(path.clone());
         let output = run_for(&mut command, Duration::from_secs(60));
         if !output.status.success() {
             assert!(
                 !is_mounted(&path),
                 "a refused mount left something mounted on {path:?}"
             );
-            MOUNTED.lock().unwrap().remove(&path);
             return Err(Refusal {
                 code: output.status.code(),
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -177,7 +168,6 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         clean_up(&self.path);
-        MOUNTED.lock().unwrap().remove(&self.path);
         if let Some(pid) = self.pid {
             // A zombie is gone: whoever adopted it may take its time to reap it.
             let status = format!("/proc/{pid}/status");
@@ -191,11 +181,6 @@ impl Drop for Mount {
             }
         }
     }
-}
-
-/// Has the watchdog clean up a mountpoint that is not a [`Mount`]'s.
-pub fn watched(path: &Path) {
-    MOUNTED.lock().unwrap().insert(path.to_owned());
 }
 
 /// Takes whatever is mounted on `path` away; never waits for a daemon that does not answer.
@@ -313,6 +298,11 @@ pub fn sh(script: &str) -> String {
     run(Command::new("bash").args(["-euo", "pipefail", "-c", script]))
 }
 
+/// Marks the test as skipped, which `scripts/run-tests` counts; the test returns after it.
+pub fn skipped(reason: impl std::fmt::Display) {
+    eprintln!("skipped: {reason}");
+}
+
 /// Whether the tests run as root (most can also run as an ordinary user).
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -327,34 +317,6 @@ pub fn as_nobody(command: &Command) -> Command {
         .args(command.get_args())
         .stdin(Stdio::null());
     wrapped
-}
-
-/// Ends the whole test process, naming the test, if it is not dropped in time.
-#[derive(Debug)]
-pub struct Watchdog(Arc<AtomicBool>);
-
-/// Every test of a mount starts with `let _dog = watchdog("its name", 120);`.
-pub fn watchdog(name: &'static str, seconds: u64) -> Watchdog {
-    let done = Arc::new(AtomicBool::new(false));
-    let watched = Arc::clone(&done);
-    std::thread::spawn(move || {
-        if !wait_until(Duration::from_secs(seconds), || {
-            watched.load(Ordering::Relaxed)
-        }) {
-            eprintln!("TIMEOUT: test `{name}` was stuck for {seconds} s");
-            for path in MOUNTED.lock().map(|m| m.clone()).unwrap_or_default() {
-                clean_up(&path);
-            }
-            std::process::exit(124);
-        }
-    });
-    Watchdog(done)
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The errno of a failed system call.

@@ -147,7 +147,6 @@ impl Place {
         let dir = scratch();
         let path = dir.path().join(name);
         fs::create_dir(&path).unwrap();
-        watched(&path);
         Self { dir, path }
     }
 
@@ -392,12 +391,4 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Says why a test is skipped when it is not run by root.
-pub fn skipped_without_root(test: &str) -> bool {
-    if !is_root() {
-        eprintln!("skipped: {test} needs root");
-    }
-    !is_root()
 }

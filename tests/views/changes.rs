@@ -23,7 +23,6 @@ fn rewrite(stores: &Stores, name: &str, changes: serde_json::Value) {
 
 #[test]
 fn i06_an_open_view_keeps_its_geometry_and_a_new_lookup_has_the_new_one() {
-    let _dog = watchdog("i06_an_open_view_keeps_its_geometry", 60);
     for ttl in ["50ms", "1s"] {
         let stores = Stores::new();
         let chunks = [le(&[1, 2, 3, 4]), le(&[5, 6, 7, 8]), le(&[9, 10, 11, 12])];
@@ -78,7 +77,6 @@ fn i06_an_open_view_keeps_its_geometry_and_a_new_lookup_has_the_new_one() {
 
 #[test]
 fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
-    let _dog = watchdog("i06_chunks_written_under_new_metadata", 60);
     let stores = Stores::new();
     let delta = json!({"filters": [{"id": "delta", "dtype": "<i4"}]});
     stores.v2(
@@ -116,7 +114,6 @@ fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
 
 #[test]
 fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
-    let _dog = watchdog("i06_an_array_that_becomes_unreadable", 60);
     let stores = Stores::new();
     stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
     let mount = stores.mount(&["--ttl", "50ms"]);
@@ -134,7 +131,6 @@ fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
 
 #[test]
 fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
-    let _dog = watchdog("i07_a_removed_array_is_enoent", 60);
     let stores = Stores::new();
     stores.v2(
         "x",
@@ -168,7 +164,6 @@ fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
 
 #[test]
 fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
-    let _dog = watchdog("i08_a_chunk_that_comes_later", 60);
     let stores = Stores::new();
     let codecs = [json!(null), json!({"id": "zlib", "level": 1})];
     for (number, compressor) in codecs.iter().enumerate() {
@@ -228,7 +223,6 @@ fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
 
 #[test]
 fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
-    let _dog = watchdog("a_text_that_becomes_another_has_the_size", 60);
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     let mount = stores.mount(&["--ttl", "50ms"]);

@@ -14,7 +14,6 @@ const PRESENT: [i32; 4] = [1, 2, 3, 4];
 
 #[test]
 fn c01_an_absent_chunk_is_fill_values_and_a_directory_in_its_place_is_not_absent() {
-    let _dog = watchdog("c01_an_absent_chunk_is_fill_values", 60);
     let stores = Stores::new();
     stores.v2("absent", json!({}), &[("0", &le(&PRESENT))]);
     stores.v2("directory", json!({}), &[("0", &le(&PRESENT))]);
@@ -53,8 +52,6 @@ fn c01_an_absent_chunk_is_fill_values_and_a_directory_in_its_place_is_not_absent
 
 #[test]
 fn c01_a_chunk_that_may_not_be_read_is_not_absent() {
-    let name = "c01_a_chunk_that_may_not_be_read_is_not_absent";
-    let _dog = watchdog(name, 60);
     let stores = Stores::new();
     stores.v2(
         "locked",
@@ -87,7 +84,6 @@ fn c01_a_chunk_that_may_not_be_read_is_not_absent() {
 
 #[test]
 fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
-    let _dog = watchdog("c02_uncompressed_chunks_of_the_wrong_size", 60);
     let stores = Stores::new();
     let bytes = le(&PRESENT);
     let longer = |more: usize| [&bytes[..], &vec![9; more]].concat();
@@ -149,7 +145,6 @@ fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
 
 #[test]
 fn c02_long_runs_that_are_read_as_they_lie_are_checked_all_the_same() {
-    let _dog = watchdog("c02_long_runs_that_are_read_as_they_lie", 60);
     let stores = Stores::new();
     let elements: Vec<i32> = (1..=65536).collect();
     let bytes = le(&elements);
@@ -185,7 +180,6 @@ fn c02_long_runs_that_are_read_as_they_lie_are_checked_all_the_same() {
 
 #[test]
 fn c03_a_page_of_html_in_place_of_a_chunk_is_eio() {
-    let _dog = watchdog("c03_a_page_of_html_in_place_of_a_chunk_is_eio", 60);
     let stores = Stores::new();
     let page = b"<!DOCTYPE html><html><body>404 Not Found</body></html>";
     let codecs = [
@@ -222,7 +216,6 @@ fn c03_a_page_of_html_in_place_of_a_chunk_is_eio() {
 
 #[test]
 fn c06_wrong_checksums_are_eio() {
-    let _dog = watchdog("c06_wrong_checksums_are_eio", 60);
     let stores = Stores::new();
     let bytes = le(&PRESENT);
     let crc = crc32c::crc32c(&bytes).to_le_bytes();
@@ -271,7 +264,6 @@ fn c06_wrong_checksums_are_eio() {
 
 #[test]
 fn c10_texts_that_lie_about_their_lengths_or_are_no_utf_8_are_eio() {
-    let _dog = watchdog("c10_texts_that_lie_about_their_lengths", 60);
     let stores = Stores::new();
     let lengths = |count: u32, items: &[(u32, &[u8])]| {
         let mut bytes = count.to_le_bytes().to_vec();
@@ -339,7 +331,6 @@ fn c10_texts_that_lie_about_their_lengths_or_are_no_utf_8_are_eio() {
 
 #[test]
 fn c11_a_decoder_that_panics_is_eio_for_its_readers_and_nobody_else() {
-    let _dog = watchdog("c11_a_decoder_that_panics", 60);
     let stores = Stores::new();
     let zlib_of = json!({"compressor": {"id": "zlib", "level": 1}});
     let chunk = zlib(&le(&PRESENT));
@@ -371,7 +362,6 @@ fn c11_a_decoder_that_panics_is_eio_for_its_readers_and_nobody_else() {
 
 #[test]
 fn c13_a_chain_of_ten_thousand_codecs_is_refused() {
-    let _dog = watchdog("c13_a_chain_of_ten_thousand_codecs_is_refused", 60);
     let stores = Stores::new();
     let many = |count: usize| {
         let mut chain = vec![little()];
@@ -415,7 +405,6 @@ fn c13_a_chain_of_ten_thousand_codecs_is_refused() {
 
 #[test]
 fn c14_filters_wrap_as_numcodecs_does() {
-    let _dog = watchdog("c14_filters_wrap_as_numcodecs_does", 60);
     let stores = Stores::new();
     let bytes = json!({"dtype": "|u1", "fill_value": 0});
     let delta = changed(

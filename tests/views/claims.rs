@@ -36,7 +36,6 @@ fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
 
 #[test]
 fn c04_chunks_that_claim_to_be_enormous_are_eio_and_take_no_memory() {
-    let _dog = watchdog("c04_chunks_that_claim_to_be_enormous", 60);
     // A frame of one raw block, whose header says 1 TiB.
     let mut zstd = b"\x28\xb5\x2f\xfd\xe0".to_vec();
     zstd.extend((1_u64 << 40).to_le_bytes());
@@ -86,7 +85,6 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn c05_bombs_without_a_size_are_stopped_at_the_size_of_a_chunk() {
-    let _dog = watchdog("c05_bombs_without_a_size", 60);
     let zeros = vec![0; 64 << 20];
     let stream = {
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
@@ -115,7 +113,6 @@ fn c05_bombs_without_a_size_are_stopped_at_the_size_of_a_chunk() {
 
 #[test]
 fn c07_headers_of_blosc_that_contradict_themselves_are_eio_or_what_was_stored() {
-    let _dog = watchdog("c07_headers_of_blosc", 60);
     // blosc 1.21 without compression: 16 bytes of header, then the bytes as they are.
     let bytes = le(&[1, 2, 3, 4]);
     let chunk = |header: [u8; 4], words: [u32; 3]| {

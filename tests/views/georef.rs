@@ -26,10 +26,6 @@ fn georef(word: &str, arguments: &[&Path]) -> String {
 
 #[test]
 fn every_format_says_the_same_transform_and_the_same_system() {
-    let _dog = watchdog(
-        "every_format_says_the_same_transform_and_the_same_system",
-        300,
-    );
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }
@@ -50,9 +46,6 @@ fn every_format_says_the_same_transform_and_the_same_system() {
 
 #[test]
 fn a_system_that_cannot_be_read_is_an_error_and_one_that_is_contradicted_is_not_written() {
-    let name =
-        "a_system_that_cannot_be_read_is_an_error_and_one_that_is_contradicted_is_not_written";
-    let _dog = watchdog(name, 60);
     let stores = Stores::new();
     let sphere = json!({
         "grid_mapping_name": "sinusoidal", "longitude_of_projection_origin": 0.0,

@@ -48,7 +48,6 @@ fn assert_blocks(path: &Path) {
 
 #[test]
 fn programs_that_look_for_holes_copy_every_byte() {
-    let _dog = watchdog("programs_that_look_for_holes_copy_every_byte", 120);
     let stores = store();
     let mount = Mount::with(stores.path(), &["--views", "list"]);
     let listed = run(Command::new("find").arg(mount.path()));
@@ -101,7 +100,6 @@ fn programs_that_look_for_holes_copy_every_byte() {
 
 #[test]
 fn keys_of_a_zip_have_the_blocks_of_their_size() {
-    let _dog = watchdog("keys_of_a_zip_have_the_blocks_of_their_size", 60);
     let stores = store();
     let dir = scratch();
     let zip = dir.path().join("store.zip");

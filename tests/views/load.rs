@@ -41,7 +41,6 @@ fn array(stores: &Stores, count: u64, bytes: u64) {
 
 #[test]
 fn e01_many_readers_of_large_chunks_wait_for_each_other_within_the_limit() {
-    let _dog = watchdog("e01_many_readers_of_large_chunks", 120);
     let (limit, readers, bytes) = (64 * MIB, 32, 8 * MIB);
     let stores = Stores::new();
     array(&stores, readers, bytes);
@@ -78,7 +77,6 @@ fn one_text(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn e01_a_short_text_takes_no_more_memory_than_a_chunk_of_numbers() {
-    let _dog = watchdog("e01_a_short_text_takes_no_more_memory", 60);
     let stores = Stores::new();
     let text = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": "",
         "compressor": {"id": "zstd", "level": 1}, "shape": [1], "chunks": [1]});
@@ -96,7 +94,6 @@ fn e01_a_short_text_takes_no_more_memory_than_a_chunk_of_numbers() {
 
 #[test]
 fn e01_texts_of_many_arrays_stay_within_the_limit() {
-    let _dog = watchdog("e01_texts_of_many_arrays_stay_within_the_limit", 60);
     let (arrays, bytes) = (32, 6 << 20);
     let stores = Stores::new();
     let text = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": "", "shape": [1],
@@ -125,7 +122,6 @@ fn e01_texts_of_many_arrays_stay_within_the_limit() {
 
 #[test]
 fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
-    let _dog = watchdog("e02_a_chunk_larger_than_the_limit", 60);
     let stores = Stores::new();
     array(&stores, 1, 32 * MIB);
     stores.v2(
@@ -154,7 +150,6 @@ fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
 
 #[test]
 fn e03_memory_that_the_system_refuses_is_enomem_and_the_daemon_lives() {
-    let _dog = watchdog("e03_memory_that_the_system_refuses", 60);
     let stores = Stores::new();
     let bytes: u64 = 3 << 30;
     let changes = json!({"shape": [bytes / 4], "chunks": [bytes / 4],
@@ -195,7 +190,6 @@ fn slow(stores: &Stores) -> Vec<u8> {
 
 #[test]
 fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
-    let _dog = watchdog("f01_a_chunk_that_64_readers_want", 120);
     let stores = Stores::new();
     let content = slow(&stores);
     let mount = stores.mount(&[]);
@@ -239,7 +233,6 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
 
 #[test]
 fn a_scan_in_c_order_decodes_every_chunk_once() {
-    let _dog = watchdog("a_scan_in_c_order_decodes_every_chunk_once", 120);
     let stores = Stores::new();
     // 4 x 8 x 8 chunks; a row of the array crosses 8 of them, a slab has 64.
     let [chunks, edge] = [[4_u64, 8, 8], [4, 32, 64]];
@@ -268,7 +261,6 @@ fn a_scan_in_c_order_decodes_every_chunk_once() {
 
 #[test]
 fn f01_a_failure_is_that_of_who_waited_and_is_not_remembered() {
-    let _dog = watchdog("f01_a_failure_is_that_of_who_waited", 60);
     let stores = Stores::new();
     stores.v2(
         "x",
@@ -289,7 +281,6 @@ fn f01_a_failure_is_that_of_who_waited_and_is_not_remembered() {
 
 #[test]
 fn f02_readers_that_are_killed_leave_the_others_their_chunk() {
-    let _dog = watchdog("f02_readers_that_are_killed", 120);
     let stores = Stores::new();
     let content = slow(&stores);
     let mount = stores.mount(&[]);
@@ -315,7 +306,6 @@ fn f02_readers_that_are_killed_leave_the_others_their_chunk() {
 
 #[test]
 fn f06_chunks_that_are_evicted_while_they_are_read_are_right() {
-    let _dog = watchdog("f06_chunks_that_are_evicted", 120);
     let (count, bytes) = (24, MIB);
     let stores = Stores::new();
     array(&stores, count, bytes);

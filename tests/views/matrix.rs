@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::clients::skipped_without_root;
 use crate::stores::may_run;
 use crate::support::*;
 
@@ -78,37 +77,31 @@ fn check(half: &str, source: &str, args: &[&str], wrap: fn(Command) -> Command) 
 
 #[test]
 fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_directory() {
-    let _dog = watchdog("v2 from a directory", 300);
     check("v2", "v2", &[], |command| command);
 }
 
 #[test]
 fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
-    let _dog = watchdog("v2 from a stored zip", 300);
     check("v2", "v2-stored.zip", &[], |command| command);
 }
 
 #[test]
 fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
-    let _dog = watchdog("v2 from a deflated zip", 300);
     check("v2", "v2-deflated.zip", &[], |command| command);
 }
 
 #[test]
 fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_directory() {
-    let _dog = watchdog("v3 from a directory", 300);
     check("v3", "v3", &[], |command| command);
 }
 
 #[test]
 fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
-    let _dog = watchdog("v3 from a stored zip", 300);
     check("v3", "v3-stored.zip", &[], |command| command);
 }
 
 #[test]
 fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
-    let _dog = watchdog("v3 from a deflated zip", 300);
     check("v3", "v3-deflated.zip", &[], |command| command);
 }
 
@@ -125,17 +118,14 @@ exec(open(sys.argv[0]).read())
 
 #[test]
 fn another_user_sees_the_same_views() {
-    let name = "another_user_sees_the_same_views";
-    if skipped_without_root(name) {
-        return;
+    if !is_root() {
+        return skipped("needs root");
     }
     let mut test = Command::new("test");
     test.arg("-r").arg(own("Cargo.toml"));
     if !as_nobody(&test).status().unwrap().success() {
-        eprintln!("skipped: {name}: other users may not read the repository");
-        return;
+        return skipped("other users may not read the repository");
     }
-    let _dog = watchdog(name, 300);
     check("v3", "v3-stored.zip", &["--allow-other"], |command| {
         let mut wrapped = Command::new(command.get_program());
         wrapped.args(["-c", AS_NOBODY]).args(command.get_args());
@@ -148,8 +138,6 @@ fn another_user_sees_the_same_views() {
 
 #[test]
 fn views_read_at_random_and_mapped_and_through_their_sidecars_are_the_same_bytes() {
-    let name = "views_read_at_random_and_mapped_and_through_their_sidecars_are_the_same_bytes";
-    let _dog = watchdog(name, 300);
     for (half, source) in [
         ("v2", "v2"),
         ("v2", "v2-deflated.zip"),

@@ -31,7 +31,6 @@ pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist:
 
 #[test]
 fn b01_documents_that_are_no_json_leave_the_keys_and_say_where() {
-    let _dog = watchdog("b01_documents_that_are_no_json", 60);
     let stores = Stores::new();
     let good = v3_document().to_string();
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
@@ -79,7 +78,6 @@ fn b01_documents_that_are_no_json_leave_the_keys_and_say_where() {
 
 #[test]
 fn b02_what_is_not_known_or_missing_is_named() {
-    let _dog = watchdog("b02_what_is_not_known_or_missing_is_named", 60);
     let stores = Stores::new();
     let v3 = [
         ("dtype", json!({"data_type": "quaternion"}), "quaternion"),
@@ -162,7 +160,6 @@ fn b02_what_is_not_known_or_missing_is_named() {
 
 #[test]
 fn b07_fill_values_keep_their_bits_or_are_refused() {
-    let _dog = watchdog("b07_fill_values_keep_their_bits_or_are_refused", 60);
     let stores = Stores::new();
     let exact: [(&str, &str, Value, Vec<u8>); 10] = [
         (

@@ -36,7 +36,6 @@ fn of_array(name: &str) -> Vec<String> {
 
 #[test]
 fn tools_that_walk_the_mount_do_not_see_the_views() {
-    let _dog = watchdog("tools_that_walk_the_mount_do_not_see_the_views", 60);
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     for directory in ["", "x", "y", "below", "below/z"] {
@@ -68,7 +67,6 @@ fn tools_that_walk_the_mount_do_not_see_the_views() {
 
 #[test]
 fn views_are_listed_or_not_there_if_that_is_wanted() {
-    let _dog = watchdog("views_are_listed_or_not_there_if_that_is_wanted", 60);
     let stores = hierarchy();
     let mount = stores.mount(&["--views", "list"]);
     for directory in ["", "x", "below"] {
@@ -95,7 +93,6 @@ fn views_are_listed_or_not_there_if_that_is_wanted() {
 
 #[test]
 fn a_key_of_the_store_named_zarrfs_wins() {
-    let _dog = watchdog("a_key_of_the_store_named_zarrfs_wins", 60);
     let stores = hierarchy();
     stores.put("x/.zarrfs", b"a key of the store");
     stores.put("y/.zarrfs/inside", b"another");
@@ -118,7 +115,6 @@ fn a_key_of_the_store_named_zarrfs_wins() {
 
 #[test]
 fn a_group_shows_the_views_of_its_arrays() {
-    let _dog = watchdog("a_group_shows_the_views_of_its_arrays", 60);
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
@@ -195,7 +191,6 @@ fn a_group_shows_the_views_of_its_arrays() {
 
 #[test]
 fn the_view_tree_is_a_directory_for_each_group() {
-    let _dog = watchdog("the_view_tree_is_a_directory_for_each_group", 60);
     let stores = hierarchy();
     let mount = stores.mount(&["--tree", "views"]);
     let top = names(mount.path());
@@ -232,7 +227,6 @@ fn the_view_tree_is_a_directory_for_each_group() {
 
 #[test]
 fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
-    let _dog = watchdog("b11_a_group_with_the_name_of_a_view", 60);
     let stores = hierarchy();
     stores.put("x.npy/.zgroup", br#"{"zarr_format": 2}"#);
     stores.v2("x.npy/inside", json!({}), &[]);
@@ -256,7 +250,6 @@ fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
 
 #[test]
 fn formats_are_listed_as_wanted_and_all_open_by_name() {
-    let _dog = watchdog("formats_are_listed_as_wanted_and_all_open_by_name", 60);
     let stores = hierarchy();
     let mount = stores.mount(&["--formats", "npy,chunks"]);
     assert_eq!(
@@ -277,7 +270,6 @@ fn formats_are_listed_as_wanted_and_all_open_by_name() {
 
 #[test]
 fn a_million_chunks_are_listed_without_being_held() {
-    let _dog = watchdog("a_million_chunks_are_listed_without_being_held", 120);
     let stores = Stores::new();
     stores.v2("flat", json!({"shape": [1_000_000], "chunks": [1]}), &[]);
     stores.v3(
@@ -317,7 +309,6 @@ fn a_million_chunks_are_listed_without_being_held() {
 
 #[test]
 fn one_of_a_billion_chunks_is_had_by_name() {
-    let _dog = watchdog("one_of_a_billion_chunks_is_had_by_name", 60);
     let stores = Stores::new();
     stores.v2(
         "flat",
@@ -362,8 +353,6 @@ fn one_of_a_billion_chunks_is_had_by_name() {
 
 #[test]
 fn inode_numbers_survive_a_remount_and_are_those_of_listings() {
-    let name = "inode_numbers_survive_a_remount_and_are_those_of_listings";
-    let _dog = watchdog(name, 60);
     let stores = hierarchy();
     let text = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
     stores.v2(
@@ -400,7 +389,6 @@ fn inode_numbers_survive_a_remount_and_are_those_of_listings() {
 
 #[test]
 fn metadata_are_extended_attributes() {
-    let _dog = watchdog("metadata_are_extended_attributes", 60);
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     for path in [
@@ -433,7 +421,6 @@ fn metadata_are_extended_attributes() {
 
 #[test]
 fn views_can_not_be_changed() {
-    let _dog = watchdog("views_can_not_be_changed", 60);
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     let erofs = rustix::io::Errno::ROFS.raw_os_error();
@@ -455,7 +442,6 @@ fn views_can_not_be_changed() {
 
 #[test]
 fn arrays_with_the_names_of_others_are_found_under_their_own() {
-    let _dog = watchdog("arrays_with_the_names_of_others_are_found", 60);
     let stores = Stores::new();
     let numbers = |first: i32| le(&[first, 2, 3, 4]);
     for (first, name) in [(1, "array"), (2, "x"), (3, "x~view"), (4, "g/g")] {
@@ -483,7 +469,6 @@ fn arrays_with_the_names_of_others_are_found_under_their_own() {
 
 #[test]
 fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
-    let _dog = watchdog("a_shape_that_makes_very_many_runs_or_lists", 60);
     let stores = Stores::new();
     let zlib = json!({"id": "zlib"});
     let sparse = json!({"shape": [1_u64 << 40, 3], "chunks": [1_u64 << 30, 4], "compressor": zlib});
@@ -515,8 +500,6 @@ fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
 
 #[test]
 fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
-    let name = "elements_in_json_do_not_stand_under_the_names";
-    let _dog = watchdog(name, 60);
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     stores.put(".zattrs", br#"{"title": "a group"}"#);
@@ -575,7 +558,6 @@ fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
 
 #[test]
 fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
-    let _dog = watchdog("groups_with_the_names_of_files_of_a_group", 60);
     let stores = Stores::new();
     stores.put(".zattrs", br#"{"title": "a group"}"#);
     for name in ["attributes.json", "root.nc"] {

@@ -58,7 +58,6 @@ pub fn decoded(mount: &Mount) -> u64 {
 
 #[test]
 fn every_value_is_the_one_that_zarr_python_reads() {
-    let _watchdog = watchdog("netcdf values", 200);
     for (store, groups) in [
         ("climate_v2.zarr", &[""][..]),
         ("climate_v3.zarr", &[""]),
@@ -104,7 +103,6 @@ fn old_hdf5() -> PathBuf {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn hdf5_1_8_and_readers_without_the_library_read_every_value() {
-    let _watchdog = watchdog("readers of hdf5", 200);
     let node = own("tests/servers/.venv/bin/node");
     for store in [
         "climate_v2.zarr",
@@ -131,7 +129,6 @@ fn hdf5_1_8_and_readers_without_the_library_read_every_value() {
 
 #[test]
 fn the_index_of_a_hundred_million_chunks_is_only_computed_where_it_is_read() {
-    let _watchdog = watchdog("many chunks", 120);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let shape = json!({"shape": [10_000, 10_000], "chunks": [1, 1]});
@@ -163,7 +160,6 @@ print([(int(a[9999, 9999]), a[5000, 76:79].tolist()) for a in (h5py.File(f)['a']
 
 #[test]
 fn opening_decodes_nothing_and_a_corrupt_chunk_hides_no_other_variable() {
-    let _watchdog = watchdog("netcdf opening", 120);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     stores.v2(
@@ -198,7 +194,6 @@ for f in sys.argv[1:]:
 
 #[test]
 fn an_empty_text_is_a_text_and_no_null_pointer() {
-    let _watchdog = watchdog("netcdf empty texts", 60);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     stores.put(".zattrs", b"{\"stagger\": \"\"}");
@@ -229,7 +224,6 @@ fn an_empty_text_is_a_text_and_no_null_pointer() {
 
 #[test]
 fn the_programs_of_climate_people_open_it() {
-    let _watchdog = watchdog("netcdf programs", 200);
     let mount = Mount::new(fixture("climate_v2.zarr"));
     for (format, kind) in [
         ("nc", "netCDF-4"),
@@ -301,7 +295,6 @@ fn the_programs_of_climate_people_open_it() {
 
 #[test]
 fn headers_of_large_files_decode_nothing() {
-    let _watchdog = watchdog("large netcdf", 120);
     let mount = Mount::new(fixture("sparse.zarr"));
     for format in ["nc", "cdf.nc", "cdf5.nc"] {
         let file = mount.join(".zarrfs").join(format!("root.{format}"));
@@ -336,7 +329,6 @@ print('equal')",
 
 #[test]
 fn a_thousand_variables_are_one_file() {
-    let _watchdog = watchdog("many variables", 120);
     let mount = Mount::new(fixture("many.zarr"));
     let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
     assert_eq!(header.matches("(time, lat, lon)").count(), 1000);
@@ -346,7 +338,6 @@ fn a_thousand_variables_are_one_file() {
 
 #[test]
 fn what_netcdf_can_not_say_is_left_out_and_said() {
-    let _watchdog = watchdog("netcdf left out", 60);
     let mount = Mount::new(fixture("others.zarr"));
     let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
     for note in [
@@ -369,7 +360,6 @@ fn what_netcdf_can_not_say_is_left_out_and_said() {
 
 #[test]
 fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
-    let _watchdog = watchdog("netcdf names", 60);
     let mount = Mount::new(fixture("traps.zarr"));
     let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
     for line in [
@@ -393,7 +383,6 @@ fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
 
 #[test]
 fn an_integer_that_a_double_does_not_hold_is_an_error_for_itself() {
-    let _watchdog = watchdog("netcdf integers", 60);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let wide = json!({"dtype": "<i8"});
@@ -421,7 +410,6 @@ except (OSError, RuntimeError) as error:
 
 #[test]
 fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
-    let _watchdog = watchdog("netcdf errors", 60);
     let stores = Stores::new();
     let text = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""});
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
@@ -443,7 +431,6 @@ fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
 
 #[test]
 fn a_group_that_changes_is_another_file() {
-    let _watchdog = watchdog("netcdf changes", 60);
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let mount = stores.mount(&["--ttl", "200ms"]);
@@ -473,7 +460,6 @@ fn group(stores: &Stores, name: &str) {
 
 #[test]
 fn a_node_whose_document_is_broken_is_left_out_by_name() {
-    let _watchdog = watchdog("netcdf broken nodes", 60);
     let stores = Stores::new();
     for name in ["", "below", "empty"] {
         group(&stores, name);
@@ -538,7 +524,6 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
 
 #[test]
 fn a_node_whose_document_can_not_be_read_now_is_an_error() {
-    let _watchdog = watchdog("netcdf unreadable nodes", 60);
     let stores = Stores::new();
     group(&stores, "");
     // A link that leads out of the store is there and can not be read.
@@ -553,7 +538,6 @@ fn a_node_whose_document_can_not_be_read_now_is_an_error() {
 
 #[test]
 fn names_that_are_one_in_nfc_are_in_the_file_once() {
-    let _watchdog = watchdog("netcdf nfc", 60);
     let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
     let stores = Stores::new();
     for name in ["", "groups", "mixed"] {
@@ -588,7 +572,6 @@ fn names_that_are_one_in_nfc_are_in_the_file_once() {
 
 #[test]
 fn times_have_the_unit_of_their_data_type() {
-    let _watchdog = watchdog("netcdf times", 60);
     let stores = Stores::new();
     group(&stores, "");
     for (name, dtype) in [("date", "<M8[s]"), ("span", "<m8[h]"), ("weeks", "<M8[W]")] {

@@ -34,7 +34,6 @@ fn tif(mount: &Mount, node: &str) -> std::path::PathBuf {
 
 #[test]
 fn rasters_are_what_the_reference_library_reads() {
-    let _dog = watchdog("rasters_are_what_the_reference_library_reads", 300);
     if !may_run(&own(PYTHON)) {
         return;
     }
@@ -138,8 +137,6 @@ fn raster(stores: &Stores, name: &str, changes: Value) {
 
 #[test]
 fn a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one() {
-    let name = "a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one";
-    let _dog = watchdog(name, 60);
     let stores = Stores::new();
     raster(&stores, "a", json!({}));
     raster(
@@ -165,7 +162,6 @@ fn a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one() {
 
 #[test]
 fn a_place_that_a_broken_document_hides_is_not_guessed() {
-    let _dog = watchdog("a_place_that_a_broken_document_hides_is_not_guessed", 60);
     let stores = Stores::new();
     let attributes = json!({"grid_mapping": "crs"});
     raster(&stores, "a", json!({"attributes": attributes}));
@@ -215,7 +211,6 @@ fn a_place_that_a_broken_document_hides_is_not_guessed() {
 
 #[test]
 fn values_without_data_are_those_of_netcdf() {
-    let _dog = watchdog("values_without_data_are_those_of_netcdf", 60);
     let stores = Stores::new();
     let of = |data_type: &str, attributes: Value| {
         json!({"data_type": data_type, "fill_value": 0, "attributes": attributes,
@@ -279,7 +274,6 @@ fn values_without_data_are_those_of_netcdf() {
 
 #[test]
 fn bands_along_times_are_the_dates_of_their_data_type() {
-    let _dog = watchdog("bands_along_times_are_the_dates_of_their_data_type", 60);
     let stores = Stores::new();
     stores.v2(
         "cube",
@@ -314,7 +308,6 @@ fn bands_along_times_are_the_dates_of_their_data_type() {
 
 #[test]
 fn hostile_shapes_and_attributes_are_refused_or_left_out() {
-    let _dog = watchdog("hostile_shapes_and_attributes_are_refused_or_left_out", 60);
     let stores = Stores::new();
     let shape = |shape: &[u64], chunk: &[u64]| {
         let attributes =

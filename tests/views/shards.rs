@@ -36,7 +36,6 @@ fn shard(second: (u64, u64)) -> Vec<u8> {
 
 #[test]
 fn c08_an_inner_chunk_with_a_wrong_place_is_eio_and_the_others_are_not() {
-    let _dog = watchdog("c08_an_inner_chunk_with_a_wrong_place", 60);
     let stores = Stores::new();
     let cases = [
         ("outside", shard((100, 8))),
@@ -117,7 +116,6 @@ fn c08_an_inner_chunk_with_a_wrong_place_is_eio_and_the_others_are_not() {
 
 #[test]
 fn c08_an_index_with_a_wrong_checksum_hides_its_whole_shard() {
-    let _dog = watchdog("c08_an_index_with_a_wrong_checksum", 60);
     let stores = Stores::new();
     for bit in [0, 60, 128, 250, 256, 287] {
         let mut shard = shard((8, 8));
@@ -153,7 +151,6 @@ fn c08_an_index_with_a_wrong_checksum_hides_its_whole_shard() {
 
 #[test]
 fn c09_a_shard_cut_anywhere_is_eio() {
-    let _dog = watchdog("c09_a_shard_cut_anywhere_is_eio", 60);
     let stores = Stores::new();
     let end = shard((8, 8));
     let start = [

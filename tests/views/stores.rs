@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::clients::EIO;
 use crate::support::*;
 
-/// Whether this user may run a program that was installed for the tests; says so if not. Root always
-/// may.
+/// Whether this user may run a program that was installed for the tests; else the test is
+/// skipped. Root always may.
 pub fn may_run(program: &Path) -> bool {
     let found = std::process::Command::new(program)
         .arg("--version")
@@ -19,7 +19,10 @@ pub fn may_run(program: &Path) -> bool {
     if let Err(error) = &found {
         let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied && !is_root();
         assert!(is_denied, "run scripts/test once: {program:?}: {error}");
-        eprintln!("skipped: other users may not run {program:?}");
+        skipped(format_args!(
+            "other users may not run {}",
+            program.display()
+        ));
     }
     found.is_ok()
 }

@@ -69,7 +69,6 @@ const NOT_IN_V2: [&str; 14] = [
 
 #[test]
 fn the_v3_matrix_as_v2_and_unsharded_holds_the_same_values() {
-    let _dog = watchdog("the v3 matrix translated", 300);
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -97,7 +96,6 @@ fn the_v3_matrix_as_v2_and_unsharded_holds_the_same_values() {
 
 #[test]
 fn the_v2_matrix_as_v3_holds_the_same_values() {
-    let _dog = watchdog("the v2 matrix translated", 300);
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -121,7 +119,6 @@ fn the_v2_matrix_as_v3_holds_the_same_values() {
 
 #[test]
 fn consolidated_metadata_name_what_is_there() {
-    let _dog = watchdog("consolidated_metadata_name_what_is_there", 120);
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -201,7 +198,6 @@ fn shown(mount: &Mount, target: &str, path: &str) -> PathBuf {
 
 #[test]
 fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
-    let _dog = watchdog("an_index_that_is_wrong_is_eio", 60);
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     for (target, at) in [("as-v2", ""), ("unsharded", "c/")] {
@@ -256,7 +252,6 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
 /// What clients make of a shard that is damaged: an error, never fill values.
 #[test]
 fn no_client_takes_a_damaged_shard_for_an_absent_one() {
-    let _dog = watchdog("no_client_takes_a_damaged_shard_for_absent", 120);
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -315,7 +310,6 @@ fn old_hierarchy() -> Stores {
 
 #[test]
 fn no_document_of_the_whole_lacks_what_can_not_be_read() {
-    let _dog = watchdog("no_document_of_the_whole_lacks", 60);
     let stores = old_hierarchy();
     let elsewhere = scratch();
     fs::rename(
@@ -387,7 +381,6 @@ fn planes(width: usize) -> Vec<u8> {
 
 #[test]
 fn clients_open_what_one_version_takes_for_granted_and_the_other_does_not() {
-    let _dog = watchdog("clients_open_what_one_version_takes_for_granted", 120);
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -441,7 +434,6 @@ fn clients_open_what_one_version_takes_for_granted_and_the_other_does_not() {
 
 #[test]
 fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
-    let _dog = watchdog("consolidated_metadata_are_as_new", 60);
     let stores = old_hierarchy();
     let touch = |path: &str, seconds: u64| {
         let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -473,7 +465,6 @@ fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
 
 #[test]
 fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
-    let _dog = watchdog("a_shard_that_is_written_again", 60);
     let stores = hierarchy();
     let mount = stores.mount(&["--ttl", "0s"]);
     let chunk = || read(shown(&mount, "as-v2", "shards/0"));
@@ -513,8 +504,6 @@ fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
 
 #[test]
 fn numbers_are_the_same_after_a_remount_and_forgotten() {
-    let name = "numbers_are_the_same_after_a_remount_and_forgotten";
-    let _dog = watchdog(name, 60);
     let stores = hierarchy();
     let paths = [
         "",
@@ -563,7 +552,6 @@ fn numbers_are_the_same_after_a_remount_and_forgotten() {
 
 #[test]
 fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_made() {
-    let _dog = watchdog("translations_are_listed_where_they_differ", 60);
     let stores = hierarchy();
     let listed = |mount: &Mount, directory: &str| -> Vec<String> {
         let found = names(mount.join(directory)).into_iter();
@@ -616,7 +604,6 @@ fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_mad
 
 #[test]
 fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
-    let _dog = watchdog("a_store_that_hangs_is_an_error_in_time", 120);
     let stores = hierarchy();
     let gate = stores.path().with_extension("gate");
     let env = [("ZARRFS_TEST_FAR", gate.to_str().unwrap())];

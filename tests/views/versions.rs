@@ -130,7 +130,6 @@ fn places(file: &File) -> (u64, u64) {
 
 #[test]
 fn an_open_view_serves_one_version_of_a_chunk_and_a_new_open_the_new_one() {
-    let _dog = watchdog("an_open_view_serves_one_version_of_a_chunk", 120);
     let stores = arrays();
     let mount = stores.mount(&["--ttl", "50ms"]);
     for (name, key, chunk) in ARRAYS {
@@ -162,7 +161,6 @@ fn an_open_view_serves_one_version_of_a_chunk_and_a_new_open_the_new_one() {
 
 #[test]
 fn a_chunk_that_comes_while_a_view_is_open_is_estale_and_not_half_fill_values() {
-    let _dog = watchdog("a_chunk_that_comes_while_a_view_is_open", 60);
     let stores = arrays();
     fs::remove_file(stores.path().join("zlib/x/0.0")).unwrap();
     let mount = stores.mount(&["--ttl", "50ms"]);
@@ -182,7 +180,6 @@ fn a_chunk_that_comes_while_a_view_is_open_is_estale_and_not_half_fill_values() 
 
 #[test]
 fn an_open_file_of_a_translation_has_one_version_of_a_chunk() {
-    let _dog = watchdog("an_open_file_of_a_translation", 60);
     let stores = arrays();
     let mount = stores.mount(&["--ttl", "50ms"]);
     for (name, key, as_v3) in [
@@ -208,7 +205,6 @@ fn an_open_file_of_a_translation_has_one_version_of_a_chunk() {
 
 #[test]
 fn readers_beside_a_writer_never_see_two_versions_of_a_chunk() {
-    let _dog = watchdog("readers_beside_a_writer", 120);
     let stores = arrays();
     let mount = stores.mount(&["--ttl", "50ms"]);
     let paths: Vec<PathBuf> = ARRAYS
@@ -286,7 +282,6 @@ fn counters(mount: &Mount) -> (u64, u64) {
 
 #[test]
 fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
-    let _dog = watchdog("what_has_not_changed_stays_in_the_page_cache", 60);
     let stores = many_chunks();
     let mount = stores.mount(&["--ttl", "50ms"]);
     let path = view(&mount, "x", "x.bin");
@@ -335,7 +330,6 @@ fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
 
 #[test]
 fn with_ttl_inf_a_directory_is_read_once() {
-    let _dog = watchdog("with_ttl_inf_a_directory_is_read_once", 60);
     let stores = many_chunks();
     let mount = stores.mount(&["--ttl", "inf"]);
     let path = view(&mount, "x", "x.bin");
