@@ -250,7 +250,7 @@ pub struct LeftOut {
 }
 
 impl fmt::Display for LeftOut {
-    /// A line for `why.txt`.
+    /// Writes a line for the diagnostics.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -27,6 +27,7 @@ mod nodes;
 mod npy;
 mod number;
 mod placed;
+mod readme;
 mod sidecar;
 mod texts;
 mod tiff;
@@ -45,3 +46,4 @@ pub use layout::{
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions};
 pub use number::{Conversion, Number, NumberKind, Value};
+pub(crate) use readme::shell_quoted;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::output::printable;
 use crate::store::{Key, Kind, Store, StoreError, list_prefixes, read_to_end};
+use crate::view::shell_quoted;
 
 /// The documents of which any one makes a directory a node.
 pub const NODE_DOCUMENTS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", ".zmetadata"];
@@ -175,15 +176,6 @@ fn relative(key: &Key, base: &Key) -> String {
         .to_owned()
 }
 
-/// Quotes a path for a shell.
-fn quoted(path: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@,:".contains(c);
-    match path.chars().all(is_plain) {
-        true => path.to_owned(),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
-}
-
 impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -210,7 +202,7 @@ impl NoMetadata {
         };
         let hierarchies = self.nested.hierarchies.iter();
         let paths: Vec<String> = hierarchies
-            .map(|path| format!("--path {}", quoted(path)))
+            .map(|path| format!("--path {}", shell_quoted(path)))
             .collect();
         let more = if self.nested.is_more {
             ", and more"

@@ -11,6 +11,7 @@ use super::branch::{Depth, GroupTree};
 use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
+use super::readme::shell_quoted;
 use super::{classic, geotiff, netcdf4, npy, sidecar};
 use crate::array::Engine;
 use crate::store::{Key, Store};
@@ -36,8 +37,8 @@ enum Name {
 pub enum Renderer {
     /// A text of any node.
     Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
-    /// The text of what can not be made.
-    Why,
+    /// The list of the views of a node, with diagnostics.
+    Readme,
     /// A text of elements of variable length.
     Elements,
     /// A directory of chunks.
@@ -69,85 +70,179 @@ pub enum Renderer {
 /// One row of the table.
 #[derive(Debug)]
 struct Row {
-    /// What `--formats` calls it.
+    /// The name in `--formats`.
     word: &'static str,
     name: Name,
-    make: Renderer,
+    /// The format, in a few words.
+    description: &'static str,
+    /// A command that reads a file of the format, without the file.
+    command: &'static str,
+    /// The suffix of the file that the command reads, if that is another file of the array.
+    command_suffix: Option<&'static str>,
+    renderer: Renderer,
 }
 
-const fn row(word: &'static str, name: Name, make: Renderer) -> Row {
-    Row { word, name, make }
+const fn row(
+    word: &'static str,
+    name: Name,
+    description: &'static str,
+    command: &'static str,
+    renderer: Renderer,
+) -> Row {
+    Row {
+        word,
+        name,
+        description,
+        command,
+        command_suffix: None,
+        renderer,
+    }
 }
+
+const JSON_TOOL: &str = "python3 -m json.tool";
+const LOAD_NPY: &str =
+    r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#;
+const READ_NRRD: &str = "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'";
 
 /// The answer of a function that either proves that there is a file, or that there is none.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
     Ok(checked.map(|()| true)?)
 }
 
-/// All formats, in the order of listings.
+/// All formats, in listing order.
 static TABLE: [Row; 18] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
+        "the attributes",
+        JSON_TOOL,
         Renderer::Node(ViewNode::attributes_text),
     ),
     row(
         "info",
         Name::Own("info.json"),
+        "the metadata",
+        JSON_TOOL,
         Renderer::Node(|node| Ok(pretty(&node.info()))),
     ),
-    row("why", Name::Own("why.txt"), Renderer::Why),
-    row("zom", Name::Own("zom.json"), Renderer::Hierarchy(zom_json)),
+    row(
+        "readme",
+        Name::Own("README.txt"),
+        "this list",
+        "cat",
+        Renderer::Readme,
+    ),
+    row(
+        "zom",
+        Name::Own("zom.json"),
+        "the metadata of the group and all nodes below it as a Zarr Object Model",
+        JSON_TOOL,
+        Renderer::Hierarchy(zom_json),
+    ),
     row(
         "zmetadata",
         Name::Own(".zmetadata"),
+        "consolidated metadata of Zarr v2",
+        JSON_TOOL,
         Renderer::Hierarchy(zmetadata_json),
     ),
-    row("npy", Name::Suffix(".npy"), Renderer::Array(npy::make)),
-    row("bin", Name::Suffix(".bin"), Renderer::Array(sidecar::bin)),
     row(
-        "hdr",
-        Name::Suffix(".hdr"),
-        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
+        "npy",
+        Name::Suffix(".npy"),
+        "NumPy",
+        LOAD_NPY,
+        Renderer::Array(npy::make),
     ),
+    row(
+        "bin",
+        Name::Suffix(".bin"),
+        "the elements in row-major order, without a header",
+        "od -A d -t x1 -N 64",
+        Renderer::Array(sidecar::bin),
+    ),
+    Row {
+        command_suffix: Some(".bin"),
+        ..row(
+            "hdr",
+            Name::Suffix(".hdr"),
+            "the ENVI header of the .bin file",
+            "gdalinfo",
+            Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
+        )
+    },
     row(
         "vrt",
         Name::Suffix(".vrt"),
+        "a GDAL virtual raster of the .bin file",
+        "gdalinfo",
         Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
     ),
     row(
         "nhdr",
         Name::Suffix(".nhdr"),
+        "the NRRD header of the .bin file",
+        READ_NRRD,
         Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
     ),
     row(
         "tif",
         Name::Suffix(".tif"),
+        "GeoTIFF",
+        "gdalinfo",
         Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::make),
     ),
-    row(
-        "aux",
-        Name::Suffix(".tif.aux.xml"),
-        Renderer::UncheckedArray(geotiff::make_aux),
-    ),
+    Row {
+        command_suffix: Some(".tif"),
+        ..row(
+            "aux",
+            Name::Suffix(".tif.aux.xml"),
+            "the coordinate reference system of the .tif file, for GDAL",
+            "gdalinfo",
+            Renderer::UncheckedArray(geotiff::make_aux),
+        )
+    },
     row(
         "nc",
         Name::Suffix(".nc"),
+        "NetCDF-4 of the group and all groups below it",
+        "ncdump -h",
         Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::make),
     ),
     row(
         "cdf",
         Name::Suffix(".cdf.nc"),
+        "classic NetCDF of the arrays of the group",
+        "ncdump -h",
         Renderer::Group(Depth::Own, classic::is_certain, classic::make),
     ),
     row(
         "cdf5",
         Name::Suffix(".cdf5.nc"),
+        "CDF-5 of the arrays of the group",
+        "ncdump -h",
         Renderer::Group(Depth::Own, classic::is_certain, classic::make_cdf5),
     ),
-    row("json", Name::Suffix(".json"), Renderer::Elements),
-    row("chunks", Name::Directory("chunks"), Renderer::Chunks),
-    row("inner", Name::Directory("inner"), Renderer::Inner),
+    row(
+        "json",
+        Name::Suffix(".json"),
+        "the elements, which have variable length",
+        JSON_TOOL,
+        Renderer::Elements,
+    ),
+    row(
+        "chunks",
+        Name::Directory("chunks"),
+        "a directory of decoded chunks",
+        "ls",
+        Renderer::Chunks,
+    ),
+    row(
+        "inner",
+        Name::Directory("inner"),
+        "a directory of the decoded inner chunks of the shards",
+        "ls",
+        Renderer::Inner,
+    ),
 ];
 
 impl Format {
@@ -168,7 +263,7 @@ impl Format {
 
     /// How it is made.
     pub fn renderer(self) -> Renderer {
-        self.row().make
+        self.row().renderer
     }
 
     /// A number of its own.
@@ -178,7 +273,7 @@ impl Format {
 
     /// Whether every node has it.
     pub fn is_of_node(self) -> bool {
-        matches!(self.renderer(), Renderer::Node(_) | Renderer::Why)
+        matches!(self.renderer(), Renderer::Node(_) | Renderer::Readme)
     }
 
     /// Whether it is made of a group.
@@ -199,7 +294,7 @@ impl Format {
         self.is_of_group()
             || matches!(
                 self.renderer(),
-                Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_) | Renderer::Why
+                Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_) | Renderer::Readme
             )
     }
 
@@ -220,6 +315,24 @@ impl Format {
             Name::Own(own) | Name::Directory(own) => own.into(),
             Name::Suffix(suffix) => format!("{name}{suffix}"),
         }
+    }
+
+    /// Returns the format in a few words.
+    pub(super) fn description(self) -> &'static str {
+        self.row().description
+    }
+
+    /// Returns a command that reads the file `own_name` of the format.
+    pub(super) fn example(self, own_name: &str) -> String {
+        let row = self.row();
+        let file = match (row.command_suffix, row.name) {
+            (Some(other), Name::Suffix(suffix)) => {
+                let stem = own_name.strip_suffix(suffix).unwrap_or(own_name);
+                format!("{stem}{other}")
+            }
+            _ => own_name.to_owned(),
+        };
+        format!("{} {}", row.command, shell_quoted(&file))
     }
 
     /// The same with something between name and suffix, for where another file has the plain name.
@@ -358,6 +471,19 @@ mod tests {
     }
 
     #[test]
+    fn an_example_reads_a_file_by_its_name() {
+        for (word, expected) in [
+            ("nc", "ncdump -h 'a b.nc'"),
+            ("hdr", "gdalinfo 'a b.bin'"),
+            ("aux", "gdalinfo 'a b.tif'"),
+            ("chunks", "ls chunks"),
+        ] {
+            let format = format(word);
+            assert_eq!(format.example(&format.own_name("a b")), expected);
+        }
+    }
+
+    #[test]
     fn escaped_names_are_no_plain_ones() {
         for (word, expected) in [
             ("attributes", "attributes~view.json"),
@@ -373,7 +499,9 @@ mod tests {
     #[test]
     fn a_list_names_what_it_does_not_know() {
         let set: FormatSet = "npy,chunks".parse().unwrap();
-        assert!(set.lists(format("npy")) && set.lists(format("why")) && !set.lists(format("bin")));
+        assert!(
+            set.lists(format("npy")) && set.lists(format("readme")) && !set.lists(format("bin"))
+        );
         assert_eq!("".parse(), Ok(FormatSet::default()));
         assert!(!set.lists_translation(Target::V2));
         let set: FormatSet = "as-v2,npy,unsharded".parse().unwrap();

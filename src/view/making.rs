@@ -11,12 +11,13 @@ use super::format::{Format, Renderer};
 use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
+use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::store::{StoreError, may_wait};
 use crate::translate::{NoOutline, left_out};
 use crate::zarr::chunk_names::ChunkNames;
 
-/// The longest text of what can not be made.
-const MAX_WHY_CHARACTERS: usize = 1 << 20;
+/// The subject of diagnostics about all translations.
+const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
 
 impl Nodes {
     /// What a format of a node is.
@@ -26,10 +27,10 @@ impl Nodes {
     pub fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, NoContent> {
         match (format.renderer(), &node.elements) {
             (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Renderer::Why, _) => match self.still_kept(node, format) {
+            (Renderer::Readme, _) => match self.still_kept(node, format) {
                 Some(file) => Ok(Content::File(file)),
                 None => {
-                    let (text, asked) = self.why(node)?;
+                    let (text, asked) = self.readme(node)?;
                     let made = VirtualFile::text(text);
                     Ok(Content::File(self.keep(node, format, made, asked)?))
                 }
@@ -102,7 +103,7 @@ impl Nodes {
         let is_certain = match (format.renderer(), &node.elements) {
             // The first is made of the answers of this function. The second is decoded, which fails
             // or succeeds, but never proves that there is no such file.
-            (Renderer::Why, _) | (Renderer::Elements, Elements::Variable(..)) => true,
+            (Renderer::Readme, _) | (Renderer::Elements, Elements::Variable(..)) => true,
             (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
                 is_certain(&array_of(node)?, self)?
             }
@@ -209,74 +210,75 @@ impl Nodes {
         }))
     }
 
-    /// What is not there and why, for people.
-    fn why(&self, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
-        let mut text = String::new();
+    /// Returns the text of `README.txt`.
+    fn readme(&self, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
+        let problems = node.problems.iter();
+        let mut readme = Readme {
+            node: node.name.clone(),
+            is_array: node.is_array(),
+            is_root: node.key == self.options().root,
+            views: Vec::new(),
+            diagnostics: problems.map(Diagnostic::of_node).collect(),
+        };
         let mut asked = Asked::now();
-        for problem in &node.problems {
-            text.push_str(problem);
-            text.push('\n');
-        }
         let formats = Format::all().filter(|format| format.suits(node.is_array()));
-        for format in formats.filter(|format| !matches!(format.renderer(), Renderer::Why)) {
+        for format in formats.filter(|format| !matches!(format.renderer(), Renderer::Readme)) {
             let name = format.own_name(&node.name);
-            let found = match format.is_of_many() {
+            let content = match format.is_of_many() {
                 true => self.content(node, format).map(Some),
                 false => self.check(node, format).map(|()| None),
             };
-            match found {
-                Ok(Some(Content::File(file))) => {
-                    asked.when = asked.when.min(file.asked.when);
-                    for note in &file.made.notes {
-                        text.push_str(&format!("{name}: {note}\n"));
+            match content {
+                Ok(content) => {
+                    if let Some(Content::File(file)) = content {
+                        asked.when = asked.when.min(file.asked.when);
+                        let notes = file.made.notes.iter();
+                        readme
+                            .diagnostics
+                            .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
                     }
+                    readme.views.push(AvailableView {
+                        description: format.description(),
+                        example: format.example(&name),
+                        name,
+                    });
                 }
-                Ok(_) => {}
-                // Few arrays need one: what is said of the system is said of the `.tif`.
+                // Few arrays need one: the diagnostics of the `.tif` name the reference system.
                 Err(NoContent::Absent(_))
                     if matches!(format.renderer(), Renderer::UncheckedArray(_)) => {}
-                Err(NoContent::Absent(why)) => text.push_str(&format!("{name}: {why}\n")),
+                Err(NoContent::Absent(reason)) => {
+                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
+                }
                 Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
                     return Err(NoContent::Failed(error));
                 }
                 Err(NoContent::Failed(error)) => {
                     asked.is_in_vain = true;
-                    text.push_str(&format!("{name}: {error}\n"));
+                    let reason = error.to_string();
+                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
             }
         }
-        if node.key == self.options().root {
-            match left_out(&**self.store(), &node.key, self.engine()) {
-                Ok(nodes) => {
-                    // One that leaves out the root is not there at all.
-                    for node in nodes.into_iter().filter(|left| left.key != node.key) {
-                        text.push_str(&format!("{node}\n"));
-                    }
-                }
+        if readme.is_root {
+            let left_out = match left_out(&**self.store(), &node.key, self.engine()) {
+                // A translation that leaves out the root is absent as a whole.
+                Ok(nodes) => nodes
+                    .into_iter()
+                    .filter(|left| left.key != node.key)
+                    .map(|node| Diagnostic::of_node(node.to_string()))
+                    .collect(),
                 Err(NoOutline::Failed(error @ StoreError::WouldWait { .. })) => {
                     return Err(NoContent::Failed(error));
                 }
-                Err(NoOutline::Absent(why)) => {
-                    text.push_str(&format!(
-                        "what as-v2, as-v3 and unsharded leave out: {why}\n"
-                    ));
-                }
+                Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
                 Err(NoOutline::Failed(error)) => {
                     asked.is_in_vain = true;
-                    text.push_str(&format!(
-                        "what as-v2, as-v3 and unsharded leave out: {error}\n"
-                    ));
+                    vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
                 }
-            }
+            };
+            readme.diagnostics.extend(left_out);
         }
-        if text.is_empty() {
-            text.push_str("Everything can be made of this node.\n");
-        }
-        if let Some((end, _)) = text.char_indices().nth(MAX_WHY_CHARACTERS) {
-            text.truncate(end);
-            text.push_str("...\nThere is more that is not in this file.\n");
-        }
-        Ok((text, asked))
+        Ok((readme.text(), asked))
     }
 }
 

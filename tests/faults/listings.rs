@@ -110,8 +110,8 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
                 .unwrap()
                 .contains(&"root.nc".into())
         );
-        let why = fs::read_to_string(group(&mount, "why.txt")).unwrap();
-        assert!(why.contains("root.nc: children: "), "{why}");
+        let readme = fs::read_to_string(group(&mount, "README.txt")).unwrap();
+        assert!(readme.contains("root.nc: children: "), "{readme}");
         remote.reads(&mount, "a");
     }
 }

@@ -122,7 +122,7 @@ fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
     stores.put("x/.zarray", b"{ half");
     let gone = || fs::metadata(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
     assert!(wait_until(SOON, gone));
-    assert!(why(&mount, "x").contains("line 1"));
+    assert!(readme(&mount, "x").contains("line 1"));
     rewrite(&stores, "x", json!({"shape": [4]}));
     let back = || read(&path).is_ok_and(|bytes| bytes == le(&GOOD[..4]));
     assert!(wait_until(SOON, back));
@@ -226,7 +226,7 @@ fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     let mount = stores.mount(&["--ttl", "50ms"]);
-    let path = view(&mount, "", "why.txt");
+    let path = view(&mount, "", "README.txt");
     // Held open, so that the kernel does not forget what it knows of it.
     let held = File::open(&path).unwrap();
     let before = fs::read_to_string(&path).unwrap();

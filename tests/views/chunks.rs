@@ -386,7 +386,7 @@ fn c13_a_chain_of_ten_thousand_codecs_is_refused() {
     );
     let mount = stores.mount(&[]);
     for node in ["chain32", "chain10000", "filters", "nested"] {
-        let text = why(&mount, node);
+        let text = readme(&mount, node);
         assert!(
             !text.is_empty() && !text.starts_with("Everything"),
             "{node}: {text}"

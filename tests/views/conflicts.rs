@@ -49,7 +49,7 @@ fn b09_version_3_wins_over_version_2_and_it_is_said() {
         read(view(&mount, "both", "both.bin")).unwrap(),
         le(&[5, 6, 7, 8, FILL, FILL, FILL, FILL])
     );
-    assert!(why(&mount, "both").contains(".zarray is not read"));
+    assert!(readme(&mount, "both").contains(".zarray is not read"));
     logged(&mount, &["both", ".zarray is not read", "zarr.json"]);
     native(&mount, &stores, "both/0");
     goes_on(&mount, &stores);
@@ -231,7 +231,7 @@ fn b09_a_document_that_is_too_long_is_not_spoken_for_by_another() {
     stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
     stores.put("x/zarr.json", &vec![b' '; (16 << 20) + 1]);
     let mount = stores.mount(&[]);
-    assert!(why(&mount, "x").contains("zarr.json"));
+    assert!(readme(&mount, "x").contains("zarr.json"));
     assert_eq!(errno(fs::metadata(view(&mount, "x", "x.bin"))), ENOENT);
     native(&mount, &stores, "x/0");
     goes_on(&mount, &stores);

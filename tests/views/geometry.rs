@@ -90,7 +90,7 @@ fn b04_a_view_longer_than_any_file_is_not_there_and_its_chunks_are() {
     for name in ["endless.npy", "endless.bin"] {
         assert_eq!(errno(fs::metadata(view(&mount, "endless", name))), ENOENT);
     }
-    let text = why(&mount, "endless");
+    let text = readme(&mount, "endless");
     assert!(text.contains("9223372036854775808"), "{text}");
     assert_eq!(
         read(view(&mount, "endless", "chunks/1")).unwrap(),

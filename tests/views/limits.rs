@@ -211,8 +211,8 @@ fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group(
         json!({"zarr_format": 3, "node_type": "group", "attributes": {"x": "a".repeat(17 << 20)}});
     stores.put("long/zarr.json", long.to_string().as_bytes());
     let mount = stores.mount(&["--memory-limit", "64M"]);
-    let why = fs::read_to_string(mount.join("deep/.zarrfs/why.txt")).unwrap();
-    assert!(why.contains("recursion limit"), "{why}");
+    let readme = fs::read_to_string(mount.join("deep/.zarrfs/README.txt")).unwrap();
+    assert!(readme.contains("recursion limit"), "{readme}");
     assert!(read(mount.join(".zarrfs/root.nc")).unwrap().len() > 32);
     let document = |name: &str| -> Value {
         let text = read(mount.join(".zarrfs").join(name)).unwrap();
@@ -226,11 +226,11 @@ fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group(
             .get("good/.zarray")
             .is_some()
     );
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for name in ["root.nc", "zom.json"] {
         for node in ["deep", "long"] {
             let is_named = |line: &str| line.contains(name) && line.contains(node);
-            assert!(why.lines().any(is_named), "{name}, {node}: {why}");
+            assert!(readme.lines().any(is_named), "{name}, {node}: {readme}");
         }
     }
 }

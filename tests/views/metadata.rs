@@ -8,9 +8,9 @@ use crate::clients::ENOENT;
 use crate::stores::*;
 use crate::support::*;
 
-/// No view of the elements is there, `why.txt` has `gist`, and the store's keys and the sibling are.
+/// No view of the elements is there, `README.txt` has `gist`, and the store's keys and the sibling are.
 pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist: &str) {
-    let text = why(mount, node);
+    let text = readme(mount, node);
     assert!(text.contains(gist), "{node}: {gist:?} is not in {text:?}");
     for name in [
         format!("{node}.npy"),
@@ -23,7 +23,7 @@ pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist:
     let listed = names(view(mount, node, ""));
     assert_eq!(
         listed,
-        ["attributes.json", "info.json", "why.txt"],
+        ["README.txt", "attributes.json", "info.json"],
         "{node}"
     );
     native(mount, stores, &format!("{node}/{key}"));

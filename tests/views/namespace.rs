@@ -26,7 +26,7 @@ fn hierarchy() -> Stores {
 
 /// What is listed in the views of an array of numbers.
 fn of_array(name: &str) -> Vec<String> {
-    let mut names: Vec<String> = ["attributes.json", "info.json", "why.txt", "chunks"]
+    let mut names: Vec<String> = ["attributes.json", "info.json", "README.txt", "chunks"]
         .map(String::from)
         .into();
     names.extend(["npy", "bin", "hdr", "vrt", "nhdr"].map(|format| format!("{name}.{format}")));
@@ -124,7 +124,7 @@ fn a_group_shows_the_views_of_its_arrays() {
         ".zmetadata",
         "attributes.json",
         "info.json",
-        "why.txt",
+        "README.txt",
         "root.nc",
         "root.cdf.nc",
     ];
@@ -194,7 +194,14 @@ fn the_view_tree_is_a_directory_for_each_group() {
     let stores = hierarchy();
     let mount = stores.mount(&["--tree", "views"]);
     let top = names(mount.path());
-    for name in ["x.npy", "x.chunks", "y.bin", "good.npy", "below", "why.txt"] {
+    for name in [
+        "x.npy",
+        "x.chunks",
+        "y.bin",
+        "good.npy",
+        "below",
+        "README.txt",
+    ] {
         assert!(top.contains(&name.to_owned()), "{name}: {top:?}");
     }
     for name in ["x", ".zattrs", ".zarrfs", "y"] {
@@ -254,7 +261,13 @@ fn formats_are_listed_as_wanted_and_all_open_by_name() {
     let mount = stores.mount(&["--formats", "npy,chunks"]);
     assert_eq!(
         names(view(&mount, "x", "")),
-        ["attributes.json", "chunks", "info.json", "why.txt", "x.npy"]
+        [
+            "README.txt",
+            "attributes.json",
+            "chunks",
+            "info.json",
+            "x.npy"
+        ]
     );
     assert_eq!(read(view(&mount, "good", "good.bin")).unwrap(), le(&GOOD));
     assert!(

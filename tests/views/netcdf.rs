@@ -339,7 +339,7 @@ fn a_thousand_variables_are_one_file() {
 #[test]
 fn what_netcdf_can_not_say_is_left_out_and_said() {
     let mount = Mount::new(fixture("others.zarr"));
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for note in [
         "records is not in it",
         "\"bad/name\" is not in it",
@@ -348,7 +348,7 @@ fn what_netcdf_can_not_say_is_left_out_and_said() {
         "\"long\" is longer than 64 KiB",
         "root.cdf.nc: a classic file has no groups: inner",
     ] {
-        assert!(why.contains(note), "{note}: {why}");
+        assert!(readme.contains(note), "{note}: {readme}");
     }
     let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
     assert!(header.contains("int64 twice(k, k_2)") && header.contains("double lat(lat, lon)"));
@@ -377,8 +377,8 @@ fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
         !header.contains("z:_FillValue") && !header.contains("weeks:units"),
         "{header}"
     );
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
-    assert!(why.contains("_nc4_non_coord_x is not in it"), "{why}");
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
+    assert!(readme.contains("_nc4_non_coord_x is not in it"), "{readme}");
 }
 
 #[test]
@@ -419,8 +419,11 @@ fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
     let mount = stores.mount(&[]);
     // The text has to be decoded to know the file, and it is broken.
     assert_eq!(errno(read(mount.join(".zarrfs/root.nc"))), EIO);
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
-    assert!(why.contains("root.nc") && why.contains("text"), "{why}");
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
+    assert!(
+        readme.contains("root.nc") && readme.contains("text"),
+        "{readme}"
+    );
     // The rest goes on.
     assert_eq!(read(mount.join(".zarrfs/good.bin")).unwrap().len(), 32);
     for group in ["group", "empty"] {
@@ -488,9 +491,12 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
         &[("0", &le(&GOOD[..4])), ("1", &le(&GOOD[4..]))],
     );
     let mount = stores.mount(&[]);
-    let why = fs::read(mount.join(".zarrfs/why.txt")).unwrap();
-    let why = String::from_utf8_lossy(&why);
-    assert!(why.contains("is not in it: its name is no UTF-8"), "{why}");
+    let readme = fs::read(mount.join(".zarrfs/README.txt")).unwrap();
+    let readme = String::from_utf8_lossy(&readme);
+    assert!(
+        readme.contains("is not in it: its name is no UTF-8"),
+        "{readme}"
+    );
     for (format, names) in [
         (
             "nc",
@@ -505,18 +511,18 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
         assert!(!header.contains("inside"), "{header}");
         for name in names {
             let line = format!("root.{format}: {name} is not in it: ");
-            assert!(why.contains(&line), "{line}: {why}");
+            assert!(readme.contains(&line), "{line}: {readme}");
         }
     }
-    assert!(why.contains("16777216"), "{why}");
+    assert!(readme.contains("16777216"), "{readme}");
     // What is broken itself is no group either, and one of nothing else is not there.
     for (name, gist) in [("half", ".zarray: line 1"), ("empty", "only is not in it")] {
         let file = mount.join(name).join(format!(".zarrfs/{name}.nc"));
         assert_eq!(errno(read(file)), ENOENT, "{name}");
-        let why = fs::read_to_string(mount.join(name).join(".zarrfs/why.txt")).unwrap();
+        let readme = fs::read_to_string(mount.join(name).join(".zarrfs/README.txt")).unwrap();
         assert!(
-            why.contains(&format!("{name}.nc: ")) && why.contains(gist),
-            "{why}"
+            readme.contains(&format!("{name}.nc: ")) && readme.contains(gist),
+            "{readme}"
         );
     }
     assert_eq!(read(mount.join(".zarrfs/good.bin")).unwrap(), le(&GOOD));
@@ -563,10 +569,10 @@ fn names_that_are_one_in_nfc_are_in_the_file_once() {
     );
     let listed = tool(&mount.join(".zarrfs/root.nc"), "h5ls -r $F");
     assert_eq!(listed.matches("/groups/").count(), 2, "{listed}");
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for name in ["groups/caf\u{e9}", "mixed/cafe\u{301}"] {
         let line = format!("{name} is not in it: another node has the same name in NFC");
-        assert!(why.contains(&line), "{why}");
+        assert!(readme.contains(&line), "{readme}");
     }
 }
 
@@ -606,10 +612,10 @@ fn times_have_the_unit_of_their_data_type() {
         );
         assert!(!header.contains("weeks:units"), "{header}");
     }
-    let why = fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for name in ["date", "span", "weeks"] {
         let line = format!("root.nc: {name}: attribute \"units\" is not in it");
-        assert!(why.contains(&line), "{line}: {why}");
+        assert!(readme.contains(&line), "{line}: {readme}");
     }
-    assert!(!why.contains("root.nc: same: attribute"), "{why}");
+    assert!(!readme.contains("root.nc: same: attribute"), "{readme}");
 }

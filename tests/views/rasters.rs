@@ -112,7 +112,7 @@ fn rasters_are_what_the_reference_library_reads() {
             "no coordinate reference system is known",
         ),
     ] {
-        let text = why(&mount, node);
+        let text = readme(&mount, node);
         let name = format!("{}.tif: ", node.rsplit('/').next().unwrap());
         let mut lines = text.lines().filter(|line| line.starts_with(&name));
         assert!(lines.any(|line| line.contains(gist)), "{node}: {text}");
@@ -201,7 +201,7 @@ fn a_place_that_a_broken_document_hides_is_not_guessed() {
         ("lost", "grid mapping torn: zarr.json: line 1"),
         ("pyramid/l0", "pyramid/l1 is no overview: zarr.json: line 1"),
     ] {
-        let text = why(&mount, node);
+        let text = readme(&mount, node);
         let name = format!("{}.tif: ", node.rsplit('/').next().unwrap());
         let mut lines = text.lines().filter(|line| line.starts_with(&name));
         assert!(lines.any(|line| line.contains(gist)), "{node}: {text}");
@@ -265,7 +265,11 @@ fn values_without_data_are_those_of_netcdf() {
                 assert_eq!(no_data, None, "{name}: {info}");
                 assert!(!header.contains(&fill), "{name}: {header}");
                 let line = format!("{name}.tif: _FillValue 1e+300 is no value of the data type");
-                assert!(why(&mount, name).contains(&line), "{}", why(&mount, name));
+                assert!(
+                    readme(&mount, name).contains(&line),
+                    "{}",
+                    readme(&mount, name)
+                );
             }
         }
     }
@@ -351,7 +355,7 @@ fn hostile_shapes_and_attributes_are_refused_or_left_out() {
     let mount = stores.mount(&[]);
     for (name, ..) in &refused {
         assert_eq!(errno(fs::metadata(tif(&mount, name))), ENOENT, "{name}");
-        assert!(why(&mount, name).contains(&format!("{name}.tif: ")));
+        assert!(readme(&mount, name).contains(&format!("{name}.tif: ")));
     }
     for (name, lengths, _) in &made {
         let path = tif(&mount, name);
@@ -370,6 +374,6 @@ fn hostile_shapes_and_attributes_are_refused_or_left_out() {
         );
     }
     assert!(fs::metadata(tif(&mount, "l0")).is_ok());
-    assert!(why(&mount, "l0").contains("l0.tif: no coordinate reference system"));
+    assert!(readme(&mount, "l0").contains("l0.tif: no coordinate reference system"));
     goes_on(&mount, &stores);
 }

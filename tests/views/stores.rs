@@ -145,9 +145,9 @@ pub fn view(mount: &Mount, node: &str, name: &str) -> PathBuf {
     mount.join(node).join(".zarrfs").join(name)
 }
 
-/// What `why.txt` of a node says.
-pub fn why(mount: &Mount, node: &str) -> String {
-    fs::read_to_string(view(mount, node, "why.txt")).unwrap()
+/// Returns the text of `README.txt` of a node.
+pub fn readme(mount: &Mount, node: &str) -> String {
+    fs::read_to_string(view(mount, node, "README.txt")).unwrap()
 }
 
 /// Names in a directory, sorted.

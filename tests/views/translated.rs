@@ -332,7 +332,7 @@ fn no_document_of_the_whole_lacks_what_can_not_be_read() {
         serde_json::from_slice(&document).unwrap()
     };
     assert_eq!(root(&mount).get("consolidated_metadata"), None);
-    let why = |mount: &Mount| fs::read_to_string(mount.join(".zarrfs/why.txt")).unwrap();
+    let readme = |mount: &Mount| fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     let denied = "other/.zarray: access denied: the link leads out of the source";
     for line in [
         format!("zom.json: not all of it can be read: {denied}"),
@@ -343,9 +343,9 @@ fn no_document_of_the_whole_lacks_what_can_not_be_read() {
         ),
     ] {
         assert!(
-            why(&mount).lines().any(|found| found == line),
+            readme(&mount).lines().any(|found| found == line),
             "{line}: {}",
-            why(&mount)
+            readme(&mount)
         );
     }
     // One that is read and is no metadata has no place in them.
@@ -366,9 +366,9 @@ fn no_document_of_the_whole_lacks_what_can_not_be_read() {
         "as-v3/other: .zarray: ",
     ] {
         assert!(
-            why(&mount).lines().any(|found| found.starts_with(line)),
+            readme(&mount).lines().any(|found| found.starts_with(line)),
             "{}",
-            why(&mount)
+            readme(&mount)
         );
     }
 }

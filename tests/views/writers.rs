@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::netcdf::python;
 use crate::stores::{
-    GOOD, Stores, changed, grid, le, little, may_run, names, v3_document, view, why,
+    GOOD, Stores, changed, grid, le, little, may_run, names, readme, v3_document, view,
 };
 use crate::support::*;
 use crate::translated::{interpreter, zarr};
@@ -185,7 +185,7 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
             (listed, opened),
             (is_there, is_there),
             "{name}: {}",
-            why(&mount, node)
+            readme(&mount, node)
         );
         // The program that looks without a mount says the same.
         let info = run(zarrfs()
@@ -198,15 +198,15 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
             "{name}: {info}"
         );
         if !is_there {
-            let reason = info["views"][name]["why"].as_str().unwrap().to_owned();
+            let reason = info["views"][name]["reason"].as_str().unwrap().to_owned();
             assert!(
-                why(&mount, node).contains(&reason),
+                readme(&mount, node).contains(&reason),
                 "{reason}: {}",
-                why(&mount, node)
+                readme(&mount, node)
             );
         }
     }
-    let told = why(&mount, "outer");
+    let told = readme(&mount, "outer");
     assert!(
         told.contains("outer.cdf.nc: no array is in the group itself: inner have"),
         "{told}"
@@ -257,9 +257,9 @@ fn fill_values_of_n5_zarr_and_gdal_are_understood() {
     let bytes = read(view(&mount, "strings", "strings.bin")).unwrap();
     assert_eq!(bytes, le(&[1, 2, 3, 4, 0, 0, 0, 0]));
     assert!(
-        why(&mount, "wrong").contains("fill_value"),
+        readme(&mount, "wrong").contains("fill_value"),
         "{}",
-        why(&mount, "wrong")
+        readme(&mount, "wrong")
     );
     let document = json_of(view(&mount, "", "as-v3/strings/zarr.json"));
     assert_eq!(document["fill_value"], json!(0));

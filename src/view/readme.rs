@@ -1,0 +1,194 @@
+//! `README.txt`: the views of a node with an example command each, and the diagnostics.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The size of the longest text, in characters.
+const MAX_CHARACTERS: usize = 1 << 20;
+
+/// A view of a node that is available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AvailableView {
+    /// The name of the file or directory.
+    pub(super) name: String,
+    /// The format, in a few words.
+    pub(super) description: &'static str,
+    /// A command that reads the view.
+    pub(super) example: String,
+}
+
+/// A reason why something is not available, or not complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Diagnostic {
+    /// The name of the view; None for the node itself.
+    pub(super) view: Option<String>,
+    pub(super) reason: String,
+}
+
+/// The content of a `README.txt`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Readme {
+    /// The name of the node.
+    pub(super) node: String,
+    pub(super) is_array: bool,
+    pub(super) is_root: bool,
+    pub(super) views: Vec<AvailableView>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+impl Diagnostic {
+    pub(super) fn of_node(reason: impl Into<String>) -> Self {
+        Self {
+            view: None,
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn of_view(view: &str, reason: impl Into<String>) -> Self {
+        Self {
+            view: Some(view.to_owned()),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// Writes one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(view) = &self.view {
+            write!(f, "{}: ", one_line(view))?;
+        }
+        f.write_str(&one_line(&self.reason))
+    }
+}
+
+fn one_line(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', '\r']) {
+        true => text.replace(['\n', '\r'], " ").into(),
+        false => text.into(),
+    }
+}
+
+/// Quotes a file name for a shell.
+pub(crate) fn shell_quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@,:".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}
+
+impl Readme {
+    /// Returns the text, which ends after [`MAX_CHARACTERS`].
+    pub(super) fn text(&self) -> String {
+        let mut text = self.to_string();
+        if let Some((end, _)) = text.char_indices().nth(MAX_CHARACTERS) {
+            text.truncate(end);
+            text.push_str("...\nThe rest is left out.\n");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Readme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = one_line(&self.node);
+        let kind = if self.is_array { "array" } else { "group" };
+        writeln!(
+            f,
+            "This directory has the views of the {kind} {node}: read-only files that zarrfs renders from\n\
+             the store when they are read."
+        )?;
+        if !self.is_array {
+            writeln!(f, "The views of the arrays of the group are here, too.")?;
+        }
+        if self.is_root {
+            writeln!(
+                f,
+                "as-v2, as-v3 and unsharded are the whole hierarchy as Zarr v2, as Zarr v3 and without shards."
+            )?;
+        }
+        for view in &self.views {
+            let (name, example) = (one_line(&view.name), one_line(&view.example));
+            writeln!(f, "\n{name}  ({})\n    {example}", view.description)?;
+        }
+        if !self.diagnostics.is_empty() {
+            writeln!(
+                f,
+                "\nDiagnostics: what is not available or incomplete, and the reason.\n"
+            )?;
+        }
+        for diagnostic in &self.diagnostics {
+            writeln!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readme() -> Readme {
+        Readme {
+            node: "sst".into(),
+            is_array: true,
+            is_root: false,
+            views: vec![AvailableView {
+                name: "sst.nc".into(),
+                description: "NetCDF-4",
+                example: "ncdump -h sst.nc".into(),
+            }],
+            diagnostics: vec![
+                Diagnostic::of_node(".zarray is ignored"),
+                Diagnostic::of_view("sst.tif", "line 1\nline 2"),
+            ],
+        }
+    }
+
+    #[test]
+    fn every_view_has_an_example_and_every_diagnostic_is_one_line() {
+        let lines = [
+            "This directory has the views of the array sst: read-only files that zarrfs renders from",
+            "the store when they are read.",
+            "",
+            "sst.nc  (NetCDF-4)",
+            "    ncdump -h sst.nc",
+            "",
+            "Diagnostics: what is not available or incomplete, and the reason.",
+            "",
+            ".zarray is ignored",
+            "sst.tif: line 1 line 2",
+            "",
+        ];
+        assert_eq!(readme().text(), lines.join("\n"));
+    }
+
+    #[test]
+    fn a_node_without_problems_has_no_diagnostics() {
+        let group = Readme {
+            is_array: false,
+            is_root: true,
+            diagnostics: Vec::new(),
+            ..readme()
+        };
+        let text = group.text();
+        assert!(text.contains("the group sst") && text.contains("as-v2"));
+        assert!(!text.contains("Diagnostics"));
+    }
+
+    #[test]
+    fn a_long_text_is_truncated() {
+        let mut long = readme();
+        long.diagnostics = vec![Diagnostic::of_node("ü".repeat(MAX_CHARACTERS))];
+        let text = long.text();
+        assert!(text.ends_with("ü...\nThe rest is left out.\n"));
+        assert!(text.chars().count() < MAX_CHARACTERS + 100);
+    }
+
+    #[test]
+    fn names_with_special_characters_are_quoted() {
+        assert_eq!(shell_quoted("a/b-1.npy"), "a/b-1.npy");
+        assert_eq!(shell_quoted("it's $x"), r"'it'\''s $x'");
+    }
+}
