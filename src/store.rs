@@ -36,6 +36,8 @@ pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
 pub use prefixes::list_prefixes;
 pub use remote::{RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
+#[cfg(feature = "fuzzing")]
+pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader};
 pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
 pub use together::map_concurrent;

@@ -30,9 +30,13 @@ mod traffic;
 mod value;
 mod web;
 
+#[cfg(feature = "fuzzing")]
+pub use bucket::fuzz_listing;
 pub(super) use open::{Found, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
 pub use traffic::{TransferCounters, TransferStats};
+#[cfg(feature = "fuzzing")]
+pub use web::fuzz_page;
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};

@@ -22,6 +22,8 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use aws::Chain;
 use build::Provider;
 pub(super) use build::{Bucket, BucketOptions, open};
+#[cfg(feature = "fuzzing")]
+pub use names::fuzz_listing;
 use service::{Asks, Seen, watched};
 
 use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError};

@@ -23,6 +23,8 @@ use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
 use address::{is_allowed, is_same_host};
+#[cfg(feature = "fuzzing")]
+pub use index::fuzz_page;
 
 use super::store::is_document;
 use super::traffic::sent;

@@ -59,6 +59,13 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
     Ok(page)
 }
 
+/// Reads a page as both kinds of list; returns how many names it has.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_page(url: &Url, page: &[u8]) -> usize {
+    let lists = [of_json(page), of_html(url, page)];
+    lists.iter().flatten().map(Vec::len).sum()
+}
+
 type Names = Vec<(Vec<u8>, Kind)>;
 
 /// The lists of nginx (`type`) and Caddy (`is_dir`).

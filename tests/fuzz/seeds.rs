@@ -1,0 +1,153 @@
+//! Where the targets begin: hostile archives, documents and chunks of the fixtures, listings.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cases::{self, Case};
+
+/// Longer seeds are slow and have nothing that shorter ones lack.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The seeds of a target.
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    let mut seeds = match target {
+        "zip_index" => archives(),
+        "node_v2" => [arrays_v2(), groups_v2()].concat(),
+        "node_v3" => named("zarr.json").iter().map(|path| bytes(path)).collect(),
+        "consolidated" => [consolidated(), written(&CONSOLIDATED)].concat(),
+        "codec_chain" => chunks(),
+        "html_page" => written(&PAGES),
+        "xml_listing" => written(&LISTINGS),
+        _ => Vec::new(),
+    };
+    seeds.retain(|seed| seed.len() <= MAX_BYTES);
+    seeds.sort();
+    seeds.dedup();
+    seeds
+}
+
+fn written(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn archives() -> Vec<Vec<u8>> {
+    let rows: [fn() -> Vec<Case>; 14] = [
+        cases::a01,
+        cases::a02,
+        cases::a03,
+        cases::a04,
+        cases::a05,
+        cases::a06,
+        cases::a07,
+        cases::a08,
+        cases::a09,
+        cases::a12,
+        cases::a13,
+        cases::a15,
+        cases::a16,
+        cases::a17,
+    ];
+    rows.iter()
+        .flat_map(|row| row())
+        .map(|case| case.archive)
+        .collect()
+}
+
+/// All files of this name in the fixtures.
+fn named(name: &str) -> Vec<PathBuf> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures");
+    assert!(
+        fixtures.join("stamp").exists(),
+        "no fixtures: run tests/fixtures/setup.sh first"
+    );
+    let mut found = Vec::new();
+    let mut pending = vec![fixtures.join("dir"), fixtures.join("matrix")];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.ends_with(name) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_default()
+}
+
+fn arrays_v2() -> Vec<Vec<u8>> {
+    let arrays = named(".zarray");
+    let array = |path: &PathBuf| [bytes(path), vec![0], bytes(&path.with_file_name(".zattrs"))];
+    arrays.iter().map(|path| array(path).concat()).collect()
+}
+
+fn groups_v2() -> Vec<Vec<u8>> {
+    let groups = named(".zgroup");
+    let group = |path: &PathBuf| {
+        let attributes = bytes(&path.with_file_name(".zattrs"));
+        [vec![0], attributes, vec![0], bytes(path)].concat()
+    };
+    groups.iter().map(group).collect()
+}
+
+fn consolidated() -> Vec<Vec<u8>> {
+    named(".zmetadata").iter().map(|path| bytes(path)).collect()
+}
+
+/// The documents of arrays, each with a chunk of its array.
+fn chunks() -> Vec<Vec<u8>> {
+    let documents = [named(".zarray"), named("zarr.json")].concat();
+    documents
+        .iter()
+        .filter_map(|path| {
+            let chunk = first_chunk(path.parent()?)?;
+            Some([bytes(path), vec![0], bytes(&chunk)].concat())
+        })
+        .collect()
+}
+
+/// The first file below an array whose name is that of a chunk.
+fn first_chunk(directory: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name == "c" || name.starts_with("c.") || name.starts_with(|c: char| c.is_ascii_digit())
+    });
+    paths.sort();
+    paths.into_iter().find_map(|path| match path.is_dir() {
+        true => first_chunk(&path),
+        false => Some(path),
+    })
+}
+
+const CONSOLIDATED: [&str; 3] = [
+    r#"{"zarr_consolidated_format":1,"metadata":{".zgroup":{"zarr_format":2},"a/.zarray":{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","fill_value":0},"a/.zattrs":{"units":"K"}}}"#,
+    r#"{"zarr_consolidated_format":1,"metadata":{"/a//.zgroup":{},"../.zgroup":{"zarr_format":2},"a/b/c/.zattrs":[]}}"#,
+    r#"{"zarr_consolidated_format":2,"metadata":{}}"#,
+];
+
+const PAGES: [&str; 8] = [
+    "<html><head><title>Index of /data/</title></head><body><h1>Index of /data/</h1><hr><pre><a href=\"../\">../</a>\n<a href=\"a/\">a/</a> 01-Jan-2024 00:00 -\n<a href=\"b%20c\">b c</a> 01-Jan-2024 00:00 12\n</pre></body></html>",
+    "<table><tr><th><a href=\"?C=N;O=D\">Name</a></th></tr><tr><td><a href=\"/\">Parent Directory</a></td></tr><tr><td><a href=\"zarr.json\">zarr.json</a></td><td>1.2K</td></tr></table>",
+    "<!DOCTYPE HTML><ul>\n<li><a href=\"%C3%BC\">\u{fc}</a></li>\n<li><a href='x&amp;y'>x&amp;y</a></li>\n<li><a href=\"http://other.example/data/z\">z</a></li><li><a href=//store.example/data/q>q</a></li></ul>",
+    "<a href=\"/data/abs\">y</a><A HREF=\"./dot/\">d</A><a href=\"..%2fup\">u</a><a href=\"%00\">0</a><!-- <a href=\"no\"> --><script>\"<a href='no'>\"</script>",
+    r#"[{"name":"d","type":"directory","mtime":"x"},{"name":"f","type":"file","size":3}]"#,
+    r#"[{"name":"d/","is_dir":true},{"name":"f","is_dir":false,"size":18446744073709551616}]"#,
+    r#"{"zarr_format":3,"node_type":"group"}"#,
+    r#"[{"name":""},{"name":"../x"},{"name":"/"},{"name":1},[],null]"#,
+];
+
+const LISTINGS: [&str; 6] = [
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>a/</Prefix><KeyCount>2</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated><NextContinuationToken>t=</NextContinuationToken><Contents><Key>a/zarr.json</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>\"0\"</ETag><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></ListBucketResult>",
+    "<ListBucketResult><Contents><Key>a//b</Key><Size>1</Size></Contents><Contents><Key>x &amp; y</Key></Contents><Contents><Key>&#252;&#x0;</Key></Contents><CommonPrefixes><Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>",
+    "<ListBucketResult><Contents><Key><![CDATA[a/../b]]></Key></Contents><Contents/><Contents><Contents><Key>n</Key></Contents></Contents></ListBucketResult>",
+    "<?xml version=\"1.0\"?><EnumerationResults ServiceEndpoint=\"https://x/\" ContainerName=\"c\"><Prefix>a/</Prefix><Blobs><Blob><Name>a/0</Name><Properties><Content-Length>4</Content-Length></Properties></Blob><BlobPrefix><Name>a/c/</Name></BlobPrefix></Blobs><NextMarker>m</NextMarker></EnumerationResults>",
+    "<!DOCTYPE a [<!ENTITY b \"c\">]><ListBucketResult><Contents><Key>&b;</Key></Contents></ListBucketResult>",
+    "<Error><Code>AccessDenied</Code><Message>no &lt;</Message></Error>",
+];

@@ -1,0 +1,214 @@
+//! The fuzz targets: functions of any bytes that panic if a parser breaks a promise.
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::{Duration, UNIX_EPOCH};
+
+use zarrfs::codec::Pipeline;
+use zarrfs::store::{
+    BUFFER_HEADROOM_BYTES, Key, Kind, Patience, Store, ZipOptions, ZipStore, fuzz_listing,
+    fuzz_page,
+};
+use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
+
+/// A fuzz target and its name.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets; each has a program in fuzz_targets.
+pub const TARGETS: [Target; 7] = [
+    ("zip_index", zip_index),
+    ("node_v2", node_v2),
+    ("node_v3", node_v3),
+    ("consolidated", consolidated),
+    ("codec_chain", codec_chain),
+    ("html_page", html_page),
+    ("xml_listing", xml_listing),
+];
+
+const MEMORY_BYTES: u64 = 16 << 20;
+/// The most bytes that are read from one archive or decoded from one chunk.
+const OUTPUT_BYTES: usize = 1 << 20;
+/// The most entries of an archive that are looked at.
+const ENTRIES: usize = 256;
+
+/// An archive: it is refused or lists names with which every entry can be opened or refused, and an
+/// entry has as many bytes as the listing says.
+pub fn zip_index(archive: &[u8]) {
+    let file = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut file = File::from(file);
+    file.write_all(archive).unwrap();
+    // A file that has just been written may still change, and costs a wait.
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000))
+        .unwrap();
+    let options = ZipOptions {
+        memory_limit_bytes: MEMORY_BYTES,
+        verify: archive.len().is_multiple_of(2),
+        ..ZipOptions::default()
+    };
+    let Ok(store) = ZipStore::open(file, "fuzz", options) else {
+        return;
+    };
+    let mut prefixes = vec![Key::root()];
+    let (mut objects, mut seen) = (Vec::new(), 0);
+    while let Some(prefix) = prefixes.pop() {
+        let mut listing = store.list(&prefix).unwrap();
+        let visited = listing.visit(0, &mut |listed| {
+            if matches!(listed.name, b"." | b"..") {
+                return ControlFlow::Continue(());
+            }
+            let key = prefix.join(listed.name).unwrap();
+            assert_eq!(store.stat(&key).unwrap().kind, listed.kind, "{key}");
+            match listed.kind {
+                Kind::Prefix => prefixes.push(key),
+                Kind::Object => objects.push((key, listed.stat.unwrap().size_bytes)),
+            }
+            seen += 1;
+            match seen < ENTRIES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        visited.unwrap();
+        if seen >= ENTRIES {
+            break;
+        }
+    }
+    let mut left = OUTPUT_BYTES;
+    let mut buffer = vec![0; OUTPUT_BYTES + BUFFER_HEADROOM_BYTES];
+    for (key, size_bytes) in objects {
+        let Ok(object) = store.open(&key) else {
+            continue;
+        };
+        let wanted = left.min(usize::try_from(size_bytes).unwrap_or(left));
+        if wanted == 0 {
+            continue;
+        }
+        if let Ok(data) = object.read(0, wanted, &mut buffer, Patience::Wait) {
+            assert_eq!(data.bytes(&buffer).unwrap().len(), wanted, "{key}");
+            left -= wanted;
+        }
+    }
+}
+
+/// Documents of a v2 node, in one input: `.zarray`, `.zattrs` and `.zgroup`, each after a zero byte.
+pub fn node_v2(documents: &[u8]) {
+    let mut parts = documents.split(|byte| *byte == 0);
+    let documents = Documents {
+        zarray: parts.next().filter(|part| !part.is_empty()),
+        zattrs: parts.next(),
+        zgroup: parts.next(),
+        ..Documents::default()
+    };
+    node(documents);
+}
+
+/// `zarr.json`.
+pub fn node_v3(document: &[u8]) {
+    node(Documents {
+        zarr_json: Some(document),
+        ..Documents::default()
+    });
+}
+
+fn node(documents: Documents<'_>) {
+    if let Some(Ok(node)) = documents.node().map(|detected| detected.node) {
+        examine(&node);
+    }
+}
+
+/// `.zmetadata`.
+pub fn consolidated(document: &[u8]) {
+    if let Ok(consolidated) = Consolidated::from_zmetadata(document) {
+        examine_all(&consolidated);
+    }
+}
+
+/// What a node says of itself holds together.
+fn examine(node: &Node) {
+    assert!(node.info().is_object());
+    if let Some(Some(consolidated)) = node.as_group().map(|group| group.consolidated.as_ref()) {
+        examine_all(consolidated);
+    }
+    let Some(array) = node.as_array() else { return };
+    assert_eq!(array.problems().next(), array.decodable().err());
+    let Ok(parts) = array.decodable() else { return };
+    if let DataType::Fixed(fixed) = parts.data_type {
+        if let FillValue::Fixed(bytes) = parts.fill_value {
+            assert_eq!(bytes.len(), fixed.size_bytes);
+        }
+        assert!(array.size_bytes().is_some() && array.largest_chunk_bytes().is_some());
+    }
+    let count = parts.grid.chunk_count();
+    assert_eq!(parts.grid.index(count), None);
+    for linear in [0, count / 2, count.saturating_sub(1)] {
+        let Some(index) = parts.grid.index(linear) else {
+            continue;
+        };
+        assert_eq!(parts.grid.linear(&index), Some(linear));
+        let key = parts.chunk_keys.encode(&index);
+        let decoded = parts.chunk_keys.decode(key.as_bytes(), parts.grid.shape());
+        assert_eq!(decoded, Some(index));
+    }
+}
+
+fn examine_all(consolidated: &Consolidated) {
+    for path in consolidated.paths() {
+        if let Some(Ok(node)) = consolidated.node(path) {
+            examine(&node);
+        }
+        let children = consolidated.children(path);
+        assert!(children.iter().all(|name| !name.is_empty()), "{path}");
+    }
+}
+
+/// A document of an array, a zero byte, and the encoded bytes of its first chunk.
+pub fn codec_chain(input: &[u8]) {
+    let end = input.iter().position(|byte| *byte == 0);
+    let (document, encoded) = input.split_at(end.unwrap_or(input.len()));
+    let encoded = encoded.get(1..).unwrap_or_default();
+    let array = Array::from_v3(document).or_else(|_| Array::from_v2(document, None));
+    let Ok(array) = array else { return };
+    let Ok(parts) = array.decodable() else { return };
+    let Some(shape) = parts
+        .grid
+        .index(0)
+        .and_then(|index| parts.grid.chunk_shape(&index))
+    else {
+        return;
+    };
+    let Ok(pipeline) = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value)
+    else {
+        return;
+    };
+    match pipeline
+        .decoded_size_bytes()
+        .map(|size| usize::try_from(size).unwrap_or(usize::MAX))
+    {
+        Some(size_bytes) if size_bytes <= OUTPUT_BYTES => {
+            let _ = pipeline.decode(encoded, &mut vec![0; size_bytes]);
+        }
+        Some(_) => {}
+        None => {
+            let elements = shape.iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
+            if let Ok(decoded) = pipeline.decode_variable(encoded, OUTPUT_BYTES) {
+                assert_eq!(Some(decoded.len() as u64), elements);
+            }
+        }
+    }
+}
+
+/// A page that a web server sends for a directory, as HTML and as JSON.
+pub fn html_page(page: &[u8]) {
+    let url = "http://store.example/data/?list=1".parse().unwrap();
+    let names = fuzz_page(&url, page);
+    assert!(names <= page.len());
+}
+
+/// A page of a listing of S3 or Azure: what is left of it has no odd key any more.
+pub fn xml_listing(listing: &[u8]) {
+    if let Some((left, _)) = fuzz_listing(listing) {
+        let again = fuzz_listing(&left).expect("what is left can be read");
+        assert_eq!(again, (left, 0));
+    }
+}
