@@ -1,25 +1,28 @@
 //! zarrfs mounts a Zarr hierarchy as a read-only directory tree.
 //!
-//! One way down, each module with one job:
+//! The order of the modules, from the command line to the source; a module names only modules of its
+//! own step and below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main -> cli       what the command line says
-//!      -> daemon    mounting, the background, signals, unmounting
-//!      -> fuse      the kernel's requests, the only module that names fuser
-//!      -> fs        what a request means: lookup, open, read, readdir, without kernel types
-//!      -> tree      which inode number stands for which key, or for which computed file
-//!      -> view      computed files: layouts and formats
-//!      -> explore   the names of a store that does not list, from its metadata
-//!      -> array     elements of an array: pieces, cache, memory, threads
-//!      -> translate a hierarchy as one of another version, without decoding
-//!      -> codec     the bytes of a chunk to its elements    (bytes in, bytes out)
-//!      -> zarr      metadata of v2 and v3                   (bytes in, types out)
-//!      -> store     bytes of keys: directory, zip, web, buckets; the only module with I/O to a source
+//! main → cli, daemon → fuse → fs → tree → view → translate → array → hierarchy → { codec, zarr } → store → cache, sync, request
 //! ```
 //!
-//! Beside the way: [`inspect`] looks at a source without a mount, [`errno`] turns every error into
-//! its errno, [`units`] reads sizes and times, [`machine`] knows cores and memory.
-//! Each module's own page says what it must not do.
+//! - [`cli`] declares the options.
+//! - [`daemon`] mounts, goes to the background, handles signals and unmounts.
+//! - [`fuse`] receives the requests of the kernel; only this module and `daemon` name `fuser`.
+//! - [`fs`] implements lookup, open, read and readdir without types of the kernel.
+//! - [`tree`] maps inode numbers to keys and views.
+//! - [`view`] has the formats and layouts of view files.
+//! - [`translate`] shows a hierarchy as one of another Zarr version, without decoding.
+//! - [`array`](mod@array) reads elements: chunks, chunk cache, memory limit, decoder threads.
+//! - [`explore`], in the step of `hierarchy`, names the keys of a store that does not list them, from metadata.
+//! - [`codec`] decodes chunks: bytes in, bytes out.
+//! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
+//! - [`store`] reads the bytes of keys from directories, zips, web servers and buckets; it is the only
+//!   module with I/O to a source.
+//!
+//! Beside the order: [`inspect`] reads a source without a mount, [`errno`] maps errors to errno
+//! values, [`units`] parses sizes and times, [`machine`] returns the number of cores and the memory.
 
 pub mod array;
 pub mod cli;

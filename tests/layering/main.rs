@@ -1,6 +1,6 @@
-//! Level: the source text. The house has one way down (see the crate's own page): each module
-//! names only modules below it, only the transport names its library, only the store reaches
-//! the source, and inode numbers end at the tree.
+//! Checks the source text: the order of the modules in `src/lib.rs`, and the fault table.
+//!
+//! A module may name the modules of its own step of the order, and of all steps below.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -10,250 +10,106 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A module of the crate's root and what it may name.
-struct Layer {
-    name: &'static str,
-    /// Modules; all of them stand further down in the table.
-    below: &'static [&'static str],
-    /// Things of outside that not every module may name.
-    may: &'static [May],
-}
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum May {
-    /// The crate `fuser`.
-    Transport,
-    /// Inode numbers.
-    Inodes,
-    /// Files, sockets and the kernel.
-    System,
-}
-
-use May::{Inodes, System, Transport};
-
-/// From the top of the house to its ground. The command line stands below the daemon: it is only
-/// the options that are declared there.
-const LAYERS: [Layer; 17] = [
-    Layer {
-        name: "main",
-        below: &["daemon", "inspect", "cli"],
-        may: &[System],
-    },
-    Layer {
-        name: "daemon",
-        below: &[
-            "inspect", "cli", "fuse", "fs", "tree", "view", "explore", "array", "store", "machine",
-        ],
-        may: &[Transport, System],
-    },
-    Layer {
-        name: "inspect",
-        below: &[
-            "cli", "view", "explore", "array", "codec", "zarr", "store", "units", "machine",
-        ],
-        may: &[],
-    },
-    Layer {
-        name: "cli",
-        below: &["fuse", "view", "codec", "store", "units"],
-        may: &[],
-    },
-    Layer {
-        name: "fuse",
-        below: &["errno", "fs", "tree", "store"],
-        may: &[Transport, Inodes, System],
-    },
-    Layer {
-        name: "errno",
-        below: &["fs", "store"],
-        may: &[System],
-    },
-    Layer {
-        name: "fs",
-        below: &["tree", "store"],
-        may: &[Inodes],
-    },
-    Layer {
-        name: "tree",
-        below: &["view", "translate", "store"],
-        may: &[Inodes],
-    },
-    Layer {
-        name: "view",
-        below: &["array", "translate", "codec", "zarr", "store"],
-        may: &[],
-    },
-    Layer {
-        name: "translate",
-        below: &["array", "codec", "zarr", "store"],
-        may: &[],
-    },
-    Layer {
-        name: "explore",
-        below: &["zarr", "store"],
-        may: &[],
-    },
-    Layer {
-        name: "array",
-        below: &["codec", "zarr", "store", "units"],
-        may: &[],
-    },
-    Layer {
-        name: "codec",
-        below: &["zarr"],
-        may: &[],
-    },
-    Layer {
-        name: "zarr",
-        below: &[],
-        may: &[],
-    },
-    Layer {
-        name: "store",
-        below: &[],
-        may: &[System],
-    },
-    Layer {
-        name: "machine",
-        below: &[],
-        may: &[System],
-    },
-    Layer {
-        name: "units",
-        below: &[],
-        may: &[],
-    },
+/// Modules that are not in the order, and the module whose step they share.
+const BESIDE: [(&str, &str); 5] = [
+    ("inspect", "cli"),
+    ("errno", "fuse"),
+    ("explore", "hierarchy"),
+    ("units", "request"),
+    ("machine", "request"),
 ];
 
-fn layer(name: &str) -> &'static Layer {
-    let mut layers = LAYERS.iter();
-    let found = layers.find(|layer| layer.name == name);
-    found.unwrap_or_else(|| panic!("the module `{name}` has no row in this test's table"))
+/// The modules that may name `fuser`.
+const TRANSPORT: &[&str] = &["daemon", "fuse"];
+/// The modules that may name inode numbers.
+const INODES: &[&str] = &["fuse", "fs", "tree"];
+/// The modules that may name files, sockets and system calls.
+const SYSTEM: &[&str] = &[
+    "main", "daemon", "fuse", "errno", "store", "cache", "machine",
+];
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// A word or a sign of the code, and its line.
-#[derive(Debug, PartialEq)]
-struct Token {
-    text: String,
-    line: usize,
+/// Returns the line of `src/lib.rs` that states the order.
+fn order() -> String {
+    let lib = read("src/lib.rs");
+    let mut lines = lib.lines().filter_map(|line| line.strip_prefix("//! "));
+    lines
+        .find(|line| line.starts_with("main →"))
+        .unwrap()
+        .into()
 }
 
-/// Splits Rust into words and signs; comments and literals are left out.
-fn tokens(source: &str) -> Vec<Token> {
-    let code: Vec<char> = source.chars().collect();
-    let at = |i: usize| code.get(i).copied().unwrap_or('\n');
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut tokens = Vec::new();
-    let (mut i, mut line) = (0, 1);
-    while i < code.len() {
-        let start = i;
-        match at(i) {
-            '/' if at(i + 1) == '/' => {
-                while at(i) != '\n' {
-                    i += 1;
-                }
-            }
-            '/' if at(i + 1) == '*' => i = after_block_comment(&code, i),
-            'r' | 'b' | 'c' if raw_hashes(&code, i).is_some() => i = after_raw_string(&code, i),
-            '"' => i = after_quoted(&code, i, '"'),
-            '\'' if at(i + 1) == '\\' || at(i + 2) == '\'' => i = after_quoted(&code, i, '\''),
-            c if is_word(c) => {
-                while is_word(at(i)) {
-                    i += 1;
-                }
-                let text = code[start..i].iter().collect();
-                tokens.push(Token { text, line });
-            }
-            ':' if at(i + 1) == ':' => {
-                i += 2;
-                let text = "::".to_owned();
-                tokens.push(Token { text, line });
-            }
-            c => {
-                i += 1;
-                if !c.is_whitespace() {
-                    let text = c.to_string();
-                    tokens.push(Token { text, line });
-                }
-            }
-        }
-        line += code[start..i].iter().filter(|&&c| c == '\n').count();
-    }
-    tokens
+/// Returns the steps of the order, from the top.
+fn steps() -> Vec<Vec<String>> {
+    let order = order();
+    let steps = order
+        .split('→')
+        .map(|step| step.trim_matches(['{', '}', ' ']));
+    let names = |step: &str| step.split(',').map(|name| name.trim().to_owned()).collect();
+    steps.map(names).collect()
 }
 
-fn after_block_comment(code: &[char], start: usize) -> usize {
-    let (mut i, mut depth) = (start, 0);
-    while i + 1 < code.len() {
-        match [code[i], code[i + 1]] {
-            ['/', '*'] => (i, depth) = (i + 2, depth + 1),
-            ['*', '/'] => (i, depth) = (i + 2, depth - 1),
-            _ => i += 1,
-        }
-        if depth == 0 {
-            return i;
-        }
-    }
-    code.len()
-}
-
-/// The number of `#` of the raw string that begins here, if one does.
-fn raw_hashes(code: &[char], start: usize) -> Option<usize> {
-    if start > 0 && (code[start - 1].is_alphanumeric() || code[start - 1] == '_') {
-        return None;
-    }
-    let prefix = code[start..]
+/// Returns the step of a module; None for what is no module.
+fn step_of(module: &str) -> Option<usize> {
+    let beside = BESIDE.iter().find(|(name, _)| *name == module);
+    let module = beside.map_or(module, |(_, other)| other);
+    steps()
         .iter()
-        .take_while(|c| "bc".contains(**c))
-        .count();
-    let rest = code[start + prefix..].strip_prefix(&['r'])?;
-    let hashes = rest.iter().take_while(|c| **c == '#').count();
-    (rest.get(hashes) == Some(&'"')).then_some(hashes)
+        .position(|step| step.iter().any(|name| name == module))
 }
 
-fn after_raw_string(code: &[char], start: usize) -> usize {
-    let hashes = raw_hashes(code, start).unwrap_or(0);
-    let end = format!("\"{}", "#".repeat(hashes));
-    let end: Vec<char> = end.chars().collect();
-    let open = start + code[start..].iter().position(|&c| c == '"').unwrap();
-    let closed = code[open + 1..].windows(end.len()).position(|w| w == end);
-    closed.map_or(code.len(), |n| open + 1 + n + end.len())
-}
-
-fn after_quoted(code: &[char], start: usize, quote: char) -> usize {
-    let mut i = start + 1;
-    while i < code.len() && code[i] != quote {
-        i += if code[i] == '\\' { 2 } else { 1 };
+/// Appends the identifiers and signs of Rust code, without comments and literals.
+fn push_words(code: TokenStream, words: &mut Vec<String>) {
+    for token in code {
+        match token {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Brace => ("{", "}"),
+                    _ => ("(", ")"),
+                };
+                words.push(open.into());
+                push_words(group.stream(), words);
+                words.push(close.into());
+            }
+            TokenTree::Literal(_) => {}
+            token => words.push(token.to_string()),
+        }
     }
-    (i + 1).min(code.len())
 }
 
-/// The first names behind each path that begins with `root`, where groups may stand:
-/// `crate::{a::b, c}` names `a` and `c`.
-fn names_behind<'a>(tokens: &'a [Token], root: &[&str]) -> Vec<&'a Token> {
+fn words(code: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    push_words(code.parse().unwrap(), &mut words);
+    words
+}
+
+/// Returns the names that follow a path: those of `crate::{a::b, c}` after `crate` are `a` and `c`.
+fn names_after<'a>(words: &'a [String], path: &[&str]) -> Vec<&'a str> {
+    let root: Vec<&str> = path.iter().flat_map(|part| [*part, ":", ":"]).collect();
     let mut names = Vec::new();
-    for start in 0..tokens.len() {
-        let rest = &tokens[start..];
-        let is_root = rest.len() > root.len() && rest.iter().zip(root).all(|(t, r)| t.text == *r);
-        // A longer path may end like the root.
-        let begins = start == 0 || tokens[start - 1].text != "::";
-        if !is_root || !begins {
+    for start in 0..words.len() {
+        let is_inside = start > 1 && words[start - 2..start].iter().all(|word| word == ":");
+        let Some(rest) = words[start..].strip_prefix_by(&root) else {
+            continue;
+        };
+        if is_inside {
             continue;
         }
-        let rest = &rest[root.len()..];
-        if rest[0].text != "{" {
-            names.push(&rest[0]);
-            continue;
-        }
-        let (mut depth, mut first) = (0, false);
-        for token in rest {
-            match token.text.as_str() {
-                "{" => (depth, first) = (depth + 1, depth == 0),
+        let mut depth = 0;
+        let mut is_first = true;
+        for word in rest {
+            match word.as_str() {
+                "{" => depth += 1,
                 "}" => depth -= 1,
-                "," => first = depth == 1,
-                _ if first => {
-                    names.push(token);
-                    first = false;
+                "," => is_first = depth == 1,
+                word if is_first => {
+                    names.push(word);
+                    is_first = false;
                 }
                 _ => {}
             }
@@ -265,79 +121,70 @@ fn names_behind<'a>(tokens: &'a [Token], root: &[&str]) -> Vec<&'a Token> {
     names
 }
 
-/// A file of the source, its module in the crate's root, and how deep it is below the root.
+trait StripPrefixBy {
+    /// Returns the rest after the words of `prefix`.
+    fn strip_prefix_by(&self, prefix: &[&str]) -> Option<&Self>;
+}
+
+impl StripPrefixBy for [String] {
+    fn strip_prefix_by(&self, prefix: &[&str]) -> Option<&Self> {
+        let (start, rest) = self.split_at_checked(prefix.len())?;
+        (start == prefix).then_some(rest)
+    }
+}
+
+/// A file of the source.
 struct Source {
     path: PathBuf,
-    layer: &'static Layer,
+    /// The top-level module.
+    module: String,
+    /// The number of modules from the root of the crate.
     depth: usize,
-    tokens: Vec<Token>,
+    words: Vec<String>,
 }
 
 fn sources() -> Vec<Source> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut open = vec![src.clone()];
+    let mut pending = vec![src.clone()];
     let mut sources = Vec::new();
-    while let Some(directory) = open.pop() {
+    while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                open.push(path);
+                pending.push(path);
                 continue;
             }
-            let within = path.strip_prefix(&src).unwrap().with_extension("");
-            let parts: Vec<_> = within.iter().map(|p| p.to_str().unwrap()).collect();
-            if path.extension().is_none_or(|e| e != "rs") || parts == ["lib"] {
-                continue;
+            let modules = path.strip_prefix(&src).unwrap().with_extension("");
+            let modules: Vec<_> = modules.iter().map(|p| p.to_str().unwrap()).collect();
+            if path.extension().is_some_and(|e| e == "rs") && modules != ["lib"] {
+                sources.push(Source {
+                    module: modules[0].to_owned(),
+                    depth: modules.len(),
+                    words: words(&fs::read_to_string(&path).unwrap()),
+                    path,
+                });
             }
-            sources.push(Source {
-                layer: layer(parts[0]),
-                depth: parts.len(),
-                tokens: tokens(&fs::read_to_string(&path).unwrap()),
-                path,
-            });
         }
     }
     sources
 }
 
 impl Source {
-    /// Every module of the crate's root that the file names, however it gets there.
-    fn edges(&self) -> Vec<&Token> {
-        let mut edges = names_behind(&self.tokens, &["crate", "::"]);
-        if self.layer.name == "main" {
-            edges.extend(names_behind(&self.tokens, &["zarrfs", "::"]));
+    /// Returns the top-level modules that the file names.
+    fn modules(&self) -> Vec<&str> {
+        let mut modules = names_after(&self.words, &["crate"]);
+        modules.extend(names_after(&self.words, &vec!["super"; self.depth]));
+        if self.module == "main" {
+            modules.extend(names_after(&self.words, &["zarrfs"]));
         }
-        let up = ["super", "::"].repeat(self.depth);
-        let through_super = names_behind(&self.tokens, &up).into_iter();
-        edges.extend(through_super.filter(|name| LAYERS.iter().any(|l| l.name == name.text)));
-        edges
+        modules.retain(|name| *name != self.module && step_of(name).is_some());
+        modules
     }
 
-    fn names(&self, root: &[&str]) -> bool {
-        !names_behind(&self.tokens, root).is_empty()
-    }
-
-    /// The first thing in the file that only some modules may name.
-    fn reaches(&self, what: May) -> Option<String> {
-        match what {
-            Transport => {
-                let mut words = self.tokens.iter();
-                words.find(|t| t.text == "fuser").map(|t| t.text.clone())
-            }
-            Inodes => {
-                let mut words = self.tokens.iter();
-                words
-                    .find(|t| is_inode_type(&t.text))
-                    .map(|t| t.text.clone())
-            }
-            System => {
-                let of_std = names_behind(&self.tokens, &["std", "::"]);
-                let modules = ["fs", "net", "os"];
-                let module = of_std.iter().find(|t| modules.contains(&t.text.as_str()));
-                let own = self.names(&["rustix", "::"]).then(|| "rustix".to_owned());
-                module.map(|t| format!("std::{}", t.text)).or(own)
-            }
-        }
+    fn names_system(&self) -> bool {
+        let of_std = names_after(&self.words, &["std"]);
+        of_std.iter().any(|name| ["fs", "net", "os"].contains(name))
+            || !names_after(&self.words, &["rustix"]).is_empty()
     }
 }
 
@@ -347,108 +194,84 @@ fn is_inode_type(word: &str) -> bool {
 }
 
 #[test]
-fn every_module_has_a_row_and_every_row_a_module() {
-    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-    let lib = tokens(&fs::read_to_string(lib).unwrap());
-    let declared = lib.windows(2).filter(|pair| pair[0].text == "mod");
-    let declared: BTreeSet<_> = declared.map(|pair| pair[1].text.as_str()).collect();
-    let rows: BTreeSet<_> = LAYERS
-        .iter()
-        .map(|l| l.name)
-        .filter(|n| *n != "main")
-        .collect();
-    assert_eq!(declared, rows);
+fn every_module_is_in_the_order() {
+    let lib = words(&read("src/lib.rs"));
+    for pair in lib.windows(2).filter(|pair| pair[0] == "mod") {
+        assert!(
+            step_of(&pair[1]).is_some(),
+            "{} is not in the order",
+            pair[1]
+        );
+    }
 }
 
 #[test]
-fn the_table_itself_goes_only_down() {
-    for (i, layer) in LAYERS.iter().enumerate() {
-        for name in layer.below {
-            let below = LAYERS[i + 1..].iter().any(|l| l.name == *name);
-            assert!(below, "{} -> {name} goes up", layer.name);
-        }
+fn readme_and_contributing_quote_the_order() {
+    for path in ["README.md", "CONTRIBUTING.md"] {
+        let text = read(path);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(
+            words.join(" ").contains(&order()),
+            "{path} lacks: {}",
+            order()
+        );
     }
 }
 
 #[test]
 fn no_module_names_one_above_it() {
-    let mut wrong = Vec::new();
+    let mut wrong = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for source in sources() {
-        let (from, below) = (source.layer.name, source.layer.below);
-        for name in source.edges() {
-            let to = name.text.as_str();
-            let is_module = LAYERS.iter().any(|l| l.name == to);
-            if to == from || !is_module {
-                continue;
-            }
-            seen.insert((from, to.to_owned()));
-            if !below.contains(&to) {
-                wrong.push(format!(
-                    "{}:{}: {from} -> {to}",
-                    source.path.display(),
-                    name.line
-                ));
+        for name in source.modules() {
+            seen.insert(format!("{} -> {name}", source.module));
+            if step_of(name) < step_of(&source.module) {
+                wrong.insert(format!("{}: {name}", source.path.display()));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "these go up or past:\n{}",
-        wrong.join("\n")
-    );
-    assert!(seen.contains(&("fs", "store".to_owned())), "{seen:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen.contains("fs -> store"), "{seen:?}");
 }
 
 #[test]
-fn only_the_modules_that_may_reach_outside() {
-    let mut wrong = Vec::new();
+fn only_permitted_modules_name_the_transport_inodes_and_the_system() {
+    let mut wrong = BTreeSet::new();
     for source in sources() {
-        for what in [Transport, Inodes, System] {
-            if source.layer.may.contains(&what) {
-                continue;
-            }
-            if let Some(name) = source.reaches(what) {
-                wrong.push(format!("{}: {what:?}: {name}", source.path.display()));
+        let has = |is_named: fn(&str) -> bool| source.words.iter().any(|word| is_named(word));
+        for (modules, what, is_named) in [
+            (TRANSPORT, "fuser", has(|word| word == "fuser")),
+            (INODES, "inode numbers", has(is_inode_type)),
+            (SYSTEM, "the system", source.names_system()),
+        ] {
+            if is_named && !modules.contains(&source.module.as_str()) {
+                wrong.insert(format!("{}: {what}", source.path.display()));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "these reach too far:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn the_reader_of_this_test_sees_what_the_compiler_sees() {
-    let source = r###"
+fn names_are_found_in_paths_and_groups_but_not_in_comments_and_literals() {
+    let words = words(
+        r###"
         //! See [`crate::hidden`].
         /* crate::hidden /* nested */ crate::hidden */
         use crate::{fs::{self, File}, tree::Ino, store};
-        pub(crate) fn f<'a>(x: &'a str) -> crate::errno::Errno {
-            let _ = ("crate::hidden \" crate::hidden", r#"crate::hidden " "#, b"\\", '"', '\'');
-            let _ = br"crate::hidden"; let r = 'r';
-            other::crate_name::x(); super::super::cli::y(); std::fs::read(x)
+        pub(crate) fn f<'a>(x: crate::errno::Errno) {
+            let _ = ("crate::hidden", r#"crate::hidden " "#, b"\\", '"', '\'');
+            super::super::cli::y(); std::fs::read(x); other::crate::z()
         }
-    "###;
-    let tokens = tokens(source);
-    let texts = |root: &[&str]| -> Vec<_> {
-        let names = names_behind(&tokens, root);
-        names.iter().map(|t| (t.text.clone(), t.line)).collect()
-    };
-    let named = |names: &[(&str, usize)]| -> Vec<_> {
-        names
-            .iter()
-            .map(|(n, line)| ((*n).to_owned(), *line))
-            .collect()
-    };
-    let of_crate = [("fs", 4), ("tree", 4), ("store", 4), ("errno", 5)];
-    assert_eq!(texts(&["crate", "::"]), named(&of_crate));
-    assert_eq!(texts(&["super", "::", "super", "::"]), named(&[("cli", 8)]));
-    assert_eq!(texts(&["std", "::"]), named(&[("fs", 8)]));
-    assert!(is_inode_type("INodeNo") && is_inode_type("Ino") && !is_inode_type("ino"));
-    assert!(!is_inode_type("Inotify"));
+    "###,
+    );
+    assert_eq!(
+        names_after(&words, &["crate"]),
+        ["fs", "tree", "store", "errno"]
+    );
+    assert_eq!(names_after(&words, &["super", "super"]), ["cli"]);
+    assert_eq!(names_after(&words, &["std"]), ["fs"]);
+    assert!(is_inode_type("INodeNo") && is_inode_type("Ino") && !is_inode_type("Inotify"));
 }
 
 /// The names of the rows in a line of the fault table, such as `A1 to A8, A11`.
