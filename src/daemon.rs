@@ -395,7 +395,7 @@ fn open(
     }
     // A network that hangs.
     if cfg!(feature = "test-faults")
-        && let Some(gate) = std::env::var_os("ZARRFS_TEST_FAR")
+        && let Some(gate) = std::env::var_os("ZARRFS_TEST_HANG")
     {
         return Ok(Box::new(HangingStore::new(
             store,

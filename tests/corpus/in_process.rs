@@ -15,7 +15,7 @@ use zarrfs::store::{
 
 use crate::allocations;
 use crate::cases::{Case, Expect, Outcome, random};
-use crate::far;
+use crate::remote;
 
 /// A reader that gets more than this for a file that must fail has been lied to.
 const ENDLESS_BYTES: usize = 256 << 20;
@@ -25,15 +25,15 @@ const MANY_FILES: usize = 1000;
 /// Opens an archive, wherever it is.
 type Open<'a> = &'a dyn Fn(ZipOptions) -> Result<ZipStore, ZipError>;
 
-/// Runs a case, with the archive in a file and far away, and says everything that is wrong.
+/// Runs a case, with a local and a remote archive, and returns everything that is wrong.
 pub fn check(case: &Case) -> Vec<String> {
     let file = memory_file(&case.archive);
     let mut problems = check_where(case, &|options| open_file(&file, options));
-    let far = check_where(case, &|options| {
-        far::open(&case.archive, far::TAILS[0], options)
+    let remote = check_where(case, &|options| {
+        remote::open(&case.archive, remote::TAILS[0], options)
     });
-    problems.extend(far.into_iter().map(|what| format!("far away: {what}")));
-    problems.extend(far::differences(&case.archive, options(case)));
+    problems.extend(remote.into_iter().map(|what| format!("remote: {what}")));
+    problems.extend(remote::differences(&case.archive, options(case)));
     problems
 }
 

@@ -1,7 +1,7 @@
 //! Hostile zips, rows A1 to A17 of the fault table: a table of archives, each with what must
 //! become of it. Every case is run three times: against the store in this process (also with
 //! `--strict`, with `--verify` and under a counting allocator), against the same as if the archive
-//! were far away, and through a real mount, where this process is the client and the daemon another. Random mutations of good archives follow in `mutations`.
+//! were remote, and through a real mount, where this process is the client and the daemon another. Random mutations of good archives follow in `mutations`.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(
@@ -16,10 +16,10 @@ mod support;
 mod allocations;
 mod cases;
 mod coders;
-mod far;
 mod in_process;
 mod mounted;
 mod records;
+mod remote;
 mod zipmaker;
 
 mod mutations;

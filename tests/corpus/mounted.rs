@@ -126,7 +126,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
     for (path, outcome) in bad.chain(good) {
         let shown = path.escape_ascii().to_string();
         let mut note = |what: String| problems.push(format!("{shown}: {what}"));
-        // Names beyond PATH_MAX can not be opened from here.
+        // Names beyond PATH_MAX cannot be opened from here.
         if mount.path().as_os_str().len() + path.len() > 4000 {
             continue;
         }

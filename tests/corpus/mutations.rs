@@ -12,9 +12,9 @@ use zarrfs::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreEr
 
 use crate::allocations;
 use crate::cases::{noise, random, text};
-use crate::far;
 use crate::in_process::{listing, memory_file, open_file};
 use crate::records::extra_field;
+use crate::remote;
 use crate::support::{Mount, scratch};
 use crate::zipmaker::{End64, Entry, Zip};
 
@@ -262,7 +262,7 @@ fn run(number: usize) {
                 memory_limit_bytes: 16 << 20,
                 ..ZipOptions::default()
             };
-            let differences = far::differences(&mutant, options);
+            let differences = remote::differences(&mutant, options);
             assert!(differences.is_empty(), "{}", differences.join("\n"));
             judge(&mutant, contents, round % 2 == 0, &mut buffer, &mut tally);
         }));

@@ -49,7 +49,7 @@ rows! {
     a09_wrong_checksums_read_eio: cases::a09;
     a10_sizes_that_lie_read_eio: cases::a10;
     a11_deflated_entries_are_right_at_every_offset: cases::a11;
-    a12_what_can_not_be_decoded_is_listed_and_fails_to_open: cases::a12;
+    a12_what_cannot_be_decoded_is_listed_and_fails_to_open: cases::a12;
     a13_unusual_but_right_archives_are_served: cases::a13;
     a14_an_index_beyond_the_memory_limit_is_refused: cases::a14;
     a15_special_files_are_plain_files: cases::a15;

@@ -1,4 +1,4 @@
-//! What one case of the table can not show: reads before the one that fails, `--verify` and the
+//! What one case of the table cannot show: reads before the one that fails, `--verify` and the
 //! memory of a daemon, and an archive of more than four gibibytes.
 
 use std::fs::{self, File};

@@ -9,9 +9,9 @@ use crate::support::*;
 #[test]
 fn d01_a_chunk_that_is_not_there_is_fill_values() {
     let fill: Vec<u8> = FILL.to_le_bytes().repeat(CHUNK);
-    for far in BOTH {
+    for backend in BOTH {
         for format in [Format::V2, Format::V3] {
-            let remote = Remote::of(far, format);
+            let remote = Remote::of(backend, format);
             let mount = remote.mount(&[]);
             let mut expected = whole();
             expected[CHUNK * 4..CHUNK * 8].copy_from_slice(&fill);
@@ -41,11 +41,11 @@ fn native_of(remote: &Remote, mount: &Mount) -> std::path::PathBuf {
 
 #[test]
 fn d02_a_source_that_is_not_there_is_not_mounted() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::status(404));
     remote.is_refused(&["404|not found|no such|neither"]);
 
-    let mut remote = Remote::new(Far::S3);
+    let mut remote = Remote::new(Backend::S3);
     remote.server.add(on("*"), Fault::s3(404, "NoSuchBucket"));
     remote.is_refused(&["NoSuchBucket|bucket", "bucket"]);
     remote.server = Server::s3("bucket");
@@ -54,7 +54,7 @@ fn d02_a_source_that_is_not_there_is_not_mounted() {
 
 #[test]
 fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
     remote.server.add(on("*"), Fault::s3(404, "NoSuchBucket"));
@@ -69,7 +69,7 @@ fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
 
 #[test]
 fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
     // Whoever serves the host now knows nothing of this store.

@@ -9,12 +9,12 @@ use crate::support::*;
 
 #[test]
 fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
-        let forbidden = match far {
-            Far::Http => Fault::status(403),
-            Far::S3 => Fault::s3(403, "AccessDenied"),
+        let forbidden = match backend {
+            Backend::Http => Fault::status(403),
+            Backend::S3 => Fault::s3(403, "AccessDenied"),
         };
         let rule = remote.server.add(on(&remote.at("a", 1)), forbidden);
         remote.chunk_fails(&mount, "a", 1, &[EACCES]);
@@ -23,7 +23,7 @@ fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
             "what is forbidden is not asked for again and again"
         );
         logged(&mount, &["a/c/1", "EACCES"]);
-        if far == Far::S3 {
+        if backend == Backend::S3 {
             logged(&mount, &["ListBucket"]);
         }
         remote.heals(&mount, "a");
@@ -33,8 +33,8 @@ fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
 #[test]
 fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
     let fill = FILL.to_le_bytes().repeat(CHUNK);
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--missing-status", "403"]);
         logged(&mount, &["403", "missing|absent"]);
         let rule = on(&remote.at("hole", 1));
@@ -53,9 +53,9 @@ fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
 
 #[test]
 fn d03_a_source_that_is_forbidden_is_not_mounted() {
-    for far in BOTH {
+    for backend in BOTH {
         for status in [401, 403] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             remote.server.add(on("*"), Fault::status(status));
             remote.is_refused(&["denied|forbidden|unauthorized|credentials|permission|401|403"]);
         }
@@ -64,7 +64,7 @@ fn d03_a_source_that_is_forbidden_is_not_mounted() {
 
 #[test]
 fn d04_a_401_is_eacces_and_no_secret_is_said() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&[
         "--header",
         "Authorization: Bearer CANARY",
@@ -98,7 +98,7 @@ fn credentials(key: &str, expires: &str) -> String {
 
 #[test]
 fn d04_expired_credentials_are_fetched_again_once() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let giver = Server::files();
     let far_off = "2099-01-01T00:00:00Z";
     giver.put("credentials", credentials("KEYONE", far_off));

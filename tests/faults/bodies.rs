@@ -10,7 +10,7 @@ use crate::support::*;
 
 #[test]
 fn d08_a_body_that_breaks_off_is_resumed() {
-    for far in BOTH {
+    for backend in BOTH {
         for fault in [
             Fault::Reset,
             Fault::Close,
@@ -18,7 +18,7 @@ fn d08_a_body_that_breaks_off_is_resumed() {
             Fault::CloseAfter(0),
             Fault::CloseAfter(1000),
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             let keys = [("a", 0), ("z", 1), ("big", 0)].map(|(name, i)| remote.at(name, i));
             let rules = keys.map(|key| remote.server.add(on(&key).get().first(1), fault.clone()));
@@ -36,9 +36,9 @@ fn d08_a_body_that_breaks_off_is_resumed() {
 
 #[test]
 fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
-    for far in BOTH {
+    for backend in BOTH {
         for fault in [Fault::Reset, Fault::CloseAfter(0), Fault::ResetAfter(0)] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "2"]);
             remote.server.add(on(&remote.at("a", 1)).get(), fault);
             remote.chunk_fails(&mount, "a", 1, &[EIO]);
@@ -46,7 +46,7 @@ fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
         }
         // What comes may be put together, or given up.
         for fault in [Fault::CloseAfter(1000), Fault::ResetAfter(1000)] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "2"]);
             remote.server.add(on(&remote.at("a", 1)).get(), fault);
             let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
@@ -61,8 +61,8 @@ fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
 #[test]
 fn d08_what_is_resumed_is_the_same_content() {
     let new: Vec<u8> = big().iter().map(|byte| byte ^ 0x40).collect();
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "0s"]);
         let at = remote.at("big", 0);
         remote
@@ -84,9 +84,9 @@ fn d08_what_is_resumed_is_the_same_content() {
 
 #[test]
 fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
-    for far in BOTH {
+    for backend in BOTH {
         for is_framed in [true, false] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             remote.server.add(on("store/*/c/*"), Fault::IgnoreRange);
             if !is_framed {
@@ -107,8 +107,8 @@ fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
 
 #[test]
 fn d09_a_body_that_does_not_end_is_not_taken() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         remote
             .server
@@ -132,7 +132,7 @@ fn d09_a_body_that_does_not_end_is_not_taken() {
 
 #[test]
 fn d10_a_part_that_is_another_is_eio() {
-    for far in BOTH {
+    for backend in BOTH {
         for fault in [
             Fault::WrongContentRange,
             Fault::ContentRange("bytes 0-3/4".into()),
@@ -141,7 +141,7 @@ fn d10_a_part_that_is_another_is_eio() {
             Fault::ContentRange(String::new()),
             Fault::Multipart,
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             let what = format!("{fault:?}");
             let key = mount.join(remote.key("big", 0));
@@ -167,14 +167,14 @@ fn d10_a_part_that_is_another_is_eio() {
 
 #[test]
 fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         remote.server.add(on("store/*/c/*"), Fault::PartsAs200);
         let mount = remote.mount(&[]);
         let file = File::open(mount.join(remote.key("big", 0))).unwrap();
         let mut part = vec![0; 5000];
         file.read_exact_at(&mut part, 700_000).unwrap();
-        assert!(part == big()[700_000..705_000], "{far:?}");
+        assert!(part == big()[700_000..705_000], "{backend:?}");
         remote.reads(&mount, "a");
         remote.reads(&mount, "z");
         for wrong in [
@@ -195,8 +195,8 @@ fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
 
 #[test]
 fn d10_a_body_that_was_transformed_is_eio() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         remote.server.add(on(&remote.at("a", 1)).get(), Fault::Gzip);
         remote.chunk_fails(&mount, "a", 1, &[EIO]);
@@ -211,9 +211,9 @@ fn d10_a_body_that_was_transformed_is_eio() {
 
 #[test]
 fn d11_head_is_not_needed() {
-    for far in BOTH {
+    for backend in BOTH {
         for status in [405, 501] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             remote.put("empty", *b"");
             remote.server.add(on("*").head(), Fault::status(status));
             let mount = remote.mount(&[]);
@@ -227,8 +227,8 @@ fn d11_head_is_not_needed() {
 
 #[test]
 fn d11_a_value_of_no_bytes_is_read() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         remote.put("empty", *b"");
         let mount = remote.mount(&[]);
         let empty = mount.join("empty");
@@ -239,8 +239,8 @@ fn d11_a_value_of_no_bytes_is_read() {
 
 #[test]
 fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         remote.put("empty", *b"");
         remote.server.add(on("*").head(), Fault::EmptyHead);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -258,7 +258,7 @@ fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
 
 #[test]
 fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let at = remote.at("big", 0);
     let key = remote.key("big", 0);
     let cut = Fault::CloseAfter(BIG);
@@ -294,9 +294,9 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
 #[test]
 fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
     // S3 always says a length.
-    for far in [Far::Http] {
+    for backend in [Backend::Http] {
         for frame in [Fault::Chunked, Fault::Unframed] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             remote.server.add(on("store/*/c/*"), frame.clone());
             remote.reads(&mount, "a");
@@ -318,7 +318,7 @@ fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
 #[test]
 fn d15_an_error_of_s3_that_says_200_is_eio() {
     for code in ["InternalError", "SlowDown", "NoSuchKey"] {
-        let remote = Remote::new(Far::S3);
+        let remote = Remote::new(Backend::S3);
         let mount = remote.mount(&["--ttl", "0s"]);
         remote
             .server
@@ -335,9 +335,9 @@ fn d15_an_error_of_s3_that_says_200_is_eio() {
 #[test]
 fn d15_a_page_of_html_that_says_200_is_no_chunk() {
     // Its size is believed as long as names are trusted.
-    for far in BOTH {
+    for backend in BOTH {
         for format in [Format::V2, Format::V3] {
-            let remote = Remote::of(far, format);
+            let remote = Remote::of(backend, format);
             let mount = remote.mount(&["--ttl", "100ms"]);
             for array in ["a", "z"] {
                 remote.server.add(on(&remote.at(array, 1)), Fault::html());
@@ -345,7 +345,7 @@ fn d15_a_page_of_html_that_says_200_is_no_chunk() {
                 remote.heals(&mount, array);
             }
             // A head that was right, and a body that is not.
-            let remote = Remote::of(far, format);
+            let remote = Remote::of(backend, format);
             let mount = remote.mount(&["--ttl", "100ms"]);
             remote
                 .server
@@ -368,7 +368,7 @@ fn d15_a_page_of_html_is_no_store() {
 
 #[test]
 fn e01_bodies_that_never_end_stay_within_the_memory_limit() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     for key in 0..128 {
         let key = format!("endless/{key}");
         remote.put(&key, vec![7; 64]);

@@ -24,26 +24,26 @@ fn part(file: &File, at: usize) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
-    for far in BOTH {
+    for backend in BOTH {
         for new in [
             changed(&big()),
             changed(&big()[..BIG]),
             changed(&big().repeat(2)),
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--ttl", "100ms"]);
             let path = mount.join(remote.key("big", 0));
             let file = File::open(&path).unwrap();
             assert!(part(&file, 0).unwrap() == big()[..4096]);
             remote.server.forget_requests();
             remote.put(&remote.key("big", 0), new.clone());
-            // Parts that are at hand may still be the old ones.
+            // Cached parts may still be the old ones.
             for at in [900_000, 500_000, 4096] {
                 is_right_or(part(&file, at), &big()[at..at + 4096], &[ESTALE], "a part");
             }
             let requests = remote.server.requests_for(&remote.at("big", 0));
             let asked = requests.iter().any(|r| r.method == "GET");
-            assert!(asked, "the test reads what is at hand");
+            assert!(asked, "the test reads cached bytes");
             is_one_of(part(&file, 700_000), &[ESTALE], "the old handle");
             // Whoever opens it now has the new one, all of it.
             let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
@@ -60,7 +60,7 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
         Fault::NoLastModified,
         Fault::LastModified("Mon, 01 Foo 2024 00:00:00 GMT".into()),
     ] {
-        let remote = Remote::new(Far::Http);
+        let remote = Remote::new(Backend::Http);
         let at = remote.at("big", 0);
         remote.server.add(on(&at), Fault::NoEtag);
         let mount = remote.mount(&[]);
@@ -71,7 +71,7 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
         is_one_of(part(&file, 700_000), &[ESTALE], "a part of another version");
     }
     // Where no answer has a date, the size is all that there is.
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::NoEtag);
     remote.server.add(on("*"), Fault::NoLastModified);
     let mount = remote.mount(&[]);
@@ -80,8 +80,8 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
 
 #[test]
 fn i04_every_part_is_asked_for_under_its_version() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         let file = File::open(mount.join(remote.key("big", 0))).unwrap();
         part(&file, 0).unwrap();
@@ -101,8 +101,8 @@ fn i04_every_part_is_asked_for_under_its_version() {
 
 #[test]
 fn i04_an_etag_that_changes_with_every_request_is_estale() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
         let at = remote.at("big", 0);
         let file = File::open(mount.join(remote.key("big", 0))).unwrap();
@@ -117,8 +117,8 @@ fn i04_an_etag_that_changes_with_every_request_is_estale() {
 
 #[test]
 fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
         let view = remote.view(&mount, "a", 1);
         assert!(read(&view).unwrap() == chunk(1));
@@ -142,8 +142,8 @@ fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
 
 #[test]
 fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
         // The chunk of `big` is the end of its own files; of a group's, some part.
         let views = [
@@ -182,7 +182,7 @@ fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
 
 #[test]
 fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     let mut old = big();
     for view in [".zarrfs/root.nc", ".zarrfs/root.cdf.nc"] {
@@ -232,7 +232,7 @@ fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
 
 #[test]
 fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "1m"]);
     let path = whole_of(&mount, "z");
     assert!(read(&path).unwrap() == whole());
@@ -246,8 +246,8 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
 
 #[test]
 fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
         let path = mount.join(remote.key("big", 0));
         let file = File::open(&path).unwrap();
@@ -261,7 +261,7 @@ fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
 
 #[test]
 fn i05_without_any_validator_the_size_is_what_is_checked() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::NoEtag);
     remote.server.add(on("*"), Fault::NoLastModified);
     let mount = remote.mount(&["--ttl", "100ms"]);
@@ -273,7 +273,7 @@ fn i05_without_any_validator_the_size_is_what_is_checked() {
     part(&file, 0).unwrap();
     let new = changed(&big().repeat(2));
     remote.put(&remote.key("big", 0), new.clone());
-    // What is at hand may still be the old one.
+    // A cached part may still be the old one.
     let old = &big()[900_000..904_096];
     is_right_or(part(&file, 900_000), old, &[ESTALE], "another size");
     let is_new = || read(&path).is_ok_and(|bytes| bytes == new);

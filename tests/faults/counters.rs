@@ -1,4 +1,4 @@
-//! H4, F7: what `zarrfs stats` tells of a source that is far away.
+//! H4, F7: what `zarrfs stats` tells of a source that is backend away.
 
 use std::fs;
 use std::path::Path;
@@ -48,8 +48,8 @@ fn agree(remote: &Remote, stats: &Value) {
 
 #[test]
 fn every_request_is_counted_once() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "1h"]);
         agree(&remote, &counted(&mount));
         remote.reads(&mount, "a");
@@ -86,8 +86,8 @@ fn every_request_is_counted_once() {
 
 #[test]
 fn retries_errors_and_redirects_are_counted() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "1h"]);
         let rule = on(&remote.at("a", 1)).get().first(2);
         remote.server.add(rule, Fault::status(503));
@@ -109,7 +109,7 @@ fn retries_errors_and_redirects_are_counted() {
 
 #[test]
 fn h04_no_secret_is_counted() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let source = remote.source().replace("http://", "http://user:pa55word@");
     let cache = scratch();
     let disk = cache.path().join("cache").display().to_string();
@@ -143,7 +143,7 @@ fn h04_no_secret_is_counted() {
 
 #[test]
 fn f07_counters_are_told_while_the_server_hangs() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let options = ["--timeout", "20s", "--ttl", "500ms"];
     let mount = Mount::with(remote.source(), &options);
     remote.reads(&mount, "good");
@@ -170,7 +170,7 @@ fn f07_counters_are_told_while_the_server_hangs() {
 }
 
 #[test]
-fn an_archive_that_is_far_away_is_counted() {
+fn an_remote_archive_is_counted() {
     let dir = scratch();
     fs::create_dir_all(dir.path().join("a/c")).unwrap();
     let group = r#"{"zarr_format":3,"node_type":"group"}"#;

@@ -9,8 +9,8 @@ use crate::support::*;
 
 #[test]
 fn d05_a_failure_that_passes_is_not_seen() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         for (i, fault) in [
             Fault::status(500),
@@ -38,14 +38,14 @@ fn d05_a_failure_that_passes_is_not_seen() {
 
 #[test]
 fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
-    for far in BOTH {
+    for backend in BOTH {
         for fault in [
             Fault::status(500),
             Fault::status(429),
             Fault::status(503).retry_after(3600),
             Fault::s3(503, "SlowDown"),
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "2"]);
             let rule = remote.server.add(on(&remote.at("a", 1)), fault);
             remote.chunk_fails(&mount, "a", 1, &[EIO]);
@@ -59,8 +59,8 @@ fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
 
 #[test]
 fn d05_a_server_that_says_when_is_believed() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         let busy = Fault::status(429).retry_after(1);
         remote.server.add(on(&remote.at("a", 1)).first(1), busy);
@@ -75,7 +75,7 @@ fn d05_a_server_that_says_when_is_believed() {
 
 #[test]
 fn d05_random_failures_never_become_wrong_bytes() {
-    for far in BOTH {
+    for backend in BOTH {
         for (seed, fault) in [
             Fault::status(503),
             Fault::Reset,
@@ -89,7 +89,7 @@ fn d05_random_failures_never_become_wrong_bytes() {
         .into_iter()
         .enumerate()
         {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "1"]);
             remote
                 .server
@@ -109,8 +109,8 @@ fn d05_random_failures_never_become_wrong_bytes() {
 
 #[test]
 fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         remote.reads(&mount, "good");
         remote.server.refuse();
@@ -119,7 +119,7 @@ fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
         let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "a", 2)));
         is_one_of(view, &[EIO], "the chunk");
         logged(&mount, &["refused|connect", "EIO"]);
-        // What is at hand needs no server.
+        // Cached values need no server.
         in_time(AT_ONCE, "the sibling", || {
             assert!(read(whole_of(&mount, "good")).unwrap() == whole());
         });
@@ -130,8 +130,8 @@ fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
 
 #[test]
 fn d06_connections_that_break_while_they_wait_are_made_again() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         remote.reads(&mount, "good");
         remote.server.cut();
@@ -140,7 +140,7 @@ fn d06_connections_that_break_while_they_wait_are_made_again() {
 }
 
 #[test]
-fn d06_a_server_that_can_not_be_reached_is_not_mounted() {
+fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
     let refused = |source: &str| {
         let mount = in_time(LIMIT, "mount", || {
             Mount::attempt(source, &["--timeout", "2s"])
@@ -174,8 +174,8 @@ fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
 
 #[test]
 fn d06_a_server_that_speaks_something_else_is_eio() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         remote.server.add(on(&remote.at("a", 1)), Fault::Garbage);
         remote.chunk_fails(&mount, "a", 1, &[EIO]);
@@ -185,8 +185,8 @@ fn d06_a_server_that_speaks_something_else_is_eio() {
 
 #[test]
 fn d16_a_mount_recovers_when_the_network_is_back() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
         remote.reads(&mount, "good");
         for (is_silent, array) in [(false, "a"), (true, "z")] {

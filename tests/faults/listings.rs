@@ -1,4 +1,4 @@
-//! D13, D14: servers that can not list, and listings that go wrong.
+//! D13, D14: servers that cannot list, and listings that go wrong.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::support::*;
 #[test]
 fn d13_what_a_web_server_has_is_known_from_metadata() {
     for format in [Format::V2, Format::V3] {
-        let remote = Remote::of(Far::Http, format);
+        let remote = Remote::of(Backend::Http, format);
         remote.put("unknown/key.txt", *b"text");
         let mount = remote.mount(&[]);
         let listed = names(mount.path().to_owned()).unwrap();
@@ -32,7 +32,7 @@ fn d13_what_a_web_server_has_is_known_from_metadata() {
 
 #[test]
 fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
-    let remote = Remote::on(Server::listing_files(), Far::Http, Format::V3);
+    let remote = Remote::on(Server::listing_files(), Backend::Http, Format::V3);
     let mount = Mount::new(format!("{}?signature=x", remote.server.url_of("store")));
     let listed = names(mount.path().to_owned()).unwrap();
     assert!(listed.contains(&"a".to_owned()), "{listed:?}");
@@ -50,7 +50,7 @@ fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
 fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
     let server = Server::listing_files();
     server.add(on("*"), Fault::NoRedirect);
-    let remote = Remote::on(server, Far::Http, Format::V3);
+    let remote = Remote::on(server, Backend::Http, Format::V3);
     remote.put("plain/below/key.txt", *b"text");
     // Looked up by name, and after it was listed.
     let mount = remote.mount(&[]);
@@ -64,9 +64,9 @@ fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
 
 #[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
-    for far in BOTH {
+    for backend in BOTH {
         for format in [Format::V2, Format::V3] {
-            let remote = Remote::of(far, format);
+            let remote = Remote::of(backend, format);
             match format {
                 Format::V2 => remote.server.remove("store/.zmetadata"),
                 Format::V3 => {
@@ -83,7 +83,7 @@ fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
 #[test]
 fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
     // Pages of nginx have no names that begin with a dot: a v2 array's own document among them.
-    let remote = Remote::on(Server::listing_files(), Far::Http, Format::V2);
+    let remote = Remote::on(Server::listing_files(), Backend::Http, Format::V2);
     remote.server.remove("store/.zmetadata");
     let mount = remote.mount(&[]);
     remote.reads(&mount, "a");
@@ -94,7 +94,7 @@ fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
 fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
     let group = |mount: &Mount, name: &str| mount.join(".zarrfs").join(name);
     for server in [Server::files, Server::listing_files] {
-        let remote = Remote::on(server(), Far::Http, Format::V2);
+        let remote = Remote::on(server(), Backend::Http, Format::V2);
         let mount = remote.mount(&[]);
         let file = read(group(&mount, "root.nc")).unwrap();
         assert!(file.starts_with(b"\x89HDF"));
@@ -142,16 +142,16 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
         .status();
     assert!(zip.unwrap().success());
     put(".zmetadata", &all);
-    let near = Mount::new(&store);
+    let local = Mount::new(&store);
     let server = Server::over(dir.path());
     let zip = format!("{}|zip:store", server.url_of("store.zip"));
     for source in [server.url_of("store"), zip] {
-        let far = Mount::new(&source);
-        let views = names(far.join("g/.zarrfs")).unwrap();
+        let remote = Mount::new(&source);
+        let views = names(remote.join("g/.zarrfs")).unwrap();
         for name in ["zom.json", ".zmetadata"] {
             assert!(views.contains(&name.to_owned()), "{source}: {views:?}");
             let path = format!("g/.zarrfs/{name}");
-            let [there, here] = [&far, &near].map(|mount| read(mount.join(&path)).unwrap());
+            let [there, here] = [&remote, &local].map(|mount| read(mount.join(&path)).unwrap());
             let json = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
             assert_eq!(json(&there), json(&here), "{source}: {name}");
         }
@@ -159,8 +159,8 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
 }
 
 #[test]
-fn d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file() {
-    let remote = Remote::new(Far::S3);
+fn d05_an_array_that_cannot_be_read_now_is_not_left_out_of_a_file() {
+    let remote = Remote::new(Backend::S3);
     remote.put(
         "zarr.json",
         "{\"zarr_format\": 3, \"node_type\": \"group\"}",
@@ -183,7 +183,7 @@ fn d05_an_array_that_can_not_be_read_now_is_not_left_out_of_a_file() {
 
 #[test]
 fn d14_pages_follow_each_other_also_when_one_is_empty() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 2_500);
     let mount = remote.mount(&["--ttl", "0s"]);
     remote
@@ -201,7 +201,7 @@ fn d14_pages_follow_each_other_also_when_one_is_empty() {
 
 /// A group of more arrays than a page of a listing has names, without consolidated metadata.
 fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
-    let remote = Remote::of(Far::S3, format);
+    let remote = Remote::of(Backend::S3, format);
     let document = match format {
         Format::V2 => "a/.zarray",
         Format::V3 => "a/zarr.json",
@@ -261,7 +261,7 @@ fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
 
 #[test]
 fn d14_a_token_that_leads_to_itself_is_eio() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 2_500);
     let mount = remote.mount(&["--ttl", "0s"]);
     for first_wrong in [1, 2] {
@@ -282,7 +282,7 @@ fn d14_a_token_that_leads_to_itself_is_eio() {
 
 #[test]
 fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 1_500);
     let mount = remote.mount(&["--ttl", "0s", "--retries", "1"]);
     for fault in [
@@ -318,7 +318,7 @@ fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
 
 #[test]
 fn d14_keys_that_are_no_names_hide_nothing_else() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let long = "x".repeat(300);
     for key in [
         "odd//double",
@@ -339,7 +339,7 @@ fn d14_keys_that_are_no_names_hide_nothing_else() {
 
 #[test]
 fn d14_a_million_keys_are_streamed() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 1_000_000);
     let mount = remote.mount(&["--timeout", "30s"]);
     let before = mount.memory("VmRSS");

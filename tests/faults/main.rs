@@ -1,4 +1,4 @@
-//! Level: a real mount of a source that is far away, over a server of this process that does
+//! Level: a real mount of a source that is backend away, over a server of this process that does
 //! everything wrong that rows D of the fault table name (and I4, I5, F1, F7 and G2 for such a
 //! source). Each test carries its row in its name.
 //!

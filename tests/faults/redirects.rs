@@ -9,7 +9,7 @@ use crate::support::*;
 
 #[test]
 fn d12_redirects_on_the_same_host_are_followed() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&[]);
     for (i, location) in ["/elsewhere/0".into(), remote.server.url_of("elsewhere/1")]
         .into_iter()
@@ -27,7 +27,7 @@ fn d12_redirects_on_the_same_host_are_followed() {
 
 #[test]
 fn d12_absence_at_the_end_of_a_redirect_proves_nothing() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let other = Server::files();
     for location in [remote.server.url_of("gone/0"), other.url_of("gone/0")] {
         let mount = remote.mount(&["--retries", "0"]);
@@ -55,8 +55,8 @@ fn d12_absence_at_the_end_of_a_redirect_proves_nothing() {
 
 #[test]
 fn d12_a_redirect_loop_ends() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--retries", "0"]);
         let at = remote.at("a", 1);
         let itself = Fault::redirect(remote.server.url_of(&at));
@@ -74,7 +74,7 @@ fn d12_a_redirect_loop_ends() {
 
 #[test]
 fn d12_no_credentials_cross_hosts() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let other = Server::files();
     other.put("0", chunk(1));
     let headers = [
@@ -107,7 +107,7 @@ fn d12_no_credentials_cross_hosts() {
 
 #[test]
 fn d12_no_signature_crosses_hosts() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let other = Server::s3("bucket");
     other.put(&remote.at("a", 1), chunk(1));
     let options = remote.options();
@@ -134,7 +134,7 @@ fn d12_no_signature_crosses_hosts() {
 
 #[test]
 fn d12_redirects_to_where_nobody_should_go_are_refused() {
-    for far in BOTH {
+    for backend in BOTH {
         for location in [
             "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
             "http://[::ffff:169.254.169.254]/latest/meta-data/",
@@ -145,7 +145,7 @@ fn d12_redirects_to_where_nobody_should_go_are_refused() {
             "",
             "http://",
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "0"]);
             remote
                 .server
@@ -162,7 +162,7 @@ fn d12_redirects_to_where_nobody_should_go_are_refused() {
 
 #[test]
 fn d17_a_proxy_of_the_environment_is_used() {
-    let remote = Remote::new(Far::Http);
+    let remote = Remote::new(Backend::Http);
     let proxy = remote.server.url();
     // (In capitals it may be a header of a CGI's client, and some do not believe it.)
     for name in ["http_proxy", "all_proxy"] {
@@ -210,14 +210,14 @@ fn d17_a_server_that_only_ipv6_leads_to_is_mounted() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         return skipped("needs IPv6");
     }
-    let remote = Remote::on(Server::files_on_v6(), Far::Http, Format::V3);
+    let remote = Remote::on(Server::files_on_v6(), Backend::Http, Format::V3);
     let mount = remote.mount(&[]);
     remote.reads(&mount, "a");
 }
 
 #[test]
 fn d17_a_clock_that_is_wrong_is_said_to_be() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let skewed = || Fault::s3(403, "RequestTimeTooSkewed");
     let mount = remote.mount(&[]);
     remote.server.add(on(&remote.at("a", 1)), skewed());

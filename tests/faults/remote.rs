@@ -42,12 +42,12 @@ pub const BIG: usize = 256 * 1024;
 
 /// What kind of source a store is reached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Far {
+pub enum Backend {
     Http,
     S3,
 }
 
-pub const BOTH: [Far; 2] = [Far::Http, Far::S3];
+pub const BOTH: [Backend; 2] = [Backend::Http, Backend::S3];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -59,7 +59,7 @@ pub enum Format {
 /// (of which chunk 1 is absent) and `big`, with consolidated metadata.
 pub struct Remote {
     pub server: Server,
-    pub far: Far,
+    pub backend: Backend,
     pub format: Format,
 }
 
@@ -89,23 +89,23 @@ pub fn big() -> Vec<u8> {
 }
 
 impl Remote {
-    pub fn new(far: Far) -> Self {
-        Self::of(far, Format::V3)
+    pub fn new(backend: Backend) -> Self {
+        Self::of(backend, Format::V3)
     }
 
-    pub fn of(far: Far, format: Format) -> Self {
-        let server = match far {
-            Far::Http => Server::files(),
-            Far::S3 => Server::s3("bucket"),
+    pub fn of(backend: Backend, format: Format) -> Self {
+        let server = match backend {
+            Backend::Http => Server::files(),
+            Backend::S3 => Server::s3("bucket"),
         };
-        Self::on(server, far, format)
+        Self::on(server, backend, format)
     }
 
     /// The same store on a server of the test's own.
-    pub fn on(server: Server, far: Far, format: Format) -> Self {
+    pub fn on(server: Server, backend: Backend, format: Format) -> Self {
         let remote = Self {
             server,
-            far,
+            backend,
             format,
         };
         let mut documents = serde_json::Map::new();
@@ -173,16 +173,16 @@ impl Remote {
     }
 
     pub fn source(&self) -> String {
-        match self.far {
-            Far::Http => self.server.url_of("store"),
-            Far::S3 => "s3://bucket/store".into(),
+        match self.backend {
+            Backend::Http => self.server.url_of("store"),
+            Backend::S3 => "s3://bucket/store".into(),
         }
     }
 
     /// The options that every mount of it has, without credentials.
     pub fn options(&self) -> Vec<String> {
         let mut options = vec!["--timeout".into(), "2s".into()];
-        if self.far == Far::S3 {
+        if self.backend == Backend::S3 {
             options.extend(["--endpoint-url".into(), self.server.url()]);
         }
         options
@@ -190,7 +190,7 @@ impl Remote {
 
     pub fn attempt(&self, args: &[&str]) -> Result<Mount, Refusal> {
         let mut options = self.options();
-        if self.far == Far::S3 {
+        if self.backend == Backend::S3 {
             options.push("--anonymous".into());
         }
         let mut all: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -200,7 +200,7 @@ impl Remote {
 
     pub fn mount(&self, args: &[&str]) -> Mount {
         let mount = self.attempt(args);
-        mount.unwrap_or_else(|e| panic!("{:?} {:?}: {e:?}", self.far, self.format))
+        mount.unwrap_or_else(|e| panic!("{:?} {:?}: {e:?}", self.backend, self.format))
     }
 
     /// Mounting fails in time, with code 32 and a message that has all `words`; `a|b` is one or
@@ -211,7 +211,7 @@ impl Remote {
         says(&refused.expect_err("the mount must fail"), words);
     }
 
-    /// The key, the decoded chunk and its part of the whole array can not be read, in time, and
+    /// The key, the decoded chunk and its part of the whole array cannot be read, in time, and
     /// all else can.
     #[track_caller]
     pub fn chunk_fails(&self, mount: &Mount, array: &str, i: usize, errnos: &[i32]) {
@@ -246,8 +246,8 @@ impl Remote {
     #[track_caller]
     pub fn reads(&self, mount: &Mount, array: &str) {
         let unless = |what: &str, result: io::Result<Vec<u8>>, expected: &[u8]| match result {
-            Ok(bytes) => assert!(bytes == expected, "{:?}: {array}: {what}", self.far),
-            Err(e) => panic!("{:?}: {array}: {what}: {e}", self.far),
+            Ok(bytes) => assert!(bytes == expected, "{:?}: {array}: {what}", self.backend),
+            Err(e) => panic!("{:?}: {array}: {what}: {e}", self.backend),
         };
         for i in 0..4 {
             let stored = self.server.get(&self.at(array, i)).unwrap();
@@ -274,7 +274,7 @@ impl Remote {
         assert!(
             wait_until(SOON, is_well),
             "{:?}: it does not heal: {}",
-            self.far,
+            self.backend,
             why.borrow()
         );
         self.reads(mount, array);

@@ -434,7 +434,7 @@ fn the_stores_of_these_tests_are_right_when_they_are_near() {
     for format in [Format::V2, Format::V3] {
         let directory = scratch();
         let server = Server::over(directory.path());
-        let remote = Remote::on(server, Far::Http, format);
+        let remote = Remote::on(server, Backend::Http, format);
         let mount = Mount::new(directory.path().join("store"));
         for array in ["a", "good", "z"] {
             remote.reads(&mount, array);

@@ -14,7 +14,7 @@ use crate::support::*;
 
 #[test]
 fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
-    for far in BOTH {
+    for backend in BOTH {
         for fault in [
             Fault::Stall,
             Fault::StallAfter(0),
@@ -22,7 +22,7 @@ fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
             Fault::Drip(Duration::from_secs(1)),
             Fault::Late(Duration::from_secs(3600)),
         ] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             remote.server.add(on(&remote.at("a", 1)).get(), fault);
             remote.chunk_fails(&mount, "a", 1, &[ETIMEDOUT]);
@@ -37,8 +37,8 @@ fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
 
 #[test]
 fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         let gate = remote.server.hold(&format!("{}*", remote.at("a", 1)));
         let found = in_time(LIMIT, "stat", || {
@@ -54,8 +54,8 @@ fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
 
 #[test]
 fn d07_a_store_that_hangs_is_not_mounted() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let _gate = remote.server.hold("*");
         remote.is_refused(&["time|deadline"]);
     }
@@ -63,9 +63,9 @@ fn d07_a_store_that_hangs_is_not_mounted() {
 
 #[test]
 fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
-    for far in BOTH {
+    for backend in BOTH {
         for is_view in [true, false] {
-            let remote = Remote::new(far);
+            let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             let path = match is_view {
                 true => remote.view(&mount, "z", 1),
@@ -84,7 +84,7 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
             };
             std::thread::scope(|scope| {
                 let readers = [(); 64].map(|()| scope.spawn(read_all));
-                // Some value may be at hand since it was opened: then nobody asks.
+                // A value may be cached since it was opened: then no request is made.
                 let asked = gate.came(1, AT_ONCE);
                 let second = gate.came(2, Duration::from_millis(200));
                 assert!(
@@ -105,8 +105,8 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
 
 #[test]
 fn f01_a_failure_is_that_of_those_who_waited_for_it() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--retries", "0"]);
         let gate = remote.server.hold(&remote.at("z", 1));
         let rule = on(&remote.at("z", 1)).get();
@@ -126,8 +126,8 @@ fn f01_a_failure_is_that_of_those_who_waited_for_it() {
 
 #[test]
 fn f07_a_dead_path_is_in_nobodys_way() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         for i in 0..64 {
             remote.put(&format!("dead/c/{i}"), chunk(0));
         }
@@ -184,8 +184,8 @@ fn f07_a_dead_path_is_in_nobodys_way() {
 
 #[test]
 fn f07_a_mount_of_a_dead_server_ends_at_once() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
         let gate = remote.server.hold("*");
         let path = mount.join(remote.key("a", 1));
@@ -225,8 +225,8 @@ const KILLING: [Signal; 2] = [Signal::INT, Signal::KILL];
 
 #[test]
 fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
         for (i, signal) in KILLING.into_iter().enumerate() {
             for path in [
@@ -249,8 +249,8 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
         for signal in KILLING {
             let gate = remote.server.hold("*");
@@ -266,8 +266,8 @@ fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
         for signal in KILLING {
             // Of this key nothing is known: the way to its bytes waits where it is first asked for.
@@ -285,7 +285,7 @@ fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
-    let remote = Remote::new(Far::S3);
+    let remote = Remote::new(Backend::S3);
     let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
     for signal in KILLING {
         let gate = remote.server.hold("store/a/*");
@@ -299,8 +299,8 @@ fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
 
 #[test]
 fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
-    for far in BOTH {
-        let remote = Remote::new(far);
+    for backend in BOTH {
+        let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
         let path = mount.join(remote.key("big", 0));
         fs::metadata(&path).unwrap();

@@ -333,7 +333,7 @@ impl NobodysMount {
 
     fn as_nobody(&self, command: &Command) -> Command {
         let mut command = as_nobody(command);
-        // Nobody can not use what root has in its home.
+        // Nobody cannot use what root has in its home.
         command
             .current_dir(self.dir.path())
             .env("PATH", "/usr/bin:/bin");

@@ -346,7 +346,7 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
     conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
 }
 
-/// Bytes that are far away: never at hand.
+/// Bytes of a remote source: never cached.
 #[derive(Debug)]
 struct Far(Vec<u8>);
 
@@ -383,7 +383,7 @@ impl SnapshotReader for Far {
 }
 
 #[test]
-fn zips_that_are_far_away_conform() {
+fn remote_zips_conform() {
     let (dir, values) = (tempfile::tempdir().unwrap(), values());
     for method in ["ZIP_STORED", "ZIP_DEFLATED"] {
         zip(dir.path(), &values, method);

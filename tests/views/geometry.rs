@@ -1,4 +1,4 @@
-//! B3 to B6: arrays and chunks of sizes that can not be counted, held or decoded.
+//! B3 to B6: arrays and chunks of sizes that cannot be counted, held or decoded.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use crate::stores::*;
 use crate::support::*;
 
 #[test]
-fn b03_geometry_that_can_not_be_counted_is_refused_and_rank_0_works() {
+fn b03_geometry_that_cannot_be_counted_is_refused_and_rank_0_works() {
     let stores = Stores::new();
     let most = u64::MAX;
     let cases = [

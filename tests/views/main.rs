@@ -3,7 +3,7 @@
 //! process or one it starts, the daemon is always another. Tests of the fault table carry its row in
 //! their name (`c04_...` is row C4).
 //!
-//! Rows C3 (a page of HTML that fits exactly can not be told from a chunk) and C12 (there is no
+//! Rows C3 (a page of HTML that fits exactly cannot be told from a chunk) and C12 (there is no
 //! decoder that loops) have no more than what is said here; C14 and C15 are proven by the matrix.
 //!
 //! The matrix is written by `tests/fixtures/setup.sh`.

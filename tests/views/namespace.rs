@@ -433,7 +433,7 @@ fn metadata_are_extended_attributes() {
 }
 
 #[test]
-fn views_can_not_be_changed() {
+fn views_cannot_be_changed() {
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     let erofs = rustix::io::Errno::ROFS.raw_os_error();

@@ -337,7 +337,7 @@ fn a_thousand_variables_are_one_file() {
 }
 
 #[test]
-fn what_netcdf_can_not_say_is_left_out_and_said() {
+fn what_netcdf_cannot_say_is_left_out_and_said() {
     let mount = Mount::new(fixture("others.zarr"));
     let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for note in [
@@ -409,7 +409,7 @@ except (OSError, RuntimeError) as error:
 }
 
 #[test]
-fn a_chunk_that_can_not_be_read_is_an_error_and_no_missing_variable() {
+fn a_chunk_that_cannot_be_read_is_an_error_and_no_missing_variable() {
     let stores = Stores::new();
     let text = json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""});
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
@@ -529,10 +529,10 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
 }
 
 #[test]
-fn a_node_whose_document_can_not_be_read_now_is_an_error() {
+fn a_node_whose_document_cannot_be_read_now_is_an_error() {
     let stores = Stores::new();
     group(&stores, "");
-    // A link that leads out of the store is there and can not be read.
+    // A link that leads out of the store is there and cannot be read.
     fs::create_dir(stores.path().join("lost")).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", stores.path().join("lost/.zarray")).unwrap();
     let mount = stores.mount(&[]);

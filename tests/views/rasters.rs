@@ -136,7 +136,7 @@ fn raster(stores: &Stores, name: &str, changes: Value) {
 }
 
 #[test]
-fn a_place_that_can_not_be_read_is_an_error_and_not_a_raster_without_one() {
+fn a_place_that_cannot_be_read_is_an_error_and_not_a_raster_without_one() {
     let stores = Stores::new();
     raster(&stores, "a", json!({}));
     raster(

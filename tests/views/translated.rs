@@ -218,7 +218,7 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
         names(shown(&mount, "as-v2", "shards")),
         [".zarray", "0", "1", "2"]
     );
-    // What can not be read is there, and opened: some readers take any error before they read for
+    // What cannot be read is there, and opened: some readers take any error before they read for
     // absence.
     let damaged = shown(&mount, "as-v2", "damaged/0");
     let stat = fs::metadata(&damaged).unwrap();
@@ -309,7 +309,7 @@ fn old_hierarchy() -> Stores {
 }
 
 #[test]
-fn no_document_of_the_whole_lacks_what_can_not_be_read() {
+fn no_document_of_the_whole_lacks_what_cannot_be_read() {
     let stores = old_hierarchy();
     let elsewhere = scratch();
     fs::rename(
@@ -606,7 +606,7 @@ fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_mad
 fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
     let stores = hierarchy();
     let gate = stores.path().with_extension("gate");
-    let env = [("ZARRFS_TEST_FAR", gate.to_str().unwrap())];
+    let env = [("ZARRFS_TEST_HANG", gate.to_str().unwrap())];
     let mount = Foreground::new(
         &[],
         &env,

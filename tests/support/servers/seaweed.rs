@@ -132,7 +132,7 @@ impl Seaweed {
     }
 }
 
-/// Files that it can not be told to have in another place.
+/// Files that it cannot be told to have in another place.
 #[derive(Debug)]
 struct Sockets(Vec<String>);
 

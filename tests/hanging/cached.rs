@@ -1,4 +1,4 @@
-//! F7: what is at hand is answered while the store hangs.
+//! F7: cached values are answered while the store hangs.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use crate::gate::*;
 use crate::support::*;
 
-/// `ls`, `stat` and `cat` of what is at hand, each soon.
-fn is_at_hand(far: &Far, directory: &str, file: &str) {
-    let path = far.join(file);
+/// `ls`, `stat` and `cat` of cached values, each soon.
+fn is_cached(hanging: &Hanging, directory: &str, file: &str) {
+    let path = hanging.join(file);
     let ask = |program: &str, path: &Path| {
         let begun = Instant::now();
         let output = run_for(Command::new(program).arg(path), 3 * SOON);
         let waited = begun.elapsed();
-        let log = || far.mount.log();
+        let log = || hanging.mount.log();
         assert!(
             output.status.success(),
             "{program} {path:?}: {output:?}\n{}",
@@ -27,7 +27,7 @@ fn is_at_hand(far: &Far, directory: &str, file: &str) {
         assert!(waited < SOON, "{program} {path:?}: {waited:?}\n{}", log());
         output.stdout
     };
-    let listed = ask("ls", &far.join(directory));
+    let listed = ask("ls", &hanging.join(directory));
     let name = path.file_name().unwrap().to_str().unwrap();
     assert!(String::from_utf8(listed).unwrap().contains(name));
     ask("stat", &path);
@@ -35,34 +35,34 @@ fn is_at_hand(far: &Far, directory: &str, file: &str) {
 }
 
 #[test]
-fn f07_what_is_at_hand_is_answered_while_the_store_hangs() {
+fn f07_what_is_cached_is_answered_while_the_store_hangs() {
     let files = ["a/0", "a/1", "b/0", "b/1"];
     for threads in ["1", "4"] {
         let args = ["--timeout", "20s", "--ttl", "1h", "--threads", threads];
-        let far = Far::new(&files, &args);
-        is_at_hand(&far, "a", "a/0");
-        let direct = read_direct(&far.join("a/1"), 100_000).unwrap();
-        drop(open(&far.join("b/0")));
+        let hanging = Hanging::new(&files, &args);
+        is_cached(&hanging, "a", "a/0");
+        let direct = read_direct(&hanging.join("a/1"), 100_000).unwrap();
+        drop(open(&hanging.join("b/0")));
 
-        far.close();
-        let mut hanging = [
-            start("cat", &[&far.join("b/0")]),
-            start("cat", &[&far.join("b/1")]),
-            start("stat", &[&far.join("a/none")]),
-            start("ls", &[&far.join("b")]),
+        hanging.close();
+        let mut clients = [
+            start("cat", &[&hanging.join("b/0")]),
+            start("cat", &[&hanging.join("b/1")]),
+            start("stat", &[&hanging.join("a/none")]),
+            start("ls", &[&hanging.join("b")]),
         ];
-        for child in &mut hanging {
+        for child in &mut clients {
             hangs(child, "a program");
         }
-        is_at_hand(&far, "a", "a/0");
-        // What the kernel does not have, but the daemon.
+        is_cached(&hanging, "a", "a/0");
+        // Not in the cache of the kernel, but in that of the daemon.
         let begun = Instant::now();
-        assert!(read_direct(&far.join("a/1"), 100_000).unwrap() == direct);
+        assert!(read_direct(&hanging.join("a/1"), 100_000).unwrap() == direct);
         assert!(begun.elapsed() < SOON);
         assert_eq!(direct, content("a/1")[..direct.len()]);
 
-        far.open();
-        for (child, ends_well) in hanging.iter_mut().zip([true, true, false, true]) {
+        hanging.open();
+        for (child, ends_well) in clients.iter_mut().zip([true, true, false, true]) {
             // The pipe may be too small for all of it.
             let text = child.0.stdout.take().map(|mut stdout| {
                 let mut bytes = Vec::new();
@@ -72,8 +72,8 @@ fn f07_what_is_at_hand_is_answered_while_the_store_hangs() {
             let status = wait_for(&mut child.0, Duration::from_secs(5)).unwrap();
             assert_eq!(status.success(), ends_well, "{text:?}");
         }
-        drop(hanging);
-        far.recovers(&files);
+        drop(clients);
+        hanging.recovers(&files);
     }
 }
 
@@ -82,21 +82,21 @@ fn f07_a_hundred_hanging_readers_stop_nobody_else() {
     let names: Vec<String> = (0..100).map(|i| format!("many/{i}")).collect();
     let mut files = vec!["a/0"];
     files.extend(names.iter().map(String::as_str));
-    let far = Far::new(&files, &["--timeout", "3s", "--ttl", "1h"]);
-    is_at_hand(&far, "a", "a/0");
-    let direct = read_direct(&far.join("a/0"), 100_000).unwrap();
+    let hanging = Hanging::new(&files, &["--timeout", "3s", "--ttl", "1h"]);
+    is_cached(&hanging, "a", "a/0");
+    let direct = read_direct(&hanging.join("a/0"), 100_000).unwrap();
     for name in &names {
-        drop(open(&far.join(name)));
+        drop(open(&hanging.join(name)));
     }
 
-    far.close();
+    hanging.close();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let readers: Vec<_> = names
             .iter()
             .enumerate()
             .map(|(i, name)| {
-                let path = far.join(name);
+                let path = hanging.join(name);
                 scope.spawn(move || {
                     let begun = Instant::now();
                     // Behind the worker's hundred there is read-ahead in the kernel's own queue.
@@ -111,10 +111,10 @@ fn f07_a_hundred_hanging_readers_stop_nobody_else() {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
             while !is_over.load(Ordering::Relaxed) {
-                is_at_hand(&far, "a", "a/0");
+                is_cached(&hanging, "a", "a/0");
                 let begun = Instant::now();
-                let read = read_direct(&far.join("a/0"), 100_000);
-                let read = read.unwrap_or_else(|e| panic!("{e}\n{}", far.mount.log()));
+                let read = read_direct(&hanging.join("a/0"), 100_000);
+                let read = read.unwrap_or_else(|e| panic!("{e}\n{}", hanging.mount.log()));
                 assert!(read == direct);
                 assert!(begun.elapsed() < SOON);
                 std::thread::sleep(Duration::from_millis(100));
@@ -133,7 +133,7 @@ fn f07_a_hundred_hanging_readers_stop_nobody_else() {
         is_over.store(true, Ordering::Relaxed);
     });
 
-    far.open();
+    hanging.open();
     std::thread::sleep(Duration::from_millis(600));
-    far.recovers(&files);
+    hanging.recovers(&files);
 }

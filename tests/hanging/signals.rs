@@ -1,4 +1,4 @@
-//! G2: who is told to end while the store hangs ends at once, in whatever call.
+//! G2: a process with a fatal signal ends at once while the store hangs, in any call.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -29,21 +29,21 @@ fn ends(child: &mut Killed, with: Signal, what: &str) {
 }
 
 #[test]
-fn g02_whoever_is_told_to_end_ends_while_the_store_hangs() {
-    let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
+fn g02_a_process_with_a_fatal_signal_ends_while_the_store_hangs() {
+    let hanging = Hanging::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
     for name in FILES {
         if !name.ends_with("stat") {
-            std::fs::metadata(far.join(name)).unwrap();
+            std::fs::metadata(hanging.join(name)).unwrap();
         }
     }
     for name in ["a/read", "a/direct"] {
-        drop(open(&far.join(name)));
+        drop(open(&hanging.join(name)));
     }
-    // Opening it is at hand, reading it not.
-    let directory = std::fs::File::open(far.join("c")).unwrap();
+    // Opening is answered from the cache, reading is not.
+    let directory = std::fs::File::open(hanging.join("c")).unwrap();
     drop(directory);
 
-    far.close();
+    hanging.close();
     let signals = [
         Signal::INT,
         Signal::KILL,
@@ -51,10 +51,10 @@ fn g02_whoever_is_told_to_end_ends_while_the_store_hangs() {
         Signal::HUP,
         Signal::QUIT,
     ];
-    let direct = format!("if={}", far.join("a/direct").display());
+    let direct = format!("if={}", hanging.join("a/direct").display());
     for with in signals {
-        ends(&mut start("cat", &[&far.join("a/open")]), with, "open");
-        ends(&mut start("cat", &[&far.join("a/read")]), with, "read");
+        ends(&mut start("cat", &[&hanging.join("a/open")]), with, "open");
+        ends(&mut start("cat", &[&hanging.join("a/read")]), with, "read");
         let arguments = [
             direct.as_ref(),
             "iflag=direct".as_ref(),
@@ -62,9 +62,13 @@ fn g02_whoever_is_told_to_end_ends_while_the_store_hangs() {
             "count=1".as_ref(),
         ];
         ends(&mut start("dd", &arguments), with, "direct read");
-        ends(&mut start("stat", &[&far.join("a/stat")]), with, "lookup");
-        ends(&mut start("ls", &[&far.join("b")]), with, "opendir");
-        ends(&mut start("ls", &[&far.join("c")]), with, "readdir");
+        ends(
+            &mut start("stat", &[&hanging.join("a/stat")]),
+            with,
+            "lookup",
+        );
+        ends(&mut start("ls", &[&hanging.join("b")]), with, "opendir");
+        ends(&mut start("ls", &[&hanging.join("c")]), with, "readdir");
     }
     // They were told that they were interrupted, and could go on.
     let script = "
@@ -77,24 +81,24 @@ except KeyboardInterrupt:
     print('caught')
 ";
     for name in ["a/open", "a/read", "a/stat"] {
-        let mut python = start_python(script, &far.join(name));
+        let mut python = start_python(script, &hanging.join(name));
         ends(&mut python, Signal::INT, name);
         assert_eq!(printed(&mut python), "caught\n", "{name}");
     }
     // All of these come back now.
-    far.open();
-    far.recovers(&FILES);
+    hanging.open();
+    hanging.recovers(&FILES);
 }
 
 #[test]
 fn g02_a_signal_that_is_not_to_end_changes_nothing() {
-    let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
-    drop(open(&far.join("a/read")));
-    far.close();
+    let hanging = Hanging::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
+    drop(open(&hanging.join("a/read")));
+    hanging.close();
     let mut ignoring = Killed(
         Command::new("sh")
             .args(["-c", "trap '' INT TERM; exec cat \"$0\" > /dev/null"])
-            .arg(far.join("a/open"))
+            .arg(hanging.join("a/open"))
             .spawn()
             .unwrap(),
     );
@@ -105,7 +109,7 @@ ready()
 with open(sys.argv[1], 'rb', buffering=0) as file:
     print(len(file.read(5)))
 ";
-    let mut hearing = start_python(script, &far.join("a/read"));
+    let mut hearing = start_python(script, &hanging.join("a/read"));
     std::thread::sleep(Duration::from_millis(700));
     signal(&ignoring, Signal::INT);
     signal(&ignoring, Signal::TERM);
@@ -113,12 +117,12 @@ with open(sys.argv[1], 'rb', buffering=0) as file:
     std::thread::sleep(Duration::from_millis(1000));
     assert!(ignoring.0.try_wait().unwrap().is_none());
     hangs(&mut hearing, "a program with a handler");
-    far.open();
+    hanging.open();
     assert!(wait_for(&mut ignoring.0, 2 * SOON).unwrap().success());
     assert!(wait_for(&mut hearing.0, 2 * SOON).unwrap().success());
     let text = printed(&mut hearing);
     assert!(text.contains("heard") && text.contains('5'), "{text}");
-    far.recovers(&FILES);
+    hanging.recovers(&FILES);
 }
 
 #[test]
@@ -127,9 +131,9 @@ fn g02_a_page_fault_is_not_interrupted_for_a_signal_that_is_handled() {
     if !is_root() {
         return skipped("needs root");
     }
-    let far = Far::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
-    drop(open(&far.join("a/fault")));
-    far.close();
+    let hanging = Hanging::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
+    drop(open(&hanging.join("a/fault")));
+    hanging.close();
     let script = "
 import mmap, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: print('heard'))
@@ -138,18 +142,18 @@ with open(sys.argv[1], 'rb') as file:
     memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     print(memory[100000])
 ";
-    let mut handled = start_python(script, &far.join("a/fault"));
-    let mut killed = start_python(script, &far.join("a/fault"));
+    let mut handled = start_python(script, &hanging.join("a/fault"));
+    let mut killed = start_python(script, &hanging.join("a/fault"));
     hangs(&mut handled, "a page fault");
     signal(&handled, Signal::TERM);
     std::thread::sleep(Duration::from_millis(600));
     ends(&mut killed, Signal::KILL, "a killed page fault");
     hangs(&mut handled, "a page fault");
-    far.open();
+    hanging.open();
     let status = wait_for(&mut handled.0, Duration::from_secs(5)).unwrap();
     let text = printed(&mut handled);
     assert!(status.success(), "{status} {text}");
     let byte = content("a/fault")[100_000].to_string();
     assert!(text.contains("heard") && text.contains(&byte), "{text}");
-    far.recovers(&FILES);
+    hanging.recovers(&FILES);
 }

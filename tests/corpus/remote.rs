@@ -1,4 +1,4 @@
-//! The same archives far away: what is told of them must be what is told of a local file.
+//! The same archives as remote sources, which must answer as local files do.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub const TAILS: [usize; 2] = [64 << 10, 300];
 /// Of bigger archives not every file is read.
 const MANY_FILES: usize = 1000;
 
-/// Bytes that are far away.
+/// Bytes of a remote archive.
 #[derive(Debug)]
-pub struct Far {
+pub struct RemoteArchive {
     content: Vec<u8>,
     requests: AtomicUsize,
 }
 
-impl SnapshotReader for Far {
+impl SnapshotReader for RemoteArchive {
     fn size_bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -62,15 +62,15 @@ impl SnapshotReader for Far {
     }
 }
 
-/// Opens an archive as if it were far away.
+/// Opens an archive as if it were remote.
 pub fn open(archive: &[u8], tail: usize, options: ZipOptions) -> Result<ZipStore, ZipError> {
-    let far = Arc::new(Far {
+    let remote = Arc::new(RemoteArchive {
         content: archive.to_vec(),
         requests: AtomicUsize::new(0),
     });
     let tail = archive[archive.len().saturating_sub(tail)..].to_vec();
-    let store = ZipStore::open_far(Arc::clone(&far) as _, tail, "corpus", options);
-    let requests = far.requests.load(Ordering::Relaxed);
+    let store = ZipStore::open_far(Arc::clone(&remote) as _, tail, "corpus", options);
+    let requests = remote.requests.load(Ordering::Relaxed);
     assert!(requests <= 2, "{requests} requests");
     store
 }
@@ -90,36 +90,38 @@ fn is_same(one: &Result<Vec<u8>, StoreError>, other: &Result<Vec<u8>, StoreError
     }
 }
 
-/// Says where an archive that is far away differs from the same in a local file.
+/// Says where a remote archive differs from the same in a local file.
 pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
     let mut problems = Vec::new();
     let file = memory_file(archive);
     for tail in TAILS {
         let local = open_file(&file, options);
-        let (local, far) = match (local, open(archive, tail, options)) {
-            (Ok(local), Ok(far)) => (local, far),
-            (Err(local), Err(far)) if local.to_string() == far.to_string() => continue,
+        let (local, remote) = match (local, open(archive, tail, options)) {
+            (Ok(local), Ok(remote)) => (local, remote),
+            (Err(local), Err(remote)) if local.to_string() == remote.to_string() => continue,
             // What is fetched is counted too.
             (Err(ZipError::TooLarge { .. }), Err(ZipError::TooLarge { .. })) => continue,
-            // Nor is more asked for than is worth it for an archive that can not be right.
-            (Err(_), Err(far)) if tail < TAILS[0] && far.to_string().contains("strewn") => continue,
-            (local, far) => {
+            // Nor is more asked for than is worth it for an archive that cannot be right.
+            (Err(_), Err(remote)) if tail < TAILS[0] && remote.to_string().contains("strewn") => {
+                continue;
+            }
+            (local, remote) => {
                 let local = local.map(|_| ()).map_err(|e| e.to_string());
-                let far = far.map(|_| ()).map_err(|e| e.to_string());
-                problems.push(format!("tail of {tail}: {local:?}, but far away {far:?}"));
+                let remote = remote.map(|_| ()).map_err(|e| e.to_string());
+                problems.push(format!("tail of {tail}: {local:?}, but remote {remote:?}"));
                 continue;
             }
         };
-        let (listed, listed_far) = (listing(&local), listing(&far));
-        if listed != listed_far {
+        let (listed, listed_remote) = (listing(&local), listing(&remote));
+        if listed != listed_remote {
             problems.push(format!("tail of {tail}: other files are listed"));
         }
         let promised = [
             local.capabilities().open_infallible,
-            far.capabilities().open_infallible,
+            remote.capabilities().open_infallible,
         ];
         if promised[0] != promised[1]
-            || !far.capabilities().is_remote
+            || !remote.capabilities().is_remote
             || local.capabilities().is_remote
         {
             problems.push(format!("tail of {tail}: other capabilities"));
@@ -131,14 +133,14 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
         let step = if listed.len() > MANY_FILES { 997 } else { 1 };
         let files = listed.iter().filter(|(_, (is_directory, _))| !is_directory);
         for (path, _) in files.step_by(step) {
-            let (bytes, bytes_far) = (read(&local, path), read(&far, path));
-            if !is_same(&bytes, &bytes_far) {
+            let (bytes, bytes_remote) = (read(&local, path), read(&remote, path));
+            if !is_same(&bytes, &bytes_remote) {
                 let shown = path.escape_ascii();
                 let say = |read: Result<Vec<u8>, StoreError>| read.map(|bytes| bytes.len());
                 problems.push(format!(
-                    "tail of {tail}, {shown}: {:?}, but far away {:?}",
+                    "tail of {tail}, {shown}: {:?}, but remote {:?}",
                     say(bytes),
-                    say(bytes_far)
+                    say(bytes_remote)
                 ));
             }
         }

@@ -46,11 +46,11 @@ fn attributes(path: &Path) -> io::Result<()> {
 }
 
 /// Asks everything at once, and checks that each is told ETIMEDOUT in time.
-fn time_out(far: &Far, questions: &[(&str, Ask)]) {
+fn time_out(hanging: &Hanging, questions: &[(&str, Ask)]) {
     std::thread::scope(|scope| {
         for (name, ask) in questions {
             scope.spawn(move || {
-                let path = far.join(name);
+                let path = hanging.join(name);
                 let begun = Instant::now();
                 let result = ask(&path);
                 let waited = begun.elapsed();
@@ -81,17 +81,17 @@ const FILES: [&str; 12] = [
 
 #[test]
 fn every_call_ends_at_the_deadline() {
-    let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "1h"]);
+    let hanging = Hanging::new(&FILES, &["--timeout", "3s", "--ttl", "1h"]);
     for name in FILES {
-        stat(&far.join(name)).unwrap();
+        stat(&hanging.join(name)).unwrap();
     }
     for name in ["known/opened", "known/direct"] {
-        drop(open(&far.join(name)));
+        drop(open(&hanging.join(name)));
     }
     let directory = OFlags::RDONLY | OFlags::DIRECTORY;
-    let opened = rustix::fs::open(far.join("open"), directory, Mode::empty()).unwrap();
+    let opened = rustix::fs::open(hanging.join("open"), directory, Mode::empty()).unwrap();
 
-    far.close();
+    hanging.close();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let begun = Instant::now();
@@ -103,7 +103,7 @@ fn every_call_ends_at_the_deadline() {
         });
         scope.spawn(|| {
             time_out(
-                &far,
+                &hanging,
                 &[
                     ("known/none", stat),
                     ("known/looked-up", open_file),
@@ -120,23 +120,23 @@ fn every_call_ends_at_the_deadline() {
         });
     });
     drop(opened);
-    far.open();
+    hanging.open();
     std::thread::sleep(Duration::from_millis(600));
-    far.recovers(&FILES);
+    hanging.recovers(&FILES);
 }
 
 #[test]
 fn what_has_to_be_asked_again_takes_one_deadline() {
-    let far = Far::new(&FILES, &["--timeout", "3s", "--ttl", "200ms"]);
+    let hanging = Hanging::new(&FILES, &["--timeout", "3s", "--ttl", "200ms"]);
     for name in FILES {
-        stat(&far.join(name)).unwrap();
+        stat(&hanging.join(name)).unwrap();
     }
-    let kept = open(&far.join("other/0"));
+    let kept = open(&hanging.join("other/0"));
     // What is open stays in the kernel, which asks whether the name is still right.
-    let held = ["stat/0", "deep/er/0", "known/second"].map(|name| open(&far.join(name)));
+    let held = ["stat/0", "deep/er/0", "known/second"].map(|name| open(&hanging.join(name)));
     std::thread::sleep(Duration::from_millis(400));
 
-    far.close_for_all();
+    hanging.close_for_all();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let begun = Instant::now();
@@ -145,7 +145,7 @@ fn what_has_to_be_asked_again_takes_one_deadline() {
             assert!(begun.elapsed() < AT_LAST);
         });
         time_out(
-            &far,
+            &hanging,
             &[
                 ("stat/0", stat),
                 ("deep/er/0", stat),
@@ -155,7 +155,7 @@ fn what_has_to_be_asked_again_takes_one_deadline() {
         );
     });
     drop((kept, held));
-    far.open();
+    hanging.open();
     std::thread::sleep(Duration::from_millis(600));
-    far.recovers(&FILES);
+    hanging.recovers(&FILES);
 }

@@ -30,7 +30,7 @@ pub fn content(name: &str) -> Vec<u8> {
         .collect()
 }
 
-pub struct Far {
+pub struct Hanging {
     pub mount: Foreground,
     gate: PathBuf,
     inodes: u64,
@@ -38,7 +38,7 @@ pub struct Far {
     _source: tempfile::TempDir,
 }
 
-impl Far {
+impl Hanging {
     /// Mounts directories with files of known content; the gate is open.
     pub fn new(files: &[&str], args: &[&str]) -> Self {
         let source = scratch();
@@ -48,18 +48,18 @@ impl Far {
             fs::write(path, content(name)).unwrap();
         }
         let gate = source.path().with_extension("gate");
-        let env = [("ZARRFS_TEST_FAR", gate.to_str().unwrap())];
+        let env = [("ZARRFS_TEST_HANG", gate.to_str().unwrap())];
         let mount = Foreground::new(&[], &env, source.path(), args);
-        let mut far = Self {
+        let mut hanging = Self {
             mount,
             gate,
             inodes: 0,
             threads: 0,
             _source: source,
         };
-        far.inodes = gauge(&far.mount.path, "inodes");
-        far.threads = far.count_threads();
-        far
+        hanging.inodes = gauge(&hanging.mount.path, "inodes");
+        hanging.threads = hanging.count_threads();
+        hanging
     }
 
     pub fn join(&self, name: &str) -> PathBuf {
@@ -109,7 +109,7 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for Hanging {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.gate);
     }
@@ -174,7 +174,7 @@ pub fn read_direct(path: &Path, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file, so that opening it is at hand.
+/// Opens a file, so that opening it again is answered from the cache.
 pub fn open(path: &Path) -> File {
     File::open(path).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Threads that take requests wait for nothing of a near store either.
+//! Session threads do not wait for a local store either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn would_wait<T>(answer: Result<T, StoreError>) -> bool {
 }
 
 #[test]
-fn a_thread_that_must_not_wait_reads_no_nodes_and_makes_no_files() {
+fn a_session_thread_reads_no_nodes_and_makes_no_files() {
     let tree = tree();
     let hidden = tree.lookup(Ino::ROOT, b".zarrfs").unwrap().ino;
     assert!(would_wait(never_waiting(|| tree.open_dir(hidden))));
@@ -46,7 +46,7 @@ fn a_thread_that_must_not_wait_reads_no_nodes_and_makes_no_files() {
         never_waiting(|| tree.lookup(hidden, b"root.nc"))
     ));
     let file = tree.lookup(hidden, b"root.nc").unwrap().ino;
-    // The store is pinned: what was made is at hand.
+    // The store is pinned: what was made is cached.
     assert!(never_waiting(|| tree.stat(file)).unwrap().size_bytes > 4);
     assert!(never_waiting(|| tree.open(file)).is_ok());
     assert!(tree.open_dir(hidden).is_ok());
