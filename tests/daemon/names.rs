@@ -141,7 +141,7 @@ fn h04_a_password_in_a_source_is_not_repeated() {
         for args in [&[][..], &["-f"]] {
             let mut command = place.command(source, args);
             command
-                .args(["--log-level", "debug", "--log-file"])
+                .args(["--log-level", "debug", "--timeout", "2s", "--log-file"])
                 .arg(&log);
             let refused = said(&mut command);
             assert_ne!(refused.code, Some(0), "{refused:?}");
