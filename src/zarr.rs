@@ -1,8 +1,7 @@
 //! Zarr metadata, version 2 and 3: bytes in, types out, no I/O.
 //!
-//! Owns what a node is (group or array), what its elements are ([`DataType`]), how an array is cut
-//! into chunks and how these are named. Knows nothing of stores, and of codecs only their names and
-//! configurations.
+//! Owns nodes (groups and arrays), data types, chunk grids and chunk key encodings. It does not depend
+//! on stores, and has only names and configurations of codecs.
 
 pub mod array;
 pub mod chunk_key;
@@ -31,7 +30,7 @@ pub use data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
 pub use error::{MetadataError, Unsupported};
 pub use fill_value::FillValue;
 pub use grid::ChunkGrid;
-pub use node::{Detected, Documents, Group, Node};
+pub use node::{DOCUMENT_NAMES, Detected, Documents, Group, Node};
 
 /// The version of the specification that a node is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

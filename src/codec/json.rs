@@ -1,11 +1,10 @@
 //! `json2`: a JSON list of the elements, then the numpy type and the shape.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use super::element::{Budget, Element, NODE_BYTES, flatten};
 use super::error::DecodeError;
+use crate::zarr::document::quote_constants;
 
 /// # Errors
 /// Text that is not such a list, or exceeds the budget.
@@ -20,58 +19,11 @@ pub(super) fn decode(
         .count();
     budget.take(nodes.saturating_mul(NODE_BYTES))?;
     budget.take(src.len())?;
-    let text = std::str::from_utf8(src).map_err(|error| DecodeError::corrupt(error.to_string()))?;
-    let items: Vec<Value> = serde_json::from_str(&quoted(text))
+    let items: Vec<Value> = serde_json::from_slice(&quote_constants(src))
         .map_err(|error| DecodeError::corrupt(format!("not a JSON list: {error}")))?;
     let mut elements = budget.list(expected)?;
     elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
     Ok(elements)
-}
-
-/// Quotes the `NaN`, `Infinity` and `-Infinity` that Python writes and JSON does not have, as in
-/// Zarr's fill values.
-fn quoted(text: &str) -> Cow<'_, str> {
-    if !text.contains("NaN") && !text.contains("Infinity") {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let words = ["NaN", "-Infinity", "Infinity"];
-        let token = match words.iter().find(|word| rest.starts_with(**word)) {
-            Some(word) => {
-                out.push('"');
-                out.push_str(word);
-                out.push('"');
-                word.len()
-            }
-            None => {
-                let n = if first == '"' {
-                    string_length(rest)
-                } else {
-                    first.len_utf8()
-                };
-                out.push_str(rest.get(..n).unwrap_or(rest));
-                n
-            }
-        };
-        rest = rest.get(token..).unwrap_or_default();
-    }
-    Cow::Owned(out)
-}
-
-/// Bytes of the string literal at the beginning of `text`, with both quotes.
-fn string_length(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

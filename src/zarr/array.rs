@@ -1,9 +1,8 @@
-//! One array, as its metadata say.
+//! The metadata of an array.
 //!
-//! An array is known as soon as its document is JSON, names its version and has a shape. Everything
-//! else is a part that may fail on its own: with an unknown data type the shape and the attributes
-//! are still there to be shown, and the error of the part says why no element can be read.
-//! [`Array::decodable`] has all parts or the first error.
+//! A document is an array if it is JSON with a format version and a shape. Every other field may fail
+//! alone: with an unknown data type, shape and attributes remain available, and the error of the field
+//! is the reason why no element can be read. [`Array::decodable`] returns all fields or the first error.
 
 use serde_json::{Map, Value};
 
@@ -18,32 +17,32 @@ use super::{ZarrFormat, v2, v3};
 /// One array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// The version its metadata are written in.
+    /// The version of the metadata.
     pub format: ZarrFormat,
     /// Elements along each axis; none for a scalar.
     pub shape: Vec<u64>,
-    /// The attributes, as they are written.
+    /// The attributes.
     pub attributes: Result<Map<String, Value>, MetadataError>,
-    /// A name or none for each axis: v3 `dimension_names`, v2 the attribute `_ARRAY_DIMENSIONS` of
-    /// xarray. Empty where there are no names at all.
+    /// The name of each axis, if it has one: v3 `dimension_names`, v2 xarray's attribute
+    /// `_ARRAY_DIMENSIONS`. Empty if no axis has a name.
     pub dimension_names: Vec<Option<String>>,
-    /// What one element is.
+    /// The data type.
     pub data_type: Result<DataType, MetadataError>,
-    /// How the array is cut into chunks. When the data type is of constant size, the bytes of the
-    /// largest chunk and of the whole array were checked to fit a `u64` as well.
+    /// The chunk grid. For a data type of constant size, the bytes of the largest chunk and of the
+    /// array fit a `u64` too.
     pub grid: Result<ChunkGrid, MetadataError>,
-    /// How the keys of chunks are made.
+    /// The chunk key encoding.
     pub chunk_keys: Result<ChunkKeys, MetadataError>,
-    /// What an element holds that no chunk has.
+    /// The fill value.
     pub fill_value: Result<FillValue, MetadataError>,
-    /// What the chunks were encoded with; whether all of that is known is not decided here.
+    /// The codec chain; codecs may be unknown.
     pub codecs: Result<CodecChain, MetadataError>,
-    /// What the document demands to be understood and is not: unknown members of the document
-    /// without `must_understand: false`, storage transformers.
+    /// Extensions that must be understood and are not supported: members without
+    /// `must_understand: false`, storage transformers.
     pub extensions: Vec<Unsupported>,
 }
 
-/// All that is needed to find and decode the chunks of an array.
+/// The fields that are needed to find and decode chunks.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "the fields of `Array`")]
 pub struct Decodable<'a> {
@@ -55,10 +54,10 @@ pub struct Decodable<'a> {
 }
 
 impl Array {
-    /// Reads a v2 array: `.zarray`, and `.zattrs` where there is one.
+    /// Reads a v2 array: `.zarray`, and `.zattrs` if it exists.
     ///
     /// # Errors
-    /// Not JSON, not `zarr_format` 2, or no shape. Everything else fails in its part.
+    /// Not JSON, not `zarr_format` 2, or no shape. Other errors are in their field.
     pub fn from_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self, MetadataError> {
         v2::array(zarray, zattrs)
     }
@@ -66,15 +65,15 @@ impl Array {
     /// Reads a v3 array: `zarr.json`.
     ///
     /// # Errors
-    /// Not JSON, not `zarr_format` 3, not an array, or no shape. Everything else fails in its part.
+    /// Not JSON, not `zarr_format` 3, not an array, or no shape. Other errors are in their field.
     pub fn from_v3(zarr_json: &[u8]) -> Result<Self, MetadataError> {
         v3::array(zarr_json)
     }
 
-    /// What is needed to read elements.
+    /// The fields that are needed to read elements.
     ///
     /// # Errors
-    /// The first part that was not understood.
+    /// The error of the first field that has one.
     pub fn decodable(&self) -> Result<Decodable<'_>, MetadataError> {
         match self.problems().next() {
             Some(problem) => Err(problem),
@@ -88,8 +87,7 @@ impl Array {
         }
     }
 
-    /// Why elements can not be read, part by part. An unknown data type is not repeated as the
-    /// reason of an unknown fill value.
+    /// The errors of all fields. The error of the data type is not repeated for the fill value.
     pub fn problems(&self) -> impl Iterator<Item = MetadataError> + '_ {
         let extensions = self.extensions.iter().cloned().map(MetadataError::from);
         let data_type = self.data_type.as_ref().err();
@@ -114,20 +112,20 @@ impl Array {
         self.shape.len()
     }
 
-    /// Elements of the array; none if a `u64` does not hold the number.
+    /// Elements of the array; none if a `u64` cannot hold the number.
     pub fn element_count(&self) -> Option<u64> {
         product(self.shape.iter().copied())
     }
 
-    /// Bytes of all elements; none if elements have no constant size, the data type is not known, or
-    /// a `u64` does not hold the number.
+    /// Bytes of all elements; none if elements have no constant size, the data type is unknown, or a
+    /// `u64` cannot hold the number.
     pub fn size_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;
         self.element_count()?.checked_mul(u64::try_from(size).ok()?)
     }
 
-    /// Bytes of the largest chunk, decoded; none if elements have no constant size, or the grid or
-    /// the data type is not known.
+    /// Bytes of the largest chunk, decoded; none if elements have no constant size, or the grid or the
+    /// data type is unknown.
     pub fn largest_chunk_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;
         let elements = self.grid.as_ref().ok()?.largest_chunk_elements();
@@ -135,7 +133,7 @@ impl Array {
     }
 }
 
-/// A grid whose sizes in bytes fit a `u64` as well.
+/// The grid, if its sizes in bytes fit a `u64` too.
 pub(super) fn checked_grid(
     grid: Result<ChunkGrid, MetadataError>,
     data_type: &Result<DataType, MetadataError>,
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_and_the_rest_is_still_there() {
+    fn unsupported_fields_are_named_and_the_others_are_read() {
         let cases = [
             (
                 v2(json!({"dtype": "<q4"})),
@@ -338,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_break_the_specification_fail_alone() {
+    fn fields_that_violate_the_specification_fail_alone() {
         let cases = [
             (
                 v2(json!({"chunks": [9]})),
@@ -381,10 +379,7 @@ mod tests {
                 "fill_value: 1.5 is not a value of <i4",
             ),
             (v3(json!({"fill_value": "DROP"})), "fill_value: missing"),
-            (
-                v3(json!({"codecs": []})),
-                "codecs: no codec turns the array into bytes",
-            ),
+            (v3(json!({"codecs": []})), "codecs: no array-to-bytes codec"),
             (
                 v3(json!({"codecs": [1]})),
                 "codecs: expected a name or an object, not a number",
@@ -405,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_say_no_array_are_refused() {
+    fn documents_of_other_nodes_are_rejected() {
         let cases = [
             (
                 v2(json!({"zarr_format": 3})),
@@ -474,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn geometry_that_no_u64_holds_fails_by_the_name_of_the_product() {
+    fn sizes_that_overflow_a_u64_are_named() {
         let big = json!([1u64 << 32, 1u64 << 31]);
         let array = v2(json!({"shape": big, "chunks": [1, 1]}));
         let expected = "chunk grid: the number of bytes of the array (9223372036854775808 x 4) is more than 2^64 - 1";

@@ -1,32 +1,31 @@
-//! How the keys of chunks are made of their indices (v2, "Storing arrays"; v3 core, "Chunk key
-//! encoding").
+//! Chunk key encodings (v2, "Storing arrays"; v3 core, "Chunk key encoding").
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::codec_chain::named_configuration;
-use super::error::{MetadataError, excerpt, shown};
+use super::error::{MetadataError, excerpt, printable};
 
-/// Makes keys of indices and back. Keys are relative to the array.
+/// A chunk key encoding: maps chunk indices to keys relative to the array, and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkKeys {
-    /// What stands before and between the numbers.
+    /// The prefix of the key.
     pub encoding: KeyEncoding,
-    /// Between the numbers.
+    /// The separator of the numbers.
     pub separator: Separator,
 }
 
-/// The two encodings of the core specification.
+/// The encodings of the core specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEncoding {
     /// `c/0/1`; `c` for an array without axes.
     Default,
-    /// `0.1`, and `0` for an array without axes. Zarr v2 knows only this one.
+    /// `0.1`; `0` for an array without axes. The only encoding of Zarr v2.
     V2,
 }
 
-/// What stands between the numbers of a key.
+/// The separator of the numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
     /// `.`: all chunks in one directory.
@@ -36,7 +35,7 @@ pub enum Separator {
 }
 
 impl ChunkKeys {
-    /// The keys of a v2 array: `dimension_separator`, `.` if there is none.
+    /// The keys of a v2 array: `dimension_separator`, default `.`.
     ///
     /// # Errors
     /// Another separator.
@@ -54,14 +53,14 @@ impl ChunkKeys {
     /// Reads a v3 `chunk_key_encoding`.
     ///
     /// # Errors
-    /// An encoding that is not known is unsupported; another separator is invalid.
+    /// An unknown encoding is unsupported; another separator is invalid.
     pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
         let (name, configuration) = named_configuration("chunk_key_encoding", value)?;
         let (encoding, default) = match name {
             "default" => (KeyEncoding::Default, Separator::Slash),
             "v2" => (KeyEncoding::V2, Separator::Dot),
             _ => {
-                let what = format!("chunk key encoding {}", shown(name));
+                let what = format!("chunk key encoding {}", printable(name));
                 return Err(MetadataError::unsupported(what));
             }
         };
@@ -87,15 +86,15 @@ impl ChunkKeys {
             if !key.is_empty() {
                 key.push(self.separator.as_char());
             }
-            // Writing to a String does not fail.
+            // Writing to a String is infallible.
             let _ = write!(key, "{i}");
         }
         key
     }
 
-    /// The chunk that a key stands for, of a grid with that many chunks along each axis. Only the
-    /// one key that [`ChunkKeys::encode`] makes stands for a chunk: no leading zeros, no signs,
-    /// nothing outside of the grid.
+    /// The index of the chunk with this key, in a grid with `grid_shape` chunks along each axis. Only
+    /// the canonical key of [`ChunkKeys::encode`] has one: no leading zeros, no signs, nothing outside
+    /// of the grid.
     pub fn decode(&self, key: &[u8], grid_shape: &[u64]) -> Option<Vec<u64>> {
         let separator = self.separator.as_byte();
         let numbers = match (self.encoding, grid_shape.is_empty()) {
@@ -138,7 +137,7 @@ impl Separator {
     }
 }
 
-/// A number as it is printed.
+/// The number of a canonical decimal representation.
 fn canonical(digits: &[u8]) -> Option<u64> {
     if !digits.iter().all(u8::is_ascii_digit) || (digits.len() > 1 && digits.starts_with(b"0")) {
         return None;
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_index_of_a_grid_survives_the_way_through_its_key() {
+    fn every_index_round_trips_through_its_key() {
         for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
             for separator in [Separator::Dot, Separator::Slash] {
                 let keys = ChunkKeys {

@@ -1,10 +1,10 @@
-//! The names of chunks: a grid of any size as a tree of directories, made by arithmetic.
+//! Chunk keys as a tree of directories, computed for a grid of any size.
 
 use super::array::Array;
 use super::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use super::grid::product;
 
-/// The names of a grid. One of no chunks, or of more than a `u64` counts, has none.
+/// The chunk keys of a grid; none if it has no chunks, or more than a `u64` can count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkNames {
     style: Style,
@@ -19,26 +19,26 @@ enum Style {
     Nested { prefix: bool },
 }
 
-/// A directory of the tree: how many names lead to it, and which chunks are below.
+/// A directory of chunk keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChunkDir {
-    /// Names from the top.
+    /// Path components from the array.
     pub depth: u8,
-    /// The chosen positions of the first axes, in C order.
+    /// Linear index of the components along the first axes, in C order.
     pub index: u64,
 }
 
-/// What a name leads to.
+/// An entry of a directory of chunk keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkEntry {
     /// A directory.
     Directory(ChunkDir),
-    /// A chunk, by its number in C order over the grid.
+    /// A chunk, by its linear index in the grid.
     Chunk(u64),
 }
 
 impl ChunkNames {
-    /// The store's own keys of a grid with `counts` chunks along each axis.
+    /// The chunk keys of a grid with `counts` chunks along each axis.
     pub fn of_keys(keys: ChunkKeys, counts: &[u64]) -> Self {
         let style = match (keys.separator, keys.encoding) {
             (Separator::Slash, KeyEncoding::Default) => Style::Nested { prefix: true },
@@ -51,7 +51,7 @@ impl ChunkNames {
         }
     }
 
-    /// The store's own keys of an array; none if its grid or its keys are not understood.
+    /// The chunk keys of an array; none if its grid or key encoding is not supported.
     pub fn of_array(array: &Array) -> Option<Self> {
         let (Ok(keys), Ok(grid)) = (&array.chunk_keys, &array.grid) else {
             return None;
@@ -67,7 +67,7 @@ impl ChunkNames {
         }
     }
 
-    /// The axis that the names in a directory count; none where there is no axis left.
+    /// The axis of the names in a directory; none for the prefix.
     fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);
         match self.style {
@@ -76,7 +76,7 @@ impl ChunkNames {
         }
     }
 
-    /// All chunks.
+    /// The number of chunks.
     fn chunks(&self) -> u64 {
         product(self.counts.iter().copied()).unwrap_or(0)
     }
@@ -96,7 +96,7 @@ impl ChunkNames {
         }
     }
 
-    /// Number of directories in a directory: there are either only such or only chunks.
+    /// The number of directories in a directory, which has either only directories or only chunks.
     pub fn directories(&self, cell: ChunkDir) -> u64 {
         let len = self.len(cell);
         match self.style {
@@ -113,7 +113,7 @@ impl ChunkNames {
         self.len(ChunkDir::default()) == 0
     }
 
-    /// The name at a place in a directory, and what it leads to.
+    /// The name at a position in a directory, and its entry.
     pub fn nth(&self, cell: ChunkDir, place: u64) -> Option<(String, ChunkEntry)> {
         if place >= self.len(cell) {
             return None;
@@ -136,7 +136,7 @@ impl ChunkNames {
         }
     }
 
-    /// What names joined by `/` lead to from the top; no names to the top itself.
+    /// The entry at a relative path; the empty path is the array's directory.
     pub fn find_path(&self, path: &[u8]) -> Option<ChunkEntry> {
         let mut found = ChunkEntry::Directory(ChunkDir::default());
         if path.is_empty() {
@@ -151,7 +151,7 @@ impl ChunkNames {
         Some(found)
     }
 
-    /// What a name in a directory leads to.
+    /// The entry of a name in a directory.
     pub fn find(&self, cell: ChunkDir, name: &[u8]) -> Option<ChunkEntry> {
         let name = std::str::from_utf8(name).ok()?;
         match self.style {
@@ -189,7 +189,7 @@ impl ChunkNames {
         }
     }
 
-    /// What the name at a place of a nested directory leads to.
+    /// The entry at a position of a nested directory.
     fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
@@ -210,7 +210,7 @@ impl ChunkNames {
     }
 }
 
-/// A number below `count` as it is written: without leading zeros or signs.
+/// A canonical number below `count`: without leading zeros or signs.
 fn canonical(text: &str, count: u64) -> Option<u64> {
     let is_canonical = text == "0" || !text.starts_with('0');
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// All paths below a directory with their chunks.
+    /// Collects all paths below a directory with their chunks.
     fn walk(names: &ChunkNames, cell: ChunkDir, path: &str, found: &mut Vec<(String, u64)>) {
         for place in 0..names.len(cell) {
             let (name, leads) = names.nth(cell, place).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_holds_the_key_of_every_chunk() {
+    fn the_tree_has_the_key_of_every_chunk() {
         for counts in [&[][..], &[3], &[2, 3], &[2, 1, 12], &[2, 0, 3], &[0]] {
             for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
                 for separator in [Separator::Dot, Separator::Slash] {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_written_so_are_not_found() {
+    fn non_canonical_names_are_not_found() {
         let flat = ChunkNames::of_keys(keys(KeyEncoding::V2, Separator::Dot), &[20, 3]);
         for name in [
             "", "0", "0.3", "20.0", "00.0", "0.0.0", "+1.0", "0.-0", "0.0 ", "c.0.0",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_of_a_billion_chunks_is_only_arithmetic() {
+    fn a_grid_of_a_billion_chunks_takes_no_memory() {
         let names = ChunkNames::nested(&[1000, 1000, 1000]);
         let Some(ChunkEntry::Directory(cell)) = names.find(ChunkDir::default(), b"999") else {
             panic!();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_followed_from_the_top() {
+    fn paths_are_resolved() {
         let names = ChunkNames::of_keys(keys(KeyEncoding::Default, Separator::Slash), &[20, 3]);
         assert_eq!(names.find_path(b"c/19/2"), Some(ChunkEntry::Chunk(59)));
         let inner = ChunkDir { depth: 2, index: 4 };

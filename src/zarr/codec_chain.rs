@@ -1,15 +1,15 @@
-//! Which codecs an array's chunks go through, by name: nothing here decodes.
+//! Codec chains as names and configurations.
 
 use serde_json::{Map, Value};
 
-use super::error::{MetadataError, kind_of};
+use super::error::{MetadataError, json_type};
 
 /// The codecs of an array, in the order of encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CodecChain {
     /// Zarr v2: filters, then the compressor (v2, "Metadata").
     V2 {
-        /// How the elements of a chunk follow each other before the first filter.
+        /// The order of the elements of a chunk before the first filter.
         order: Order,
         /// Applied from first to last when encoding.
         filters: Vec<CodecSpec>,
@@ -20,7 +20,7 @@ pub enum CodecChain {
     V3(Vec<CodecSpec>),
 }
 
-/// Layout of the elements within a v2 chunk.
+/// The memory order of the elements of a v2 chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Row-major: the last axis varies fastest.
@@ -29,14 +29,13 @@ pub enum Order {
     F,
 }
 
-/// One codec as the metadata name it. Whether it is known is for the decoder to say: a codec that
-/// is marked `must_understand: false` is kept too, because a chunk whose codec was skipped is not
-/// proven to hold the right bytes.
+/// A codec by name, known or not. A codec with `must_understand: false` is not skipped, because the
+/// chunk would decode to wrong bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecSpec {
     /// v2: the `id` of numcodecs; v3: the registered name.
     pub name: String,
-    /// Everything else that the codec was told; v2: without `id`.
+    /// The configuration; v2: without `id`.
     pub configuration: Map<String, Value>,
 }
 
@@ -60,13 +59,13 @@ impl CodecChain {
     /// Not a list, or an entry without a name.
     pub(super) fn from_v3(value: &Value) -> Result<Self, MetadataError> {
         let list = value.as_array().ok_or_else(|| {
-            MetadataError::invalid("codecs", format!("expected a list, not {}", kind_of(value)))
+            MetadataError::invalid(
+                "codecs",
+                format!("expected a list, not {}", json_type(value)),
+            )
         })?;
         if list.is_empty() {
-            return Err(MetadataError::invalid(
-                "codecs",
-                "no codec turns the array into bytes",
-            ));
+            return Err(MetadataError::invalid("codecs", "no array-to-bytes codec"));
         }
         let specs: Result<_, _> = list.iter().map(CodecSpec::from_v3).collect();
         Ok(Self::V3(specs?))
@@ -92,7 +91,10 @@ impl CodecSpec {
     /// Not an object, or no `id`.
     pub fn from_v2(field: &str, value: &Value) -> Result<Self, MetadataError> {
         let object = value.as_object().ok_or_else(|| {
-            MetadataError::invalid(field, format!("expected an object, not {}", kind_of(value)))
+            MetadataError::invalid(
+                field,
+                format!("expected an object, not {}", json_type(value)),
+            )
         })?;
         let Some(Value::String(name)) = object.get("id") else {
             return Err(MetadataError::invalid(field, "no id that is a string"));
@@ -118,7 +120,7 @@ pub(super) fn named_configuration<'a>(
         Value::String(name) => return Ok((name, None)),
         Value::Object(object) => object,
         _ => {
-            let what = format!("expected a name or an object, not {}", kind_of(value));
+            let what = format!("expected a name or an object, not {}", json_type(value));
             return Err(MetadataError::invalid(field, what));
         }
     };
@@ -129,7 +131,7 @@ pub(super) fn named_configuration<'a>(
         None | Some(Value::Null) => Ok((name, None)),
         Some(Value::Object(configuration)) => Ok((name, Some(configuration))),
         Some(other) => {
-            let what = format!("{name}: the configuration is {}", kind_of(other));
+            let what = format!("{name}: the configuration is {}", json_type(other));
             Err(MetadataError::invalid(field, what))
         }
     }

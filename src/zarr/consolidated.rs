@@ -1,9 +1,8 @@
 //! Consolidated metadata: the documents of a whole hierarchy in one (`.zmetadata` of v2; inline in
 //! the `zarr.json` of a v3 group).
 //!
-//! They are a copy that may be old. Precedence: a node's own document wins wherever it was read;
-//! the copy answers what exists and what it is where asking each node would cost a request.
-//! [`Consolidated::differs`] tells whether the copy is worth a warning.
+//! Consolidated metadata are a copy that may be stale. A node's own document takes precedence where
+//! it is read; the copy saves the requests to discover nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +11,15 @@ use serde_json::Value;
 use super::chunk_names::ChunkNames;
 use super::document::{object, parse, parse_object};
 use super::error::{MetadataError, excerpt};
-use super::node::Node;
+use super::node::{DOCUMENT_NAMES, Node, ZARR_JSON, document_name};
 use super::{v2, v3};
 
-/// The documents of the nodes below a group, by the node's path. Documents are kept as parsed JSON
-/// and become nodes when they are asked for.
+/// The documents of the nodes of a hierarchy, by the node's path and the document's name, as parsed
+/// JSON.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Consolidated {
-    nodes: BTreeMap<String, Copies>,
+    nodes: BTreeMap<String, BTreeMap<&'static str, Value>>,
     skipped: usize,
-}
-
-/// The copies of one node's documents.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Copies {
-    zarr_json: Option<Value>,
-    zarray: Option<Value>,
-    zgroup: Option<Value>,
-    zattrs: Option<Value>,
 }
 
 impl Consolidated {
@@ -51,23 +41,16 @@ impl Consolidated {
         let mut consolidated = Self::default();
         for (key, value) in object("metadata", metadata)? {
             let (path, name) = key.rsplit_once('/').unwrap_or(("", &key));
-            let known = matches!(name, ".zarray" | ".zgroup" | ".zattrs");
-            if !known || !is_path(path) {
-                consolidated.skipped += 1;
-                continue;
-            }
-            let copies = consolidated.nodes.entry(path.to_owned()).or_default();
-            match name {
-                ".zarray" => copies.zarray = Some(value),
-                ".zgroup" => copies.zgroup = Some(value),
-                _ => copies.zattrs = Some(value),
+            match document_name(name).filter(|name| *name != ZARR_JSON && is_path(path)) {
+                Some(name) => consolidated.insert(path.to_owned(), name, value),
+                None => consolidated.skipped += 1,
             }
         }
         Ok(consolidated)
     }
 
-    /// Takes the `consolidated_metadata` of a v3 group; none if it is null or of an unknown kind,
-    /// which nobody has to understand.
+    /// Reads the `consolidated_metadata` of a v3 group; none if it is null or of an unknown kind, which
+    /// readers may ignore.
     pub(super) fn from_v3(value: Value) -> Option<Self> {
         let Value::Object(mut members) = value else {
             return None;
@@ -84,33 +67,29 @@ impl Consolidated {
                 consolidated.skipped += 1;
                 continue;
             }
-            consolidated.nodes.entry(path).or_default().zarr_json = Some(value);
+            consolidated.insert(path, ZARR_JSON, value);
         }
         Some(consolidated)
     }
 
-    /// The node at a path relative to the group (the empty path is the group itself, which only v2
-    /// copies); none if there is no document for it.
+    fn insert(&mut self, path: String, name: &'static str, document: Value) {
+        let documents = self.nodes.entry(path).or_default();
+        documents.insert(name, document);
+    }
+
+    /// The node at a path relative to the group, of which the empty path is the group itself (v2 only);
+    /// none if the path has no document.
     pub fn node(&self, path: &str) -> Option<Result<Node, MetadataError>> {
-        let copies = self.nodes.get(path)?;
-        let zattrs = Ok(copies.zattrs.clone());
-        match copies {
-            Copies {
-                zarr_json: Some(zarr_json),
-                ..
-            } => Some(v3::node_from(zarr_json.clone())),
-            Copies {
-                zarray: Some(zarray),
-                ..
-            } => {
-                let array = v2::array_from(zarray.clone(), zattrs);
-                Some(array.map(|array| Node::Array(Box::new(array))))
-            }
-            Copies {
-                zgroup: Some(zgroup),
-                ..
-            } => Some(v2::group_from(zgroup.clone(), zattrs).map(Node::Group)),
-            _ => None,
+        let copy = |name| self.copy(path, name).cloned();
+        let zattrs = Ok(copy(".zattrs"));
+        if let Some(zarr_json) = copy(ZARR_JSON) {
+            Some(v3::node_from(zarr_json))
+        } else if let Some(zarray) = copy(".zarray") {
+            let array = v2::array_from(zarray, zattrs);
+            Some(array.map(|array| Node::Array(Box::new(array))))
+        } else {
+            let zgroup = copy(".zgroup")?;
+            Some(v2::group_from(zgroup, zattrs).map(Node::Group))
         }
     }
 
@@ -119,57 +98,36 @@ impl Consolidated {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// The names of the documents that there are copies of for a path.
+    /// The names of the documents of a path, in the order of [`DOCUMENT_NAMES`].
     pub fn documents(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
-        let has = |of: fn(&Copies) -> &Option<Value>| {
-            self.nodes
-                .get(path)
-                .is_some_and(|copies| of(copies).is_some())
-        };
-        let present = [
-            ("zarr.json", has(|copies| &copies.zarr_json)),
-            (".zarray", has(|copies| &copies.zarray)),
-            (".zgroup", has(|copies| &copies.zgroup)),
-            (".zattrs", has(|copies| &copies.zattrs)),
-        ];
-        let present = present.into_iter().filter(|(_, is)| *is);
-        present.map(|(name, _)| name)
+        let present = DOCUMENT_NAMES.map(|name| self.copy(path, name).map(|_| name));
+        present.into_iter().flatten()
     }
 
-    /// The copy of a document (`.zarray`, `.zgroup`, `.zattrs`, `zarr.json`) of a path.
+    /// The copy of a document of a path.
     pub fn copy(&self, path: &str, name: &str) -> Option<&Value> {
-        let copies = self.nodes.get(path)?;
-        match name {
-            "zarr.json" => copies.zarr_json.as_ref(),
-            ".zarray" => copies.zarray.as_ref(),
-            ".zgroup" => copies.zgroup.as_ref(),
-            ".zattrs" => copies.zattrs.as_ref(),
-            _ => None,
-        }
+        self.nodes.get(path)?.get(name)
     }
 
-    /// Whether the copies for a path say that there is an array, right or not.
+    /// Whether the documents of a path are those of an array, valid or not.
     pub fn is_array(&self, path: &str) -> bool {
-        self.nodes
-            .get(path)
-            .is_some_and(|copies| match &copies.zarr_json {
-                Some(zarr_json) => v3::is_array(zarr_json),
-                None => copies.zarray.is_some(),
-            })
-    }
-
-    /// The names of the chunks of the array at a path, without reading what else is said of it; none
-    /// if there is no array or its chunks are not understood.
-    pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
-        let copies = self.nodes.get(path)?;
-        match &copies.zarr_json {
-            Some(zarr_json) => v3::chunk_names(zarr_json),
-            None => v2::chunk_names(copies.zarray.as_ref()?),
+        match self.copy(path, ZARR_JSON) {
+            Some(zarr_json) => v3::is_array(zarr_json),
+            None => self.copy(path, ".zarray").is_some(),
         }
     }
 
-    /// The names of what is directly below a path, each once: nodes, and groups that have no
-    /// document but nodes below them. Takes the time of all nodes below the path.
+    /// The chunk keys of the array at a path, without parsing its other metadata; none if the path is
+    /// no array, or its chunk grid or chunk key encoding is not supported.
+    pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
+        match self.copy(path, ZARR_JSON) {
+            Some(zarr_json) => v3::chunk_names(zarr_json),
+            None => v2::chunk_names(self.copy(path, ".zarray")?),
+        }
+    }
+
+    /// The names of the children of a path, each once: nodes, and groups without a document that have
+    /// nodes below them. Takes time proportional to all nodes below the path.
     pub fn children(&self, path: &str) -> BTreeSet<&str> {
         let prefix = match path {
             "" => String::new(),
@@ -183,9 +141,8 @@ impl Consolidated {
             .collect()
     }
 
-    /// Whether the copy of a document (`.zarray`, `.zgroup`, `.zattrs`, `zarr.json`) says something
-    /// else than the document itself. Spelling does not count, and neither do the consolidated
-    /// metadata that each v3 group may have.
+    /// Whether the copy of a document differs from the document itself as JSON, without the
+    /// consolidated metadata of a v3 group.
     ///
     /// # Errors
     /// The document is not JSON.
@@ -202,13 +159,14 @@ impl Consolidated {
         Ok(copy.map(without_copies) != Some(without_copies(&own)))
     }
 
-    /// Entries that are not documents of nodes, or whose paths no node can have.
+    /// The number of entries that are not documents of nodes, or have an invalid path.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 }
 
-/// Whether components are neither empty nor `.` or `..`, and hold no NUL; the root is the empty path.
+/// Whether a path is valid: no component is empty, `.` or `..`, or contains NUL. The root is the empty
+/// path.
 fn is_path(path: &str) -> bool {
     let component = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
     path.is_empty() || path.split('/').all(component)
@@ -263,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_how_chunks_are_named_is_known_without_making_nodes() {
+    fn arrays_and_chunk_keys_are_known_without_parsing_nodes() {
         let copy = Consolidated::from_zmetadata(V2).unwrap();
         let documents = |path: &str| copy.documents(path).collect::<Vec<_>>();
         assert_eq!(documents(""), [".zgroup", ".zattrs"]);
@@ -284,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_nodes_and_the_groups_that_only_paths_name() {
+    fn children_are_nodes_and_implicit_groups() {
         let copy = Consolidated::from_zmetadata(V2).unwrap();
         let names = |path: &str| copy.children(path).into_iter().collect::<Vec<_>>();
         assert_eq!(names(""), ["a", "a-x", "bad", "only"]);
@@ -306,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_says_something_else_differs() {
+    fn copies_are_compared_as_json() {
         let copy = Consolidated::from_zmetadata(V2).unwrap();
         let differs = |path: &str, name: &str, bytes: &[u8]| copy.differs(path, name, bytes);
         assert_eq!(

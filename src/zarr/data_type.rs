@@ -1,7 +1,7 @@
-//! What one element of an array is, once decoded.
+//! Data types of decoded elements.
 //!
-//! Zarr v2 names types as numpy does (`<f4`, lists of fields), v3 by its own names with
-//! configurations; both end here. [`v2`] and [`v3`] read the two spellings.
+//! Zarr v2 has numpy's names (`<f4`, lists of fields), v3 its own names with configurations. [`v2`]
+//! and [`v3`] read them.
 
 use std::fmt;
 
@@ -14,38 +14,38 @@ pub mod v3;
 
 pub use time::{TimeBase, TimeUnit};
 
-/// The largest element that is read; numpy itself would go to 2 GiB.
+/// The largest element; numpy's limit is 2 GiB.
 pub const MAX_ELEMENT_BYTES: usize = 16 << 20;
 
-/// The most runs of words ([`Fixed::words`]) an element may have; a limit for structures whose
-/// sub-arrays repeat mixed fields many times.
+/// The most runs of words ([`Fixed::words`]) of an element: limits structures whose sub-arrays repeat
+/// mixed fields.
 pub const MAX_WORD_RUNS: usize = 1 << 16;
 
-/// Which byte of a word comes first.
+/// The byte order of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// The lowest byte.
+    /// The lowest byte first.
     Little,
-    /// The highest byte.
+    /// The highest byte first.
     Big,
 }
 
-/// What one element is once decoded.
+/// The type of a decoded element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataType {
-    /// Every element has the same number of bytes.
+    /// Elements of constant size.
     Fixed(Fixed),
-    /// Every element is a value of its own length.
+    /// Elements of variable length.
     Variable(Variable),
 }
 
 /// An element of constant size.
 ///
-/// Decoded bytes keep the order that the scalars say: in v2 as declared, in v3 always
-/// [`ByteOrder::Little`], because there the order of the stored bytes belongs to the `bytes` codec.
+/// Decoded bytes have the byte order of the scalars: in v2 the declared one, in v3 always
+/// [`ByteOrder::Little`], because the stored order belongs to the `bytes` codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
-    /// What the bytes mean.
+    /// The meaning of the bytes.
     pub scalar: Scalar,
     /// Bytes of one element, 1 to [`MAX_ELEMENT_BYTES`].
     pub size_bytes: usize,
@@ -69,14 +69,14 @@ pub enum Scalar {
     DateTime {
         /// Byte order of the integer.
         order: ByteOrder,
-        /// What is counted.
+        /// The unit.
         unit: TimeUnit,
     },
     /// An `i64` of units; the smallest value is NaT.
     TimeDelta {
         /// Byte order of the integer.
         order: ByteOrder,
-        /// What is counted.
+        /// The unit.
         unit: TimeUnit,
     },
     /// Bytes padded with NUL (`S`, `null_terminated_bytes`).
@@ -94,8 +94,8 @@ pub enum Scalar {
         /// One item.
         item: Box<Fixed>,
     },
-    /// A word that numpy has no name for (`bfloat16`, `float8_e4m3`, `int4`, ...), kept as it is
-    /// stored; names that start with `complex_` are two words.
+    /// A word without a numpy type (`bfloat16`, `float8_e4m3`, `int4`, ...), as stored; names that
+    /// start with `complex_` are two words.
     Other {
         /// The name in the metadata.
         name: String,
@@ -115,7 +115,7 @@ pub struct Field {
     pub data_type: Fixed,
 }
 
-/// An element of no constant size.
+/// An element of variable length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Variable {
     /// A UTF-8 string.
@@ -124,7 +124,7 @@ pub enum Variable {
     Bytes,
     /// A one-dimensional array of items (`vlen-array`).
     Array(Fixed),
-    /// What the object codec yields (`json2`, `msgpack2`, `categorize`).
+    /// Any value of the object codecs (`json2`, `msgpack2`, `categorize`).
     Object,
 }
 
@@ -135,7 +135,7 @@ pub struct Words {
     pub offset: usize,
     /// Bytes of one word, at least 2.
     pub width_bytes: usize,
-    /// Words in a row.
+    /// Consecutive words.
     pub count: usize,
 }
 
@@ -148,7 +148,7 @@ impl DataType {
         }
     }
 
-    /// Bytes of one element, if all have the same.
+    /// Bytes of one element, if it is constant.
     pub fn size_bytes(&self) -> Option<usize> {
         self.fixed().map(|fixed| fixed.size_bytes)
     }
@@ -178,8 +178,8 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
-    /// Runs of words inside one element, in the order of their offsets, for swapping bytes. What
-    /// has no byte order (bytes, raw data, words of one byte) is left out.
+    /// Runs of words inside one element, in the order of their offsets, for byte swaps. Types without
+    /// a byte order (bytes, raw data, words of one byte) are left out.
     pub fn words(&self) -> Vec<Words> {
         let mut runs = Vec::new();
         self.collect_words(0, &mut runs);
@@ -212,7 +212,7 @@ impl Fixed {
         }
     }
 
-    /// Bytes of the words a scalar is made of; none if it has no byte order.
+    /// Bytes of a scalar's words; none if it has no byte order.
     fn word_width(&self) -> Option<usize> {
         let width = match &self.scalar {
             Scalar::Bool
@@ -241,7 +241,7 @@ impl Fixed {
         }
     }
 
-    /// An upper bound of the runs [`Fixed::words`] yields, without making them.
+    /// An upper bound of the number of runs of [`Fixed::words`].
     fn word_runs(&self) -> usize {
         match &self.scalar {
             Scalar::Struct(fields) => fields.iter().fold(0, |sum: usize, field| {
@@ -305,7 +305,7 @@ impl Fixed {
     }
 }
 
-/// Refuses a type whose words are too many to list.
+/// Rejects a type with too many runs of words.
 fn check_words(fixed: &Fixed) -> Result<(), MetadataError> {
     match fixed.word_runs() {
         0..=MAX_WORD_RUNS => Ok(()),
@@ -316,7 +316,7 @@ fn check_words(fixed: &Fixed) -> Result<(), MetadataError> {
     }
 }
 
-/// Adds a run of words, to the last one where it goes on.
+/// Adds a run of words; a continuation is merged with the last run.
 fn push_words(runs: &mut Vec<Words>, offset: usize, width_bytes: usize, count: usize) {
     match runs.last_mut() {
         Some(last)
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_v2_name_is_read_and_printed_as_numpy_prints_it() {
+    fn v2_names_round_trip_as_in_numpy() {
         let mut names: Vec<String> = ["|b1", "|i1", "|u1", "|S1", "|S12", "|V1", "|V6"]
             .map(String::from)
             .to_vec();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_of_v2_names_mean_the_same() {
+    fn other_forms_of_v2_names_are_equal() {
         for (odd, name) in [
             ("<u1", "|u1"),
             (">i1", "|i1"),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_names_that_are_not_known_are_named() {
+    fn unknown_v2_names_are_named() {
         for name in [
             "",
             "<",
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_that_are_none_are_refused() {
+    fn invalid_structures_are_rejected() {
         for (dtype, part) in [
             (json!([]), "without fields"),
             (json!([["a"]]), "field 0 is not"),
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_what_their_codec_yields_and_never_pickles() {
+    fn the_type_of_objects_is_that_of_the_codec_and_never_pickle() {
         let parse = |names: &[&str]| {
             let specs: Vec<CodecSpec> = names
                 .iter()
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn v3_types_that_are_not_known_or_not_whole_are_refused() {
+    fn unknown_and_incomplete_v3_types_are_rejected() {
         for name in [
             "foo",
             "r0",

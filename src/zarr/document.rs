@@ -1,39 +1,40 @@
 //! Bounded reading of one JSON document.
 //!
-//! Numbers are kept as they are written (`serde_json` with `arbitrary_precision`), so that no value
-//! loses digits on its way to the type that needs it, and attributes are served as they were.
+//! Numbers keep all digits (`serde_json` with `arbitrary_precision`), for data types that need them
+//! and for attributes.
 //!
-//! Python's writers put `NaN`, `Infinity` and `-Infinity` bare into attributes (`_FillValue`), which
-//! is not JSON but found everywhere. They are read as the strings of the same name, which is how
-//! both specifications write them in fill values.
+//! Python writes bare `NaN`, `Infinity` and `-Infinity` in attributes (`_FillValue`), which is not JSON
+//! but common. They are read as strings, the form of both specifications in fill values.
 //!
-//! One thing is lost: the parser reads an object whose first member is
-//! `$serde_json::private::Number` as the number in it, or refuses it.
+//! Limitation: the parser reads an object whose first member is `$serde_json::private::Number` as the
+//! number in it, or rejects it.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::error::{MetadataError, kind_of};
+use super::error::{MetadataError, json_type};
 
 /// The largest document that is parsed.
 pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 
-/// The most values (lists, objects and what is in them) of one document; bounds the memory of the
-/// parsed form, which is many times the text of `[0,0,0,...`.
+/// The most values of one document; bounds the memory of the parsed form, which is many times the
+/// text of `[0,0,0,...`.
 pub const MAX_VALUES: usize = 1 << 20;
 
 /// The deepest nesting of lists and objects that is parsed.
 const MAX_DEPTH: usize = 127;
 
-/// At most so many bytes of memory are needed to parse a document and to read a node from it: what a
-/// caller has to reserve first. A document that [`parse`] refuses needs no more than its text.
+/// An upper limit of the memory to parse a document and read a node from it, which the caller reserves
+/// first. A document that [`parse`] rejects needs only its text.
 pub fn memory_bytes(bytes: &[u8]) -> usize {
-    /// A member of an object and the field of a structure that is made of it.
+    /// A member of an object and the field that is read from it.
     const VALUE_BYTES: usize = 320;
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return MAX_DOCUMENT_BYTES;
     }
-    let scan = Scan::new(bytes);
-    match scan.is_refused() {
+    let scan = Scan::new(bytes, MAX_VALUES);
+    match scan.is_rejected() {
         true => bytes.len(),
         false => scan.values * VALUE_BYTES + 4 * bytes.len(),
     }
@@ -42,8 +43,8 @@ pub fn memory_bytes(bytes: &[u8]) -> usize {
 /// Parses a document.
 ///
 /// # Errors
-/// Too large, nested deeper than 127 levels, or not JSON (a byte order mark and bytes after the end
-/// included): where and why.
+/// Too large, nested deeper than 127 levels, or not JSON (also a byte order mark, or bytes after the
+/// end).
 pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return Err(MetadataError::TooLarge {
@@ -59,7 +60,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
             what: "a byte order mark".into(),
         });
     }
-    let scan = Scan::new(bytes);
+    let scan = Scan::new(bytes, MAX_VALUES);
     if scan.values > MAX_VALUES {
         return Err(MetadataError::TooLarge {
             actual: scan.values,
@@ -91,20 +92,29 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
     })
 }
 
+/// Quotes the bare `NaN`, `Infinity` and `-Infinity` of Python in JSON text.
+pub(crate) fn quote_constants(json: &[u8]) -> Cow<'_, [u8]> {
+    let scan = Scan::new(json, usize::MAX);
+    match scan.constants.is_empty() {
+        true => Cow::Borrowed(json),
+        false => Cow::Owned(scan.quoted(json)),
+    }
+}
+
 /// Parses a document that is an object.
 ///
 /// # Errors
-/// As [`parse`]; or another kind of value.
+/// As [`parse`]; or another JSON type.
 pub fn parse_object(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, MetadataError> {
     object(name, parse(bytes)?)
 }
 
-/// The object that a document has to be.
+/// The value as an object.
 pub(super) fn object(name: &str, value: Value) -> Result<Map<String, Value>, MetadataError> {
     match value {
         Value::Object(object) => Ok(object),
         other => {
-            let what = format!("expected an object, not {}", kind_of(&other));
+            let what = format!("expected an object, not {}", json_type(&other));
             Err(MetadataError::invalid(name, what))
         }
     }
@@ -120,18 +130,19 @@ fn json_error(error: &serde_json::Error, added: usize) -> MetadataError {
     }
 }
 
-/// What one pass over the text outside of strings finds.
+/// The result of one pass over the text outside of strings.
 struct Scan {
-    /// At least the number of values.
+    /// An upper limit of the number of values.
     values: usize,
-    /// Where bare constants begin, and their lengths in bytes.
+    /// Offsets and lengths of bare constants.
     constants: Vec<(usize, usize)>,
-    /// Where lists and objects are nested too deep, if they are; nothing behind it is scanned.
+    /// Offset of the first list or object that is nested too deep; the rest is not scanned.
     too_deep: Option<usize>,
 }
 
 impl Scan {
-    fn new(bytes: &[u8]) -> Self {
+    /// Scans a document. Constants after the first `max_constants` are skipped.
+    fn new(bytes: &[u8], max_constants: usize) -> Self {
         let mut scan = Self {
             values: 1,
             constants: Vec::new(),
@@ -158,8 +169,7 @@ impl Scan {
                 b']' | b'}' => depth = depth.saturating_sub(1),
                 b'N' | b'I' | b'-' => {
                     let length = constant(bytes.get(at..).unwrap_or_default());
-                    // A million of them are too many values anyway.
-                    if length > 0 && scan.constants.len() <= MAX_VALUES {
+                    if length > 0 && scan.constants.len() <= max_constants {
                         scan.constants.push((at, length));
                         step = length;
                     }
@@ -171,8 +181,8 @@ impl Scan {
         scan
     }
 
-    /// Whether [`parse`] refuses the document before it parses it.
-    fn is_refused(&self) -> bool {
+    /// Whether [`parse`] rejects the document before it parses it.
+    fn is_rejected(&self) -> bool {
         self.values > MAX_VALUES || self.too_deep.is_some()
     }
 
@@ -209,7 +219,7 @@ impl Scan {
     }
 }
 
-/// The length of the bare constant that a text begins with, else 0.
+/// The length of the bare constant at the beginning of a text, else 0.
 fn constant(text: &[u8]) -> usize {
     [&b"NaN"[..], b"Infinity", b"-Infinity"]
         .into_iter()
@@ -238,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused_with_line_and_column() {
+    fn invalid_json_is_rejected_with_line_and_column() {
         assert_eq!(at("{\n \"a\": tru }"), (2, 10));
         assert_eq!(at("{} x"), (1, 4));
         assert_eq!(at("\u{feff}{}"), (1, 1));
@@ -251,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused_not_followed() {
+    fn deep_nesting_is_rejected() {
         for open in ["[", "{\"a\":"] {
             let text = open.repeat(200_000);
             assert!(error(&text).to_string().contains("recursion"), "{open}");

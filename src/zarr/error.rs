@@ -1,19 +1,19 @@
-//! What can be wrong with metadata.
+//! Errors of metadata.
 
 use serde_json::Value;
 
-/// Why a document, or a part of it, was not understood.
+/// Why a document, or a field of it, cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// The document is larger than any that is read.
+    /// The document exceeds a limit.
     #[error("{actual} {unit} of metadata, the limit is {limit}")]
     TooLarge {
-        /// What was found.
+        /// The actual number.
         actual: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
-        /// What is counted: bytes or values.
+        /// The unit: bytes or values.
         unit: &'static str,
     },
     /// The bytes are not JSON.
@@ -23,10 +23,10 @@ pub enum MetadataError {
         line: usize,
         /// From 1, in bytes.
         column: usize,
-        /// What was found there.
+        /// The error at this position.
         what: String,
     },
-    /// JSON that breaks the specification.
+    /// JSON that violates the specification.
     #[error("{field}: {what}")]
     Invalid {
         /// The member of the document, such as `chunk_grid`.
@@ -34,16 +34,16 @@ pub enum MetadataError {
         /// What is wrong with it.
         what: String,
     },
-    /// Metadata that may be right, but are not known here.
+    /// Metadata that may be valid, but are not supported.
     #[error("{0}")]
     Unsupported(Unsupported),
 }
 
-/// The name of something that is not known here, such as `data type foo`.
+/// An unsupported extension or option, such as `data type foo`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is not supported")]
 pub struct Unsupported {
-    /// What it is, and its name.
+    /// Its kind and name.
     pub what: String,
 }
 
@@ -65,14 +65,14 @@ impl MetadataError {
         Self::Unsupported(Unsupported { what: what.into() })
     }
 
-    /// A product of sizes that no `u64` holds.
+    /// A product of sizes that a `u64` cannot hold.
     pub(super) fn overflow(field: &str, product: &str) -> Self {
         Self::invalid(field, format!("{product} is more than 2^64 - 1"))
     }
 }
 
-/// What kind of JSON value it is, for messages that must not repeat the whole value.
-pub(super) fn kind_of(value: &Value) -> &'static str {
+/// The JSON type of a value, for messages.
+pub(super) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -83,19 +83,19 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The longest text that a message repeats.
-const SHOWN_BYTES: usize = 80;
+/// The longest quoted text of a message.
+const MAX_EXCERPT_BYTES: usize = 80;
 
-/// A name for a message, printable and cut where it is long.
-pub(super) fn shown(name: &str) -> String {
+/// A name for a message: escaped, and truncated if it is long.
+pub(super) fn printable(name: &str) -> String {
     let (start, cut) = cut(name);
     format!("{}{cut}", start.escape_debug())
 }
 
-/// A value for a message, cut where it is long.
+/// A value for a message, truncated if it is long.
 pub(super) fn excerpt(value: &Value) -> String {
     match value {
-        Value::Array(items) if items.len() > SHOWN_BYTES => "a long list".into(),
+        Value::Array(items) if items.len() > MAX_EXCERPT_BYTES => "a long list".into(),
         Value::Object(_) => "an object".into(),
         Value::String(text) => {
             let (start, cut) = cut(text);
@@ -109,9 +109,9 @@ pub(super) fn excerpt(value: &Value) -> String {
     }
 }
 
-/// The beginning of a text, and dots where that is not all.
+/// The beginning of a text, and dots if it is truncated.
 fn cut(text: &str) -> (&str, &'static str) {
-    let ends = (0..=SHOWN_BYTES.min(text.len())).rev();
+    let ends = (0..=MAX_EXCERPT_BYTES.min(text.len())).rev();
     let start = ends
         .filter_map(|end| text.get(..end))
         .next()
@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn messages_repeat_short_values_and_the_beginning_of_long_ones() {
+    fn messages_quote_short_values_and_the_beginning_of_long_ones() {
         assert_eq!(excerpt(&json!([1, "a"])), "[1,\"a\"]");
         assert_eq!(excerpt(&json!("a\n")), "\"a\\n\"");
         assert_eq!(excerpt(&json!({"a": 1})), "an object");
@@ -136,10 +136,10 @@ mod tests {
             format!("{:?}...", "\u{e9}".repeat(40))
         );
         assert_eq!(
-            shown(&format!("a{long}")),
+            printable(&format!("a{long}")),
             format!("a{}...", "\u{e9}".repeat(39))
         );
-        assert_eq!(shown("a\u{1b}[31m"), "a\\u{1b}[31m");
-        assert_eq!(kind_of(&json!(null)), "null");
+        assert_eq!(printable("a\u{1b}[31m"), "a\\u{1b}[31m");
+        assert_eq!(json_type(&json!(null)), "null");
     }
 }

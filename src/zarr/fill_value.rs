@@ -1,8 +1,7 @@
-//! The value of the elements that were never written (v2, "Fill value encoding"; v3 core, "Fill
-//! value"; the data types of zarr-extensions).
+//! Fill values (v2, "Fill value encoding"; v3 core, "Fill value"; the data types of zarr-extensions).
 //!
-//! A value that the data type can not hold exactly as it is meant is an error, never rounded to
-//! another integer, cut or wrapped. What zarr-python reads beyond the specifications is read too:
+//! A value that the data type cannot hold exactly is an error: integers are never rounded, truncated
+//! or wrapped. The extensions that zarr-python reads are read too:
 //! `0.0` for integers, 0 and 1 for booleans; in v2 the number 0 for every type, a string that is
 //! exactly an integer for integers, and text that is not base64 for byte strings.
 
@@ -14,29 +13,29 @@ use serde_json::{Map, Number, Value};
 
 use super::ZarrFormat;
 use super::data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
-use super::error::{MetadataError, excerpt, shown};
+use super::error::{MetadataError, excerpt, printable};
 
 mod number;
 
-/// What an element holds that no chunk has.
+/// The value of elements in chunks that are not stored.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FillValue {
     /// The bytes of one element, in the byte order of the data type.
     Fixed(Vec<u8>),
-    /// A variable-length element, in one form for each type: text is a string, bytes are a string
-    /// in base64 (standard alphabet, padded), an array is a list, an object is any value.
+    /// A variable-length element in the canonical form of its type: text is a string, bytes are base64
+    /// (standard alphabet, padded), an array is a list, an object is any value.
     Variable(Value),
-    /// `null` (v2: undefined; not allowed in v3, but written). Here it is defined: all bytes zero, or an empty element.
+    /// `null` (undefined in v2, invalid in v3): all bytes zero, or an empty element.
     Undefined,
 }
 
 impl FillValue {
-    /// Reads a `fill_value` for elements of `data_type`. A v3 document must not have `null`, but
-    /// GDAL writes it for arrays of integers without a fill value.
+    /// Reads a `fill_value` for elements of `data_type`. `null` is invalid in v3, but GDAL writes it for
+    /// arrays of integers without a fill value.
     ///
     /// # Errors
-    /// A value that the data type can not hold: invalid. A value of a type whose numbers are not
-    /// known here (`float8_*` other than zero, not given as bits): unsupported.
+    /// A value that the data type cannot hold: invalid. A value whose encoding is unknown (`float8_*`
+    /// other than zero, not given as bits): unsupported.
     pub fn parse(
         format: ZarrFormat,
         data_type: &DataType,
@@ -64,9 +63,9 @@ impl FillValue {
     }
 }
 
-/// One variable-length element in its one form.
+/// A variable-length element in its canonical form.
 fn element(format: ZarrFormat, variable: &Variable, value: &Value) -> Result<Value, MetadataError> {
-    // zarr-python 2 writes the number 0 for "nothing" whatever the type is.
+    // zarr-python 2 writes the number 0 as the default of all types.
     let nothing = format == ZarrFormat::V2 && is_zero(value);
     match (variable, value) {
         (Variable::Object, value) => Ok(value.clone()),
@@ -93,7 +92,7 @@ fn element(format: ZarrFormat, variable: &Variable, value: &Value) -> Result<Val
     }
 }
 
-/// Writes one element into its bytes, which are zero.
+/// Writes one element to its bytes, which are zero.
 fn write(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -111,7 +110,7 @@ fn write(
     }
 }
 
-/// Numbers, booleans and times; none if the type can not hold the value.
+/// Numbers, booleans and times; none if the type cannot hold the value.
 fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]) -> Option<()> {
     let v2 = format == ZarrFormat::V2;
     let size_bytes = fixed.size_bytes;
@@ -147,8 +146,8 @@ fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]
     Some(())
 }
 
-/// The number that a string of v2 is, if it is one; else the value itself. n5-zarr before May 2024
-/// writes all fill values as strings.
+/// The number in a string of v2, if any; else the value itself. n5-zarr before May 2024 writes all
+/// fill values as strings.
 fn bare(value: &Value, v2: bool) -> Cow<'_, Value> {
     let text = value.as_str().filter(|_| v2);
     let number = text.and_then(|text| serde_json::from_str::<Number>(text).ok());
@@ -158,7 +157,7 @@ fn bare(value: &Value, v2: bool) -> Cow<'_, Value> {
     }
 }
 
-/// One or two words of a type that numpy has no name for.
+/// One or two words of a type without a numpy type.
 fn write_other(
     fixed: &Fixed,
     name: &str,
@@ -180,7 +179,7 @@ fn write_other(
     Ok(())
 }
 
-/// Text and bytes of a constant size; none if the type can not hold the value.
+/// Text and bytes of a constant size; none if the type cannot hold the value.
 fn write_string(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -191,7 +190,7 @@ fn write_string(
     let zero = v2 && is_zero(value);
     match (&fixed.scalar, value) {
         (Scalar::Text(order), Value::String(text)) => write_text(*order, text, out)?,
-        // numpy prints the number.
+        // As numpy: the number as text.
         (Scalar::Text(order), _) if zero => write_text(*order, "0", out)?,
         (Scalar::Bytes, _) if zero => write_padded(b"0", out)?,
         (Scalar::Bytes, Value::String(text)) if v2 => write_padded(&lenient_base64(text)?, out)?,
@@ -231,7 +230,7 @@ fn write_structure(
     }
 }
 
-/// A structure given as an object, which names every field and nothing else.
+/// A structure as an object with exactly its fields.
 fn write_members(
     format: ZarrFormat,
     fields: &[Field],
@@ -241,7 +240,7 @@ fn write_members(
     let mut pairs = Vec::with_capacity(fields.len());
     for field in fields {
         let Some(value) = members.get(&field.name) else {
-            let what = format!("no value for the field {}", shown(&field.name));
+            let what = format!("no value for the field {}", printable(&field.name));
             return Err(MetadataError::invalid("fill_value", what));
         };
         pairs.push((field, value));
@@ -266,7 +265,7 @@ fn write_fields<'a>(
     Ok(())
 }
 
-/// A sub-array given as nested lists of its shape.
+/// A sub-array as nested lists of its shape.
 fn write_items(
     format: ZarrFormat,
     shape: &[usize],
@@ -289,7 +288,7 @@ fn write_items(
     }
 }
 
-/// One word, given with its lowest byte first.
+/// Writes a word, whose lowest byte is first.
 fn put(order: ByteOrder, word: &[u8], out: &mut [u8]) {
     for (to, from) in out.iter_mut().zip(word) {
         *to = *from;
@@ -344,8 +343,8 @@ fn is_zero(value: &Value) -> bool {
     number::integer(value) == Some(0)
 }
 
-/// Base64; text that can not be base64 stands for itself, as in old arrays. None where the two
-/// readings can not be told apart: Python drops every character that is not of the alphabet.
+/// Base64; text that cannot be base64 is the value itself, as in old arrays. None if it is ambiguous:
+/// Python skips characters outside the alphabet.
 fn lenient_base64(text: &str) -> Option<Vec<u8>> {
     match BASE64.decode(text) {
         Ok(bytes) => Some(bytes),
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_type_can_not_hold_are_refused() {
+    fn values_that_the_type_cannot_hold_are_refused() {
         let cases = [
             (ZarrFormat::V2, r#""|u1""#, "256"),
             (ZarrFormat::V2, r#""|u1""#, "-1"),

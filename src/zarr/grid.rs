@@ -1,12 +1,11 @@
-//! How an array is cut into chunks (v2 `chunks`; v3 core, "Chunk grids"; zarr-extensions,
-//! `chunk-grids/rectilinear`).
+//! Chunk grids (v2 `chunks`; v3 core, "Chunk grids"; zarr-extensions, `chunk-grids/rectilinear`).
 //!
-//! A grid is checked when it is made: afterwards no product of its sizes overflows a `u64`.
+//! A grid is validated when it is created: no product of its sizes overflows a `u64`.
 
 use serde_json::Value;
 
 use super::codec_chain::named_configuration;
-use super::error::{MetadataError, excerpt, kind_of, shown};
+use super::error::{MetadataError, excerpt, json_type, printable};
 
 mod axis;
 
@@ -15,7 +14,7 @@ pub use axis::{Axis, Run};
 /// The most axes, numpy's limit.
 pub const MAX_RANK: usize = 64;
 
-/// The chunks of an array: along each axis a row of edges, every combination of which is a chunk.
+/// The chunk grid of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkGrid {
     array_shape: Vec<u64>,
@@ -108,12 +107,12 @@ impl ChunkGrid {
             }
             _ => Err(MetadataError::unsupported(format!(
                 "chunk grid {}",
-                shown(name)
+                printable(name)
             ))),
         }
     }
 
-    /// Refuses edges that end before the array does.
+    /// Rejects edges that end before the array does.
     fn check_covered(&self) -> Result<(), MetadataError> {
         for (i, (extent, axis)) in self.array_shape.iter().zip(&self.axes).enumerate() {
             if let Axis::Runs(runs) = axis {
@@ -138,7 +137,7 @@ impl ChunkGrid {
         self.array_shape.len()
     }
 
-    /// How each axis is cut.
+    /// The chunks along each axis.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
@@ -148,12 +147,12 @@ impl ChunkGrid {
         &self.grid_shape
     }
 
-    /// All chunks; 1 for an array without axes, 0 for one without elements.
+    /// The number of chunks; 1 for an array without axes, 0 for one without elements.
     pub fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// All elements of the array.
+    /// The number of elements of the array.
     pub fn element_count(&self) -> u64 {
         self.element_count
     }
@@ -163,7 +162,7 @@ impl ChunkGrid {
         self.largest_chunk_elements
     }
 
-    /// The shape that all chunks have, if they have the same.
+    /// The shape of all chunks, if it is the same.
     pub fn regular_chunk_shape(&self) -> Option<Vec<u64>> {
         let edge = |axis: &Axis| match axis {
             Axis::Regular(edge) => Some(*edge),
@@ -172,25 +171,25 @@ impl ChunkGrid {
         self.axes.iter().map(edge).collect()
     }
 
-    /// Elements of the chunk along each axis, the part outside of the array included; none if there
-    /// is no such chunk.
+    /// Elements of a chunk along each axis, including those outside of the array; none if it is not in
+    /// the grid.
     pub fn chunk_shape(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |_, edge, _| edge)
     }
 
-    /// The first element of the chunk; none if there is no such chunk.
+    /// The first element of a chunk; none if it is not in the grid.
     pub fn chunk_origin(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, _, _| start)
     }
 
-    /// Elements of the chunk that lie within the array; none if there is no such chunk.
+    /// Elements of a chunk within the array along each axis; none if it is not in the grid.
     pub fn chunk_extent(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, edge, end| {
             edge.min(end.saturating_sub(start))
         })
     }
 
-    /// What `of` makes of start, edge and the array's extent along each axis.
+    /// Applies `of` to start, edge and the array's extent along each axis.
     fn spans(&self, index: &[u64], of: impl Fn(u64, u64, u64) -> u64) -> Option<Vec<u64>> {
         if !self.contains(index) {
             return None;
@@ -203,13 +202,13 @@ impl ChunkGrid {
         .collect()
     }
 
-    /// Whether there is such a chunk.
+    /// Whether a chunk is in the grid.
     pub fn contains(&self, index: &[u64]) -> bool {
         index.len() == self.grid_shape.len()
             && index.iter().zip(&self.grid_shape).all(|(i, n)| i < n)
     }
 
-    /// The chunk that holds an element, and the element's place in it; none outside of the array.
+    /// The chunk of an element, and the element's index in it; none outside of the array.
     pub fn locate(&self, element: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
         if element.len() != self.array_shape.len() {
             return None;
@@ -219,7 +218,7 @@ impl ChunkGrid {
             .collect()
     }
 
-    /// The position of a chunk when all are counted in C order; none if there is no such chunk.
+    /// The linear index of a chunk in C order; none if it is not in the grid.
     pub fn linear(&self, index: &[u64]) -> Option<u64> {
         if !self.contains(index) {
             return None;
@@ -228,7 +227,7 @@ impl ChunkGrid {
         index.iter().zip(&self.grid_shape).try_fold(0, step)
     }
 
-    /// The chunk at a position in C order; none behind the last one.
+    /// The chunk at a linear index in C order; none after the last one.
     pub fn index(&self, linear: u64) -> Option<Vec<u64>> {
         if linear >= self.chunk_count {
             return None;
@@ -249,7 +248,7 @@ impl ChunkGrid {
     }
 }
 
-/// The product of sizes; 0 if one of them is 0, whatever the others are.
+/// The product of sizes; 0 if one of them is 0, even where the others overflow.
 pub(super) fn product(sizes: impl Iterator<Item = u64> + Clone) -> Option<u64> {
     if sizes.clone().any(|size| size == 0) {
         return Some(0);
@@ -270,7 +269,7 @@ pub(super) fn sizes(field: &str, value: &Value) -> Result<Vec<u64>, MetadataErro
 
 pub(super) fn list<'a>(field: &str, value: &'a Value) -> Result<&'a [Value], MetadataError> {
     value.as_array().map(Vec::as_slice).ok_or_else(|| {
-        let what = format!("expected a list, not {}", kind_of(value));
+        let what = format!("expected a list, not {}", json_type(value));
         MetadataError::invalid(field, what)
     })
 }
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_grid_counts_places_and_clips_its_chunks() {
+    fn a_regular_grid_counts_locates_and_clips_its_chunks() {
         let grid = ChunkGrid::regular(&[5, 7], &[2, 3]).unwrap();
         assert_eq!(grid.shape(), [3, 3]);
         assert_eq!((grid.chunk_count(), grid.element_count()), (9, 35));
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn geometry_that_no_u64_holds_is_refused_by_name() {
+    fn sizes_that_overflow_a_u64_are_rejected_by_name() {
         let big = 1 << 40;
         let found = message(ChunkGrid::regular(&[big, big], &[1, 1]));
         assert!(
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_at_the_end_of_the_number_line_do_not_overflow() {
+    fn chunks_near_the_largest_u64_do_not_overflow() {
         let grid = ChunkGrid::regular(&[u64::MAX], &[1 << 63]).unwrap();
         assert_eq!(grid.shape(), [2]);
         assert_eq!(grid.chunk_origin(&[1]), Some(vec![1 << 63]));

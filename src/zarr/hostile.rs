@@ -1,5 +1,4 @@
-//! Damaged documents: whatever stands in them, they are refused or understood, and what was
-//! understood holds together.
+//! Damaged documents: each is rejected, or parses to consistent metadata.
 
 use super::document::parse;
 use super::*;
@@ -18,7 +17,7 @@ const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"a":"\
 
 const ZMETADATA: &str = r#"{"zarr_consolidated_format":1,"metadata":{".zgroup":{"zarr_format":2},"a/.zarray":{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","fill_value":0},"a/.zattrs":{"units":"K"}}}"#;
 
-/// Values that a damaged or hostile writer may put in place of another.
+/// Values of a damaged or malicious document.
 const TOKENS: [&str; 24] = [
     "0",
     "1",
@@ -58,7 +57,7 @@ impl Random {
     }
 }
 
-/// One to three small damages.
+/// Applies one to three small changes.
 fn damage(text: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=random.below(3) {
@@ -82,7 +81,7 @@ fn damage(text: &str, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Puts a token in place of the number, string or word at or behind a position.
+/// Replaces the number, string or word at or after an offset.
 fn replace_value(bytes: &mut Vec<u8>, from: usize, token: &str) {
     let starts = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'"');
     let Some(start) = bytes[from..]
@@ -105,7 +104,7 @@ fn replace_value(bytes: &mut Vec<u8>, from: usize, token: &str) {
     bytes.splice(start..end, token.bytes());
 }
 
-/// Uses everything of a node that was understood.
+/// Uses all parsed metadata of a node.
 fn examine(node: &Node) {
     let info = node.info();
     assert!(info.is_object());
@@ -182,8 +181,8 @@ fn examine_copies(consolidated: &Consolidated) {
     );
 }
 
-/// How many of 5,000 damaged copies are understood.
-fn understood(text: &str, read: impl Fn(&[u8]) -> bool) -> usize {
+/// The number of 5,000 damaged documents that parse.
+fn parsed_count(text: &str, read: impl Fn(&[u8]) -> bool) -> usize {
     assert!(read(text.as_bytes()), "{text}");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..5_000)
@@ -197,9 +196,9 @@ fn is_node(documents: Documents<'_>) -> bool {
 }
 
 #[test]
-fn damaged_v2_arrays_are_refused_or_hold_together() {
+fn damaged_v2_arrays_are_rejected_or_consistent() {
     for text in [ZARRAY, OBJECTS] {
-        let count = understood(text, |bytes| {
+        let count = parsed_count(text, |bytes| {
             is_node(Documents {
                 zarray: Some(bytes),
                 zattrs: Some(bytes),
@@ -211,9 +210,9 @@ fn damaged_v2_arrays_are_refused_or_hold_together() {
 }
 
 #[test]
-fn damaged_v3_documents_are_refused_or_hold_together() {
+fn damaged_v3_documents_are_rejected_or_consistent() {
     for text in [ARRAY, RECTILINEAR, STRUCT, GROUP] {
-        let count = understood(text, |bytes| {
+        let count = parsed_count(text, |bytes| {
             is_node(Documents {
                 zarr_json: Some(bytes),
                 ..Documents::default()
@@ -224,8 +223,8 @@ fn damaged_v3_documents_are_refused_or_hold_together() {
 }
 
 #[test]
-fn damaged_consolidated_metadata_are_refused_or_hold_together() {
-    let count = understood(ZMETADATA, |bytes| {
+fn damaged_consolidated_metadata_are_rejected_or_consistent() {
+    let count = parsed_count(ZMETADATA, |bytes| {
         Consolidated::from_zmetadata(bytes)
             .inspect(examine_copies)
             .is_ok()
@@ -234,7 +233,7 @@ fn damaged_consolidated_metadata_are_refused_or_hold_together() {
 }
 
 #[test]
-fn every_prefix_of_a_document_is_refused() {
+fn every_prefix_of_a_document_is_rejected() {
     for text in [ZARRAY, ARRAY, STRUCT, GROUP, ZMETADATA] {
         for end in 0..text.len() {
             assert!(

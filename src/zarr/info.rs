@@ -1,4 +1,4 @@
-//! What was understood of a node, as JSON: `info.json` and the extended attributes are made of it.
+//! The parsed metadata of a node as JSON, for `info.json` and the extended attributes.
 
 use std::fmt::Write as _;
 
@@ -14,8 +14,7 @@ use super::grid::{Axis, ChunkGrid};
 use super::node::{Group, Node};
 
 impl Node {
-    /// What was understood. Members that are not known are left out; what is wrong stands in
-    /// `problems`.
+    /// The metadata as JSON. Unknown members are left out; `problems` has the errors.
     pub fn info(&self) -> Value {
         match self {
             Self::Group(group) => group.info(),
@@ -105,7 +104,7 @@ fn version(format: ZarrFormat) -> Value {
     }
 }
 
-/// One edge for each axis, or for an axis of several edges the runs of `[edge, count]`.
+/// The edge along each axis, or runs of `[edge, count]` if edges differ.
 fn chunk_shape(grid: &ChunkGrid) -> Value {
     let axis = |axis: &Axis| match axis {
         Axis::Regular(edge) => json!(edge),
@@ -118,7 +117,7 @@ fn chunk_shape(grid: &ChunkGrid) -> Value {
 }
 
 fn first_key(keys: &ChunkKeys, rank: usize) -> Value {
-    // No grid has more axes than that.
+    // The limit of every grid.
     keys.encode(&vec![0; rank.min(super::grid::MAX_RANK)])
         .into()
 }
@@ -135,7 +134,7 @@ fn codecs(chain: &CodecChain) -> Value {
     chain.specs().map(codec).collect()
 }
 
-/// A number where the element is one, else `0x` and the element's bytes as they lie in the array.
+/// The fill value as a number if it is one, else `0x` and the bytes of the element.
 fn fill(data_type: &DataType, fill_value: &FillValue) -> Value {
     match (fill_value, data_type) {
         (FillValue::Undefined, _) => Value::Null,
@@ -196,7 +195,7 @@ fn hex(bytes: &[u8]) -> Value {
     const LIMIT: usize = 64;
     let mut text = String::from("0x");
     for byte in bytes.iter().take(LIMIT) {
-        // Writing to a String does not fail.
+        // Writing to a String is infallible.
         let _ = write!(text, "{byte:02x}");
     }
     if bytes.len() > LIMIT {
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_tells_all_that_was_understood() {
+    fn the_info_of_an_array_has_all_parsed_metadata() {
         let zarray =
             br#"{"zarr_format":2,"shape":[20,30],"chunks":[9,13],"dtype":">f4","order":"F",
             "fill_value":1.1,"filters":null,"compressor":{"id":"zlib","level":1}}"#;
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_understood_stands_in_problems() {
+    fn the_info_lists_problems() {
         let text = br#"{"zarr_format":3,"node_type":"array","shape":[5],"data_type":"foo",
             "chunk_grid":{"name":"rectilinear","configuration":{"kind":"inline","chunk_shapes":[[[2,2],1]]}},
             "chunk_key_encoding":"default","fill_value":0,"codecs":["bytes"],"vendor":1,"attributes":[]}"#;
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_tell_their_version_and_attributes() {
+    fn the_info_of_a_group_has_version_and_attributes() {
         let group = v2::group(br#"{"zarr_format":2}"#, Some(b"{\"a\":1}")).unwrap();
         let expected = r#"{"zarr_format":2,"node_type":"group","attributes":1}"#;
         assert_eq!(Node::Group(group).info(), sorted(expected));

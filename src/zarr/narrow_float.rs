@@ -1,17 +1,17 @@
-//! Conversion of doubles to floats of two bytes, rounded once: the nearest value, ties to even.
+//! Conversion of doubles to floats of two bytes with one rounding: to nearest, ties to even.
 //!
-//! `half::f16::from_f64` rounds to `f32` first and to `f16` afterwards, which is wrong in the last
-//! bit for a value close to the midpoint of two neighbours.
+//! `half::f16::from_f64` rounds to `f32` first, which is wrong in the last bit for values close to the
+//! midpoint of two neighbours.
 
 use half::{bf16, f16};
 
-/// The nearest float16, as numpy converts a float64: what is too large becomes infinite, and a NaN
-/// keeps its sign and the upper bits of its payload.
+/// The nearest float16, as in numpy: too large values become infinite, and a NaN keeps its sign and
+/// the upper bits of its payload.
 pub fn to_f16(value: f64) -> f16 {
     if !value.is_nan() {
         return f16::from_f32(round_to_odd(value));
     }
-    // The upper 10 of the 52 bits of the payload; none of them set would be an infinity.
+    // The upper 10 of the 52 bits of the payload; zero would be an infinity.
     let payload = u16::try_from(value.to_bits() << 12 >> 54)
         .unwrap_or(0)
         .max(1);
@@ -19,14 +19,13 @@ pub fn to_f16(value: f64) -> f16 {
     f16::from_bits(sign | f16::INFINITY.to_bits() | payload)
 }
 
-/// The nearest bfloat16; what is too large becomes infinite.
+/// The nearest bfloat16; too large values become infinite.
 pub fn to_bf16(value: f64) -> bf16 {
     bf16::from_f32(round_to_odd(value))
 }
 
-/// The `f32` from which rounding to any narrower float gives what rounding `value` itself gives.
-/// It is `value` where that is exact; otherwise it is the neighbour with an odd last bit, which is
-/// no midpoint of two narrower floats and lies on the same side of each midpoint as `value`.
+/// The `f32` that rounds to the same narrower float as `value` ("round to odd"): `value` if that is
+/// exact, else the neighbour with an odd last bit, which is on the same side of each midpoint.
 #[expect(clippy::cast_possible_truncation, reason = "corrected below")]
 fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_stays_one_with_the_bits_that_numpy_gives_it() {
+    fn nan_keeps_the_bits_that_numpy_gives_it() {
         for (bits, expected) in [
             (f64::NAN.to_bits(), 0x7e00),
             (0xfff8_0000_0000_0000, 0xfe00),

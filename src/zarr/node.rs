@@ -1,4 +1,4 @@
-//! What a directory of a hierarchy is: from the documents in it to a node.
+//! The node of a directory, from the documents in it.
 
 use serde_json::{Map, Value};
 
@@ -7,30 +7,40 @@ use super::consolidated::Consolidated;
 use super::error::{MetadataError, Unsupported};
 use super::{ZarrFormat, v2, v3};
 
+/// The document of a v3 node.
+pub const ZARR_JSON: &str = "zarr.json";
+
+/// The names of all metadata documents of a node, v3 first.
+pub const DOCUMENT_NAMES: [&str; 4] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs"];
+
+/// The name, if it is one of [`DOCUMENT_NAMES`].
+pub(super) fn document_name(name: &str) -> Option<&'static str> {
+    DOCUMENT_NAMES.into_iter().find(|own| *own == name)
+}
+
 /// A group or an array.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// Holds other nodes.
+    /// A group.
     Group(Group),
-    /// Holds chunks.
+    /// An array.
     Array(Box<Array>),
 }
 
 /// One group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// The version its metadata are written in.
+    /// The version of the metadata.
     pub format: ZarrFormat,
-    /// The attributes, as they are written.
+    /// The attributes.
     pub attributes: Result<Map<String, Value>, MetadataError>,
-    /// v3: the metadata of the nodes below that the group's own document repeats.
+    /// v3: the consolidated metadata in the group's document.
     pub consolidated: Option<Consolidated>,
-    /// Members of the document that demand to be understood and are not.
+    /// Extensions that must be understood and are not supported.
     pub extensions: Vec<Unsupported>,
 }
 
-/// The documents that are in a directory; each is none if the store has proven that there is no such
-/// key.
+/// The documents in a directory; none where the store has proven that the key does not exist.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names of the keys")]
 pub struct Documents<'a> {
@@ -40,23 +50,23 @@ pub struct Documents<'a> {
     pub zattrs: Option<&'a [u8]>,
 }
 
-/// What [`Documents::node`] finds.
+/// The result of [`Documents::node`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detected {
-    /// The node, or why its document does not say one.
+    /// The node, or the error of its document.
     pub node: Result<Node, MetadataError>,
-    /// The key the node was read from.
+    /// The document that the node was read from.
     pub read: &'static str,
-    /// Keys that say something about the same node and were not read, for a warning.
+    /// Other documents of a node in the same directory, for a warning.
     pub ignored: Vec<&'static str>,
 }
 
 impl Documents<'_> {
-    /// The node; none if there is no document of one. `zarr.json` wins over all of v2, and `.zarray`
-    /// over `.zgroup`, also when it turns out to be broken: the other one would be another node.
+    /// The node; none without a document. `zarr.json` takes precedence over v2, and `.zarray` over
+    /// `.zgroup`, even if it is invalid: the other document would be another node.
     ///
-    /// A directory without documents is an implicit group if anything is below it (v2, "Groups");
-    /// v3 knows no implicit groups, but many stores have them.
+    /// A directory without documents is an implicit group if it is not empty (v2, "Groups"); v3 has no
+    /// implicit groups, but many stores do.
     pub fn node(&self) -> Option<Detected> {
         let present = [
             ("zarr.json", self.zarr_json.is_some()),
@@ -101,7 +111,7 @@ impl Node {
         }
     }
 
-    /// The version its metadata are written in.
+    /// The version of the metadata.
     pub fn format(&self) -> ZarrFormat {
         match self {
             Self::Group(group) => group.format,
@@ -109,10 +119,10 @@ impl Node {
         }
     }
 
-    /// The attributes, as they are written.
+    /// The attributes.
     ///
     /// # Errors
-    /// Why they are not known.
+    /// The error of the document.
     pub fn attributes(&self) -> Result<&Map<String, Value>, &MetadataError> {
         match self {
             Self::Group(group) => group.attributes.as_ref(),
@@ -122,7 +132,7 @@ impl Node {
 }
 
 impl Group {
-    /// Reads a v2 group: `.zgroup`, and `.zattrs` where there is one.
+    /// Reads a v2 group: `.zgroup`, and `.zattrs` if it exists.
     ///
     /// # Errors
     /// Not JSON, or not `zarr_format` 2.
@@ -130,7 +140,7 @@ impl Group {
         v2::group(zgroup, zattrs)
     }
 
-    /// A group that has no document of its own.
+    /// A group without a document.
     pub fn implicit(format: ZarrFormat) -> Self {
         Self {
             format,
@@ -154,7 +164,7 @@ mod tests {
     const GROUP_V2: &[u8] = br#"{"zarr_format":2}"#;
 
     #[test]
-    fn v3_wins_over_v2_and_arrays_over_groups() {
+    fn v3_takes_precedence_over_v2_and_arrays_over_groups() {
         let all = Documents {
             zarr_json: Some(ARRAY_V3),
             zarray: Some(ARRAY_V2),
@@ -177,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_winner_does_not_make_way_for_another_node() {
+    fn an_invalid_document_keeps_its_precedence() {
         let documents = Documents {
             zarr_json: Some(b"{"),
             zarray: Some(ARRAY_V2),
@@ -204,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_attributes_and_name_what_they_do_not_understand() {
+    fn groups_have_attributes_and_name_unsupported_extensions() {
         let group = Group::from_v2(GROUP_V2, Some(b"{\"a\":1}")).unwrap();
         assert_eq!(group.attributes.unwrap().get("a"), Some(&1.into()));
         assert!(Group::from_v2(b"{}", None).is_err());

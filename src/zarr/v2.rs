@@ -1,7 +1,7 @@
 //! Documents of Zarr v2: `.zarray`, `.zgroup`, `.zattrs` (v2, "Metadata", "Groups", "Attributes").
 //!
-//! Read more leniently than written: the members `order`, `filters`, `compressor` and `fill_value`
-//! may be missing, and members that are not known are ignored, as zarr-python does.
+//! Reading is lenient, as in zarr-python: `order`, `filters`, `compressor` and `fill_value` may be
+//! missing, and unknown members are ignored.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, CodecSpec, Order};
 use super::data_type;
 use super::document::{object, parse};
-use super::error::{MetadataError, excerpt, kind_of};
+use super::error::{MetadataError, excerpt, json_type};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
 use super::node::Group;
@@ -59,7 +59,7 @@ pub(super) fn array_from(
     let codecs = chain(&document);
     let data_type = match &codecs {
         Ok(chain) => data_type::v2::parse(member("dtype"), chain.specs()),
-        // What elements are depends on the codecs only where these hold objects.
+        // The data type depends on the codecs only for objects.
         Err(_) => data_type::v2::parse(member("dtype"), []),
     };
     let fill_value = data_type.as_ref().map_err(Clone::clone);
@@ -81,7 +81,8 @@ pub(super) fn array_from(
     })
 }
 
-/// The names of the chunks of a parsed document of an array, if they are understood.
+/// The chunk keys of a parsed document of an array; none if the chunk grid or the chunk key encoding
+/// is not supported.
 pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
     check_format(zarray.as_object()?).ok()?;
     let shape = sizes("shape", zarray.get("shape")?).ok()?;
@@ -111,7 +112,7 @@ fn attribute_map(
     }
 }
 
-/// The names that xarray gives to axes; none unless there is one for each.
+/// xarray's names of the axes; none unless each axis has one.
 fn dimension_names(
     attributes: &Result<Map<String, Value>, MetadataError>,
     rank: usize,
@@ -153,7 +154,7 @@ fn chain(document: &Map<String, Value>) -> Result<CodecChain, MetadataError> {
         None | Some(Value::Null) => None,
         Some(value @ Value::Object(_)) => Some(CodecSpec::from_v2("compressor", value)?),
         Some(other) => {
-            let what = format!("expected an object or null, not {}", kind_of(other));
+            let what = format!("expected an object or null, not {}", json_type(other));
             return Err(MetadataError::invalid("compressor", what));
         }
     };

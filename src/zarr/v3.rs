@@ -10,7 +10,7 @@ use super::codec_chain::{CodecChain, named_configuration};
 use super::consolidated::Consolidated;
 use super::data_type;
 use super::document::{object, parse};
-use super::error::{MetadataError, Unsupported, excerpt, kind_of, shown};
+use super::error::{MetadataError, Unsupported, excerpt, json_type, printable};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
 use super::node::{Group, Node};
@@ -28,7 +28,7 @@ const ARRAY_MEMBERS: [&str; 12] = [
     "attributes",
     "storage_transformers",
     "dimension_names",
-    // Some writers copy it from the group.
+    // Some writers copy it from the group's document.
     "consolidated_metadata",
 ];
 
@@ -71,7 +71,7 @@ pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
             let consolidated = document.remove("consolidated_metadata");
             Ok(Node::Group(Group {
                 format: ZarrFormat::V3,
-                extensions: not_understood(&document, &GROUP_MEMBERS),
+                extensions: unknown_extensions(&document, &GROUP_MEMBERS),
                 attributes: attributes(&mut document),
                 consolidated: consolidated.and_then(Consolidated::from_v3),
             }))
@@ -83,12 +83,13 @@ pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
     }
 }
 
-/// Whether a parsed document says that it is of an array.
+/// Whether a parsed document is of an array.
 pub(super) fn is_array(zarr_json: &Value) -> bool {
     zarr_json.get("node_type").and_then(Value::as_str) == Some("array")
 }
 
-/// The names of the chunks of a parsed document of an array, if they are understood.
+/// The chunk keys of a parsed document of an array; none if the chunk grid or the chunk key encoding
+/// is not supported.
 pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
     let is_v3 = zarr_json.get("zarr_format").and_then(Value::as_u64) == Some(3);
     if !is_v3 || !is_array(zarr_json) {
@@ -102,7 +103,7 @@ pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
 
 fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> {
     let attributes = attributes(&mut document);
-    let mut extensions = not_understood(&document, &ARRAY_MEMBERS);
+    let mut extensions = unknown_extensions(&document, &ARRAY_MEMBERS);
     let member = |name: &str| document.get(name).unwrap_or(&Value::Null);
     let required = |name: &str| {
         let missing = || MetadataError::invalid(name, "missing");
@@ -131,7 +132,7 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
     })
 }
 
-/// Takes the attributes out of a document.
+/// Removes the attributes from a document.
 fn attributes(document: &mut Map<String, Value>) -> Result<Map<String, Value>, MetadataError> {
     match document.remove("attributes") {
         None | Some(Value::Null) => Ok(Map::new()),
@@ -139,9 +140,8 @@ fn attributes(document: &mut Map<String, Value>) -> Result<Map<String, Value>, M
     }
 }
 
-/// Members that are neither of the specification nor marked `must_understand: false` (v3 core,
-/// "Extension points").
-fn not_understood(document: &Map<String, Value>, known: &[&str]) -> Vec<Unsupported> {
+/// Extension members without `must_understand: false` (v3 core, "Extension points").
+fn unknown_extensions(document: &Map<String, Value>, known: &[&str]) -> Vec<Unsupported> {
     let unknown = |(name, value): &(&String, &Value)| {
         !known.contains(&name.as_str()) && must_understand(value)
     };
@@ -149,7 +149,7 @@ fn not_understood(document: &Map<String, Value>, known: &[&str]) -> Vec<Unsuppor
         .iter()
         .filter(unknown)
         .map(|(name, _)| Unsupported {
-            what: format!("must_understand extension {}", shown(name)),
+            what: format!("must_understand extension {}", printable(name)),
         })
         .collect()
 }
@@ -158,7 +158,7 @@ fn must_understand(value: &Value) -> bool {
     value.get("must_understand") != Some(&Value::Bool(false))
 }
 
-/// No storage transformer is known; those that may be ignored are.
+/// All storage transformers are unsupported, except those that may be ignored.
 fn storage_transformers(value: &Value) -> Result<Vec<Unsupported>, MetadataError> {
     let field = "storage_transformers";
     if value.is_null() {
@@ -170,7 +170,7 @@ fn storage_transformers(value: &Value) -> Result<Vec<Unsupported>, MetadataError
     transformers
         .map(|value| {
             let (name, _) = named_configuration(field, value)?;
-            let what = format!("storage transformer {}", shown(name));
+            let what = format!("storage transformer {}", printable(name));
             Ok(Unsupported { what })
         })
         .collect()
@@ -191,7 +191,7 @@ fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>, Me
         Value::Null => Ok(None),
         Value::String(name) => Ok(Some(name.clone())),
         other => {
-            let what = format!("expected a string or null, not {}", kind_of(other));
+            let what = format!("expected a string or null, not {}", json_type(other));
             Err(MetadataError::invalid(field, what))
         }
     };

@@ -1,4 +1,4 @@
-//! Data types as numpy writes them.
+//! Data types in numpy's notation.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::{ByteOrder, Field, Fixed, Scalar};
 impl Fixed {
     /// numpy's description without quotes around it, e.g. `<f4` or `|V2`; for a structure the list
     /// of its fields as a Python literal, e.g. `[('a', '<i4'), ('m', '<f4', (2, 3))]`. An
-    /// [`Scalar::Other`] is `|V` and its size, because numpy has no name for it.
+    /// [`Scalar::Other`] is `|V` and its size, because numpy has no type for it.
     pub fn numpy_descr(&self) -> String {
         let size = self.size_bytes;
         let mark = |order: ByteOrder| match (self.word_width(), order) {
@@ -30,8 +30,8 @@ impl Fixed {
         }
     }
 
-    /// numpy's description as a Python literal, as the header of a `.npy` file has it: `'<f4'`,
-    /// with quotes, or a list of fields.
+    /// numpy's description as a Python literal, as in the header of a `.npy` file: `'<f4'`, with
+    /// quotes, or a list of fields.
     pub fn numpy_literal(&self) -> String {
         match &self.scalar {
             Scalar::Struct(fields) => {
@@ -59,7 +59,7 @@ impl Field {
     }
 }
 
-/// A tuple as Python writes it: `()`, `(2,)`, `(2, 3)`.
+/// A Python tuple: `()`, `(2,)`, `(2, 3)`.
 fn python_tuple(items: &[usize]) -> String {
     match items {
         [one] => format!("({one},)"),
@@ -70,7 +70,7 @@ fn python_tuple(items: &[usize]) -> String {
     }
 }
 
-/// A string literal that Python reads back.
+/// A Python string literal.
 fn python_string(text: &str) -> String {
     let mut literal = String::from("'");
     for c in text.chars() {
@@ -80,7 +80,7 @@ fn python_string(text: &str) -> String {
                 literal.push(c);
             }
             c if c.is_control() => {
-                // Writing to a String does not fail.
+                // Writing to a String is infallible.
                 let _ = write!(literal, "\\U{:08x}", u32::from(c));
             }
             c => literal.push(c),

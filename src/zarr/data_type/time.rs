@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// What a `datetime64` or `timedelta64` counts: multiples of a unit, as in `M8[25us]`.
+/// The unit of a `datetime64` or `timedelta64`: a multiple of a base unit, as in `M8[25us]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeUnit {
-    /// How many units one step has, at least 1.
+    /// Base units per step, at least 1.
     pub count: u32,
-    /// The unit.
+    /// The base unit.
     pub base: TimeBase,
 }
 
 /// numpy's units of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum TimeBase {
     Year,
     Month,
@@ -28,7 +28,7 @@ pub enum TimeBase {
     Picosecond,
     Femtosecond,
     Attosecond,
-    /// No unit was given.
+    /// No unit.
     Generic,
 }
 
@@ -64,7 +64,7 @@ impl TimeBase {
         }
     }
 
-    /// The unit of an abbreviation; `μs` is also understood.
+    /// The unit of an abbreviation; `μs` is an alias.
     pub fn from_symbol(symbol: &str) -> Option<Self> {
         Some(match symbol {
             "Y" => Self::Year,

@@ -1,4 +1,4 @@
-//! Data types as v2 writes them, which is numpy's array protocol (v2, "Data type encoding").
+//! Data types of v2: numpy's array protocol (v2, "Data type encoding").
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use super::{
     v3,
 };
 use crate::zarr::codec_chain::CodecSpec;
-use crate::zarr::error::{MetadataError, excerpt, kind_of, shown};
+use crate::zarr::error::{MetadataError, excerpt, json_type, printable};
 
-/// Reads a `dtype`. The elements of `|O` are what the first object codec among `codecs` (filters,
-/// then the compressor) yields.
+/// Reads a `dtype`. The elements of `|O` are those of the first object codec among `codecs` (filters,
+/// then the compressor).
 ///
 /// # Errors
-/// A name that is not known, or an object type without an object codec: unsupported. A list that is
-/// not one of fields: invalid.
+/// An unknown name, or an object type without an object codec: unsupported. An invalid list of
+/// fields: invalid.
 pub fn parse<'a>(
     value: &Value,
     codecs: impl IntoIterator<Item = &'a CodecSpec>,
@@ -33,7 +33,7 @@ pub fn parse<'a>(
     }
 }
 
-/// Reads the description of an element of constant size, as codec configurations also hold it.
+/// Reads a type of constant size; codec configurations have the same form.
 ///
 /// # Errors
 /// As [`parse`].
@@ -42,13 +42,13 @@ pub fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
         Value::String(name) => named(name),
         Value::Array(fields) => structure(fields),
         _ => {
-            let what = format!("expected a string or a list, not {}", kind_of(value));
+            let what = format!("expected a string or a list, not {}", json_type(value));
             Err(MetadataError::invalid("dtype", what))
         }
     }
 }
 
-/// What the object codec makes of each element (v2, "Filters"; numcodecs).
+/// The type of the elements of the object codec (v2, "Filters"; numcodecs).
 fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variable, MetadataError> {
     for codec in codecs {
         return Ok(match codec.name.as_str() {
@@ -61,7 +61,7 @@ fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variabl
                 Variable::Array(item)
             }
             "json" | "json2" | "msgpack" | "msgpack2" | "categorize" => Variable::Object,
-            // Unpickling runs whatever program the file holds.
+            // Unpickling runs arbitrary code of the file.
             "pickle" => return Err(MetadataError::unsupported("object codec pickle")),
             _ => continue,
         });
@@ -71,14 +71,14 @@ fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variabl
     ))
 }
 
-/// A name such as `<f4`, `|S12` or `>M8[ns]`. A missing mark of the byte order, `=` and `|` mean
-/// little-endian where it matters, the native order of numpy's platforms.
+/// A name such as `<f4`, `|S12` or `>M8[ns]`. Without a byte order, and with `=` or `|`, words are
+/// little-endian, the native order of numpy's platforms.
 fn named(name: &str) -> Result<Fixed, MetadataError> {
-    let unknown = || MetadataError::unsupported(format!("data type {}", shown(name)));
+    let unknown = || MetadataError::unsupported(format!("data type {}", printable(name)));
     let (order, code) = match name.split_at_checked(1) {
         Some(("<" | "|" | "=", code)) => (ByteOrder::Little, code),
         Some((">", code)) => (ByteOrder::Big, code),
-        // `float32` and the like, which numpy takes as well.
+        // `float32` and similar names, as in numpy.
         _ => match v3::core(name) {
             Some(fixed) => return Ok(fixed),
             None => (ByteOrder::Little, name),
@@ -130,7 +130,7 @@ fn structure(list: &[Value]) -> Result<Fixed, MetadataError> {
             }
         };
         let name = match name {
-            // A padding that numpy described; numpy itself names it so.
+            // Padding in numpy's description; numpy gives it this name.
             Value::String(name) if name.is_empty() => format!("f{i}"),
             Value::String(name) => name.clone(),
             // A title and a name.
@@ -161,7 +161,7 @@ fn structure(list: &[Value]) -> Result<Fixed, MetadataError> {
         };
         let next = checked_size(offset.checked_add(data_type.size_bytes))?;
         if !names.insert(name.clone()) {
-            let what = format!("two fields are named {}", shown(&name));
+            let what = format!("two fields are named {}", printable(&name));
             return Err(MetadataError::invalid("dtype", what));
         }
         fields.push(Field {
@@ -215,7 +215,7 @@ fn sub_array(item: Fixed, shape: &Value) -> Result<Fixed, MetadataError> {
     })
 }
 
-/// The size of an element, if it is one that is read.
+/// The size of an element, within the limits.
 pub(super) fn checked_size(size: Option<usize>) -> Result<usize, MetadataError> {
     size.filter(|size| (1..=MAX_ELEMENT_BYTES).contains(size))
         .ok_or_else(|| {

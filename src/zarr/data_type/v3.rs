@@ -1,5 +1,5 @@
-//! Data types as v3 writes them: a name, or an object with a name and a configuration (v3 core,
-//! "Data types"; zarr-extensions, `data-types`).
+//! Data types of v3: a name, or an object with a name and a configuration (v3 core, "Data types";
+//! zarr-extensions, `data-types`).
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use super::v2::checked_size;
 use super::{ByteOrder, DataType, Field, Fixed, Scalar, TimeBase, TimeUnit, Variable, check_words};
 use crate::zarr::codec_chain::named_configuration;
-use crate::zarr::error::{MetadataError, excerpt, shown};
+use crate::zarr::error::{MetadataError, excerpt, printable};
 
 /// Reads a `data_type`.
 ///
 /// # Errors
-/// A name that is not known: unsupported. A configuration that does not fit its name: invalid.
+/// An unknown name: unsupported. A configuration that does not fit its name: invalid.
 pub fn parse(value: &Value) -> Result<DataType, MetadataError> {
     let (name, _) = named_configuration("data_type", value)?;
     let variable = match name {
@@ -59,7 +59,7 @@ fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
         _ => match raw_bits(name) {
             Some(bits) if bits % 8 == 0 => (Scalar::Raw, checked_size(Some(bits / 8))?),
             _ => {
-                let what = format!("data type {}", shown(name));
+                let what = format!("data type {}", printable(name));
                 return Err(MetadataError::unsupported(what));
             }
         },
@@ -67,7 +67,7 @@ fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
     Ok(Fixed { scalar, size_bytes })
 }
 
-/// The types of the core specification, and the extensions that are the same by another name.
+/// The types of the core specification, and extensions that are synonyms.
 pub(super) fn core(name: &str) -> Option<Fixed> {
     let order = ByteOrder::Little;
     let (scalar, size_bytes) = match name {
@@ -90,8 +90,8 @@ pub(super) fn core(name: &str) -> Option<Fixed> {
     Some(Fixed { scalar, size_bytes })
 }
 
-/// The types that numpy has no name for: one or two words, kept as they are stored. Types of less
-/// than a byte take one byte for each element, as the `bytes` codec stores them.
+/// Types without a numpy type: one or two words, as stored. Types of less than a byte take one byte
+/// for each element, as in the `bytes` codec.
 fn opaque(name: &str) -> Option<Fixed> {
     let size_bytes = match name {
         "int2" | "int4" | "uint2" | "uint4" => 1,
@@ -152,8 +152,8 @@ fn unit(name: &str, configuration: &Map<String, Value>) -> Result<TimeUnit, Meta
     Ok(TimeUnit { count, base })
 }
 
-/// Fields as objects (`struct`) or as pairs (`structured`); both spellings are read for both names,
-/// packed without gaps.
+/// Fields as objects (`struct`) or as pairs (`structured`), packed without gaps; both forms are read
+/// for both names.
 fn structure(name: &str, configuration: &Map<String, Value>) -> Result<Fixed, MetadataError> {
     let Some(Value::Array(list)) = configuration.get("fields") else {
         let what = format!("{name}: no list of fields");

@@ -48,7 +48,7 @@ fn decimal_integer(text: &str) -> Option<i128> {
     let digits = match usize::try_from(shift) {
         Ok(zeros) if zeros <= MAX_DIGITS => format!("{digits}{}", "0".repeat(zeros)),
         Ok(_) => return None,
-        // `1200e-2`: only zeros may fall off.
+        // `1200e-2`: only zeros may be removed.
         Err(_) => {
             let cut = usize::try_from(shift.unsigned_abs()).ok()?;
             let (kept, cut) = digits.split_at_checked(digits.len().checked_sub(cut)?)?;
@@ -65,9 +65,9 @@ fn decimal_integer(text: &str) -> Option<i128> {
     Some(if negative { -number } else { number })
 }
 
-/// A float of 2, 4 or 8 bytes: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as `0x...`
-/// (v3). v2 also takes what Python's `float` reads. None if it is no float, or a finite number
-/// beyond the largest.
+/// A float of 2, 4 or 8 bytes: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as `0x...` (v3);
+/// in v2 also the text of Python's `float`. None if it is no float, or a finite number beyond the
+/// largest.
 pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<Vec<u8>> {
     let text = match value {
         Value::Number(number) => number.to_string(),
@@ -77,7 +77,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
             "-Infinity" => return not_finite(f64::NEG_INFINITY, size_bytes),
             _ if v2 => match text.trim().parse::<f64>().ok()? {
                 number if number.is_finite() => text.trim().to_owned(),
-                // Parsing yields an infinity also for a number that is too large.
+                // Parsing returns infinity for a number that is too large.
                 _ if text.bytes().any(|b| b.is_ascii_digit()) => return None,
                 special => return not_finite(special, size_bytes),
             },
@@ -96,7 +96,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
             .ok()
             .filter(|number: &f32| number.is_finite())
             .map(|number| number.to_le_bytes().to_vec()),
-        // By way of a double, as numpy does.
+        // Through a double, as in numpy.
         2 => text
             .parse()
             .map(to_f16)
@@ -107,7 +107,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
     }
 }
 
-/// NaN or an infinity, with the bits that numpy gives them.
+/// NaN or an infinity, with numpy's bits.
 fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
     match size_bytes {
         8 => Some(number.to_le_bytes().to_vec()),
@@ -124,7 +124,7 @@ fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A word of a type that numpy has no name for.
+/// A word of a type without a numpy type.
 ///
 /// # Errors
 /// Unsupported, unless it is zero, given as bits, an integer type or `bfloat16`.
@@ -162,7 +162,7 @@ pub(super) fn other_word(
                     "float16" => (to_f16(number).to_bits(), to_f16(number).is_finite()),
                     _ => (to_bf16(number).to_bits(), to_bf16(number).is_finite()),
                 };
-                // What was finite stays finite.
+                // A finite value must remain finite.
                 (is_finite || value.is_string()).then_some(word)
             });
             return word
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_reads_the_words_that_python_does() {
+    fn v2_reads_the_special_floats_of_python() {
         let word = |text: &str| float_word(&Value::from(text), 8, true);
         for (text, number) in [
             ("nan", f64::NAN),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn words_without_a_name_in_numpy_take_bits_zero_and_what_is_certain() {
+    fn types_without_a_numpy_type_take_bits_zero_and_exact_values() {
         let word = |name: &str, text: &str, size| other_word(name, &value(text), size);
         assert_eq!(word("bfloat16", "0", 2), Ok(vec![0, 0]));
         assert_eq!(word("bfloat16", "1.0", 2), Ok(vec![0x80, 0x3f]));

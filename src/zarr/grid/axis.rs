@@ -5,25 +5,25 @@ use serde_json::Value;
 use super::list;
 use crate::zarr::error::{MetadataError, excerpt};
 
-/// How one axis is cut.
+/// The chunks along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Axis {
-    /// Every chunk has this edge, the last one too, where it reaches over the end of the array.
+    /// All chunks have this edge; the last one may extend beyond the array.
     Regular(u64),
     /// Chunks of several edges.
     Runs(Vec<Run>),
 }
 
-/// Chunks of the same edge in a row.
+/// Consecutive chunks of the same edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The index of the first chunk.
     index: u64,
-    /// The element where the first chunk begins.
+    /// The first element of the first chunk.
     start: u64,
     /// Elements along the axis, at least 1.
     edge: u64,
-    /// How many, at least 1.
+    /// The number of chunks, at least 1.
     count: u64,
 }
 
@@ -52,7 +52,7 @@ impl Axis {
             let (index, start) = runs
                 .last()
                 .map_or((0, 0), |run| (run.index + run.count, run.end()));
-            // The ends of all runs fit, so that `Run::end` is exact.
+            // The ends of all runs fit a `u64`, so that `Run::end` is exact.
             let fits = edge
                 .checked_mul(count)
                 .and_then(|length| length.checked_add(start))
@@ -84,7 +84,7 @@ impl Axis {
         }
     }
 
-    /// Chunks that hold at least one of `extent` elements.
+    /// The number of chunks that cover `extent` elements.
     pub(super) fn chunk_count(&self, extent: u64) -> u64 {
         match (self, extent.checked_sub(1)) {
             (_, None) => 0,
@@ -106,7 +106,7 @@ impl Axis {
         }
     }
 
-    /// The chunk of an element and the element's place in it.
+    /// The chunk of an element and the element's index in it.
     pub(super) fn locate(&self, element: u64) -> Option<(u64, u64)> {
         match self {
             Self::Regular(edge) => Some((element / edge, element % edge)),
