@@ -1,5 +1,5 @@
-//! What the attributes of CF say of the values of an array, for every format that has a place for
-//! it (CF 1.11, 2.5.1 and 4.4; NUG, "Attribute Conventions"; xarray, "Zarr Encoding Specification").
+//! The meaning of an array's values by CF attributes (CF 1.11, 2.5.1 and 4.4; NUG, "Attribute
+//! Conventions"; xarray, "Zarr Encoding Specification").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,9 +13,8 @@ use crate::zarr::{Array, FillValue, Scalar, ZarrFormat};
 /// The longest value in a note.
 const MAX_NOTE_CHARACTERS: usize = 60;
 
-/// What stands for a missing value among numbers that are these in the array: what `_FillValue`
-/// says, else the fill value where xarray (v2) or GDAL (v3) takes it for that. It is one of the
-/// stored values, also where they are packed.
+/// The stored value of missing data: `_FillValue`, else the fill value where xarray (v2) or GDAL (v3)
+/// uses it as such. Packed arrays have a packed value.
 pub(super) fn fill_value(
     array: &Array,
     own: Number,
@@ -33,8 +32,8 @@ pub(super) fn fill_value(
     .or_else(|| of_gdal(array, own))
 }
 
-/// GDAL writes the value of missing pixels as the fill value of its v3 arrays, and `null` where
-/// there is none. Its arrays with a place have the attribute `_CRS`.
+/// GDAL writes its nodata value as the fill value of v3 arrays, `null` if there is none. Its
+/// georeferenced arrays have the attribute `_CRS`.
 fn of_gdal(array: &Array, own: Number) -> Option<Value> {
     let crs = array.attribute("_CRS").filter(|crs| !crs.is_null());
     match (array.format, crs, array.fill_value.as_ref().ok()?) {
@@ -45,8 +44,8 @@ fn of_gdal(array: &Array, own: Number) -> Option<Value> {
     }
 }
 
-/// xarray takes the fill value of its v2 arrays for missing. Zero is what zarr-python writes where
-/// nobody has chosen one: it says nothing, and zeros that are there must not be hidden.
+/// xarray uses the fill value of v2 arrays for missing data. Zero is the default of zarr-python and has
+/// no meaning: stored zeros must not be masked.
 fn of_xarray(array: &Array, own: Number) -> Option<Value> {
     let names = array.attribute("_ARRAY_DIMENSIONS");
     if array.format != ZarrFormat::V2 || names.is_none_or(Json::is_null) {
@@ -58,11 +57,10 @@ fn of_xarray(array: &Array, own: Number) -> Option<Value> {
     }
 }
 
-/// The one value that an attribute says of numbers that are these in the array; none if there is no
-/// such attribute.
+/// The value of an attribute in the array's data type; none without the attribute.
 ///
 /// # Errors
-/// That it is no such value.
+/// The attribute is not such a value.
 pub(super) fn stated(
     members: &Map<String, Json>,
     name: &str,
@@ -86,12 +84,12 @@ pub(super) fn stated(
     }
 }
 
-/// Whether integers stand for those without a sign that have the same bits.
+/// Whether `_Unsigned` marks signed integers as unsigned.
 pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
     members.get("_Unsigned").and_then(Json::as_str) == Some("true")
 }
 
-/// The kind of numbers that `_Unsigned` says that the bits are (NetCDF Users Guide, Appendix B).
+/// The kind of numbers by `_Unsigned` (NetCDF Users Guide, Appendix B).
 pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
     match (kind, said.and_then(Json::as_str)) {
         (NumberKind::Int, Some("true")) => NumberKind::UInt,
@@ -100,7 +98,7 @@ pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
     }
 }
 
-/// The only element of a list; else the value itself.
+/// The element of a list of one element; else the value itself.
 pub(super) fn one_of_list(value: &Json) -> &Json {
     match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -108,11 +106,11 @@ pub(super) fn one_of_list(value: &Json) -> &Json {
     }
 }
 
-/// The value that `own` has for one that is said in JSON: floats are rounded, as they were when the
-/// elements were written, and one that is not held even so is none.
+/// The value of JSON in the type `own`: floats are rounded, as the elements were; none if the type
+/// cannot hold it.
 ///
-/// What JSON has no number for is the name of a float, or its eight bytes in base64, as xarray
-/// writes them in v3 (`xarray/backends/zarr.py`, `FillValueCoder`).
+/// Floats that JSON cannot express are their name, or eight bytes in base64, as xarray writes them in
+/// v3 (`xarray/backends/zarr.py`, `FillValueCoder`).
 pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
     let value = match json {
         Json::Bool(value) => Value::Int((*value).into()),
@@ -133,7 +131,7 @@ pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value
     })
 }
 
-/// A number as JSON has it; finite.
+/// A JSON number; finite.
 pub(super) fn number(json: &Json) -> Option<Value> {
     let Json::Number(number) = json else {
         return None;
@@ -147,7 +145,7 @@ pub(super) fn number(json: &Json) -> Option<Value> {
     }
 }
 
-/// A float that JSON has no number for, by its name.
+/// A float that JSON cannot express, by its name.
 pub(super) fn special(text: &str) -> Option<Value> {
     match text {
         "NaN" => Some(Value::Float(f64::NAN)),
@@ -167,7 +165,7 @@ fn nearest(own: Number, value: Value) -> Option<Value> {
                 4 => f64::from(wide as f32),
                 _ => to_f16(wide).to_f64(),
             };
-            // What was finite stays finite.
+            // A finite value must remain finite.
             (rounded.is_finite() == wide.is_finite()).then_some(Value::Float(rounded))?
         }
         _ => Value::Int(value.whole()?),
@@ -175,12 +173,11 @@ fn nearest(own: Number, value: Value) -> Option<Value> {
     own.write(value).map(|_| value)
 }
 
-/// What the numbers of a time count: attributes of CF with their values. None where the data type
-/// does not say it.
+/// The CF attributes of a time data type; none for other types.
 ///
 /// # Errors
-/// That CF has no words for it: whatever attributes say of it is wrong.
-pub(super) fn meaning_of_time(
+/// A unit that CF does not have; the array's own attributes would be wrong.
+pub(super) fn time_attributes(
     scalar: &Scalar,
 ) -> Result<Option<Vec<(&'static str, String)>>, String> {
     let (unit, is_date) = match scalar {
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_without_a_sign_have_the_same_bits() {
+    fn unsigned_integers_keep_their_bits() {
         let i1 = own(NumberKind::Int, 1);
         let of = |unsigned: Json, fill: i32, own| {
             let members = json!({"_Unsigned": unsigned, "_FillValue": fill});
@@ -303,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_says_which_integers_the_bits_are() {
+    fn the_attribute_unsigned_selects_the_integer_type() {
         let said = |text: &str| Json::from(text);
         assert_eq!(
             unsigned(NumberKind::Int, Some(&said("true"))),

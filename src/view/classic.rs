@@ -1,9 +1,9 @@
 //! Classic NetCDF: CDF-1, CDF-2 and CDF-5 (NetCDF User's Guide, "File Format Specifications", "The
 //! NetCDF Classic Format Specification").
 //!
-//! There are no groups, and before CDF-5 no unsigned and no 64-bit integers: they become the
-//! smallest type that holds them exactly; an element of 64 bits that a double does not hold exactly
-//! is an error when it is read.
+//! The formats have no groups, and before CDF-5 no unsigned and no 64-bit integers: these become the
+//! smallest type that holds them exactly. An element of 64 bits that a double cannot hold exactly is
+//! an error when it is read.
 
 mod header;
 
@@ -20,18 +20,18 @@ use super::node::ViewNode;
 use super::number::{NumberKind, Value};
 use crate::array::ArrayReader;
 
-/// Variables of which an element may not be readable begin at a multiple of this.
+/// Variables whose elements may fail to decode begin at a multiple of this.
 const APART_BYTES: u64 = 128 << 10;
-/// CDF-1: a variable begins before this.
+/// CDF-1: the limit of a variable's offset.
 const MAX_OFFSET_1: u64 = i32::MAX as u64;
-/// CDF-1 and CDF-2: the size of a variable, or of its part of a record.
+/// CDF-1 and CDF-2: the largest variable, or part of a record.
 const MAX_VARIABLE_BYTES: u64 = u32::MAX as u64 - 3;
-/// Texts of one array.
+/// The largest text array, padded.
 const MAX_PADDED_BYTES: usize = 8 << 20;
-/// CDF-1 and CDF-2: the length of a dimension.
+/// CDF-1 and CDF-2: the largest dimension.
 const MAX_LENGTH: u64 = i32::MAX as u64;
 
-/// Which of the three it is; the number stands in the file.
+/// The format version, as in the magic number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     Cdf1 = 1,
@@ -39,7 +39,7 @@ enum Version {
     Cdf5 = 5,
 }
 
-/// Whether an array is a variable of any file, by its metadata alone.
+/// Whether an array is certainly a variable of a file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let (Some(_), Some(view)) = (certain_item(node), node.array_view()) else {
         return false;
@@ -50,10 +50,10 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
     is_short && shape.iter().all(|length| (1..=MAX_LENGTH).contains(length))
 }
 
-/// The variables of a group in CDF-1, or in CDF-2 if that is not enough.
+/// The variables of a group in CDF-1, or in CDF-2 if offsets exceed 32 bits.
 ///
 /// # Errors
-/// Why there is none.
+/// Why the format cannot express it.
 pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
     make_version(branch, Version::Cdf2)
 }
@@ -61,7 +61,7 @@ pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
 /// The variables of a group in CDF-5, which fewer tools read.
 ///
 /// # Errors
-/// Why there is none.
+/// Why the format cannot express it.
 pub(super) fn make_cdf5(branch: &GroupTree) -> Result<VirtualFile, String> {
     make_version(branch, Version::Cdf5)
 }
@@ -70,10 +70,10 @@ pub(super) fn make_cdf5(branch: &GroupTree) -> Result<VirtualFile, String> {
 struct Planned {
     variable: Variable,
     elements: Elements,
-    /// All of it, or its part of a record, without padding.
+    /// Size of the variable, or of its part of a record, without padding.
     size_bytes: u64,
     is_record: bool,
-    /// Whether it has numbers that the file does not hold all of.
+    /// Whether the file's type cannot hold all values of the array's type.
     is_inexact: bool,
 }
 
@@ -103,13 +103,13 @@ fn make_version(branch: &GroupTree, version: Version) -> Result<VirtualFile, Str
             Err(why) => notes.push(format!("{} is not in it: {why}", variable.name)),
         }
     }
-    // Reading one whole may fail: others should not be reached through it.
+    // A variable whose elements may fail to decode comes after the others.
     planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
         return Err(branch.without_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
-    // Only dimensions that are used: those of groups are not.
+    // Unused dimensions, such as those of groups, are left out.
     let used = used_dimensions(&mut planned, &dimensions.all);
     let record = record.filter(|_| planned.iter().any(|planned| planned.is_record));
     let records = record.and_then(|record| dimensions.all.get(record));
@@ -141,8 +141,8 @@ fn make_version(branch: &GroupTree, version: Version) -> Result<VirtualFile, Str
     })
 }
 
-/// The slowest dimension of the first variable that is too large to have a fixed size; others that
-/// are too large and do not have it are left out.
+/// The slowest dimension of the first variable that is too large for a fixed size. Other too large
+/// variables without this dimension are left out.
 fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
     let mut found = None;
     for variable in &dataset.root.variables {
@@ -230,8 +230,8 @@ fn plan(
         }
         (Data::Array(reader, _), _) => {
             let conversion = kind.number.and_then(|number| variable.conversion(number));
-            let placed = ArrayExtent::new(0, reader, ElementOrder::RowMajor, conversion);
-            Elements::Array(Arc::clone(reader), placed.ok_or("too many bytes")?)
+            let extent = ArrayExtent::new(0, reader, ElementOrder::RowMajor, conversion);
+            Elements::Array(Arc::clone(reader), extent.ok_or("too many bytes")?)
         }
     };
     if matches!(elements, Elements::Bytes(_)) && is_record {
@@ -283,7 +283,7 @@ fn padded(texts: &[String]) -> Result<(u64, Vec<u8>), String> {
     Ok((length as u64, bytes))
 }
 
-/// The dimensions of the file, with those along the characters of texts.
+/// The dimensions of the file, with those of the characters of texts.
 struct Dimensions {
     all: Vec<Dimension>,
     names: HashMap<String, usize>,
@@ -299,7 +299,7 @@ impl Dimensions {
         }
     }
 
-    /// The dimension along so many characters.
+    /// The dimension of `length` characters.
     fn text(&mut self, length: u64) -> usize {
         let mut name = format!("string{length}");
         loop {
@@ -318,7 +318,7 @@ impl Dimensions {
     }
 }
 
-/// Leaves out the dimensions that nobody has, and numbers the others anew.
+/// Removes unused dimensions and renumbers the others.
 fn used_dimensions(planned: &mut [Planned], all: &[Dimension]) -> Vec<(usize, Dimension)> {
     let numbers = planned
         .iter()
@@ -364,7 +364,7 @@ fn encode(value: &Attr, version: Version) -> Option<(Type, u64, Vec<u8>)> {
     let text = |text: &str| (Type::CHAR, text.len() as u64, text.as_bytes().to_vec());
     match value {
         Attr::Text(value) => Some(text(value)),
-        // There are no lists of text.
+        // The formats have no lists of text.
         Attr::Texts(values) => Some(text(&serde_json::Value::from(values.clone()).to_string())),
         Attr::Numbers(number, values) => {
             let kind = Type::of(*number, version)?;
@@ -376,8 +376,8 @@ fn encode(value: &Attr, version: Version) -> Option<(Type, u64, Vec<u8>)> {
     }
 }
 
-/// Zeros behind a variable, or behind its part of a record. The only variable with records has
-/// none ("Note on padding").
+/// Zeros after a variable, or after its part of a record; none if it is the only record variable
+/// ("Note on padding").
 fn padding_bytes(planned: &Planned, is_only_record: bool) -> u64 {
     match planned.is_record && is_only_record {
         true => 0,
@@ -389,7 +389,7 @@ fn is_only_record(planned: &[Planned]) -> bool {
     planned.iter().filter(|planned| planned.is_record).count() == 1
 }
 
-/// Where each variable begins: those of fixed size, then the parts of the first record.
+/// The offset of each variable: those of fixed size, then the parts of the first record.
 fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
@@ -401,7 +401,7 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
             if planned.is_record == is_record {
                 at = at.checked_next_multiple_of(match (is_record, planned.is_inexact) {
                     (true, _) => 1,
-                    // Others are not read together with what may fail.
+                    // A page has no other variable than one that may fail to decode.
                     (false, true) => APART_BYTES,
                     (false, false) => layout::ARRAY_ALIGNMENT_BYTES,
                 })?;
@@ -425,7 +425,7 @@ fn parts(
     let mut end = bytes.len() as u64;
     let mut parts = vec![Segment::Bytes(bytes)];
     let is_only = is_only_record(&planned);
-    let mut slabs = Vec::new();
+    let mut slices = Vec::new();
     let mut records_begin = None;
     for (planned, offset) in planned.into_iter().zip(offsets) {
         let padding = padding_bytes(&planned, is_only);
@@ -439,26 +439,26 @@ fn parts(
         }
         match planned.elements {
             Elements::Bytes(bytes) => parts.push(Segment::Bytes(bytes)),
-            Elements::Array(reader, placed) => {
+            Elements::Array(reader, extent) => {
                 let source = sources.len();
                 sources.push(reader);
-                let placed = ArrayExtent { source, ..placed };
+                let extent = ArrayExtent { source, ..extent };
                 if planned.is_record {
-                    slabs.push(RecordSlice {
-                        placed,
+                    slices.push(RecordSlice {
+                        extent,
                         size_bytes: planned.size_bytes,
                         padding_bytes: padding,
                     });
                     continue;
                 }
-                parts.push(Segment::Array(placed));
+                parts.push(Segment::Array(extent));
             }
         }
         parts.push(Segment::Zeros(padding));
     }
     if let (Some((_, records)), Some(begin)) = (header.record, records_begin) {
         parts.push(Segment::Zeros(begin.checked_sub(end)?));
-        parts.push(Segment::Records(records, slabs));
+        parts.push(Segment::Records(records, slices));
     }
     Some(parts)
 }

@@ -17,18 +17,18 @@ use super::branch::GroupTree;
 use super::number::{Conversion, Number, Value};
 use crate::array::ArrayReader;
 
-/// A group with its dimensions, and all dimensions of the file.
+/// The data model of a file: a group, and all dimensions.
 #[derive(Debug)]
 pub(super) struct Dataset {
-    /// All dimensions; everything else names them by their numbers.
+    /// All dimensions, which are referenced by index.
     pub(super) dimensions: Vec<Dimension>,
     /// The group itself.
     pub(super) root: Group,
-    /// What could not be taken over, and why.
+    /// What is not in the file, and why.
     pub(super) notes: Vec<String>,
 }
 
-/// A name for a length.
+/// A named length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Dimension {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Those that are declared in this group.
+    /// The dimensions that are declared in this group.
     pub(super) dimensions: Vec<usize>,
     pub(super) variables: Vec<Variable>,
     pub(super) attributes: Vec<Attribute>,
@@ -50,34 +50,34 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// Its dimensions, slowest first.
+    /// The dimensions, slowest first.
     pub(super) dimensions: Vec<usize>,
     pub(super) item: Item,
     pub(super) data: Data,
     pub(super) attributes: Vec<Attribute>,
-    /// What stands for a missing value; also in the attributes, as `_FillValue`.
+    /// The value of missing data; also the attribute `_FillValue`.
     pub(super) fill: Option<Value>,
 }
 
-/// What one element of a variable is.
+/// The type of the elements of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
     /// A number, as it is in the array.
     Number(Number),
-    /// One byte of text: those of a text are along the last dimension.
+    /// One byte of text; the last dimension is along the text.
     Char,
-    /// Text of any length.
+    /// Text of variable length.
     Text,
 }
 
-/// Where the elements of a variable are.
+/// The elements of a variable.
 #[derive(Debug)]
 pub(super) enum Data {
-    /// In an array. Its pieces have this shape, one extent for each dimension of the variable.
+    /// Those of an array, whose chunks have this shape along the dimensions of the variable.
     Array(Arc<ArrayReader>, Vec<u64>),
-    /// Here, in C order.
+    /// Encoded elements, in C order.
     Texts(Arc<Vec<String>>),
-    /// Numbers that are computed, in C order.
+    /// Computed numbers, in C order.
     Numbers(Arc<Vec<Value>>),
 }
 
@@ -93,18 +93,18 @@ pub(super) struct Attribute {
 pub(super) enum Attr {
     Text(String),
     Texts(Vec<String>),
-    /// Numbers of one kind, little-endian or of the variable's own byte order.
+    /// Numbers of one type, little-endian or of the variable's byte order.
     Numbers(Number, Vec<Value>),
 }
 
-/// Dimensions of one file: each takes some memory in its header.
+/// The most dimensions of a file; each takes memory in its header.
 pub(super) const MAX_DIMENSIONS: usize = 16_384;
 
 impl Dataset {
-    /// The data model of a group and all that is below it.
+    /// The data model of a group tree.
     ///
     /// # Errors
-    /// If it has too many dimensions.
+    /// Too many dimensions.
     pub(super) fn of(branch: &GroupTree) -> Result<Self, String> {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
@@ -131,7 +131,7 @@ impl Variable {
         lengths.collect()
     }
 
-    /// How its numbers become these.
+    /// The conversion of its numbers to these.
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
             Item::Number(from) => Some(Conversion { from, to }),

@@ -1,5 +1,4 @@
-//! The table of computed files: what they are called, what they are made of, and the pure function
-//! that makes each.
+//! The table of view formats: name, kind of node, and the pure function that renders it.
 //!
 //! A new format is one file with one function, and one line in [`TABLE`].
 
@@ -17,29 +16,29 @@ use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
 
-/// A kind of computed file, or of directory of computed files: its place in the table.
+/// A view format: its row in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Format(u8);
 
-/// How a file of a node is called.
+/// The name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
-    /// Always so, in the directory of the node's own views.
+    /// A fixed name, only in the directory of the node's views.
     Own(&'static str),
-    /// A directory of an array; `<array>.<word>` in the directory of its group.
+    /// A directory of an array; `<array>.<name>` in the directory of its group.
     Directory(&'static str),
     /// `<node><suffix>`.
     Suffix(&'static str),
 }
 
-/// What of a node a file is, and the function that makes it.
+/// The function that renders a format, by the kind of node.
 #[derive(Debug, Clone, Copy)]
 pub enum Renderer {
     /// A text of any node.
     Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
     /// The list of the views of a node, with diagnostics.
     Readme,
-    /// A text of elements of variable length.
+    /// The elements of variable length as text.
     Elements,
     /// A directory of chunks.
     Chunks,
@@ -47,19 +46,18 @@ pub enum Renderer {
     Inner,
     /// A file of an array, from its own metadata.
     Array(fn(&ArrayView<'_>) -> Result<VirtualFile, String>),
-    /// A file of an array and of the nodes around it. The first function returns whether metadata
-    /// alone prove that the second one makes a file.
+    /// A file of an array and other nodes. The first function returns whether metadata alone prove that
+    /// the second one succeeds.
     ArrayWithNodes(
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<bool, NoContent>,
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
     ),
-    /// The same of which only making it tells whether there is one.
+    /// A file of an array and other nodes that has to be rendered to know whether it exists.
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
-    /// A text of a group and the documents of all nodes below it.
+    /// A text with the documents of all nodes of a group.
     Hierarchy(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
-    /// A file of a group: of its arrays, or of all that is below it. The first function returns
-    /// whether an array is a variable of the file for certain, by its metadata alone; the second one
-    /// makes a file if there is any variable.
+    /// A file of a group's arrays, or of its whole tree. The first function returns whether an array is
+    /// certainly a variable, by its metadata alone; the second one succeeds if there is any variable.
     Group(
         Depth,
         fn(&ViewNode) -> bool,
@@ -104,7 +102,7 @@ const LOAD_NPY: &str =
     r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#;
 const READ_NRRD: &str = "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'";
 
-/// The answer of a function that either proves that there is a file, or that there is none.
+/// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
     Ok(checked.map(|()| true)?)
 }
@@ -246,7 +244,7 @@ static TABLE: [Row; 18] = [
 ];
 
 impl Format {
-    /// All of them, in the order of listings.
+    /// Returns all formats, in listing order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..TABLE.len()).filter_map(|place| u8::try_from(place).ok().map(Self))
     }
@@ -256,27 +254,27 @@ impl Format {
         TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
     }
 
-    /// What `--formats` calls it.
+    /// The name in `--formats`.
     pub fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// How it is made.
+    /// The function that renders it.
     pub fn renderer(self) -> Renderer {
         self.row().renderer
     }
 
-    /// A number of its own.
+    /// A unique number.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// Whether every node has it.
+    /// Whether it applies to every node.
     pub fn is_of_node(self) -> bool {
         matches!(self.renderer(), Renderer::Node(_) | Renderer::Readme)
     }
 
-    /// Whether it is made of a group.
+    /// Whether it applies to groups.
     pub fn is_of_group(self) -> bool {
         matches!(
             self.renderer(),
@@ -284,12 +282,12 @@ impl Format {
         )
     }
 
-    /// Whether it can be made of an array, or of a group, as far as that alone tells.
+    /// Whether it applies to arrays, or to groups.
     pub fn suits(self, is_array: bool) -> bool {
         self.is_of_node() || self.is_of_group() != is_array
     }
 
-    /// Whether it is made of more than its own node, so that another node can change it.
+    /// Whether it depends on other nodes.
     pub fn is_of_many(self) -> bool {
         self.is_of_group()
             || matches!(
@@ -298,8 +296,7 @@ impl Format {
             )
     }
 
-    /// Whether to know its size takes more than the metadata of its node: other nodes, or
-    /// elements.
+    /// Whether its size depends on more than the metadata of its node: other nodes, or elements.
     pub fn is_costly(self) -> bool {
         self.is_of_many() || matches!(self.renderer(), Renderer::Elements)
     }
@@ -335,7 +332,7 @@ impl Format {
         format!("{} {}", row.command, shell_quoted(&file))
     }
 
-    /// The same with something between name and suffix, for where another file has the plain name.
+    /// The name with `escape` before the suffix, if the plain name is taken.
     pub fn escaped_name(self, name: &str, escape: &str) -> String {
         match self.row().name {
             Name::Own(own) => {
@@ -347,8 +344,8 @@ impl Format {
         }
     }
 
-    /// Its name in the directory of a group, for the node `name` in it; none if it is only beside
-    /// the node's own views.
+    /// Its name in the directory of a group, for the node `name`; none if it is only in the directory of
+    /// the node's views.
     pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
             Name::Own(_) => None,
@@ -357,7 +354,7 @@ impl Format {
         }
     }
 
-    /// The nodes and formats that a name in the directory of a group can stand for.
+    /// The possible nodes and formats of a name in the directory of a group.
     pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
         Self::all().filter_map(move |format| {
             let node = match format.row().name {
@@ -371,7 +368,7 @@ impl Format {
         })
     }
 
-    /// Whether a name in a directory of views may be one of a file whose size is costly to know.
+    /// Whether a name in a directory of views may be of a format with [`Format::is_costly`].
     pub fn may_be_costly(name: &[u8]) -> bool {
         Self::all()
             .filter(|format| format.is_costly())
@@ -402,12 +399,12 @@ impl FromStr for Format {
     }
 }
 
-/// The formats and translations that are listed; all others can be opened by name all the same.
+/// The formats and translations in listings; others can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatSet(Vec<Format>, Vec<Target>);
 
 impl FormatSet {
-    /// Whether a format is listed. What a node says of itself always is.
+    /// Whether a format is listed; those of every node always are.
     pub fn lists(&self, format: Format) -> bool {
         format.is_of_node() || self.0.contains(&format)
     }
@@ -426,7 +423,7 @@ impl Default for FormatSet {
     }
 }
 
-/// Words between commas, or between `+` or `:` where commas mean something else. Nothing is all.
+/// Names separated by `,`, `+` or `:`; an empty list means the default.
 impl FromStr for FormatSet {
     type Err = String;
 
@@ -455,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_understood_as_they_are_given() {
+    fn names_parse_as_they_are_printed() {
         for format in Format::all() {
             assert_eq!(format.word().parse(), Ok(format));
             let Some(name) = format.name_beside("a.b") else {
@@ -484,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_names_are_no_plain_ones() {
+    fn escaped_names_differ_from_plain_ones() {
         for (word, expected) in [
             ("attributes", "attributes~view.json"),
             ("zmetadata", "~view.zmetadata"),
@@ -497,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_what_it_does_not_know() {
+    fn unknown_names_of_a_list_are_reported() {
         let set: FormatSet = "npy,chunks".parse().unwrap();
         assert!(
             set.lists(format("npy")) && set.lists(format("readme")) && !set.lists(format("bin"))

@@ -1,7 +1,7 @@
-//! Georeferencing: from the metadata around an array (GeoZarr, CF, GDAL, rioxarray) to a transform
-//! and a coordinate reference system, for every format that has a place for them.
+//! Georeferencing: transform, coordinate reference system and sample metadata of an array from GeoZarr,
+//! CF, GDAL and rioxarray metadata, for all formats.
 //!
-//! What is written is only what all metadata agree on: a wrong position is worse than none.
+//! A result is what all metadata agree on: contradictions leave the array without a georeference.
 
 pub(super) mod axis;
 pub(super) mod bands;
@@ -28,7 +28,7 @@ use raster::{Raster, spatial_names};
 use samples::SampleMetadata;
 use transform::Georef;
 
-/// What is known of an array as a raster.
+/// The metadata of an array as a raster.
 #[derive(Debug)]
 pub(super) struct RasterMetadata {
     pub(super) raster: Raster,
@@ -37,10 +37,10 @@ pub(super) struct RasterMetadata {
 }
 
 impl RasterMetadata {
-    /// What the metadata around an array say of it.
+    /// Reads the metadata of an array and its groups.
     ///
     /// # Errors
-    /// Why it is no raster; those of the store.
+    /// Why the array is no raster; those of the store.
     pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, NoContent> {
         let raster = Self::raster(context)?;
         let georef = transform::find(context, &raster, notes)?;
@@ -52,7 +52,7 @@ impl RasterMetadata {
         })
     }
 
-    /// The raster of an array: with the axes that it, or a group above it, names as the spatial ones.
+    /// The raster of an array, with the spatial axes that it or a group above it declares.
     ///
     /// # Errors
     /// Why it is none.
@@ -61,21 +61,21 @@ impl RasterMetadata {
         Raster::of(context.view, names.as_ref())
     }
 
-    /// The grid of an array whose metadata say it in another way than CF; none if they do not say
-    /// it, or what they say cannot be read.
+    /// The grid of an array that is georeferenced by other conventions than CF; none if it has none that
+    /// can be read.
     ///
     /// # Errors
-    /// Those of the store that may not last.
+    /// Temporary errors of the store.
     pub(super) fn grid(
         view: &ArrayView<'_>,
-        around: &dyn NodeResolver,
+        nodes: &dyn NodeResolver,
     ) -> Result<Option<Grid>, NoContent> {
         if view.array.attribute("grid_mapping").is_some() || view.shape().len() < 2 {
             return Ok(None);
         }
         let mut notes = Notes::default();
-        let found = Groups::above(view, around, &mut notes).and_then(|groups| {
-            let context = Context::new(view, around, &groups);
+        let found = Groups::above(view, nodes, &mut notes).and_then(|groups| {
+            let context = Context::new(view, nodes, &groups);
             if !crs_metadata::may_have_crs(&context) {
                 return Ok(None);
             }
@@ -95,18 +95,17 @@ impl RasterMetadata {
         }
     }
 
-    /// The same of an array whose last two axes are the sides of the raster; none if it is no such
-    /// raster.
+    /// The metadata of an array whose last two axes are those of the raster; none for other arrays.
     ///
     /// # Errors
     /// Those of the store.
     pub(super) fn of_planes(
         view: &ArrayView<'_>,
-        around: &dyn NodeResolver,
+        nodes: &dyn NodeResolver,
     ) -> Result<Option<Self>, NoContent> {
         let mut notes = Notes::default();
-        let groups = Groups::above(view, around, &mut notes)?;
-        match Self::of(&Context::new(view, around, &groups), &mut notes) {
+        let groups = Groups::above(view, nodes, &mut notes)?;
+        match Self::of(&Context::new(view, nodes, &groups), &mut notes) {
             Ok(metadata) if !metadata.raster.is_chunky => Ok(Some(metadata)),
             Ok(_) | Err(NoContent::Absent(_)) => Ok(None),
             Err(error) => Err(error),

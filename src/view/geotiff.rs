@@ -16,16 +16,16 @@ use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::VirtualFile;
 use super::tiff::{self, Pixels, Values, tag};
 
-/// Whether the metadata of an array and of the groups above it prove that there is an image of it.
+/// Whether the metadata of an array and its groups prove that it has a GeoTIFF.
 ///
 /// # Errors
 /// Why there is none; those of the store.
 pub(super) fn is_certain(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<bool, NoContent> {
-    let groups = Groups::above(view, around, &mut Notes::default())?;
-    let raster = RasterMetadata::raster(&Context::new(view, around, &groups))?;
+    let groups = Groups::above(view, nodes, &mut Notes::default())?;
+    let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
     let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
     // The tables and the metadata of each band are limited.
     let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
@@ -35,14 +35,14 @@ pub(super) fn is_certain(
 /// An array as a GeoTIFF.
 ///
 /// # Errors
-/// Why it is none; those of the store.
+/// Why it has none; those of the store.
 pub(super) fn make(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
     let mut notes = Notes::default();
-    let groups = Groups::above(view, around, &mut notes)?;
-    let context = Context::new(view, around, &groups);
+    let groups = Groups::above(view, nodes, &mut notes)?;
+    let context = Context::new(view, nodes, &groups);
     let RasterMetadata {
         raster,
         georef,
@@ -97,24 +97,24 @@ pub(super) fn make(
     })
 }
 
-/// What GDAL reads beside a `.tif` (its "PAM"): the system, where no code of EPSG says it.
+/// GDAL's auxiliary file of a `.tif` ("PAM"), with a system that has no EPSG code.
 ///
 /// # Errors
 /// Why there is none; those of the store.
 pub(super) fn make_aux(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
     let mut notes = Notes::default();
-    let groups = Groups::above(view, around, &mut notes)?;
-    let context = Context::new(view, around, &groups);
+    let groups = Groups::above(view, nodes, &mut notes)?;
+    let context = Context::new(view, nodes, &groups);
     let none = || NoContent::Absent("no system without a code of EPSG is known".into());
     if !crs_metadata::may_have_crs(&context) {
         return Err(none());
     }
     let raster = RasterMetadata::raster(&context)?;
-    // Coordinates are read only where they matter.
-    let said = transform::said_crs(&context, &raster)?.ok_or_else(none)?;
+    // Coordinates are read only if they matter.
+    let said = transform::declared_crs(&context, &raster)?.ok_or_else(none)?;
     if said.code.is_some() {
         return Err(none());
     }

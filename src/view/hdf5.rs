@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_told_by_their_heap_and_number() {
+    fn entries_are_identified_by_heap_and_number() {
         let writer = Writer {
             objects: Vec::new(),
             heaps: vec![1000, 2000],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superblock_is_that_of_the_library() {
+    fn a_superblock_matches_that_of_the_library() {
         // An empty file of h5py with `libver="v108"`.
         let mut expected = b"\x89HDF\r\n\x1a\n\x02\x08\x08\0".to_vec();
         for address in [0, u64::MAX, 0xB3, 0x30] {

@@ -1,10 +1,10 @@
-//! What was made and is kept for a while, within a budget of memory.
+//! An LRU cache with a memory budget.
 
 use std::hash::Hash;
 
 use lru::LruCache;
 
-/// Values with the memory that they take, least recently used first out.
+/// Values with their memory, evicted in least recently used order.
 #[derive(Debug)]
 pub(super) struct Kept<K: Hash + Eq, V> {
     values: LruCache<K, (V, u64)>,
@@ -25,8 +25,8 @@ impl<K: Hash + Eq, V> Kept<K, V> {
         self.values.get(key).map(|(value, _)| value)
     }
 
-    /// Keeps a value of so many bytes, and gives up others until all take at most `most_bytes` and
-    /// are at most `most`. The newest stays: who asked for it has not used it yet.
+    /// Inserts a value of `bytes`, and evicts others until at most `most` values take at most `most_bytes`.
+    /// The new value is never evicted: its caller has not used it yet.
     pub(super) fn put(&mut self, key: K, value: V, bytes: u64, most_bytes: u64, most: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         if let Some((_, old)) = self.values.put(key, (value, bytes)) {

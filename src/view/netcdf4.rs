@@ -22,7 +22,7 @@ use crate::zarr::ByteOrder;
 /// HDF5 has no more axes (`H5S_MAX_RANK`).
 const MAX_RANK: usize = 32;
 
-/// Whether an array is a variable of any file, by its metadata alone.
+/// Whether an array is certainly a variable of a file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
     // Parts of numbers and characters have an axis of their own.
@@ -209,10 +209,10 @@ impl<'a> Plan<'a> {
         match elements {
             Elements::Nowhere => {}
             Elements::Values(values) => self.values.push((object, values)),
-            Elements::Array(reader, placed, index) => self.arrays.push(Stored {
+            Elements::Array(reader, extent, index) => self.arrays.push(Stored {
                 object,
                 reader,
-                placed,
+                extent,
                 index,
             }),
         }
@@ -273,13 +273,13 @@ impl<'a> Plan<'a> {
             ),
             None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
         };
-        let placed = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
+        let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
         if let Some(index) = &index
-            && index.chunks_bytes() != placed.size_bytes
+            && index.chunks_bytes() != extent.size_bytes
         {
             return Err("bug: its chunks are not those of its file".into());
         }
-        Ok((storage, Elements::Array(Arc::clone(reader), placed, index)))
+        Ok((storage, Elements::Array(Arc::clone(reader), extent, index)))
     }
 
     /// Puts texts into the heap, each once.
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_nowhere_in_the_file() {
+    fn variables_that_are_left_out_take_no_space() {
         let long = "n".repeat(MAX_NAME_BYTES - 10);
         let dimension = |name: &str, length| Dimension {
             name: name.to_owned(),

@@ -7,7 +7,7 @@ use crate::zarr::Fixed;
 /// The whole array as a `.npy` file.
 ///
 /// # Errors
-/// If it were longer than any file can be.
+/// A size that no file can have.
 pub(super) fn make(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let header = header(view.data_type(), view.shape());
     let elements =
@@ -19,14 +19,14 @@ pub(super) fn make(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 /// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
 fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
-    // A tuple of one needs its comma, longer ones do not have it.
+    // A tuple of one element needs a trailing comma.
     let shape = match shape.len() {
         0 | 1 => lengths.trim_end_matches(' '),
         _ => lengths.trim_end_matches(", "),
     };
     let descr = data_type.numpy_literal();
     let text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({shape}), }}");
-    // Version 1 counts the header in 16 bits, version 2 in 32, version 3 is UTF-8.
+    // Version 1 has a length of 16 bits, version 2 of 32 bits, version 3 is UTF-8.
     let version: u8 = match (text.is_ascii(), text.len() < 65_000) {
         (false, _) => 3,
         (true, true) => 1,
@@ -53,7 +53,7 @@ mod tests {
     use crate::zarr::{ByteOrder, Scalar};
 
     #[test]
-    fn headers_are_those_of_numpy() {
+    fn headers_match_numpy() {
         let f4 = Fixed {
             scalar: Scalar::Float(ByteOrder::Little),
             size_bytes: 4,

@@ -1,4 +1,4 @@
-//! Numbers as they are in an array and as a format wants them.
+//! Numbers of arrays and files, and conversions between them.
 
 use half::f16;
 
@@ -10,20 +10,20 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 pub enum NumberKind {
     /// Two's complement.
     Int,
-    /// Without a sign.
+    /// Unsigned.
     UInt,
     /// IEEE 754.
     Float,
 }
 
-/// One number: an element, or one of the two of a complex one.
+/// The type of a number: an element, or a part of a complex one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
-    /// What its bits mean.
+    /// The meaning of the bits.
     pub kind: NumberKind,
-    /// Its size, 1, 2, 4 or 8.
+    /// Size, 1, 2, 4 or 8.
     pub size_bytes: usize,
-    /// Which byte comes first; little where there is only one.
+    /// Byte order; little-endian for one byte.
     pub order: ByteOrder,
 }
 
@@ -41,8 +41,8 @@ impl Number {
         }
     }
 
-    /// What the elements of a type are made of, and how many of it: two in complex numbers. A
-    /// boolean is 0 or 1, a time is what it counts. `None` for text and anything else.
+    /// The type of the numbers in an element, and their count, which is 2 for complex numbers. A
+    /// boolean is 0 or 1, a time is its count of units. `None` for text and other types.
     pub fn of(data_type: &Fixed) -> Option<(Self, usize)> {
         let size = data_type.size_bytes;
         let one = |kind, order| Some((Self::new(kind, size, order), 1));
@@ -59,7 +59,7 @@ impl Number {
         }
     }
 
-    /// The letter that numpy has for the kind: `i`, `u` or `f`.
+    /// numpy's letter of the kind: `i`, `u` or `f`.
     pub const fn letter(self) -> char {
         match self.kind {
             NumberKind::Int => 'i',
@@ -91,7 +91,7 @@ impl Number {
         })
     }
 
-    /// The bytes of a value; `None` if this number can not hold exactly it.
+    /// The bytes of a value; `None` if this type cannot hold it exactly.
     pub fn write(self, value: Value) -> Option<Vec<u8>> {
         let word = self.word(value)?;
         Some(word.get(..self.size_bytes)?.to_vec())
@@ -169,8 +169,8 @@ impl Value {
         }
     }
 
-    /// The value as a float, rounded where a float does not hold it.
-    #[expect(clippy::cast_precision_loss, reason = "that is what it is for")]
+    /// The value as a float, rounded to the nearest.
+    #[expect(clippy::cast_precision_loss, reason = "rounded to the nearest")]
     pub fn float(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
@@ -179,32 +179,31 @@ impl Value {
     }
 }
 
-/// How each number of an array is written in a file.
+/// A conversion of the numbers of an array to those of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
-    /// As it is in the array.
+    /// The type in the array.
     pub from: Number,
-    /// As it is in the file. It holds every value of `from` exactly, or reading one that it does
-    /// not hold is an error.
+    /// The type in the file. A value that it cannot hold exactly is an error when it is read.
     pub to: Number,
 }
 
 impl Conversion {
-    /// Whether nothing has to be done.
+    /// Whether both types are the same.
     pub fn is_identity(&self) -> bool {
         self.from == self.to
     }
 
-    /// How many bytes so many bytes of the array become; `None` if they are too many.
+    /// Size in the file of `bytes` of the array; `None` on overflow.
     pub fn target_bytes(&self, bytes: u64) -> Option<u64> {
         let numbers = bytes / self.from.size_bytes as u64;
         numbers.checked_mul(self.to.size_bytes as u64)
     }
 
-    /// Converts numbers; both slices hold the same count of them.
+    /// Converts numbers; both slices have the same count.
     ///
     /// # Errors
-    /// A value that the file's numbers can not hold exactly.
+    /// A value that the file's numbers cannot hold exactly.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
         let size = self.from.size_bytes;
         if self.from.kind == self.to.kind && size == self.to.size_bytes {
@@ -222,7 +221,7 @@ impl Conversion {
     }
 }
 
-/// Turns the bytes of each word around.
+/// Reverses the bytes of each word.
 fn swap(bytes: &mut [u8], size: usize) {
     fn each<const N: usize>(bytes: &mut [u8]) {
         let (words, _) = bytes.as_chunks_mut::<N>();
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_are_read_or_not_at_all() {
+    fn numbers_round_trip_exactly_or_fail() {
         use ByteOrder::{Big, Little};
         for size in [1, 2, 4, 8] {
             for order in [Little, Big] {

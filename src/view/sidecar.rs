@@ -1,5 +1,5 @@
-//! Text files beside `<name>.bin` that tell raster and image tools what is in it: ENVI (`.hdr`),
-//! GDAL (`.vrt`) and NRRD (`.nhdr`).
+//! Detached headers of `<name>.bin` for raster and image tools: ENVI (`.hdr`), GDAL (`.vrt`) and NRRD
+//! (`.nhdr`).
 
 mod fields;
 
@@ -15,15 +15,15 @@ use super::number::{Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 
-/// What the headers call the file of elements beside them.
+/// The name of the data file in the headers.
 fn data_name(view: &ArrayView<'_>) -> String {
     format!("{}.bin", view.node.name())
 }
 
-/// The elements and nothing else.
+/// The elements without a header.
 ///
 /// # Errors
-/// If they were longer than any file can be.
+/// A size that no file can have.
 pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let elements = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None);
     VirtualFile::of_array(view.reader, elements.map(Segment::Array))
@@ -32,19 +32,19 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 /// A header of the ENVI raster format.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Why the format cannot express it; those of the store.
 pub(super) fn envi(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
     let mut text = envi_header(&element_type(view), view.shape())?;
-    if let Some(metadata) = RasterMetadata::of_planes(view, around)? {
+    if let Some(metadata) = RasterMetadata::of_planes(view, nodes)? {
         text.push_str(&fields::envi(&metadata));
     }
     Ok(VirtualFile::text(text))
 }
 
-/// Whether the data type and the shape can be said by ENVI.
+/// Checks that ENVI has the data type and the shape.
 ///
 /// # Errors
 /// Why not.
@@ -55,20 +55,20 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 /// A virtual raster of GDAL (`VRTRawRasterBand`).
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Why the format cannot express it; those of the store.
 pub(super) fn vrt(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
     check_vrt(view)?;
-    let metadata = RasterMetadata::of_planes(view, around)?;
+    let metadata = RasterMetadata::of_planes(view, nodes)?;
     let fields = metadata.map(|metadata| fields::vrt(&metadata));
     let fields = fields.unwrap_or_default();
     let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
     Ok(VirtualFile::text(text))
 }
 
-/// Whether the data type and the shape can be said by GDAL.
+/// Checks that GDAL has the data type and the shape.
 ///
 /// # Errors
 /// Why not.
@@ -79,19 +79,19 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 /// A detached header of NRRD (teem).
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Why the format cannot express it; those of the store.
 pub(super) fn nrrd(
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
-    let fields = fields::nrrd(view, around)?;
-    // Programs read no field behind the one that says where the data are.
+    let fields = fields::nrrd(view, nodes)?;
+    // Programs ignore fields after `data file`.
     Ok(VirtualFile::text(format!("{head}{fields}{data}")))
 }
 
-/// Whether the data type and the shape can be said by NRRD.
+/// Checks that NRRD has the data type and the shape.
 ///
 /// # Errors
 /// Why not.
@@ -99,7 +99,7 @@ pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
     nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }
 
-/// What one element is: the same bits are numbers without a sign where `_Unsigned` says so.
+/// The data type of the elements; unsigned if `_Unsigned` is set.
 fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
     let said = view.array.attribute("_Unsigned");
@@ -115,8 +115,7 @@ fn element_type(view: &ArrayView<'_>) -> Fixed {
     data_type
 }
 
-/// An array of numbers as rasters: the last axis is across, the one before it down, the others
-/// are bands.
+/// An array of numbers as rasters: the last axis is x, the one before it y, the others are bands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Raster {
     width: u64,
@@ -150,7 +149,7 @@ impl Raster {
     }
 }
 
-/// The kind of number, by the letter of numpy (`c` for a complex one) and its size in bytes.
+/// The type of the numbers: numpy's letter (`c` for complex), size in bytes and byte order.
 fn number(data_type: &Fixed) -> (char, usize, ByteOrder) {
     match Number::of(data_type) {
         Some((number, 1)) => (number.letter(), number.size_bytes, number.order),
@@ -192,10 +191,10 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
     ))
 }
 
-/// More bands than this make a document that no tool wants to read.
+/// The most bands of a document.
 const MAX_VRT_BANDS: u64 = 65_535;
 
-/// What GDAL calls the data type of a band, and its raster.
+/// GDAL's name of the data type of a band, and the raster.
 fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, Raster), String> {
     let raster = Raster::of(shape)?;
     let (kind, size, _) = number(data_type);
@@ -255,7 +254,7 @@ fn vrt_document(
     let mut names = fields.names.iter();
     for band in 0..bands {
         let offset = band_bytes.saturating_mul(band);
-        // Writing to a String does not fail.
+        // Writing to a String is infallible.
         let _ = writeln!(
             text,
             "  <VRTRasterBand dataType=\"{name}\" band=\"{}\" subClass=\"VRTRawRasterBand\">",
@@ -277,7 +276,7 @@ fn vrt_document(
     Ok(text)
 }
 
-/// The header but for its last line, and that line, which says where the data are.
+/// The header without its last line, and that line, `data file`.
 fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<(String, String), String> {
     let (kind, size, order) = number(data_type);
     let name = match (kind, size) {
@@ -309,7 +308,7 @@ fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<(String, 
         ByteOrder::Little => "little",
         ByteOrder::Big => "big",
     };
-    // Fastest axis first; a scalar has one.
+    // Fastest axis first; a scalar has one axis.
     let mut sizes: Vec<String> = shape.iter().rev().map(u64::to_string).collect();
     if sizes.is_empty() {
         sizes.push("1".into());
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_format_can_not_say_is_said() {
+    fn unsupported_types_and_shapes_are_reported() {
         let half = Fixed {
             scalar: Scalar::Float(ByteOrder::Little),
             size_bytes: 2,

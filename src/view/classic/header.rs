@@ -11,7 +11,7 @@ pub(super) struct Type {
     /// `nc_type`.
     code: u32,
     pub(super) size_bytes: usize,
-    /// How numbers are written; none for characters.
+    /// The type of the numbers; none for characters.
     pub(super) number: Option<Number>,
 }
 
@@ -26,21 +26,21 @@ pub(super) struct Attribute {
 #[derive(Debug, Clone)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// Places in the header's list of dimensions.
+    /// Indices in the header's list of dimensions.
     pub(super) dimensions: Vec<usize>,
     pub(super) attributes: Vec<Attribute>,
     pub(super) kind: Type,
-    /// Bytes of it, or of its part of a record, with padding.
+    /// Size of the variable, or of its part of a record, with padding.
     pub(super) vsize: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) version: Version,
-    /// Each with the number it had in the data model.
+    /// The dimensions, each with its index in the data model.
     pub(super) dimensions: Vec<(usize, Dimension)>,
     pub(super) attributes: Vec<Attribute>,
-    /// The number of the unlimited dimension, and how many records there are.
+    /// The index of the unlimited dimension, and the number of records.
     pub(super) record: Option<(usize, u64)>,
 }
 
@@ -56,8 +56,8 @@ impl Type {
         number: None,
     };
 
-    /// The smallest type that holds all numbers of a kind; before CDF-5 a double for those of 64
-    /// bits, which does not hold all of them.
+    /// The smallest type that holds all values of a type; before CDF-5 a double for integers of 64
+    /// bits, which cannot hold all of them.
     pub(super) fn of(number: Number, version: Version) -> Option<Self> {
         let is_5 = version == Version::Cdf5;
         let (code, kind, size_bytes) = match (number.kind, number.size_bytes) {
@@ -84,7 +84,7 @@ impl Type {
 }
 
 impl Header {
-    /// The header, with variables that begin at these offsets.
+    /// The header, with variables at these offsets.
     pub(super) fn encode(&self, variables: &[&Variable], offsets: &[u64]) -> Vec<u8> {
         let mut bytes = b"CDF".to_vec();
         bytes.push(self.version as u8);
@@ -147,12 +147,12 @@ impl Header {
     }
 }
 
-/// To a multiple of four; every list begins at one.
+/// Pads to a multiple of four.
 fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// What fits 32 bits: larger sizes were refused before.
+/// Values that fit 32 bits; larger sizes are rejected before.
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_that_of_the_specification() {
+    fn a_header_matches_the_specification() {
         let dimension = Dimension {
             name: "dim".into(),
             length: 5,

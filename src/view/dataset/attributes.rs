@@ -1,4 +1,4 @@
-//! From JSON to the attributes of netCDF.
+//! netCDF attributes from JSON.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,13 @@ use crate::zarr::ByteOrder;
 
 /// The longest name of netCDF (`NC_MAX_NAME`).
 pub(in crate::view) const MAX_NAME_BYTES: usize = 256;
-/// Attributes whose value is one of the stored values, packed or not (CF 2.5.1): always of the
-/// variable's own type, if that has such a value.
+/// Attributes whose value is a stored value, packed or not (CF 2.5.1): always of the variable's type,
+/// if it has such a value.
 const OF_STORED_VALUES: [&str; 2] = ["_FillValue", "missing_value"];
-/// Attributes that are of the variable's own type (CF 2.5.1, 3.5), unless the variable is packed and
-/// JSON has a float. Such a number stays a double: the NetCDF Users Guide ("Attribute Conventions",
-/// `valid_range`) takes limits of the packed type for packed values and limits of the type of
-/// `scale_factor` for unpacked ones. `actual_range` is of unpacked values (CF 2.5.1) and is written
-/// as it is in JSON.
+/// Attributes of the variable's type (CF 2.5.1, 3.5), unless the variable is packed and JSON has a
+/// float. Such a number stays a double: in the NetCDF Users Guide ("Attribute Conventions",
+/// `valid_range`) limits of the packed type are packed values, and limits of the type of
+/// `scale_factor` are unpacked ones. `actual_range` has unpacked values (CF 2.5.1) and the type of JSON.
 const OF_THE_TYPE: [&str; 5] = [
     "valid_min",
     "valid_max",
@@ -27,9 +26,9 @@ const OF_THE_TYPE: [&str; 5] = [
     "flag_values",
     "flag_masks",
 ];
-/// Attributes whose presence says that values are packed (CF 8.1).
+/// Attributes of packed variables (CF 8.1).
 const OF_PACKING: [&str; 2] = ["scale_factor", "add_offset"];
-/// Attributes that libraries write for themselves: HDF5's dimension scales and nczarr's own.
+/// Reserved attributes: HDF5's dimension scales and nczarr's metadata.
 const OF_LIBRARIES: [&str; 9] = [
     "_ARRAY_DIMENSIONS",
     "CLASS",
@@ -48,8 +47,8 @@ const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
-/// The name as netCDF looks it up, in NFC; none if netCDF can have no dimension, variable, group or
-/// attribute of this name (NUG, "Permitted characters in NetCDF names").
+/// The name in NFC, as netCDF looks it up; none if it is not valid in netCDF (NUG, "Permitted
+/// characters in NetCDF names").
 pub(super) fn name_of(name: &str) -> Option<String> {
     let name: String = name.nfc().collect();
     let is_name = !name.is_empty()
@@ -65,10 +64,10 @@ pub(super) fn name_of(name: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
-/// What netCDF-4 puts before the name of a variable that a dimension has as well.
+/// netCDF-4's prefix of a variable that has the name of a dimension without being its coordinate.
 pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
-/// Whether an attribute says something of the values of elements.
+/// Whether an attribute describes the values of elements.
 pub(super) fn is_of_values(name: &str) -> bool {
     OF_STORED_VALUES.contains(&name) || OF_THE_TYPE.contains(&name)
 }
@@ -89,7 +88,7 @@ pub(super) fn of_group(
     found
 }
 
-/// The attributes of a variable, but for its fill value.
+/// The attributes of a variable, without its fill value.
 pub(super) fn of_variable(
     members: &Map<String, Json>,
     item: Item,
@@ -122,7 +121,7 @@ pub(super) fn of_variable(
     found
 }
 
-/// The members that can be attributes at all.
+/// The members with a valid attribute name.
 fn named<'a>(
     members: &'a Map<String, Json>,
     note: &mut impl FnMut(String),
@@ -154,7 +153,7 @@ fn named<'a>(
     found
 }
 
-/// Whether a number or a list of numbers has one that JSON writes as a float: `1.0`, not `1`.
+/// Whether a number, or one of a list, is a float in JSON: `1.0`, not `1`.
 fn has_floats(json: &Json) -> bool {
     let is_float = |json: &Json| match json {
         Json::String(text) => special(text).is_some(),
@@ -176,7 +175,7 @@ fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
     Some(Attr::Numbers(target, values))
 }
 
-/// The value as it is written; nothing for `null` and for lists of nothing.
+/// The value in the type of JSON; none for `null` and empty lists.
 fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),
@@ -185,7 +184,7 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let list = match json {
         Json::Null => return Ok(None),
         Json::String(text) => return text_of(text).map(Some),
-        // netCDF has no structures: as xarray's engines do, they stay what they are in JSON.
+        // netCDF has no structures: they remain JSON text, as in xarray's engines.
         Json::Object(_) => return Ok(Some(Attr::Text(json.to_string()))),
         Json::Array(list) => &list[..],
         single => std::slice::from_ref(single),
@@ -206,7 +205,7 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
         return Ok(Some(Attr::Texts(texts)));
     }
     let Some(values) = list.iter().map(one).collect::<Option<Vec<Value>>>() else {
-        // Lists of several kinds or of lists.
+        // Lists of mixed types or of lists.
         return Ok(Some(Attr::Text(json.to_string())));
     };
     let fits = |target: Number| values.iter().all(|value| target.write(*value).is_some());
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_say_what_elements_mean_are_of_their_type() {
+    fn attributes_of_values_have_the_type_of_the_elements() {
         let i2 = item(NumberKind::Int, 2);
         let members = json!({
             "valid_range": [0, 100], "flag_values": [1, 70000], "_FillValue": 1,
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_are_one_in_nfc_the_later_is_left_out() {
+    fn of_names_with_the_same_nfc_the_later_is_left_out() {
         let mut notes = Vec::new();
         let json = json!({"caf\u{e9}": 1, "cafe\u{301}": 2, "K": 3, "\u{212a}": 4});
         let found = of_group(json.as_object().unwrap(), &mut |note| notes.push(note));

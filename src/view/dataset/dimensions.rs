@@ -1,5 +1,4 @@
-//! Dimensions of groups inside groups: a name stands for one length in a group and in the groups
-//! below it, unless they declare it again.
+//! Scopes of dimensions: a name has one length in a group and its subgroups, unless they redeclare it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,31 +9,31 @@ use super::Dimension;
 pub(super) struct Scopes {
     all: Vec<Dimension>,
     open: Vec<Scope>,
-    /// Decoded text that is in variables so far.
+    /// Bytes of decoded text in variables so far.
     pub(super) text_bytes: usize,
-    /// Coordinates that are computed so far.
+    /// Computed coordinates so far.
     pub(super) coordinates: u64,
 }
 
-/// What one group says of names.
+/// The names of one group.
 #[derive(Debug, Default)]
 struct Scope {
-    /// Name to number, of what the group declares.
+    /// The indices of the dimensions that the group declares, by name.
     names: HashMap<String, usize>,
-    /// What it declares, in order.
+    /// The dimensions that the group declares, in order.
     declared: Vec<usize>,
-    /// Names whose meaning in the group is settled. Readers look dimensions up by their names, so
-    /// one that has been used is not declared anew.
+    /// Names that are resolved in the group. Readers look dimensions up by name, so that a name in use is
+    /// not declared again.
     settled: HashSet<String>,
-    /// Names of its groups: a file has each name once.
+    /// Names of its subgroups, which are unique in a group.
     groups: HashSet<String>,
 }
 
-/// The longest name before something is put behind it.
+/// The longest name before a suffix is appended.
 const MAX_STEM_BYTES: usize = 200;
 
 impl Scopes {
-    /// Goes down into a group which has groups of these names.
+    /// Enters a group with subgroups of these names.
     pub(super) fn enter(&mut self, groups: impl IntoIterator<Item = String>) {
         self.open.push(Scope {
             groups: groups.into_iter().collect(),
@@ -42,7 +41,7 @@ impl Scopes {
         });
     }
 
-    /// What the group has declared.
+    /// Leaves the group and returns the dimensions that it declares.
     pub(super) fn leave(&mut self) -> Vec<usize> {
         self.open
             .pop()
@@ -54,7 +53,7 @@ impl Scopes {
         self.all
     }
 
-    /// The dimension that a name means in the current group.
+    /// The dimension of a name in the current group.
     pub(super) fn find(&self, name: &str) -> Option<(usize, u64)> {
         let mut scopes = self.open.iter().rev();
         let number = scopes.find_map(|scope| scope.names.get(name))?;
@@ -68,9 +67,8 @@ impl Scopes {
         is_so_long.then_some(number)
     }
 
-    /// Settles what a name means in the current group, if that is open: what it means in the groups
-    /// above if that has this length, else a dimension of its own. All names that a group uses are
-    /// settled before the first of them is used.
+    /// Resolves a name in the current group: the dimension of a group above if it has this length, else
+    /// a new dimension. All names of a group are resolved before the first one is used.
     pub(super) fn settle(&mut self, name: &str, length: u64) {
         let Some(scope) = self.open.last_mut() else {
             return;
@@ -83,8 +81,8 @@ impl Scopes {
         }
     }
 
-    /// A dimension of this length, called `name` if that is what the name means in the current
-    /// group. None of `taken` is given: a variable has each dimension once.
+    /// A dimension of this length, with this name if the name has this length in the current group. A
+    /// dimension of `taken` is not returned: a variable has each dimension once.
     pub(super) fn dimension(&mut self, name: &str, length: u64, taken: &[usize]) -> usize {
         self.settle(name, length);
         if let Some((number, there)) = self.find(name)
@@ -113,7 +111,7 @@ impl Scopes {
                 _ => {}
             }
         }
-        // There is always a next number.
+        // The range of numbers is unbounded.
         self.declare(name.to_owned(), length)
     }
 
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_used_is_not_declared_again() {
+    fn names_in_use_are_not_declared_again() {
         let mut scopes = Scopes::default();
         scopes.enter(["time".to_owned()]);
         let x = scopes.dimension("x", 3, &[]);

@@ -1,4 +1,4 @@
-//! Grid mappings and coordinates of arrays whose grid is said in another way than that of CF.
+//! Grid mappings and coordinates of arrays that are georeferenced by other conventions than CF.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::view::georef::raster::Direction;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
-/// Coordinates of one file that are computed: they take memory in its header.
+/// The most computed coordinates of a file, which take memory in its header.
 const MAX_COORDINATES: u64 = 1 << 18;
 
 const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
-/// Adds to the variables of a group what says where they are. `names` are those that the group has,
-/// `groups` those below it.
+/// Adds grid mappings and coordinates to the variables of a group. `names` are the names in use,
+/// `groups` the subgroups.
 pub(super) fn add(
     leaves: &[GroupArray],
     groups: &[Group],
@@ -61,7 +61,7 @@ pub(super) fn add(
             else {
                 continue;
             };
-            // Coordinates count for all that has the dimension.
+            // Coordinates apply to all variables with the dimension.
             let has_other = variables.iter().any(|variable| {
                 let other = grids
                     .get(&variable.name)
@@ -126,7 +126,7 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
     }
 }
 
-/// A coordinate variable of this first coordinate and distance.
+/// A coordinate variable with this first coordinate and step.
 fn coordinates(
     name: String,
     dimension: usize,

@@ -1,4 +1,4 @@
-//! From arrays to variables.
+//! netCDF variables from arrays.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::view::node::{Elements, ViewNode};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
-/// Elements along the axis that is added for real and imaginary parts.
+/// The length of the axis of real and imaginary parts.
 const PARTS: u64 = 2;
 
 pub(super) fn group(
@@ -25,8 +25,8 @@ pub(super) fn group(
 ) -> Group {
     let groups = branch.groups.iter();
     scopes.enter(groups.filter_map(|group| name_of(group.node.name())));
-    // The length of a dimension is that of its coordinate variable, if it has one, else that of the
-    // first array that has it.
+    // The length of a dimension is that of its coordinate variable, else that of the first array with
+    // the dimension.
     let arrays = || branch.arrays.iter().filter_map(|leaf| leaf_array(leaf));
     for (name, array) in arrays() {
         if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
@@ -69,7 +69,7 @@ pub(super) fn group(
             )),
         }
     }
-    // Behind all that the hierarchy has: nothing of it is left out for a name that is made up.
+    // After all nodes of the hierarchy, so that no node is left out because of a generated name.
     grids::add(&branch.arrays, &groups, &mut variables, &mut names, scopes);
     let attributes = match branch.node.metadata().attributes() {
         Ok(members) => attributes::of_group(members, &mut |note| {
@@ -96,7 +96,7 @@ fn same_name(node: &ViewNode) -> String {
     )
 }
 
-/// The name and the metadata of an array that can be a variable.
+/// The name and the metadata of an array, if it can be a variable.
 fn leaf_array(leaf: &GroupArray) -> Option<(String, &zarr::Array)> {
     let Node::Array(array) = leaf.node.metadata() else {
         return None;
@@ -117,7 +117,7 @@ fn place(node: &ViewNode) -> String {
     }
 }
 
-/// What the elements of an array are which metadata alone prove to be a variable.
+/// The type of a variable, if metadata alone prove that the array is one.
 pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<Item> {
     let Node::Array(array) = node.metadata() else {
         return None;
@@ -186,7 +186,7 @@ fn variable(
         Item::Char | Item::Text => None,
     };
     if parts == PARTS {
-        // They are said of whole numbers, and would be taken for each part.
+        // They apply to complex numbers, not to each part.
         fill = None;
         attributes.retain(|attribute| !is_of_values(&attribute.name));
     }
@@ -208,7 +208,7 @@ fn variable(
     })
 }
 
-/// What one element is, where they are, and how many numbers each is.
+/// The type of the elements, the elements, and the numbers in each.
 fn elements(
     leaf: &GroupArray,
     array: &zarr::Array,
@@ -240,19 +240,19 @@ fn elements(
     Ok((item, Data::Array(Arc::clone(reader), pieces), parts))
 }
 
-/// What elements of constant size are, the shape of their pieces, and how many numbers each is.
+/// The type of elements of constant size, the chunk shape, and the numbers in each element.
 fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
     let data_type = reader.pieces().data_type();
     let mut pieces = reader.piece_shape().to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
-        // As xarray writes them: a byte is the one type of a byte that all readers know.
+        // As in xarray: `byte` is the type of one byte that all readers support.
         (_, Scalar::Bool) => (
             Item::Number(Number::new(NumberKind::Int, 1, ByteOrder::Little)),
             1,
         ),
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
-            // One byte is one character, as in nczarr; more are along a dimension of their own.
+            // One byte is one character, as in nczarr; more have a dimension of their own.
             if data_type.size_bytes != 1 {
                 pieces.push(data_type.size_bytes as u64);
             }
@@ -266,12 +266,12 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
     Ok((item, pieces, parts))
 }
 
-/// The longest axis: libraries count the bytes of what is along it.
+/// The longest axis; libraries count its bytes.
 const MAX_LENGTH: u64 = 1 << 58;
-/// Decoded text of all variables.
+/// The most decoded text of all variables.
 const MAX_TEXT_BYTES: usize = 32 << 20;
 
-/// What the data type says and numbers alone do not.
+/// Adds attributes for the meaning of the data type.
 fn add_meaning(
     scalar: &Scalar,
     attributes: &mut Vec<Attribute>,
@@ -288,7 +288,7 @@ fn add_meaning(
             *fill = Some(Value::Int(i64::MIN.into()));
         }
         Scalar::Bool => {
-            // As xarray writes it to netCDF.
+            // As in xarray's netCDF files.
             if attributes.iter().all(|there| there.name != "dtype") {
                 attributes.push(text("dtype", "bool"));
             }
@@ -296,7 +296,7 @@ fn add_meaning(
         }
         _ => return,
     }
-    let said = match cf::meaning_of_time(scalar) {
+    let said = match cf::time_attributes(scalar) {
         Ok(None) => return,
         Ok(Some(said)) => said.iter().map(|(name, value)| text(name, value)).collect(),
         Err(why) => {
@@ -304,7 +304,7 @@ fn add_meaning(
             Vec::new()
         }
     };
-    // The numbers count what the data type says, whatever attributes say.
+    // The unit of the data type takes precedence over attributes.
     attributes.retain(|there| {
         let is_of_time = matches!(&there.name[..], "units" | "calendar");
         if is_of_time && !said.contains(there) {

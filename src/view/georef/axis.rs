@@ -1,4 +1,4 @@
-//! The coordinates along one side of a raster.
+//! The coordinates along an axis of a raster.
 
 use serde_json::Map;
 
@@ -12,12 +12,12 @@ use crate::view::node::ViewNode;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::Scalar;
 
-/// Coordinates of one side.
+/// Coordinates along an axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::view) struct Axis {
-    /// Where the pixels are.
+    /// The pixel centres.
     pub(in crate::view) steps: Steps,
-    /// Whether there are coordinates at all.
+    /// Whether the axis has coordinates.
     pub(in crate::view) is_there: bool,
     name: String,
     pub(in crate::view) units: Option<String>,
@@ -25,25 +25,25 @@ pub(in crate::view) struct Axis {
     axis: Option<String>,
 }
 
-/// What the numbers of a side say.
+/// The spacing of coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(in crate::view) enum Steps {
-    /// Nobody has read them.
+    /// No coordinates were read.
     #[default]
     Unknown,
-    /// The only pixel is there.
+    /// The coordinate of the only pixel.
     One(f64),
-    /// The first coordinate and the distance to the next, where all are so far from each other.
+    /// The first coordinate and the step of regular coordinates.
     Regular(f64, f64),
-    /// They are no places at regular distances.
+    /// Irregular coordinates.
     Irregular,
 }
 
-/// More coordinates of one side are not read.
+/// The most coordinates of an axis.
 const MAX_COORDINATES: u64 = 1 << 20;
 
 impl Axis {
-    /// The coordinates of a side.
+    /// Reads the coordinates along an axis.
     ///
     /// # Errors
     /// Those of the store.
@@ -67,7 +67,7 @@ impl Axis {
         let name = short(name);
         if let Some(why) = node.broken() {
             notes.add(format!("coordinates {name}: {why}"));
-            // What is broken is not nothing.
+            // Invalid coordinates are not the same as none.
             side.is_there = true;
             side.steps = Steps::Irregular;
             return Ok(side);
@@ -113,15 +113,14 @@ impl Axis {
         Ok(side)
     }
 
-    /// Whether they are angles in this direction.
+    /// Whether they are degrees in this direction.
     pub(in crate::view) fn is_in_degrees(&self, direction: Direction) -> bool {
         self.units.as_deref().is_some_and(|units| {
             is_degree(units) && of_units(units).is_none_or(|is| is == direction)
         })
     }
 
-    /// The direction that the coordinates say they have, or else their name; none if neither says
-    /// one of the two.
+    /// The direction by the attributes of the coordinates, else by their name; none if unknown.
     fn direction(&self) -> Option<Direction> {
         let said = [
             self.units.as_deref().and_then(of_units),
@@ -144,12 +143,12 @@ impl Axis {
         }
     }
 
-    /// Whether the coordinates say that they go in the other direction.
+    /// Whether the attributes of the coordinates have the other direction.
     pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
         self.is_there && self.direction().is_some_and(|said| said != direction)
     }
 
-    /// Why the coordinates are not those of a system.
+    /// Why the coordinates contradict a coordinate reference system.
     pub(in crate::view) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
         if !self.is_there {
             return None;
@@ -234,15 +233,15 @@ fn of_standard_name(name: &str) -> Option<Direction> {
 /// The numbers of an array of coordinates.
 #[derive(Debug)]
 pub(in crate::view) struct Coordinates {
-    /// As they are stored, but for their sign; not a number where nothing is known.
+    /// The stored numbers, unsigned where `_Unsigned` is set; NaN where missing.
     pub(in crate::view) numbers: Vec<Value>,
-    /// Whether they are integers, or have the digits of a double.
+    /// Whether they are integers or doubles.
     pub(in crate::view) is_exact: bool,
     pub(in crate::view) scale: f64,
     pub(in crate::view) offset: f64,
 }
 
-/// Reads coordinates; within, why they are none.
+/// Reads coordinates. The inner error is why there are none.
 ///
 /// # Errors
 /// Those of the store.
@@ -272,7 +271,7 @@ pub(in crate::view) fn coordinates(
     let Some((own, _)) = view.number() else {
         return Ok(Err("no numbers".into()));
     };
-    let numbers = match context.around.numbers(node, most) {
+    let numbers = match context.nodes.numbers(node, most) {
         Ok(numbers) => numbers,
         Err(NoContent::Absent(why)) => return Ok(Err(why)),
         Err(error) => return Err(error),
@@ -287,7 +286,7 @@ pub(in crate::view) fn coordinates(
         if missing.contains(&Some(value.float())) {
             return Value::Float(f64::NAN);
         }
-        again(own, meant, value)
+        reinterpret(own, meant, value)
     });
     Ok(Ok(Coordinates {
         numbers: numbers.collect(),
@@ -297,8 +296,8 @@ pub(in crate::view) fn coordinates(
     }))
 }
 
-/// The value that the same bits are as another kind of integer.
-pub(in crate::view) fn again(own: Number, meant: Number, value: Value) -> Value {
+/// The value of the same bits in another integer type.
+pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> Value {
     if own.kind == meant.kind {
         return value;
     }
@@ -306,7 +305,7 @@ pub(in crate::view) fn again(own: Number, meant: Number, value: Value) -> Value 
     bytes.and_then(|bytes| meant.read(&bytes)).unwrap_or(value)
 }
 
-/// The first of numbers at regular distances, and the distance.
+/// The spacing of numbers.
 fn steps(numbers: &[Value], is_exact: bool) -> Steps {
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
         return Steps::Irregular;
@@ -319,7 +318,7 @@ fn steps(numbers: &[Value], is_exact: bool) -> Steps {
         _ => return Steps::Irregular,
     };
     let step = (last - first) / f64::from(intervals);
-    // Single precision can be so far from a regular distance.
+    // The rounding error of single precision.
     let rounding = match is_exact {
         false => first.abs().max(last.abs()) * f64::from(f32::EPSILON),
         true => 0.0,
@@ -331,7 +330,7 @@ fn steps(numbers: &[Value], is_exact: bool) -> Steps {
     let is_regular = step.is_finite()
         && step != 0.0
         && numbers.iter().zip(0_u32..).all(|(value, place)| {
-            // Not a number is not near.
+            // NaN is not near.
             (value.float() - (first + step * f64::from(place))).abs() <= most
         });
     match is_regular {
@@ -345,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regular_coordinates_are_told_from_others() {
+    fn regular_coordinates_are_recognised() {
         let values =
             |numbers: &[f64]| -> Vec<Value> { numbers.iter().map(|n| Value::Float(*n)).collect() };
         assert_eq!(
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_is_an_axis_of_a_system_in_its_unit() {
+    fn coordinates_must_be_an_axis_of_the_system_in_its_unit() {
         let crs = |code: &str| Crs::of_text(code).unwrap();
         let (degrees, metres, feet) = (crs("EPSG:4326"), crs("EPSG:32633"), crs("EPSG:2263"));
         for (side, crs) in [

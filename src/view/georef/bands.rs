@@ -1,4 +1,4 @@
-//! The names of bands: the coordinates of their axes, times as dates.
+//! The names of bands: coordinates of their axes, with times as dates.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::view::number::Value;
 use crate::zarr::Scalar;
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 
-/// What the bands are called.
+/// The names of bands.
 #[derive(Debug)]
 pub(in crate::view) struct Bands {
     pub(in crate::view) axes: Vec<BandAxis>,
@@ -24,7 +24,7 @@ pub(in crate::view) struct BandAxis {
     pub(in crate::view) length: u64,
     pub(in crate::view) name: Option<String>,
     pub(in crate::view) units: Option<String>,
-    /// None where a place is not known.
+    /// The coordinates as text; none where unknown.
     pub(in crate::view) coordinates: Option<Vec<Option<String>>>,
 }
 
@@ -69,7 +69,7 @@ impl Bands {
         axes.filter_map(|axis| axis.name.as_deref().zip(axis.units.as_deref()))
     }
 
-    /// Whether the bands are at the same places.
+    /// Whether the bands have the same coordinates.
     pub(in crate::view) fn are_same(&self, other: &Self) -> bool {
         self.axes.len() == other.axes.len()
             && self.axes.iter().zip(&other.axes).all(|(one, other)| {
@@ -78,7 +78,7 @@ impl Bands {
             })
     }
 
-    /// The name of a band: the place along each named axis.
+    /// The name of a band: the coordinate along each named axis.
     pub(in crate::view) fn name(&self, band: u64) -> Option<String> {
         let mut left = band;
         let mut words = Vec::new();
@@ -100,7 +100,7 @@ impl Bands {
     }
 }
 
-/// What the numbers of an axis count; times are written as dates.
+/// The unit of an axis; none for times, which are written as dates.
 fn units_of(node: &ViewNode) -> Option<String> {
     let array = node.metadata().as_array()?;
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
@@ -109,7 +109,7 @@ fn units_of(node: &ViewNode) -> Option<String> {
     (!is_time && time_units(node).is_none()).then(|| units.to_owned())
 }
 
-/// What the numbers of an axis count, if they are times of CF.
+/// The CF time unit of an axis, if it has one.
 fn time_units(node: &ViewNode) -> Option<TimeUnits> {
     let array = node.metadata().as_array()?;
     let calendar = match array.attribute("calendar") {
@@ -119,7 +119,7 @@ fn time_units(node: &ViewNode) -> Option<TimeUnits> {
     TimeUnits::of(array.attribute("units")?.as_str()?, calendar)
 }
 
-/// The coordinates of an axis of bands as text; within, why they are none.
+/// The coordinates of a band axis as text. The inner error is why there are none.
 fn places(
     context: &Context<'_>,
     node: &ViewNode,
@@ -133,7 +133,7 @@ fn places(
     }
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
     if let Some(Scalar::DateTime { unit, .. } | Scalar::TimeDelta { unit, .. }) = scalar {
-        let numbers = match context.around.numbers(node, length) {
+        let numbers = match context.nodes.numbers(node, length) {
             Ok(numbers) => numbers,
             Err(NoContent::Absent(why)) => return Ok(Err(why)),
             Err(error) => return Err(error),
@@ -157,7 +157,7 @@ fn places(
                 false => value,
             }),
             value if is_packed => Some(rounded(value.float() * found.scale + found.offset, 12)),
-            // All the digits of its type and no others.
+            // Exactly the digits of its type.
             Value::Float(value) if !found.is_exact => Some(shown_single(value)),
             value => Some(shown(value)),
         };
@@ -165,26 +165,26 @@ fn places(
     }))
 }
 
-/// A number with so many digits after the first one, or fewer.
+/// A number rounded to `digits` digits after the first one.
 fn rounded(value: f64, digits: usize) -> String {
     let value = format!("{value:.digits$e}").parse().unwrap_or(value);
     shown(Value::Float(value))
 }
 
-/// The shortest text that is a number in single precision.
+/// The shortest text of a number in single precision.
 #[expect(clippy::cast_possible_truncation, reason = "it was one")]
 fn shown_single(value: f64) -> String {
     let text = (value as f32).to_string();
     shown(Value::Float(text.parse().unwrap_or(value)))
 }
 
-/// A time of numpy in ISO 8601; none if it is not a time, or of a unit that is not written.
+/// A numpy time in ISO 8601; none for NaT and for unsupported units.
 fn date(count: i128, unit: &TimeUnit) -> Option<String> {
     if count == i128::from(i64::MIN) {
         return None;
     }
     let (days, digits) = (86_400_i128, unit_digits(unit.base));
-    // Parts of a second.
+    // Fractions of a second.
     let parts = 10_i128.pow(digits);
     let of_one = match unit.base {
         TimeBase::Week => 7 * days,
@@ -217,7 +217,7 @@ fn date(count: i128, unit: &TimeUnit) -> Option<String> {
     let mut text = format!("{year:04}-{month:02}-{day:02}");
     if of_one < days {
         let (hour, minute) = (second / 3600, second / 60 % 60);
-        // Writing to a String does not fail.
+        // Writing to a String is infallible.
         let _ = write!(text, "T{hour:02}:{minute:02}:{:02}", second % 60);
         if part != 0 {
             let part = format!("{part:0width$}", width = digits as usize);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_written_with_the_digits_they_have() {
+    fn coordinates_are_written_with_their_digits() {
         assert_eq!(rounded(8500.0 * 0.1, 12), "850");
         assert_eq!(rounded(3.0 * 0.1, 12), "0.3");
         assert_eq!(shown_single(f64::from(0.1_f32)), "0.1");

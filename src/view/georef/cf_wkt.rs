@@ -1,11 +1,11 @@
-//! WKT of the grid mappings of CF (CF 1.11, Appendix F), where every number that it needs is there.
+//! WKT of CF grid mappings (CF 1.11, Appendix F) that have all required parameters.
 
 use serde_json::{Map, Value as Json};
 
 use super::context::{number, some};
 use crate::view::cf;
 
-/// The WKT of a grid mapping. Numbers of metres are coordinates in metres.
+/// The WKT of a grid mapping, with coordinates in metres.
 ///
 /// # Errors
 /// Why there is none.
@@ -42,7 +42,7 @@ impl Mapping<'_> {
         Ok(self.optional(name)?.unwrap_or(0.0))
     }
 
-    /// The number of the first of these attributes that is there.
+    /// The number of the first of these attributes that exists.
     fn required(&self, names: &[&str]) -> Result<f64, String> {
         for name in names {
             if let Some(value) = self.optional(name)? {
@@ -52,7 +52,7 @@ impl Mapping<'_> {
         Err(format!("no {}", names.join(" or ")))
     }
 
-    /// One or two standard parallels; the only one twice.
+    /// The two standard parallels; a single one twice.
     fn parallels(&self) -> Result<(f64, f64), String> {
         let none = "standard_parallel is not one or two numbers";
         let value = some(self.0, "standard_parallel").ok_or(none)?;
@@ -124,7 +124,7 @@ impl Mapping<'_> {
         ))
     }
 
-    /// A system of a rotated pole in WKT 2, as WKT 1 has no words for it.
+    /// A system of a rotated pole in WKT 2; WKT 1 has none.
     fn rotated(&self) -> Result<String, String> {
         let (major, flattening) = self.figure()?;
         if self.or_zero("longitude_of_prime_meridian")? != 0.0 {
@@ -213,7 +213,7 @@ impl Mapping<'_> {
             "azimuthal_equidistant" => ("Azimuthal_Equidistant", centre()?),
             "lambert_azimuthal_equal_area" => ("Lambert_Azimuthal_Equal_Area", centre()?),
             "lambert_conformal_conic" => {
-                // With one parallel the origin may be elsewhere: it counts as two that are equal.
+                // With one parallel the origin may differ from it: it is written as two equal ones.
                 let (first, second) = self.parallels()?;
                 let parameters = vec![
                     ("latitude_of_origin", origin()?),
@@ -266,7 +266,7 @@ impl Mapping<'_> {
         })
     }
 
-    /// WKT 1 has the standard parallel as the origin.
+    /// The parameters of WKT 1, whose origin is the standard parallel.
     fn polar(&self) -> Result<Parameters, String> {
         let pole = self.required(&["latitude_of_projection_origin"])?;
         if pole.abs() != 90.0 {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_grid_mapping_does_not_say_is_not_guessed() {
+    fn missing_parameters_of_a_grid_mapping_are_not_guessed() {
         let sphere = 6_371_000.0;
         for members in [
             json!({}),

@@ -1,5 +1,4 @@
-//! The nodes around an array whose metadata say where it is: its groups, and the pyramid that it is
-//! a level of.
+//! The nodes whose metadata georeference an array: its groups, and the pyramid that it is a level of.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
-/// What is left out and why, for people.
+/// Messages about metadata that are left out, and why.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Notes(pub(in crate::view) Vec<String>);
 
@@ -25,18 +24,18 @@ impl Notes {
     }
 }
 
-/// An array and the nodes around it.
+/// An array and the nodes whose metadata apply to it.
 #[derive(Clone, Copy)]
 pub(in crate::view) struct Context<'a> {
     pub(in crate::view) view: &'a ArrayView<'a>,
-    pub(in crate::view) around: &'a dyn NodeResolver,
+    pub(in crate::view) nodes: &'a dyn NodeResolver,
     groups: &'a Groups,
 }
 
 /// The groups above an array.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Groups {
-    /// From the nearest one up.
+    /// The groups, nearest first.
     ancestors: Vec<Arc<ViewNode>>,
     level: Option<Level>,
 }
@@ -44,42 +43,42 @@ pub(in crate::view) struct Groups {
 /// The pyramid that an array is a level of.
 #[derive(Debug)]
 struct Level {
-    /// Its group, by its place among the ancestors.
+    /// The group of the pyramid, as an index of the groups above.
     group: usize,
-    /// What the layout says of this level.
+    /// The entry of this level in the layout.
     entry: Map<String, Json>,
-    /// The same array in the other levels, with what the layout says of each.
+    /// The same array in the other levels, with their entries.
     others: Vec<(Key, Map<String, Json>)>,
 }
 
-/// Whose attributes count for an array.
+/// The source of attributes of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Source {
-    /// The array's.
+    /// The array.
     Own,
-    /// What the layout of the pyramid says of its level.
+    /// The entry of its level in the layout of the pyramid.
     Level,
-    /// Those of its group.
+    /// Its group.
     Group,
-    /// Those of the group of its pyramid.
+    /// The group of its pyramid.
     Pyramid,
 }
 
-/// The same array in another level, and what the layout says of that.
+/// The same array in another level, and the entry of that level.
 pub(in crate::view) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
-/// Groups above each other that are looked at, and levels of a pyramid.
+/// The most groups above an array, and levels of a pyramid.
 const MAX_ANCESTORS: usize = 64;
 const MAX_LEVELS: usize = 64;
 
 impl Groups {
-    /// Finds them.
+    /// Finds the groups above an array.
     ///
     /// # Errors
     /// Those of the store.
     pub(in crate::view) fn above(
         view: &ArrayView<'_>,
-        around: &dyn NodeResolver,
+        nodes: &dyn NodeResolver,
         notes: &mut Notes,
     ) -> Result<Self, NoContent> {
         let mut groups = Self::default();
@@ -89,7 +88,7 @@ impl Groups {
                 break;
             }
             key = key.parent();
-            let Some(node) = around.node(&key)? else {
+            let Some(node) = nodes.node(&key)? else {
                 continue;
             };
             if node.metadata().attributes().is_err() {
@@ -105,17 +104,17 @@ impl Groups {
         }
         groups.level = groups.find_level(view.node.key());
         if groups.level.is_none() {
-            groups.level = groups.find_numbered_level(view.node.key(), around)?;
+            groups.level = groups.find_numbered_level(view.node.key(), nodes)?;
         }
         Ok(groups)
     }
 
-    /// The level of a pyramid of xcube, which are the groups `0.zarr`, `1.zarr` and so on of a
-    /// directory that has no metadata itself.
+    /// The level of an xcube pyramid: the groups `0.zarr`, `1.zarr` and so on in a directory without
+    /// metadata.
     fn find_numbered_level(
         &self,
         key: &Key,
-        around: &dyn NodeResolver,
+        nodes: &dyn NodeResolver,
     ) -> Result<Option<Level>, NoContent> {
         let is_number = |text: &str| text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
         let found = self.ancestors.iter().enumerate().find(|(_, group)| {
@@ -140,7 +139,7 @@ impl Groups {
             if array == *key {
                 continue;
             }
-            match around.node(&array)? {
+            match nodes.node(&array)? {
                 Some(node) if node.is_array() || node.broken().is_some() => {
                     others.push((array, Map::new()));
                 }
@@ -179,11 +178,11 @@ fn members(node: &ViewNode) -> Option<&Map<String, Json>> {
     node.metadata().attributes().ok()
 }
 
-/// What a layout says of one level.
+/// The entry of a level in a layout.
 type Entry = Map<String, Json>;
 
-/// What the `multiscales` of a group say of the array at the path `below`, and of the other levels
-/// with their paths. They are a `layout` (the multiscales convention of GeoZarr), a
+/// The entry of the array at the path `below` in the `multiscales` of a group, and the paths and
+/// entries of the other levels. `multiscales` has a `layout` (the multiscales convention of GeoZarr), a
 /// `tile_matrix_set` (GeoZarr before it: groups with the names of the tile matrices), or `datasets`
 /// (OME-NGFF 0.4 and 0.5: arrays; ndpyramid: groups).
 fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
@@ -201,8 +200,7 @@ fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entr
     }
 }
 
-/// The tile matrices of a set (OGC 17-083r4, 6.2), or the names of those in its limits where only
-/// the name of the set is said.
+/// The tile matrices of a set (OGC 17-083r4, 6.2), or the names in its limits if the set is only named.
 fn tile_matrices(multiscales: &Entry) -> Option<Json> {
     let matrices = multiscales.get("tile_matrix_set")?.get("tileMatrices");
     let named = || {
@@ -213,7 +211,7 @@ fn tile_matrices(multiscales: &Entry) -> Option<Json> {
     matrices.cloned().or_else(named)
 }
 
-/// The same of one list of levels, of which `member` names the path.
+/// The same in a list of levels, whose `member` is the path.
 fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
     let entries = levels.as_array()?;
     let entries = entries.iter().take(MAX_LEVELS).filter_map(|entry| {
@@ -239,12 +237,12 @@ fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(Str
 impl<'a> Context<'a> {
     pub(in crate::view) fn new(
         view: &'a ArrayView<'a>,
-        around: &'a dyn NodeResolver,
+        nodes: &'a dyn NodeResolver,
         groups: &'a Groups,
     ) -> Self {
         Self {
             view,
-            around,
+            nodes,
             groups,
         }
     }
@@ -255,15 +253,15 @@ impl<'a> Context<'a> {
         value.filter(|value| !value.is_null())
     }
 
-    /// The attributes that count for the array by the conventions of GeoZarr, the nearest first:
-    /// its own ones, what the layout says of its level, those of its group, and those of the
-    /// pyramid. They are inherited by the arrays of a group and not further down.
+    /// The attributes that apply to the array by the conventions of GeoZarr, nearest first: those of the
+    /// array, the entry of its level, its group, and the pyramid. Only the direct arrays of a group
+    /// inherit its attributes.
     pub(in crate::view) fn sources(
         &self,
     ) -> impl Iterator<Item = (Source, &'a Map<String, Json>)> + use<'a> {
         let own = self.view.array.attributes.as_ref().ok();
         let level = self.groups.level.as_ref();
-        // What a pyramid says of itself is not said of each of its levels.
+        // Attributes of a pyramid do not apply to each of its levels.
         let parent = self.groups.ancestors.first();
         let parent = parent.filter(|_| level.is_none_or(|level| level.group != 0));
         let named = |source| move |members| (source, members);
@@ -278,12 +276,12 @@ impl<'a> Context<'a> {
             .chain(self.pyramid().map(named(Source::Pyramid)))
     }
 
-    /// What the layout says of the level that the array is.
+    /// The layout's entry of the array's level.
     pub(in crate::view) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
         self.groups.level.as_ref().map(|level| &level.entry)
     }
 
-    /// What the layout says of all levels.
+    /// The layout's entries of all levels.
     pub(in crate::view) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
         let others = self.groups.level.iter().flat_map(|level| &level.others);
         let others = others.map(|(_, entry)| entry);
@@ -309,8 +307,8 @@ impl<'a> Context<'a> {
         self.sources().find_map(|(_, members)| some(members, name))
     }
 
-    /// The array of this name in the same group, or in the nearest above that has it (CF 1.11, 2.7:
-    /// search by proximity); or what is broken there.
+    /// The array of this name in the same group, or in the nearest group above (CF 1.11, 2.7: search by
+    /// proximity); or an invalid node of this name.
     ///
     /// # Errors
     /// Those of the store.
@@ -338,14 +336,14 @@ impl<'a> Context<'a> {
         Ok(None)
     }
 
-    /// The array at a key, or what may be one: a broken node says as little as that there is none.
+    /// The array at a key, or an invalid node, which may be one.
     fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
-        let node = self.around.node(key)?;
+        let node = self.nodes.node(key)?;
         Ok(node.filter(|node| node.is_array() || node.broken().is_some()))
     }
 
-    /// The coordinates of a dimension: the array with its name in the same group, or what is broken
-    /// there.
+    /// The coordinates of a dimension: the array with its name in the same group, or an invalid node of
+    /// this name.
     ///
     /// # Errors
     /// Those of the store.
@@ -362,7 +360,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The arrays of the other levels of the pyramid, with what the layout says of each.
+    /// The arrays of the other levels of the pyramid, with their entries.
     ///
     /// # Errors
     /// Those of the store.
@@ -384,12 +382,12 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A member that is there and not null.
+/// A member that is not null.
 pub(in crate::view) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     members.get(name).filter(|value| !value.is_null())
 }
 
-/// A name in a note.
+/// A name in a message, truncated.
 pub(in crate::view) fn short(name: &str) -> String {
     name.escape_debug().take(60).collect()
 }

@@ -1,7 +1,7 @@
-//! The coordinate reference system that a text or an object of metadata means.
+//! Coordinate reference systems from text and JSON.
 //!
-//! A system that has a code of EPSG which GeoKeys can say is written by that code, and any other
-//! one as the WKT that the metadata have.
+//! A system with an EPSG code that GeoKeys can express is written as that code, any other as the WKT of
+//! the metadata.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use super::wkt::{self, Wkt};
 /// A coordinate reference system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) struct Crs {
-    /// Its code of EPSG, if a GeoKey can say it.
+    /// The EPSG code, if a GeoKey can express it.
     pub(in crate::view) code: Option<u16>,
     pub(in crate::view) kind: CrsKind,
     /// The unit of a projected system.
     pub(in crate::view) unit: Unit,
-    /// As GDAL reads it.
+    /// WKT for GDAL.
     pub(in crate::view) wkt: Arc<str>,
-    /// As the programs of ESRI and ENVI read it, where that is known.
+    /// WKT for ESRI and ENVI, if known.
     pub(in crate::view) wkt_esri: Option<Arc<str>>,
 }
 
-/// Longer texts are not looked at.
+/// The longest text.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 impl Crs {
@@ -45,12 +45,12 @@ impl Crs {
     /// Geographic WGS 84.
     ///
     /// # Errors
-    /// Never, as long as the table has it.
+    /// The table does not have it.
     pub(in crate::view) fn wgs84() -> Result<Self, String> {
         Self::of_code(4326)
     }
 
-    /// A short name for people.
+    /// A short name for messages.
     pub(in crate::view) fn name(&self) -> String {
         match self.code {
             Some(code) => format!("EPSG:{code}"),
@@ -73,7 +73,7 @@ impl Crs {
         let unknown = || format!("{:?} is no code of EPSG", excerpt(text));
         let upper = text.to_ascii_uppercase();
         if upper.ends_with("CRS84") && upper.contains("OGC") {
-            // The same as EPSG:4326 but for the order of axes, which a raster does not have.
+            // EPSG:4326 with another axis order, which a raster does not have.
             return Self::wgs84();
         }
         let mut words = upper.rsplit([':', '/']);
@@ -110,7 +110,7 @@ impl Crs {
     /// A PROJJSON object (PROJ, "Specification for PROJJSON").
     ///
     /// # Errors
-    /// Why it is no code of EPSG.
+    /// Why it is no EPSG code.
     pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
@@ -152,7 +152,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The first quoted text, for people.
+/// The first quoted text, for messages.
 fn name_of(text: &str) -> String {
     format!("{:?}", excerpt(text.split('"').nth(1).unwrap_or_default()))
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_found_in_every_writing() {
+    fn codes_are_found_in_every_notation() {
         let utm = Crs::of_code(32633).unwrap();
         assert_eq!((utm.kind, utm.unit), (CrsKind::Projected, Unit::Metre));
         for text in [
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_without_a_code_are_their_text() {
+    fn systems_without_a_code_keep_their_text() {
         for text in [
             // The code is that of the base.
             "PROJCS[\"a\",GEOGCS[\"WGS 84\",AUTHORITY[\"EPSG\",\"4326\"]],UNIT[\"m\",1]]",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_not_guessed() {
+    fn invalid_codes_are_not_guessed() {
         for text in [
             "",
             "ESRI:54009",

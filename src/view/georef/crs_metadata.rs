@@ -11,7 +11,7 @@ use super::raster::{Direction, Raster};
 use super::transform::has_axes;
 use crate::view::node::ViewNode;
 
-/// The coordinate reference system: what all say that say one.
+/// The coordinate reference system on which all metadata that have one agree.
 pub(in crate::view) fn crs(
     context: &Context<'_>,
     raster: &Raster,
@@ -81,17 +81,17 @@ pub(in crate::view) fn crs(
     Some(found)
 }
 
-/// The members of zarr-conventions/geo-proj that say a system.
+/// The members of zarr-conventions/geo-proj with a system.
 pub(in crate::view) const PROJ: [&str; 3] = ["proj:code", "proj:wkt2", "proj:projjson"];
 
-/// Whether any metadata say a system, as far as attributes tell it.
+/// Whether attributes may declare a system.
 pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
     let is_own = |name: &&str| context.own(name).is_some();
     ["grid_mapping", "_CRS"].iter().any(is_own)
         || context.sources().any(|(_, members)| says_crs(members))
 }
 
-/// Whether a node may say a system for itself or for arrays below it, but for that of CF.
+/// Whether a node may declare a system for itself or its arrays by other conventions than CF.
 pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
     let levels_say = |members: &Map<String, Json>| {
         let layout = members.get("multiscales").and_then(|it| it.get("layout"));
@@ -103,20 +103,20 @@ pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
     })
 }
 
-/// Whether the members of the convention are there.
+/// Whether members of the convention exist.
 pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
     PROJ.iter().any(|name| some(members, name).is_some())
 }
 
-/// What a grid mapping says.
+/// The system of a grid mapping.
 enum Mapped {
     /// A system; none if it has no code.
     System(Option<Crs>),
-    /// Of which kind the system is that others say, if that much.
+    /// Only the kind of the system, if that.
     CrsKind(Option<CrsKind>),
 }
 
-/// What the attributes of a grid mapping say; `is_only` where nobody else says a system.
+/// The system of a grid mapping; `is_only` if no other metadata have a system.
 fn of_grid_mapping(
     members: &Map<String, Json>,
     sides: (&Axis, &Axis),
@@ -157,8 +157,8 @@ fn of_grid_mapping(
     of_wkt(notes)
 }
 
-/// The system that all these members say. A code counts where there is one; else WKT does, and what
-/// PROJJSON says without a code is not compared with it.
+/// The system on which these members agree: by code, else by WKT. PROJJSON without a code is not
+/// compared.
 fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Option<Crs> {
     let mut found: Option<Crs> = None;
     let mut reasons = Vec::new();
@@ -198,8 +198,7 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
     found
 }
 
-/// Whether nothing that CF says of a figure of the Earth (CF 1.11, Appendix F) is another one than
-/// that of WGS 84.
+/// Whether no CF attribute of the figure of the Earth (CF 1.11, Appendix F) contradicts WGS 84.
 fn is_wgs84(members: &Map<String, Json>) -> bool {
     let is_near = |name: &str, expected: f64, most: f64| {
         let value = some(members, name);

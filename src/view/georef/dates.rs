@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use crate::view::number::Value;
 
-/// What the numbers of a time axis count.
+/// The unit, epoch and calendar of a time axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct TimeUnits {
     calendar: Calendar,
-    /// Microseconds of one.
+    /// Microseconds per unit.
     unit: Unit,
     /// Microseconds from day 0 of the calendar.
     start: i128,
@@ -22,7 +22,7 @@ enum Unit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calendar {
-    /// Julian until 4 October 1582, and Gregorian from the next day on, which is the 15th.
+    /// Julian until 4 October 1582, Gregorian from the next day, 15 October.
     Standard,
     Gregorian,
     Julian,
@@ -38,8 +38,7 @@ const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
 
 impl TimeUnits {
-    /// What the attributes `units` and `calendar` say; none if it is no time that a date can be
-    /// told of.
+    /// Reads the attributes `units` and `calendar`; none if they do not define dates.
     pub(in crate::view) fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
         let mut words = units.split_whitespace();
         let unit = match &words.next()?.to_ascii_lowercase()[..] {
@@ -73,7 +72,7 @@ impl TimeUnits {
         })
     }
 
-    /// The date and time that a number is; none beyond the years 1 to 9999.
+    /// The date and time of a number; none outside of the years 1 to 9999.
     pub(in crate::view) fn date(&self, value: Value) -> Option<String> {
         let since = match (value, self.unit) {
             (Value::Int(count), Unit::Microseconds(unit)) => count.checked_mul(unit)?,
@@ -83,7 +82,7 @@ impl TimeUnits {
                     Unit::Microseconds(unit) => unit,
                     Unit::Nanoseconds => 0,
                 };
-                // A double has about so many digits of a time in days.
+                // The precision of a double for a time in days.
                 let milliseconds = match unit {
                     0 => count / 1e6,
                     #[expect(clippy::cast_precision_loss, reason = "at most a day")]
@@ -101,7 +100,7 @@ impl TimeUnits {
         let (year, month, day) = self.calendar.date(time.div_euclid(DAY))?;
         let time = time.rem_euclid(DAY);
         let mut text = format!("{year:04}-{month:02}-{day:02}");
-        // Writing to a String does not fail.
+        // Writing to a String is infallible.
         let second = time / 1_000_000;
         let (hour, minute) = (second / 3600, second / 60 % 60);
         let _ = write!(text, "T{hour:02}:{minute:02}:{:02}", second % 60);
@@ -113,7 +112,7 @@ impl TimeUnits {
     }
 }
 
-/// `2000-1-1`, with a time of day in UTC behind it or not.
+/// Parses `2000-1-1`, with an optional time of day in UTC.
 fn start(text: &str, calendar: Calendar) -> Option<i128> {
     let text = text.trim().trim_end_matches(" UTC").trim_end_matches('Z');
     let (date, time) = match text.split_once(['T', ' ']) {
@@ -128,7 +127,7 @@ fn start(text: &str, calendar: Calendar) -> Option<i128> {
         return None;
     }
     let number = calendar.day(year, month, day);
-    // The day is one of the calendar.
+    // The day must exist in the calendar.
     if calendar.date(number)? != (year, month, day) {
         return None;
     }
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn invalid_dates_are_none() {
         let int = Value::Int;
         for (units, calendar, value) in [
             ("months since 2000-01-01", "", int(1)),

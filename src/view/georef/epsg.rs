@@ -1,6 +1,6 @@
-//! The coordinate reference systems of the EPSG dataset that a GeoKey can name, with their WKT.
+//! The coordinate reference systems of the EPSG dataset that a GeoKey can express, with their WKT.
 //!
-//! `epsg.zst` is made by `scripts/gen-epsg`. All numbers are little-endian: the number of blocks
+//! `scripts/gen-epsg` generates `epsg.zst`. All numbers are little-endian: the number of blocks
 //! (`u16`); for each block its last code (`u16`) and its end (`u32`, from the end of this table);
 //! the blocks, each a frame of zstd with a line for each code in ascending order, its fields
 //! between tabs: code, kind (`G` or `P`), unit, WKT that GDAL reads, WKT of ESRI (or nothing).
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// Version 12.029 of the dataset.
 static TABLE: &[u8] = include_bytes!("epsg.zst");
 
-/// The most that a block takes when it is decompressed.
+/// The largest decompressed block.
 const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The kind of a coordinate reference system.
@@ -29,10 +29,10 @@ pub(in crate::view) enum CrsKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Unit {
     Metre,
-    /// International.
+    /// International foot.
     Foot,
     UsSurveyFoot,
-    /// One that no name of CF is looked for.
+    /// Another unit.
     Other,
 }
 
@@ -42,14 +42,14 @@ pub(in crate::view) struct Entry {
     pub(in crate::view) kind: CrsKind,
     /// The unit of a projected system.
     pub(in crate::view) unit: Unit,
-    /// WKT 1 as GDAL writes it; WKT 2 where it has no words for the system.
+    /// WKT 1 of GDAL; WKT 2 if WKT 1 cannot express the system.
     pub(in crate::view) wkt: String,
-    /// WKT as the programs of ESRI and ENVI write it.
+    /// WKT of ESRI and ENVI.
     pub(in crate::view) wkt_esri: Option<String>,
 }
 
-/// Deprecated systems (and 10480) of which GDAL and listgeo take the feet for metres, or another
-/// system, where a file has the code alone.
+/// Deprecated systems (and 10480) that GDAL and listgeo misread from the code alone: feet as metres, or
+/// another system.
 static MISREAD: [RangeInclusive<u16>; 7] = [
     3356..=3357,
     3366..=3366,
@@ -60,8 +60,7 @@ static MISREAD: [RangeInclusive<u16>; 7] = [
     26830..=26846,
 ];
 
-/// The system of a code; none if it is of another kind, is not known, or is no code that a GeoKey
-/// can hold.
+/// The system of a code; none if it is unknown, of another kind, or no GeoKey can hold it.
 pub(in crate::view) fn entry(code: u64) -> Option<Entry> {
     let code = u16::try_from(code).ok()?;
     if is_misread(code) {
@@ -94,7 +93,7 @@ fn is_misread(code: u16) -> bool {
     MISREAD.iter().any(|codes| codes.contains(&code))
 }
 
-/// The lines of the block that a code is in.
+/// The lines of the block of a code.
 fn block_of(code: u16) -> Option<String> {
     let (count, rest) = TABLE.split_first_chunk::<2>()?;
     let (ends, blocks) = rest.split_at_checked(usize::from(u16::from_le_bytes(*count)) * 6)?;
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_readers_take_for_other_systems_are_not_known() {
+    fn codes_that_readers_misread_are_left_out() {
         for code in MISREAD.clone().into_iter().flatten() {
             assert_eq!(kind_of(code.into()), None, "{code}");
         }

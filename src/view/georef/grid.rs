@@ -1,5 +1,5 @@
-//! The grid of an array as CF says it: a grid mapping with the attributes of GDAL, and coordinates
-//! (CF 1.11, 5.6 and Appendix F; GDAL, "NetCDF: Network Common Data Form", `GeoTransform`).
+//! The georeference of an array in CF attributes: a grid mapping with the attributes of GDAL, and
+//! coordinates (CF 1.11, 5.6 and Appendix F; GDAL, "NetCDF: Network Common Data Form", `GeoTransform`).
 
 use super::crs::Crs;
 use super::epsg::{CrsKind, Unit};
@@ -7,13 +7,13 @@ use super::raster::Direction;
 use super::transform::Transform;
 use super::wkt::Wkt;
 
-/// Where the elements of an array are, by metadata that are not those of CF.
+/// The georeference of an array by other conventions than CF.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct Grid {
     pub(in crate::view) crs: Crs,
-    /// From the corner of the first pixel.
+    /// The transform from the corner of the first pixel.
     pub(in crate::view) transform: Transform,
-    /// Names and lengths of the axes down and across.
+    /// Names and lengths of the y and x axes.
     pub(in crate::view) sides: [(Option<String>, u64); 2],
 }
 
@@ -27,20 +27,19 @@ pub(in crate::view) enum Member {
 type Members = Vec<(&'static str, Member)>;
 
 impl Grid {
-    /// Attributes of its grid mapping.
+    /// Attributes of the grid mapping.
     pub(in crate::view) fn mapping(&self) -> Members {
         let [a, b, c, d, e, f] = self.transform;
         let transform = [c, a, b, f, d, e].map(|value| value.to_string()).join(" ");
         let mut members = parameters(&self.crs).unwrap_or_default();
         members.push(("crs_wkt", Member::Text(self.crs.wkt.to_string())));
-        // GDAL before 3.5 and rioxarray look for this name.
+        // The name in GDAL before 3.5 and rioxarray.
         members.push(("spatial_ref", Member::Text(self.crs.wkt.to_string())));
         members.push(("GeoTransform", Member::Text(transform)));
         members
     }
 
-    /// The first coordinate along a side and the distance to the next; none where the sides are not
-    /// along the axes of the system.
+    /// The first coordinate along an axis and the step; none if the raster is rotated.
     pub(in crate::view) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
         let [a, b, c, d, e, f] = self.transform;
         if b != 0.0 || d != 0.0 {
@@ -52,7 +51,7 @@ impl Grid {
         })
     }
 
-    /// Attributes of its coordinates along a side.
+    /// Attributes of the coordinates along an axis.
     pub(in crate::view) fn axis(&self, direction: Direction) -> Members {
         let text = |value: &str| Member::Text(value.to_owned());
         let is_across = direction == Direction::Across;
@@ -82,8 +81,7 @@ impl Grid {
     }
 }
 
-/// `grid_mapping_name` and its numbers, where CF has the method of the projection; angles in degrees
-/// and lengths in metres.
+/// `grid_mapping_name` and its parameters in degrees and metres; none if CF does not have the projection.
 fn parameters(crs: &Crs) -> Option<Members> {
     let root = Wkt::parse(&crs.wkt)?;
     let is_projected = root.is(&["PROJCS"]);
@@ -117,7 +115,7 @@ fn parameters(crs: &Crs) -> Option<Members> {
         members.insert(0, ("grid_mapping_name", name));
         return root.is(&["GEOGCS"]).then_some(members);
     }
-    // What `EXTENSION` says is not what the method says.
+    // `EXTENSION` overrides the method.
     if crs.unit != Unit::Metre || root.children(&["EXTENSION"]).next().is_some() {
         return None;
     }
@@ -147,7 +145,7 @@ const SHIFT: [(&str, &str); 2] = [
 
 type Words = &'static [(&'static str, &'static str)];
 
-/// Methods of WKT 1, the names that CF has for them, and those of their parameters.
+/// Methods of WKT 1, their names in CF, and the names of their parameters.
 static METHODS: [(&str, &str, Words); 5] = [
     (
         "Transverse_Mercator",
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_mapping_has_the_numbers_of_its_method() {
+    fn a_grid_mapping_has_the_parameters_of_its_method() {
         let members = grid("EPSG:32633").mapping();
         let value = |name: &str| &members.iter().find(|(found, _)| *found == name).unwrap().1;
         let name = Member::Text("transverse_mercator".into());
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_are_those_of_the_middles_of_pixels() {
+    fn coordinates_are_those_of_pixel_centres() {
         let mut grid = grid("EPSG:32633");
         assert_eq!(grid.coordinates(Direction::Across), Some((500_005.0, 10.0)));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Coarser arrays of a pyramid as overviews: which of them are the same image with fewer pixels.
+//! Overviews: the arrays of a pyramid that are the same image with fewer pixels.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 use crate::view::number::Conversion;
 
-/// An overview with what has to be done to its numbers.
+/// An overview with the conversion of its numbers.
 pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
 
 type Coarse = (Raster, Option<Conversion>);
 
-/// What is known of the full image.
+/// The full image.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::view) struct Full<'a> {
     pub(in crate::view) raster: &'a Raster,
@@ -26,7 +26,7 @@ pub(in crate::view) struct Full<'a> {
     pub(in crate::view) samples: &'a SampleMetadata,
 }
 
-/// The coarser arrays of the pyramid, the finest first.
+/// The coarser levels of the pyramid, the finest first.
 ///
 /// # Errors
 /// Those of the store.
@@ -59,7 +59,7 @@ pub(in crate::view) fn overviews(
     Ok(found)
 }
 
-/// A level as an overview of an image; none if it is finer. Within, why it is no overview.
+/// A level as an overview of an image; none if it is finer. The inner error is why it is no overview.
 fn overview(
     context: &Context<'_>,
     full: Full<'_>,
@@ -67,12 +67,12 @@ fn overview(
     entry: &Map<String, Json>,
 ) -> Result<Result<Option<Coarse>, String>, NoContent> {
     let Some(view) = node.array_view() else {
-        return Ok(Err("its elements can not be read".into()));
+        return Ok(Err("its elements cannot be read".into()));
     };
-    // What is missing for its own file is no matter here.
+    // Messages about the level itself are not those of this file.
     let mut notes = Notes::default();
-    let groups = Groups::above(&view, context.around, &mut notes)?;
-    let level = Context::new(&view, context.around, &groups);
+    let groups = Groups::above(&view, context.nodes, &mut notes)?;
+    let level = Context::new(&view, context.nodes, &groups);
     let names = level.find("spatial:dimensions").and_then(spatial_names);
     let coarse = match Raster::of(&view, names.as_ref()) {
         Ok(coarse) => coarse,
@@ -146,8 +146,8 @@ fn is_same_kind(raster: &Raster, coarse: &Raster) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether a level is the same part of the world: where it begins within half of its pixel, and as
-/// long but for less than one (what does not fill a pixel is left out or makes one more).
+/// Whether a level has the same extent: its origin is within half of its pixel, and its size differs by
+/// less than one (a partial pixel is dropped or counted).
 fn is_same_extent(
     (raster, place): (&Raster, &Georef),
     (coarse, coarse_place): (&Raster, &Georef),
@@ -174,7 +174,7 @@ fn is_same_extent(
             let is_fitting = fits.into_iter().all(|((lengths, one), other)| {
                 let (fine, rough) = lengths;
                 let difference = one.scale * count(*fine) - other.scale * count(*rough);
-                // The first pixels have the same corner, or as OME-NGFF counts, the same centre.
+                // The first pixels have the same corner, or the same centre (OME-NGFF).
                 let begins = (other.start - other.scale / 2.0) - (one.start - one.scale / 2.0);
                 let starts = other.start - one.start;
                 let half = other.scale * 0.501;
@@ -190,11 +190,11 @@ fn is_same_extent(
     }
 }
 
-/// Whether the pixels of a coarser image lie over those of a finer one.
+/// Whether a coarser image covers a finer one.
 fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raster) -> bool {
     let [a, b, c, d, e, f] = *affine;
     let [fine_a, fine_b, fine_c, fine_d, fine_e, fine_f] = *fine;
-    // The first corner in pixels of the coarser image.
+    // The origin in pixels of the coarser image.
     let (x, y) = (fine_c - c, fine_f - f);
     let determinant = a * e - b * d;
     let column = (e * x - b * y) / determinant;
@@ -214,10 +214,10 @@ fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raste
         && is_as_long((b, e), (fine_b, fine_e), (raster.height, coarse.height))
 }
 
-/// Whether both sides can be coarser by the same whole factor.
+/// Whether one integer factor fits both axes.
 fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
     let wide = |(fine, rough): (u64, u64)| (u128::from(fine), u128::from(rough));
-    // n / k is m, rounded down or up: n / (m + 1) < k < n / (m - 1).
+    // m is n / k rounded down or up: n / (m + 1) < k < n / (m - 1).
     let least = sides.map(wide).map(|(fine, rough)| fine / (rough + 1) + 1);
     let [down, across] = least;
     let factor = down.max(across).max(2);
@@ -227,26 +227,26 @@ fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
         .all(|(fine, rough)| factor * rough.saturating_sub(1) < *fine)
 }
 
-/// What a layout says of one side of a level: where the first pixel is and how long one is.
+/// Origin and scale of an axis of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Scaled {
     scale: f64,
     start: f64,
 }
 
-/// The same of all axes.
+/// Origin and scale of all axes.
 #[derive(Debug, Clone, PartialEq)]
 struct Declared {
-    /// Down and across.
+    /// The y and x axes.
     sides: [Scaled; 2],
-    /// Of the other axes.
+    /// The other axes.
     rest: Vec<Scaled>,
 }
 
-/// What a layout declares of a level; none if nothing.
+/// The scales that a layout declares for a level; none if it has none.
 ///
 /// # Errors
-/// It says something that is not understood.
+/// An unsupported declaration.
 fn declared(
     raster: &Raster,
     entry: &Map<String, Json>,
@@ -278,7 +278,7 @@ fn declared(
     Ok(Some(Declared { sides, rest: axes }))
 }
 
-/// GeoZarr: the `transform` of a level, of pixels of the one that it is `derived_from`.
+/// GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.
 fn of_layout(
     entry: &Map<String, Json>,
     entries: &[&Map<String, Json>],
@@ -286,7 +286,7 @@ fn of_layout(
     let unknown = "its transform is not known";
     let (mut scale, mut start): Vectors = (Vec::new(), Vec::new());
     let mut entry = entry;
-    // A chain that is longer than the list has a ring.
+    // A chain that is longer than the list has a cycle.
     for _ in 0..=entries.len() {
         let parent = some(entry, "derived_from").and_then(Json::as_str);
         let transform = some(entry, "transform");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_ome_have_the_size_that_their_scale_says() {
+    fn levels_of_ome_have_the_size_of_their_scale() {
         let level = |scale: f64, start: f64| {
             json!({"coordinateTransformations": [
                 {"type": "scale", "scale": [scale, scale]},
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_same_but_for_a_part_of_a_pixel() {
+    fn extents_are_equal_within_part_of_a_pixel() {
         let fine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
         let check = |affine: Transform, size: u64| {
             is_over(&fine, &raster(100, 100), &affine, &raster(size, size))

@@ -1,4 +1,4 @@
-//! An array as an image: which axes are its sides, and what its samples are.
+//! An array as a raster: its spatial axes and its samples.
 
 use serde_json::Value as Json;
 
@@ -8,28 +8,28 @@ use crate::view::cf;
 use crate::view::number::{Conversion, Number, NumberKind};
 use crate::zarr::{Fixed, Scalar};
 
-/// An image of TIFF.
+/// An array as a raster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) struct Raster {
     pub(in crate::view) width: u64,
     pub(in crate::view) height: u64,
     /// Samples of one pixel: bands.
     pub(in crate::view) samples: u64,
-    /// Whether they lie beside each other, and not plane by plane.
+    /// Whether the samples of a pixel are contiguous; otherwise each band is a plane.
     pub(in crate::view) is_chunky: bool,
     /// Planes along each leading axis.
     pub(in crate::view) planes: Vec<u64>,
     /// Names of the leading axes, or of the last one.
     pub(in crate::view) band_axes: Vec<Option<String>>,
-    /// The axis down, and its name.
+    /// The name of the y axis.
     pub(in crate::view) down: Option<String>,
-    /// The axis across, and its name.
+    /// The name of the x axis.
     pub(in crate::view) across: Option<String>,
-    /// What the file has.
+    /// The type of the numbers in a file.
     pub(in crate::view) number: Number,
-    /// Numbers of one sample: two where it is complex.
+    /// Numbers of a sample: two if it is complex.
     pub(in crate::view) numbers: u64,
-    /// How the array's numbers become those.
+    /// The conversion from the array's numbers.
     pub(in crate::view) conversion: Option<Conversion>,
 }
 
@@ -38,8 +38,7 @@ const MAX_SIDE: u64 = 0x7FFF_FFFF;
 const MAX_SAMPLES: u64 = 65_535;
 
 impl Raster {
-    /// The image of an array; `names` are those of its spatial axes, down and across, where the
-    /// metadata have a say.
+    /// The raster of an array; `names` are those of its y and x axes, if the metadata declare them.
     ///
     /// # Errors
     /// Why it is none.
@@ -48,7 +47,7 @@ impl Raster {
         names: Option<&(String, String)>,
     ) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
-        // The same bits: what is not converted for another reason is not converted for this one.
+        // The bits are the same, so that this alone takes no conversion.
         number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
         let shape = view.shape();
         let rank = shape.len();
@@ -127,7 +126,7 @@ impl Raster {
     }
 }
 
-/// What a sample in the file is: its number, how many, and how it is converted.
+/// The numbers of a sample: type, count, and conversion.
 fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String> {
     let none = || format!("TIFF has no samples for {data_type}");
     match data_type.scalar {
@@ -145,23 +144,23 @@ fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String
     Ok((to, count as u64, conversion))
 }
 
-/// Where the sides of the image are among the axes.
+/// The position of the spatial axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sides {
     Last,
     BeforeBands,
 }
 
-/// Where the coordinates of an axis go.
+/// The direction of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Direction {
-    /// To the north or the south.
+    /// y: north or south.
     Down,
-    /// To the east or the west.
+    /// x: east or west.
     Across,
 }
 
-/// Names that the axis down and the axis across have in the conventions.
+/// Names of y and x axes in the conventions.
 const DOWN: [&str; 20] = [
     "y",
     "lat",
@@ -209,7 +208,7 @@ const ACROSS: [&str; 22] = [
     "grid_longitude",
 ];
 
-/// The direction that a name means, also one with a number behind it (`x_1`, `y20`).
+/// The direction of a name, which may have a numeric suffix (`x_1`, `y20`).
 pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
     let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -223,14 +222,14 @@ pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
     }
 }
 
-/// Finds the sides by the names of the axes; without any that says so they are the last two.
+/// The position of the spatial axes by their names; without such names, the last two.
 fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
     let place = |known: &dyn Fn(&str) -> bool| {
         let mut found = axes.iter().enumerate().filter(|(_, name)| match name {
             Some(name) => known(name),
             None => false,
         });
-        // The last of several: what comes before it is a band.
+        // The last of several: the others are bands.
         found.next_back().map(|(axis, _)| axis)
     };
     let is_in = |direction| move |name: &str| direction_of(name) == Some(direction);
@@ -264,7 +263,7 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
     }
 }
 
-/// `spatial:dimensions` as names down and across.
+/// The names of the y and x axes in `spatial:dimensions`.
 pub(in crate::view) fn spatial_names(value: &Json) -> Option<(String, String)> {
     match value.as_array()?.as_slice() {
         [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_are_found_by_their_names_or_are_the_last() {
+    fn spatial_axes_are_found_by_name_or_are_the_last() {
         for names in [
             "y x",
             "- -",
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_numbers_that_readers_know() {
+    fn samples_have_types_that_readers_support() {
         let order = ByteOrder::Big;
         let fixed = |scalar, size_bytes| Fixed { scalar, size_bytes };
         let (half, one, conversion) = sample(&fixed(Scalar::Float(order), 2)).unwrap();

@@ -1,9 +1,8 @@
-//! What an array says of its numbers and of its bands: the value of pixels without data, scale and
-//! offset, units, names.
+//! Sample metadata of an array: nodata value, scale and offset, units, names of bands.
 
 use serde_json::Value as Json;
 
-use super::axis::again;
+use super::axis::reinterpret;
 use super::bands::Bands;
 use super::context::{Context, Notes, number};
 use super::raster::Raster;
@@ -13,10 +12,10 @@ use crate::view::content::NoContent;
 use crate::view::number::{Number, Value};
 use crate::zarr::Scalar;
 
-/// The most for all texts together.
+/// The most text of all metadata.
 pub(in crate::view) const MAX_METADATA_BYTES: usize = 2 << 20;
 
-/// What an array says of its numbers and of its bands.
+/// The metadata of samples and bands.
 #[derive(Debug)]
 pub(in crate::view) struct SampleMetadata {
     pub(in crate::view) no_data: Option<String>,
@@ -29,7 +28,7 @@ pub(in crate::view) struct SampleMetadata {
 }
 
 impl SampleMetadata {
-    /// Reads it.
+    /// Reads the metadata of samples and bands.
     ///
     /// # Errors
     /// Those of the store.
@@ -39,7 +38,7 @@ impl SampleMetadata {
         notes: &mut Notes,
     ) -> Result<Self, NoContent> {
         let no_data = no_data(context, raster, notes);
-        // The bits that the array stores, as the numbers that the file has.
+        // The stored bits as numbers of the file's type.
         let own = context.view.number().map_or(raster.number, |(own, _)| own);
         let meant = Number {
             kind: raster.number.kind,
@@ -54,7 +53,7 @@ impl SampleMetadata {
             notes.add("_Unsigned is neither \"true\" nor \"false\": left out");
         }
         Ok(Self {
-            no_data: no_data.map(|value| shown(again(own, meant, value))),
+            no_data: no_data.map(|value| shown(reinterpret(own, meant, value))),
             offset,
             scale,
             units: attribute_text(context, "units", notes),
@@ -64,7 +63,7 @@ impl SampleMetadata {
         })
     }
 
-    /// What differs between the numbers and bands of two levels of a pyramid.
+    /// The first difference between the metadata of two levels of a pyramid.
     pub(in crate::view) fn difference(&self, other: &Self) -> Option<&'static str> {
         [
             (self.no_data != other.no_data, "value without data"),
@@ -77,7 +76,7 @@ impl SampleMetadata {
         .find_map(|(is_other, name)| is_other.then_some(name))
     }
 
-    /// The name of a band; that of the array where it is the only one.
+    /// The name of a band; that of the array if it is the only band.
     pub(in crate::view) fn band_name(&self, band: u64, samples: u64) -> Option<String> {
         match (samples, self.bands.name(band)) {
             (1, None) => (self.long_name.as_ref())
@@ -87,7 +86,7 @@ impl SampleMetadata {
         }
     }
 
-    /// The names of all bands; none at all if that is too much text.
+    /// The names of all bands; empty if they are too much text.
     pub(in crate::view) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
         let (mut names, mut bytes) = (Vec::new(), 0);
         for band in 0..samples {
@@ -102,7 +101,7 @@ impl SampleMetadata {
     }
 }
 
-/// Offset and scale: both as they are meant, or neither.
+/// Offset and scale; both or neither.
 fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<String>, Option<String>) {
     let said = |name| match context.own(name).map(cf::one_of_list) {
         None => Ok(None),
@@ -123,14 +122,13 @@ fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<String>, Option<
     }
 }
 
-/// The value that says that there is none: the attribute of CF, or with xarray's names of axes the
-/// fill value of v2 itself.
+/// The nodata value: the CF attribute, or the v2 fill value of an array with xarray's dimension names.
 fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<Value> {
     let data_type = context.view.data_type();
     if raster.numbers > 1 || data_type.scalar == Scalar::Bool {
         return None;
     }
-    // Before it was widened: a value that the array cannot hold is in no pixel.
+    // In the array's type: a value that it cannot hold is in no pixel.
     let own = context.view.number()?.0;
     let array = context.view.array;
     let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
@@ -155,7 +153,7 @@ fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<
     }
 }
 
-/// A text of one line that XML can hold.
+/// A one-line text that is valid in XML.
 fn attribute_text(context: &Context<'_>, name: &str, notes: &mut Notes) -> Option<String> {
     let value = context.own(name)?;
     let text = value.as_str().filter(|text| is_plain(text));

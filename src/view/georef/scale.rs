@@ -1,4 +1,4 @@
-//! Distances and places of the elements of an image of OME-NGFF 0.4 and 0.5.
+//! Scales and translations of OME-NGFF 0.4 and 0.5 images.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,12 +8,12 @@ use super::context::{Context, number};
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct OmeAxis {
     pub(in crate::view) scale: f64,
-    /// Where the middle of the first element is.
+    /// The centre of the first element.
     pub(in crate::view) start: f64,
     pub(in crate::view) unit: Option<String>,
 }
 
-/// Scales and translations along all axes, in the order of them.
+/// Scales and translations along all axes.
 pub(in crate::view) type Vectors = (Vec<f64>, Vec<f64>);
 
 pub(in crate::view) fn vector(value: &Json) -> Option<Vec<f64>> {
@@ -24,8 +24,8 @@ pub(in crate::view) fn are_scales(scale: &[f64]) -> bool {
     scale.iter().all(|scale| *scale > 0.0)
 }
 
-/// `coordinateTransformations` of a dataset: a scale, and then a translation of the centre of the
-/// first pixel.
+/// The `coordinateTransformations` of a dataset: a scale, then a translation of the centre of the first
+/// pixel.
 pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
     let (mut scale, mut start) = (None, None);
     for step in steps.as_array()? {
@@ -43,13 +43,12 @@ pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
     (start.len() == scale.len() && are_scales(&scale)).then_some((scale, start))
 }
 
-/// The axes of an array that is a level of an image; none if it is none, or its metadata say it in
-/// another way.
+/// The axes of an array that is a level of an OME-NGFF image; none for other arrays.
 pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Vec<OmeAxis>> {
     let entry = context.level_entry()?;
     let (mut scale, mut start) = of_ome(entry.get("coordinateTransformations")?)?;
     let image = image_with(context.pyramid()?, entry)?;
-    // Those of the whole image come behind those of the level.
+    // Those of the image are applied after those of the level.
     if let Some(steps) = image.get("coordinateTransformations") {
         let (whole, shift) = of_ome(steps)?;
         if whole.len() != scale.len() {
@@ -81,7 +80,7 @@ pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Ve
     )
 }
 
-/// The image of a list that has a level.
+/// The image of a list that contains a level.
 fn image_with<'a>(
     attributes: &'a Map<String, Json>,
     level: &Map<String, Json>,

@@ -1,13 +1,13 @@
-//! Numbers and attributes as the text that GDAL reads.
+//! Numbers and attributes as text for GDAL.
 
 use std::fmt::Write as _;
 
 use crate::view::number::Value;
 
-/// The longest text of an attribute that is written.
+/// The longest text of an attribute.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// A number as C reads it, with all digits.
+/// A number in C notation, with all digits.
 pub(in crate::view) fn shown(value: Value) -> String {
     match value {
         Value::Int(value) => value.to_string(),
@@ -22,20 +22,20 @@ pub(in crate::view) fn shown(value: Value) -> String {
     }
 }
 
-/// Whether a text is one line that XML can hold.
+/// Whether a text is one line and valid in XML.
 pub(in crate::view) fn is_plain(text: &str) -> bool {
     let is_character = |c: char| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}');
     text.len() <= MAX_TEXT_BYTES && text.chars().all(is_character)
 }
 
-/// Adds an item in the form of GDAL, of a band in a role or of the whole.
+/// Appends a GDAL metadata item, of a band with a role or of the dataset.
 pub(in crate::view) fn item(
     target: &mut String,
     name: &str,
     band: Option<(u64, &str)>,
     value: &str,
 ) {
-    // GDAL escapes values before it makes them XML, and undoes both.
+    // GDAL escapes values twice.
     let value = escape(&escape(value));
     // Writing to a String does not fail.
     let _ = match band {
@@ -47,7 +47,7 @@ pub(in crate::view) fn item(
     };
 }
 
-/// Text as it stands in XML.
+/// Escapes text for XML.
 pub(in crate::view) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_can_not_break_out_of_their_items() {
+    fn texts_are_escaped_in_items() {
         let mut text = String::new();
         item(&mut text, "a\"<", None, "</Item>&");
         assert_eq!(

@@ -1,5 +1,4 @@
-//! From the metadata around an array to its georeference: one affine transform and a coordinate
-//! reference system.
+//! The georeference of an array from its metadata: an affine transform and a coordinate reference system.
 
 use serde_json::{Map, Value as Json};
 
@@ -11,11 +10,11 @@ use super::raster::{Direction, Raster, direction_of, spatial_names};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
-/// `x = a * column + b * row + c`, `y = d * column + e * row + f`, from the corner of the first
-/// pixel, or from its centre where pixels are points.
+/// `x = a * column + b * row + c`, `y = d * column + e * row + f`, from the corner of the first pixel,
+/// or from its centre if pixels are points.
 pub(in crate::view) type Transform = [f64; 6];
 
-/// What is known of the georeference of an array.
+/// The georeference of an array, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::view) struct Georef {
     pub(in crate::view) transform: Option<Transform>,
@@ -34,7 +33,7 @@ impl Georef {
     }
 }
 
-/// The places of the corners of an image.
+/// The coordinates of the corners of an image.
 fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f64)> + use<> {
     let (width, height) = (count(raster.width), count(raster.height));
     let [a, b, c, d, e, f] = *affine;
@@ -43,10 +42,10 @@ fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f6
         .map(move |(column, row)| (a * column + b * row + c, d * column + e * row + f))
 }
 
-/// Finds the place of an image.
+/// Finds the georeference of a raster.
 ///
 /// # Errors
-/// Those of the store: that a place was not found because of one is not said to be none.
+/// Those of the store.
 pub(in crate::view) fn find(
     context: &Context<'_>,
     raster: &Raster,
@@ -54,9 +53,9 @@ pub(in crate::view) fn find(
 ) -> Result<Georef, NoContent> {
     let mut place = Georef::default();
     let grid_mapping = grid_mapping(context, notes)?;
-    let said = said(context, raster, notes);
-    let needs_numbers = matches!(said, Said::Nothing);
-    if let Said::At(affine, is_point) = said {
+    let said = declared(context, raster, notes);
+    let needs_numbers = matches!(said, Declared::Nothing);
+    if let Declared::At(affine, is_point) = said {
         place.transform = Some(affine);
         place.is_point = is_point;
     }
@@ -81,7 +80,7 @@ pub(in crate::view) fn find(
         notes,
     );
     if let Some(crs) = crs {
-        // Where a transform was said it is that of the system, whatever the coordinates are.
+        // A declared transform is in the declared system and independent of coordinates.
         let contradiction = across
             .contradicts(&crs, Direction::Across)
             .or_else(|| down.contradicts(&crs, Direction::Down));
@@ -104,11 +103,11 @@ pub(in crate::view) fn find(
     Ok(place)
 }
 
-/// The system that the metadata say, whatever the coordinates are.
+/// The system that the metadata declare, not compared with coordinates.
 ///
 /// # Errors
 /// Those of the store.
-pub(in crate::view) fn said_crs(
+pub(in crate::view) fn declared_crs(
     context: &Context<'_>,
     raster: &Raster,
 ) -> Result<Option<Crs>, NoContent> {
@@ -119,17 +118,17 @@ pub(in crate::view) fn said_crs(
     Ok(agreed_crs(context, raster, grid_mapping, axes, &mut notes))
 }
 
-/// What the convention `spatial:` says of a place.
-enum Said {
+/// The transform of the convention `spatial:`.
+enum Declared {
     Nothing,
-    /// Something that can not be written: nothing else is the place instead.
+    /// An invalid or ambiguous transform, which no other metadata replace.
     Refused,
     /// The transform, and whether it is from the centre of the first pixel.
     At(Transform, bool),
 }
 
-/// The transform that the convention `spatial:` says (zarr-conventions/spatial, `spatial:transform`).
-fn said(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Said {
+/// Reads the convention `spatial:` (zarr-conventions/spatial, `spatial:transform`).
+fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declared {
     let mut found: Option<(Source, Transform, bool)> = None;
     for (source, members) in context.sources() {
         let is_wider = matches!(source, Source::Group | Source::Pyramid);
@@ -140,7 +139,7 @@ fn said(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Said {
         if source == Source::Pyramid || (transform.is_none() && (is_wider || !says_more)) {
             continue;
         }
-        // What an array says is not what its level and its group say.
+        // The attributes of the array must agree with those of its level and group.
         if matches!(found, Some((Source::Own, ..))) {
             break;
         }
@@ -153,21 +152,21 @@ fn said(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Said {
             notes.add("spatial:transform is of another spatial:shape");
             continue;
         }
-        match one_said(context, (source, members), raster) {
+        match source_transform(context, (source, members), raster) {
             Ok(None) => {}
             Ok(Some((affine, is_point))) => match found {
                 Some((_, other, was_point))
                     if was_point != is_point || !is_same(&other, &affine, raster) =>
                 {
                     notes.add("the layout and the group of the level say different transforms");
-                    return Said::Refused;
+                    return Declared::Refused;
                 }
                 Some(_) => {}
                 None => found = Some((source, affine, is_point)),
             },
             Err(why) => {
                 notes.add(why);
-                return Said::Refused;
+                return Declared::Refused;
             }
         }
     }
@@ -177,22 +176,22 @@ fn said(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Said {
             if !is_box(own_box, &affine, is_point, raster) =>
         {
             notes.add("spatial:bbox is not where spatial:transform is: no place");
-            Said::Refused
+            Declared::Refused
         }
-        (Some((_, affine, is_point)), _) => Said::At(affine, is_point),
+        (Some((_, affine, is_point)), _) => Declared::At(affine, is_point),
         (None, Some(_)) => {
             notes.add("spatial:bbox alone does not say which row is the first");
-            Said::Nothing
+            Declared::Nothing
         }
-        (None, None) => Said::Nothing,
+        (None, None) => Declared::Nothing,
     }
 }
 
-/// What one of those says that count for an array.
+/// The transform of one source of attributes.
 ///
 /// # Errors
-/// Why it is no place.
-fn one_said(
+/// Why it is no transform.
+fn source_transform(
     context: &Context<'_>,
     (source, members): (Source, &Map<String, Json>),
     raster: &Raster,
@@ -209,7 +208,7 @@ fn one_said(
     let affine =
         affine(value).ok_or("spatial:transform is not six numbers of an invertible transform")?;
     let registration = some(members, "spatial:registration");
-    // The layout is a part of the attributes of the pyramid.
+    // The layout is part of the attributes of the pyramid.
     let registration = match source {
         Source::Level => registration.or_else(|| some(context.pyramid()?, "spatial:registration")),
         _ => registration,
@@ -227,8 +226,7 @@ fn one_said(
     }
 }
 
-/// Whether what a group says of its arrays, or a pyramid of its levels, is said of the axes of
-/// this one.
+/// Whether the attributes of a group or pyramid apply to the axes of this array.
 pub(in crate::view) fn has_axes(
     context: &Context<'_>,
     source: Source,
@@ -255,8 +253,8 @@ pub(in crate::view) fn has_axes(
     }
 }
 
-/// Whether `spatial:bbox` is the extent of an image, but for half a pixel at each side; a whole one
-/// where the box may be that of the centres.
+/// Whether `spatial:bbox` is the extent of a raster, with a tolerance of half a pixel, or of one pixel
+/// if the box may be that of pixel centres.
 fn is_box(value: &Json, affine: &Transform, is_point: bool, raster: &Raster) -> bool {
     let values = value
         .as_array()
@@ -295,7 +293,7 @@ pub(in crate::view) fn count(length: u64) -> f64 {
 
 fn affine(value: &Json) -> Option<Transform> {
     let values = value.as_array()?;
-    // Some write the whole matrix.
+    // Some writers write the whole matrix.
     let values = match values.get(6..)? {
         [] => values.get(..6)?,
         [g, h, i] => {
@@ -317,7 +315,7 @@ fn invertible(affine: Transform) -> Option<Transform> {
     (is_finite && determinant != 0.0 && determinant.is_finite()).then_some(affine)
 }
 
-/// The node that `grid_mapping` names (CF 1.11, 5.6).
+/// The node of `grid_mapping` (CF 1.11, 5.6).
 fn grid_mapping(
     context: &Context<'_>,
     notes: &mut Notes,
@@ -350,8 +348,8 @@ fn grid_mapping(
     Ok(Some(node))
 }
 
-/// The transform of the coordinates of pixel centres, or of `GeoTransform` (GDAL: the netCDF
-/// driver) where it says the same or there are none.
+/// The transform of the coordinates, or `GeoTransform` (GDAL's netCDF driver) if it agrees with them or
+/// there are none.
 fn computed(
     across: &Axis,
     down: &Axis,
@@ -372,7 +370,7 @@ fn computed(
     };
     match (coordinates, geo_transform) {
         (Some(coordinates), Some(said)) => {
-            // It has the digits that coordinates in single precision have not.
+            // It is more precise than coordinates in single precision.
             if is_same(&coordinates, &said, raster) {
                 return Some(said);
             }
@@ -399,7 +397,7 @@ fn computed(
     }
 }
 
-/// Whether the coordinates of a side do not contradict a first centre and a distance.
+/// Whether coordinates agree with a first centre and a step.
 fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
     let is_near = |one: f64, other: f64| (one - other).abs() <= 0.05 * distance.abs();
     match steps {
@@ -413,7 +411,7 @@ fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
     }
 }
 
-/// Whether all corners are at the same places, but for a small part of a pixel.
+/// Whether all corners have the same coordinates, with a tolerance of a small part of a pixel.
 fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
     let [a, b, _, d, e, _] = one.map(f64::abs);
     corners(one, raster)
@@ -468,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geo_transform_counts_where_no_coordinate_contradicts_it() {
+    fn a_geo_transform_applies_unless_coordinates_contradict_it() {
         let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
         let place = |across: Steps, down: Steps, width: u64| {
@@ -498,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_the_extent_but_for_half_a_pixel() {
+    fn a_bbox_is_the_extent_within_half_a_pixel() {
         let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         let raster = Raster::of_planes(&[], 20, 30, number);
         let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];

@@ -1,23 +1,23 @@
-//! Well-known text of coordinate reference systems, as far as it has to be understood: the keyword
-//! of an object and the objects in it (OGC 01-009; OGC 18-010r7, section 6).
+//! Parser of well-known text of coordinate reference systems: keywords and nested objects (OGC 01-009;
+//! OGC 18-010r7, section 6).
 
 use super::epsg::{CrsKind, Unit};
 
-/// Longer texts are not looked at.
+/// The longest text.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// An object of WKT: `KEYWORD[...]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct Wkt<'a> {
     keyword: &'a str,
-    /// What is between its brackets.
+    /// The text between its brackets.
     content: &'a str,
 }
 
-/// The text on one line, without space between its words.
+/// The text on one line, without spaces between its tokens.
 ///
 /// # Errors
-/// That it is no text of one object.
+/// The text is not one object.
 pub(in crate::view) fn on_one_line(text: &str) -> Result<String, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("{} bytes of text", text.len()));
@@ -42,14 +42,14 @@ pub(in crate::view) fn on_one_line(text: &str) -> Result<String, String> {
 }
 
 impl<'a> Wkt<'a> {
-    /// The object that a text begins with.
+    /// Parses the object at the beginning of a text.
     pub(in crate::view) fn parse(text: &'a str) -> Option<Self> {
         let open = text.find(['[', '('])?;
         let keyword = text.get(..open)?.trim();
         let (mut depth, mut is_quoted) = (0_usize, false);
         for (at, byte) in text.bytes().enumerate().skip(open) {
             match byte {
-                // Two of them are one in a text: out and in again.
+                // A doubled quote is an escaped quote.
                 b'"' => is_quoted = !is_quoted,
                 b'[' | b'(' if !is_quoted => depth += 1,
                 b']' | b')' if !is_quoted => {
@@ -90,7 +90,7 @@ impl<'a> Wkt<'a> {
         split.map(str::trim)
     }
 
-    /// The objects in it that have one of these keywords.
+    /// The nested objects with one of these keywords.
     pub(in crate::view) fn children(
         &self,
         keywords: &'a [&'a str],
@@ -101,22 +101,22 @@ impl<'a> Wkt<'a> {
             .filter(move |child| child.is(keywords))
     }
 
-    /// A text or number in it, without quotes.
+    /// A text or number of its items, without quotes.
     pub(in crate::view) fn value(&self, place: usize) -> Option<&'a str> {
         Some(self.items().nth(place)?.trim_matches('"'))
     }
 
-    /// The code of EPSG that the object has: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
+    /// The EPSG code of the object: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
     pub(in crate::view) fn epsg(&self) -> Option<u64> {
         let id = self.children(&["ID", "AUTHORITY"]).next()?;
         let is_epsg = id.value(0)?.eq_ignore_ascii_case("EPSG");
         id.value(1)?.parse().ok().filter(|_| is_epsg)
     }
 
-    /// The kind of a coordinate reference system; none where the keyword does not tell it.
+    /// The kind of a coordinate reference system; none if the keyword is ambiguous.
     ///
     /// # Errors
-    /// That it is of another kind.
+    /// A system of another kind.
     pub(in crate::view) fn kind(&self) -> Result<Option<CrsKind>, String> {
         let other = || {
             let keyword: String = self.keyword.chars().take(60).collect();
@@ -126,7 +126,7 @@ impl<'a> Wkt<'a> {
             return Ok(Some(CrsKind::Projected));
         }
         let is_geographic = self.is(&["GEOGCS", "GEOGCRS", "GEOGRAPHICCRS"]);
-        // Also of geocentric systems.
+        // The keyword is also that of geocentric systems.
         let is_geodetic = self.is(&["GEODCRS", "GEODETICCRS"]);
         if !is_geographic && !is_geodetic {
             return other();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_keywords_and_axes() {
+    fn kinds_follow_from_keywords_and_axes() {
         let kind = |text: &str| Wkt::parse(text).unwrap().kind();
         let geographic = Ok(Some(CrsKind::Geographic));
         assert_eq!(kind("GEODCRS[\"a\",CS[ellipsoidal,2]]"), geographic);

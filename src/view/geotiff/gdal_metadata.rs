@@ -1,4 +1,4 @@
-//! Metadata in the tags of GDAL, and its XML beside a GeoTIFF.
+//! Sample metadata in the tags of GDAL.
 
 use crate::view::georef::context::Notes;
 use crate::view::georef::raster::Raster;
@@ -6,14 +6,14 @@ use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::view::georef::text::item;
 use crate::view::tiff::{Values, tag};
 
-/// The most for scales and offsets: those of all bands that a TIFF can have.
+/// The most text of scales and offsets: that of the largest number of bands.
 const MAX_PACKING_BYTES: usize = 13 << 20;
 
 impl SampleMetadata {
     /// The tags of GDAL ("GTiff - GeoTIFF File Format", metadata and nodata).
     ///
     /// # Errors
-    /// That scales and offsets are too much text: without them the numbers are read wrong.
+    /// Scales and offsets are too much text; without them the numbers would be wrong.
     pub(super) fn fields(
         &self,
         raster: &Raster,
@@ -31,8 +31,8 @@ impl SampleMetadata {
         Ok(fields)
     }
 
-    /// Items in the form of GDAL; nothing if there is nothing to say. Where it is too much, names
-    /// of bands are left out first, then units.
+    /// GDAL metadata items; empty if there are none. If they are too much text, names of bands are left
+    /// out first, then units.
     fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, String> {
         let mut text = String::new();
         for (name, value) in [
@@ -100,7 +100,7 @@ mod tests {
     use crate::view::georef::bands::{BandAxis, Bands};
 
     #[test]
-    fn bands_are_counted_as_planes_lie() {
+    fn bands_are_numbered_in_the_order_of_planes() {
         let axis = |length, name: &str, coordinates| BandAxis {
             length,
             name: (!name.is_empty()).then(|| name.to_owned()),

@@ -1,4 +1,4 @@
-//! The tags of GeoTIFF: where the image is, and in which coordinate reference system.
+//! The tags of GeoTIFF: transform and coordinate reference system.
 
 use crate::view::georef::epsg::CrsKind;
 use crate::view::georef::transform::Georef;
@@ -12,11 +12,11 @@ mod key {
     pub(super) const PROJECTED_CRS: u16 = 3072;
 }
 
-/// The tags that say the place of an image.
+/// The tags of a georeference.
 pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     let mut fields = Vec::new();
-    // Readers complain of keys without a system: where there is none, no key says that pixels are
-    // points, and the transform is that of the corner.
+    // Readers warn about keys without a system: without one, no key marks pixels as points, and the
+    // transform is that of the corner.
     let crs = place.crs.as_ref();
     let code = crs.and_then(|crs| Some((crs.kind, crs.code?)));
     let affine = match code {
@@ -24,7 +24,7 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
         None => place.corner_transform(),
     };
     if let Some([a, b, c, d, e, f]) = affine {
-        // OGC 19-008r4, 7.3.3: a scale is that of an image with the north above.
+        // OGC 19-008r4, 7.3.3: a scale needs a north-up image.
         if b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0 {
             fields.push((tag::MODEL_PIXEL_SCALE, Values::Doubles(vec![a, -e, 0.0])));
             let tiepoint = vec![0.0, 0.0, 0.0, c, f, 0.0];
@@ -48,7 +48,7 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
         (key::RASTER_TYPE, raster),
         (name, code),
     ];
-    // Version 1, revision 1.1, the number of keys; a key, no tag for its value, one value.
+    // Version 1, revision 1.1, number of keys; each key: id, no tag, one value.
     let mut directory = vec![1, 1, 1, 3];
     for (name, value) in keys {
         directory.extend([name, 0, 1, value]);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_north_up_is_a_matrix() {
+    fn rasters_that_are_not_north_up_have_a_matrix() {
         let place = |transform| Georef {
             transform: Some(transform),
             ..Georef::default()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn points_without_a_system_are_placed_by_their_corner() {
+    fn points_without_a_system_use_the_corner() {
         let place = Georef {
             transform: Some([2.0, 0.0, 5.0, 0.0, -4.0, 7.0]),
             is_point: true,

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chunk_is_found_where_it_lies() {
+    fn the_index_has_the_offset_of_each_chunk() {
         for (shape, chunk, levels) in [
             (&[7, 5][..], &[2, 5][..], 1),
             (&[64], &[1], 1),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_the_one_that_the_library_writes() {
+    fn a_node_matches_that_of_the_library() {
         // From a file of h5py 3.16: `create_dataset("a", (3, 5), "<i2", chunks=(2, 3))`, with the
         // addresses of its chunks, which lie one behind the other there as well.
         let mut index = ChunkIndex::new(&[3, 5], &[2, 3], 2).unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hdf5_cannot_have_is_no_index() {
+    fn chunks_that_hdf5_cannot_have_get_no_index() {
         assert_eq!(ChunkIndex::new(&[0], &[1], 4), None);
         assert_eq!(ChunkIndex::new(&[4], &[0], 4), None);
         assert_eq!(ChunkIndex::new(&[1 << 31], &[1 << 30], 4), None);

@@ -24,7 +24,7 @@ pub(super) struct Stored {
     /// The dataset.
     pub(super) object: usize,
     pub(super) reader: Arc<ArrayReader>,
-    pub(super) placed: ArrayExtent,
+    pub(super) extent: ArrayExtent,
     /// The index of its chunks, if it has chunks.
     pub(super) index: Option<ChunkIndex>,
 }
@@ -61,15 +61,15 @@ pub(super) fn lay_out(
             body.put(address, index.size_bytes(), Segment::ChunkIndex(index))?;
         }
         file.place(array.object, address);
-        let placed = ArrayExtent {
+        let extent = ArrayExtent {
             source: sources.len(),
-            ..array.placed
+            ..array.extent
         };
         sources.push(array.reader);
-        elements.push((start, placed));
+        elements.push((start, extent));
     }
-    for (start, placed) in elements {
-        body.put(start, placed.size_bytes, Segment::Array(placed))?;
+    for (start, extent) in elements {
+        body.put(start, extent.size_bytes, Segment::Array(extent))?;
     }
     let header = Segment::Bytes(file.header(&writer, body.end));
     let layout = FileLayout::new(std::iter::once(header).chain(body.parts))?;
@@ -88,7 +88,7 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
     for array in arrays {
         let start = at.checked_next_multiple_of(ARRAY_ALIGNMENT_BYTES)?;
         starts.push(start);
-        at = start.checked_add(array.placed.size_bytes)?;
+        at = start.checked_add(array.extent.size_bytes)?;
     }
     Some(starts)
 }

@@ -162,11 +162,11 @@ struct Spacing {
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn NodeResolver) -> Result<String, NoContent> {
+pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, NoContent> {
     let rank = view.shape().len();
     let mut notes = Notes::default();
-    let groups = Groups::above(view, around, &mut notes)?;
-    let context = Context::new(view, around, &groups);
+    let groups = Groups::above(view, nodes, &mut notes)?;
+    let context = Context::new(view, nodes, &groups);
     let mut axes = vec![Spacing::default(); rank];
     if let Some(found) = ome_axes(&context, rank) {
         for (axis, found) in axes.iter_mut().zip(found) {
@@ -184,7 +184,7 @@ pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn NodeResolver) -> Result<St
                 axis.unit = found.units;
             }
         }
-        add_transform(&mut axes, view, around)?;
+        add_transform(&mut axes, view, nodes)?;
     }
     Ok(lines(&axes))
 }
@@ -193,7 +193,7 @@ pub(super) fn nrrd(view: &ArrayView<'_>, around: &dyn NodeResolver) -> Result<St
 fn add_transform(
     axes: &mut [Spacing],
     view: &ArrayView<'_>,
-    around: &dyn NodeResolver,
+    nodes: &dyn NodeResolver,
 ) -> Result<(), NoContent> {
     let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
     let [.., down, across] = axes else {
@@ -202,7 +202,7 @@ fn add_transform(
     if down.distance.is_some() || across.distance.is_some() {
         return Ok(());
     }
-    let Some(metadata) = RasterMetadata::of_planes(view, around)? else {
+    let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
         return Ok(());
     };
     let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
