@@ -54,16 +54,16 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Why the format cannot express it.
-pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
-    make_version(branch, Version::Cdf2)
+pub(super) fn make(tree: &GroupTree) -> Result<VirtualFile, String> {
+    make_version(tree, Version::Cdf2)
 }
 
 /// The variables of a group in CDF-5, which fewer tools read.
 ///
 /// # Errors
 /// Why the format cannot express it.
-pub(super) fn make_cdf5(branch: &GroupTree) -> Result<VirtualFile, String> {
-    make_version(branch, Version::Cdf5)
+pub(super) fn make_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
+    make_version(tree, Version::Cdf5)
 }
 
 /// A variable with its elements.
@@ -82,11 +82,11 @@ enum Elements {
     Array(Arc<ArrayReader>, ArrayExtent),
 }
 
-fn make_version(branch: &GroupTree, version: Version) -> Result<VirtualFile, String> {
-    let dataset = Dataset::of(branch)?;
+fn make_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, String> {
+    let dataset = Dataset::of(tree)?;
     let mut notes = dataset.notes.clone();
-    if !branch.groups_left_out.is_empty() {
-        let names = branch.groups_left_out.join(", ");
+    if !tree.groups_left_out.is_empty() {
+        let names = tree.groups_left_out.join(", ");
         notes.push(format!(
             "a classic file has no groups: {names} have files of their own"
         ));
@@ -106,7 +106,7 @@ fn make_version(branch: &GroupTree, version: Version) -> Result<VirtualFile, Str
     // A variable whose elements may fail to decode comes after the others.
     planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
-        return Err(branch.without_variables(notes));
+        return Err(tree.without_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Unused dimensions, such as those of groups, are left out.

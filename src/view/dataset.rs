@@ -105,10 +105,10 @@ impl Dataset {
     ///
     /// # Errors
     /// Too many dimensions.
-    pub(super) fn of(branch: &GroupTree) -> Result<Self, String> {
+    pub(super) fn of(tree: &GroupTree) -> Result<Self, String> {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
-        let root = variables::group(branch, String::new(), &mut scopes, &mut notes);
+        let root = variables::group(tree, String::new(), &mut scopes, &mut notes);
         let dimensions = scopes.into_dimensions();
         if dimensions.len() > MAX_DIMENSIONS {
             return Err(format!("more than {MAX_DIMENSIONS} dimensions"));

@@ -1,11 +1,10 @@
-//! The beginning of an HDF5 file: everything but the elements (HDF5 File Format Specification
-//! Version 3.0), as HDF5 1.8 and all later versions read it. Superblock version 2, object headers
-//! version 2, groups with compact links in the order of their creation, datasets contiguous or in
-//! chunks. The index of chunks is computed when it is read, so that the header of a file does not
-//! grow with the number of chunks.
+//! HDF5 encoder: everything before the elements (HDF5 File Format Specification Version 3.0), for HDF5 1.8
+//! and later. Superblock version 2, object headers version 2, groups with compact links in creation
+//! order, contiguous or chunked datasets. The chunk index is computed when it is read, so that the header
+//! does not grow with the number of chunks.
 //!
-//! Addresses are known only when all sizes are. Nothing that is written is longer for another
-//! address: objects are written once to be measured and once for good.
+//! Addresses follow from all sizes, which do not depend on addresses: objects are encoded once to measure
+//! them and once with addresses.
 
 mod attribute;
 mod chunk_index;
@@ -19,12 +18,11 @@ pub(super) use object::{Dataset, Group, Storage};
 
 pub(super) use object::Writer;
 
-/// The address of what is nowhere.
+/// The undefined address.
 const UNDEFINED: u64 = u64::MAX;
 const SUPERBLOCK_BYTES: u64 = 48;
 
-/// An object of a file: its number is its place in [`File::objects`], where the first one is the
-/// root group.
+/// An object of a file, identified by its index in [`File::objects`]. The first one is the root group.
 #[derive(Debug)]
 pub(super) enum Object {
     Group(Group),
@@ -35,11 +33,11 @@ pub(super) enum Object {
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) objects: Vec<Object>,
-    /// What values of variable length refer to.
+    /// The heap of values of variable length.
     pub(super) heap: Vec<Entry>,
 }
 
-/// One entry of a heap.
+/// A heap entry.
 #[derive(Debug)]
 pub(super) enum Entry {
     /// The address of an object.
@@ -57,13 +55,13 @@ impl Entry {
     }
 }
 
-/// A heap has at most so many entries: their numbers have 16 bits.
+/// The most entries of a heap, whose numbers have 16 bits.
 const MAX_HEAP_ENTRIES: usize = 60_000;
-/// The smallest heap that the library reads.
+/// The smallest heap of the library.
 const MIN_HEAP_BYTES: usize = 4096;
 
 impl File {
-    /// Addresses of everything but the elements, which follow from the sizes.
+    /// The addresses of everything except the elements.
     pub(super) fn writer(&self) -> Writer {
         let nowhere = Writer::nowhere();
         let mut objects = Vec::with_capacity(self.objects.len());
@@ -84,7 +82,7 @@ impl File {
         }
     }
 
-    /// Says where the elements of a dataset begin, or the index of its chunks.
+    /// Sets the address of a dataset's elements, or of its chunk index.
     pub(super) fn place(&mut self, object: usize, start: u64) {
         if let Some(Object::Dataset(dataset)) = self.objects.get_mut(object)
             && let Storage::Contiguous(address) | Storage::Chunked(address, _) =
@@ -94,7 +92,7 @@ impl File {
         }
     }
 
-    /// Writes the header of a file of `end` bytes in all, once all datasets have their places.
+    /// Encodes the header of a file of `end` bytes, after all addresses are set.
     pub(super) fn header(&self, writer: &Writer, end: u64) -> Vec<u8> {
         let mut bytes = superblock(end, writer.object(0));
         for object in &self.objects {
@@ -120,7 +118,7 @@ fn superblock(end: u64, root: u64) -> Vec<u8> {
     bytes
 }
 
-/// Header, each entry with 16 bytes before it, and the entry of what is free.
+/// Size of a heap: header, entries with 16 bytes before each, and the entry of free space.
 fn heap_bytes(entries: &[Entry]) -> usize {
     let sizes = entries
         .iter()
@@ -143,7 +141,7 @@ fn heap(entries: &[Entry], writer: &Writer) -> Vec<u8> {
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
     }
-    // Entry 0 is what is free, itself included.
+    // Entry 0 is the free space, including itself.
     let free = size - bytes.len();
     bytes.extend([0; 8]);
     bytes.extend((free as u64).to_le_bytes());

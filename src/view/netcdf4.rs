@@ -19,28 +19,28 @@ use super::number::{Number, NumberKind, Value};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 
-/// HDF5 has no more axes (`H5S_MAX_RANK`).
+/// The most axes of HDF5 (`H5S_MAX_RANK`).
 const MAX_RANK: usize = 32;
 
 /// Whether an array is certainly a variable of a file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
-    // Parts of numbers and characters have an axis of their own.
+    // Complex numbers and characters add an axis.
     certain_item(node).is_some() && rank < MAX_RANK
 }
 
-/// The NetCDF-4 file of a group and all that is below it.
+/// The NetCDF-4 file of a group tree.
 ///
 /// # Errors
-/// Why there is none: nothing in it can be a variable, or it would be too long.
-pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
-    let dataset = Dataset::of(branch)?;
+/// Why there is none: no array can be a variable, or the file would be too long.
+pub(super) fn make(tree: &GroupTree) -> Result<VirtualFile, String> {
+    let dataset = Dataset::of(tree)?;
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
     let notes = [dataset.notes.clone(), std::mem::take(&mut plan.notes)].concat();
     if plan.variables == 0 {
-        return Err(branch.without_variables(notes));
+        return Err(tree.without_variables(notes));
     }
     let found = body::lay_out(plan.file, plan.values, plan.arrays);
     let (layout, sources) = found.ok_or("no file can be so long")?;
@@ -51,25 +51,25 @@ pub(super) fn make(branch: &GroupTree) -> Result<VirtualFile, String> {
     })
 }
 
-/// What the elements of a dataset are.
+/// The elements of a dataset.
 enum Elements {
     Nowhere,
     Values(Values),
     Array(Arc<ArrayReader>, ArrayExtent, Option<ChunkIndex>),
 }
 
-/// The objects of the file, as they are found.
+/// The objects of the file.
 struct Plan<'a> {
     dataset: &'a Dataset,
     file: hdf5::File,
-    /// The dataset that stands for each dimension.
+    /// The dimension scale of each dimension.
     scales: Vec<usize>,
-    /// Datasets with each dimension, and which of their axes it is.
+    /// The datasets with each dimension, and the axis in each.
     users: Vec<Vec<(usize, u32)>>,
-    /// Datasets of which the elements are known, each with these.
+    /// The datasets whose elements are in the header.
     values: Vec<(usize, Values)>,
     arrays: Vec<Stored>,
-    /// How many arrays are variables.
+    /// The number of arrays that are variables.
     variables: usize,
     notes: Vec<String>,
 }
@@ -77,7 +77,7 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn of(dataset: &'a Dataset) -> Self {
         let mut file = hdf5::File::default();
-        // The first entries are those of the dimensions, by their numbers.
+        // The first entries are those of the dimensions, by index.
         let scales = dataset.dimensions.iter().map(|_| Entry::Address(0));
         file.heap.extend(scales);
         Self {
@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         }
         for variable in &group.variables {
             let coordinate = coordinate(variable);
-            // A name that a dimension has as well, without being its coordinate.
+            // The name of a dimension whose coordinate it is not.
             let name = match coordinate.is_none() && names.contains_key(&variable.name[..]) {
                 true => format!("{NOT_A_COORDINATE}{}", variable.name),
                 false => variable.name.clone(),
@@ -230,8 +230,8 @@ impl<'a> Plan<'a> {
         Some(object)
     }
 
-    /// How the elements lie in the file: in chunks as they are in the array, so that each is decoded
-    /// once; contiguous if there is one, or if HDF5 cannot have such chunks.
+    /// The storage of the elements: the chunks of the array, so that each is decoded once; contiguous if
+    /// there is one chunk, or if HDF5 cannot have such chunks.
     fn storage(
         &mut self,
         variable: &Variable,
@@ -241,7 +241,7 @@ impl<'a> Plan<'a> {
         if shape.contains(&0) {
             return Ok((Storage::Nowhere, Elements::Nowhere));
         }
-        let (reader, pieces) = match &variable.data {
+        let (reader, chunks) = match &variable.data {
             Data::Texts(texts) => {
                 let elements = Elements::Values(Values::Texts(self.texts(texts)));
                 return Ok((Storage::Contiguous(0), elements));
@@ -254,22 +254,22 @@ impl<'a> Plan<'a> {
                 let elements = Elements::Values(Values::Bytes(bytes));
                 return Ok((Storage::Contiguous(0), elements));
             }
-            Data::Array(reader, pieces) => (reader, pieces),
+            Data::Array(reader, chunks) => (reader, chunks),
         };
         let conversion = number.and_then(|number| variable.conversion(number));
         let item = number.map_or(1, |number| number.size_bytes) as u64;
-        let pairs = || pieces.iter().zip(shape);
-        let is_one = pairs().all(|(piece, length)| piece >= length);
-        // The extents of a chunk of HDF5 are within those of the array.
-        let fits = pairs().all(|(piece, length)| piece <= length);
+        let pairs = || chunks.iter().zip(shape);
+        let is_one = pairs().all(|(chunk, length)| chunk >= length);
+        // A chunk of HDF5 must not be larger than the array.
+        let fits = pairs().all(|(chunk, length)| chunk <= length);
         let index = match fits && !is_one {
-            true => ChunkIndex::new(shape, pieces, item),
+            true => ChunkIndex::new(shape, chunks, item),
             false => None,
         };
         let (order, storage) = match index {
             Some(_) => (
                 ElementOrder::ChunkMajor,
-                Storage::Chunked(0, pieces.clone()),
+                Storage::Chunked(0, chunks.clone()),
             ),
             None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
         };
@@ -282,7 +282,7 @@ impl<'a> Plan<'a> {
         Ok((storage, Elements::Array(Arc::clone(reader), extent, index)))
     }
 
-    /// Puts texts into the heap, each once.
+    /// Adds texts to the heap, each once.
     fn texts(&mut self, texts: &[String]) -> Vec<(u32, usize)> {
         let mut known: HashMap<&str, usize> = HashMap::new();
         let mut entries = Vec::with_capacity(texts.len());
@@ -309,7 +309,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Tells each dimension who has it.
+    /// Adds the datasets of each dimension to its scale.
     fn attach_scales(&mut self) {
         for (entry, scale) in self.file.heap.iter_mut().zip(&self.scales) {
             *entry = Entry::Address(*scale);
@@ -320,7 +320,7 @@ impl<'a> Plan<'a> {
                 datatype: Datatype::AxisReference,
                 payload: Payload::Axes(users),
             };
-            // Readers go by DIMENSION_LIST; this one is left out where it is too long.
+            // Readers use DIMENSION_LIST; REFERENCE_LIST is left out if it is too long.
             if let Payload::Axes(users) = &list.payload
                 && !users.is_empty()
                 && list.fits()
@@ -351,7 +351,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The numbers in the file: netCDF has no floats of two bytes.
+/// The type of the numbers in the file: netCDF has no floats of two bytes.
 fn target(item: Item) -> Option<Number> {
     match item {
         Item::Number(number) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
@@ -362,7 +362,7 @@ fn target(item: Item) -> Option<Number> {
     }
 }
 
-/// What makes a dataset a dimension of netCDF (`nc4hdf.c`).
+/// The attributes of a dimension scale in netCDF (`nc4hdf.c`).
 fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
     let text = |name: &str, text: &str| hdf5::Attribute {
         name: name.to_owned(),
@@ -384,7 +384,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
 fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
     let (datatype, payload) = match &attribute.value {
         Attr::Text(text) => {
-            // One NUL if it is empty: readers fail on an attribute without any value.
+            // One NUL if it is empty: readers fail on an attribute without a value.
             let bytes = if text.is_empty() { "\0" } else { text };
             let datatype = Datatype::Text {
                 size_bytes: bytes.len(),

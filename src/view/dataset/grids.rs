@@ -21,14 +21,14 @@ const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 /// Adds grid mappings and coordinates to the variables of a group. `names` are the names in use,
 /// `groups` the subgroups.
 pub(super) fn add(
-    leaves: &[GroupArray],
+    arrays: &[GroupArray],
     groups: &[Group],
     variables: &mut Vec<Variable>,
     names: &mut HashSet<String>,
     scopes: &mut Scopes,
 ) {
-    let grids: HashMap<String, &Grid> = (leaves.iter())
-        .filter_map(|leaf| Some((name_of(leaf.node.name())?, leaf.grid.as_deref()?)))
+    let grids: HashMap<String, &Grid> = (arrays.iter())
+        .filter_map(|member| Some((name_of(member.node.name())?, member.grid.as_deref()?)))
         .collect();
     let mut mappings: Vec<(&Grid, String)> = Vec::new();
     for variable in variables.iter_mut() {

@@ -18,16 +18,16 @@ use crate::zarr::{self, ByteOrder, Node, Scalar};
 const PARTS: u64 = 2;
 
 pub(super) fn group(
-    branch: &GroupTree,
+    tree: &GroupTree,
     name: String,
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
 ) -> Group {
-    let groups = branch.groups.iter();
+    let groups = tree.groups.iter();
     scopes.enter(groups.filter_map(|group| name_of(group.node.name())));
     // The length of a dimension is that of its coordinate variable, else that of the first array with
     // the dimension.
-    let arrays = || branch.arrays.iter().filter_map(|leaf| leaf_array(leaf));
+    let arrays = || tree.arrays.iter().filter_map(named_array);
     for (name, array) in arrays() {
         if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
             && name_of(dimension).as_ref() == Some(&name)
@@ -44,39 +44,39 @@ pub(super) fn group(
     }
     let mut names = HashSet::new();
     let mut variables = Vec::new();
-    for leaf in &branch.arrays {
-        match variable(leaf, scopes, notes) {
+    for member in &tree.arrays {
+        match variable(member, scopes, notes) {
             Ok(variable) => match names.insert(variable.name.clone()) {
                 true => variables.push(variable),
-                false => notes.push(same_name(&leaf.node)),
+                false => notes.push(same_name(&member.node)),
             },
-            Err(why) => notes.push(format!("{} is not in it: {why}", leaf.node.key())),
+            Err(why) => notes.push(format!("{} is not in it: {why}", member.node.key())),
         }
     }
-    for (key, why) in &branch.left_out {
+    for (key, why) in &tree.left_out {
         notes.push(format!("{key} is not in it: {why}"));
     }
     let mut groups = Vec::new();
-    for branch in &branch.groups {
-        match name_of(branch.node.name()) {
+    for tree in &tree.groups {
+        match name_of(tree.node.name()) {
             Some(name) if names.insert(name.clone()) => {
-                groups.push(group(branch, name, scopes, notes));
+                groups.push(group(tree, name, scopes, notes));
             }
-            Some(_) => notes.push(same_name(&branch.node)),
+            Some(_) => notes.push(same_name(&tree.node)),
             None => notes.push(format!(
                 "{} is not in it: no name of netCDF",
-                branch.node.key()
+                tree.node.key()
             )),
         }
     }
     // After all nodes of the hierarchy, so that no node is left out because of a generated name.
-    grids::add(&branch.arrays, &groups, &mut variables, &mut names, scopes);
-    let attributes = match branch.node.metadata().attributes() {
+    grids::add(&tree.arrays, &groups, &mut variables, &mut names, scopes);
+    let attributes = match tree.node.metadata().attributes() {
         Ok(members) => attributes::of_group(members, &mut |note| {
-            notes.push(format!("{}: {note}", place(&branch.node)));
+            notes.push(format!("{}: {note}", place(&tree.node)));
         }),
         Err(error) => {
-            notes.push(format!("{}: attributes: {error}", place(&branch.node)));
+            notes.push(format!("{}: attributes: {error}", place(&tree.node)));
             Vec::new()
         }
     };
@@ -97,11 +97,11 @@ fn same_name(node: &ViewNode) -> String {
 }
 
 /// The name and the metadata of an array, if it can be a variable.
-fn leaf_array(leaf: &GroupArray) -> Option<(String, &zarr::Array)> {
-    let Node::Array(array) = leaf.node.metadata() else {
+fn named_array(member: &GroupArray) -> Option<(String, &zarr::Array)> {
+    let Node::Array(array) = member.node.metadata() else {
         return None;
     };
-    Some((name_of(leaf.node.name())?, array))
+    Some((name_of(member.node.name())?, array))
 }
 
 fn settle(name: &str, length: u64, scopes: &mut Scopes) {
@@ -137,17 +137,17 @@ fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String>
 }
 
 fn variable(
-    leaf: &GroupArray,
+    member: &GroupArray,
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
 ) -> Result<Variable, String> {
-    let node = &leaf.node;
+    let node = &member.node;
     let Node::Array(array) = node.metadata() else {
         return Err("no array".into());
     };
     let name = variable_name(node, array)?;
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
-    let (item, data, parts) = elements(leaf, array, scopes)?;
+    let (item, data, parts) = elements(member, array, scopes)?;
     let mut dimensions = Vec::new();
     for (axis, length) in array.shape.iter().enumerate() {
         let given = array.dimension_names.get(axis).and_then(Option::as_deref);
@@ -210,11 +210,11 @@ fn variable(
 
 /// The type of the elements, the elements, and the numbers in each.
 fn elements(
-    leaf: &GroupArray,
+    member: &GroupArray,
     array: &zarr::Array,
     scopes: &mut Scopes,
 ) -> Result<(Item, Data, u64), String> {
-    if let Some(texts) = &leaf.texts {
+    if let Some(texts) = &member.texts {
         let texts = texts.as_ref().map_err(Clone::clone)?;
         let bytes: usize = texts
             .iter()
@@ -228,7 +228,7 @@ fn elements(
         }
         return Ok((Item::Text, Data::Texts(Arc::clone(texts)), 1));
     }
-    let reader = match &leaf.node.elements {
+    let reader = match &member.node.elements {
         Elements::Fixed(reader) => reader,
         Elements::Unreadable(why) => return Err(why.clone()),
         Elements::Variable(..) | Elements::None => {

@@ -16,15 +16,15 @@ pub(in crate::view) struct Attribute {
 pub(in crate::view) enum Payload {
     /// One value.
     One(Vec<u8>),
-    /// So many values.
+    /// A list of values.
     Many(u64, Vec<u8>),
-    /// One list for each of these entries of the heap, each with one object in it.
+    /// Lists of one object each, in these heap entries.
     Lists(Vec<usize>),
-    /// Objects, each with an axis.
+    /// Objects with an axis each.
     Axes(Vec<(usize, u32)>),
 }
 
-/// A message is at most so long: its size has 16 bits.
+/// The largest message, whose size has 16 bits.
 const MAX_MESSAGE_BYTES: usize = 65_535;
 
 impl Attribute {

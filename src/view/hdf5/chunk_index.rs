@@ -1,11 +1,10 @@
-//! The index of the chunks of a dataset: a version 1 B-tree (III.A.1), which every version of the
-//! library and other readers know.
+//! The chunk index of a dataset: a version 1 B-tree (III.A.1), which all versions of the library and other
+//! readers support.
 //!
-//! All chunks have one size and follow each other in C order over their grid. So every key and
-//! every address in the tree follows from the number of a node, and nodes are computed when they
-//! are read: the tree takes no memory, however many chunks the dataset has.
+//! All chunks have one size and are consecutive in C order over the grid, so that keys and addresses follow
+//! from the number of a node. Nodes are computed when they are read: the tree takes no memory.
 //!
-//! The root comes first, then the nodes below it level by level, the leaves last.
+//! Nodes are in level order, the root first and the leaves last.
 
 use super::UNDEFINED;
 
@@ -19,7 +18,7 @@ const KEY_HEADER_BYTES: u64 = 8;
 /// Bytes of an address, and of the offset of a chunk along one axis.
 const WORD_BYTES: u64 = 8;
 
-/// The index of the chunks of one dataset.
+/// The chunk index of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkIndex {
     /// Address of the root.
@@ -37,9 +36,9 @@ pub struct ChunkIndex {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Axis {
-    /// Elements of a chunk along it.
+    /// Elements of a chunk along the axis.
     extent: u64,
-    /// Chunks along it.
+    /// Chunks along the axis.
     count: u64,
 }
 
@@ -53,9 +52,9 @@ struct Level {
 }
 
 impl ChunkIndex {
-    /// The index of an array of `shape` in chunks of this shape, of elements of `item_bytes`. `None`
-    /// if there are no chunks, or HDF5 cannot have such chunks or so many of them. [`Self::place`]
-    /// sets the addresses.
+    /// The index of an array of `shape` with chunks of this shape and elements of `item_bytes`. `None` if
+    /// it has no chunks, or HDF5 does not support their size or number. [`Self::place`] sets the
+    /// addresses.
     pub(in crate::view) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
         let product = |mut factors: std::slice::Iter<Axis>, of: fn(&Axis) -> u64| {
             factors.try_fold(1_u64, |n, axis| n.checked_mul(of(axis)))
@@ -83,7 +82,7 @@ impl ChunkIndex {
             .iter()
             .try_fold(0_u64, |n, nodes| n.checked_add(*nodes))?;
         let size_bytes = nodes.checked_mul(node_bytes(axes.len()))?;
-        // Otherwise no file has room for both.
+        // Index and chunks must fit one file.
         size_bytes.checked_add(chunks.checked_mul(chunk_bytes.into())?)?;
         Some(Self {
             start: 0,
@@ -101,22 +100,22 @@ impl ChunkIndex {
         (self.start, self.chunks_start) = (start, chunks_start);
     }
 
-    /// Bytes of all nodes.
+    /// Size of all nodes.
     pub(in crate::view) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Bytes of all chunks.
+    /// Size of all chunks.
     pub(in crate::view) fn chunks_bytes(&self) -> u64 {
         self.chunks.saturating_mul(self.chunk_bytes.into())
     }
 
-    /// Bytes that the index takes in memory.
+    /// Memory of the index.
     pub(in crate::view) fn memory_bytes(&self) -> u64 {
         (size_of_val(&self.axes[..]) + size_of_val(&self.levels[..])) as u64
     }
 
-    /// Fills `target` with the bytes of the index from `offset` on; `None` beyond its end.
+    /// Fills `target` with the bytes of the index from `offset`; `None` beyond its end.
     pub(in crate::view) fn read(&self, offset: u64, target: &mut [u8]) -> Option<()> {
         let node_bytes = node_bytes(self.axes.len());
         let mut node = Vec::new();
@@ -134,7 +133,7 @@ impl ChunkIndex {
         Some(())
     }
 
-    /// The level that has this node.
+    /// The level of a node.
     fn level(&self, number: u64) -> Option<Level> {
         let mut first = 0;
         for (height, nodes) in (0..u32::try_from(self.levels.len()).ok()?)
@@ -154,7 +153,7 @@ impl ChunkIndex {
         None
     }
 
-    /// Writes the node of this number, as they lie in the file.
+    /// Encodes a node by its number.
     fn encode(&self, number: u64, bytes: &mut Vec<u8>) -> Option<()> {
         let level = self.level(number)?;
         let place = number - level.first;
@@ -183,7 +182,7 @@ impl ChunkIndex {
         }
         let end = first.saturating_add(entries.saturating_mul(span));
         self.encode_key(end.min(self.chunks), bytes)?;
-        // A node has room for all entries: the library reads it whole.
+        // A node has the size of a full one: the library reads it whole.
         bytes.resize(usize::try_from(node_bytes(self.axes.len())).ok()?, 0);
         Some(())
     }
@@ -192,8 +191,8 @@ impl ChunkIndex {
         self.start + node * node_bytes(self.axes.len())
     }
 
-    /// Writes the key of a chunk. The key behind the last chunk has its offsets, but is one element
-    /// further along the bytes of an element, and of size 0.
+    /// Encodes the key of a chunk. The key after the last chunk has its offsets, with one more element along
+    /// the axis of element bytes, and size 0.
     fn encode_key(&self, chunk: u64, bytes: &mut Vec<u8>) -> Option<()> {
         let is_end = chunk == self.chunks;
         let size = if is_end { 0 } else { self.chunk_bytes };
@@ -214,7 +213,7 @@ impl ChunkIndex {
     }
 }
 
-/// Bytes of a node for keys with so many offsets.
+/// Size of a node whose keys have one offset for each axis.
 fn node_bytes(axes: usize) -> u64 {
     let key_bytes = KEY_HEADER_BYTES + WORD_BYTES * axes as u64;
     NODE_HEADER_BYTES + NODE_ENTRIES * WORD_BYTES + (NODE_ENTRIES + 1) * key_bytes

@@ -3,23 +3,23 @@
 use crate::view::number::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
-/// What one element, or one value of an attribute, is.
+/// The type of an element, or of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Datatype {
     /// A number of 1, 2, 4 or 8 bytes; floats of 4 or 8.
     Number(Number),
-    /// Text of so many bytes, padded with NUL.
+    /// Text of constant size, padded with NUL.
     Text { size_bytes: usize, is_ascii: bool },
-    /// Text of so many bytes, the last of them NUL: what dimension scales have to be marked with.
+    /// Text of constant size, terminated by NUL: required for the attributes of dimension scales.
     Terminated(usize),
-    /// Text of any length, in UTF-8, in a heap.
+    /// UTF-8 text of variable length, in a heap.
     VariableText,
     /// The address of an object.
     Reference,
     /// A list of addresses in a heap.
     References,
-    /// The address of a dataset and the number of one of its axes: what `REFERENCE_LIST` of a
-    /// dimension scale is made of.
+    /// The address of a dataset and the index of one of its axes, for the `REFERENCE_LIST` of a dimension
+    /// scale.
     AxisReference,
 }
 
@@ -81,7 +81,7 @@ impl Datatype {
                 bytes.extend([0, 0]);
                 bytes.extend(bits.to_le_bytes());
             }
-            // The library takes no other base type for text.
+            // The only base type that the library accepts for text.
             Self::VariableText => {
                 let byte = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
                 bytes.extend(Self::Number(byte).encode());

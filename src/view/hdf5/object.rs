@@ -16,24 +16,24 @@ pub(in crate::view) struct Group {
 pub(in crate::view) struct Dataset {
     pub(in crate::view) datatype: Datatype,
     pub(in crate::view) shape: Vec<u64>,
-    /// What is read where nothing was written, as one element.
+    /// The fill value.
     pub(in crate::view) fill: Option<Vec<u8>>,
     pub(in crate::view) storage: Storage,
     pub(in crate::view) attributes: Vec<Attribute>,
 }
 
-/// Where the elements are.
+/// The storage of the elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) enum Storage {
-    /// Nowhere: all of them are fill values.
+    /// No elements: all are fill values.
     Nowhere,
-    /// In C order from this address.
+    /// Contiguous in C order at this address.
     Contiguous(u64),
-    /// In chunks of this shape, of which the index is at this address.
+    /// Chunks of this shape, with the index at this address.
     Chunked(u64, Vec<u64>),
 }
 
-/// Addresses, as far as they are known.
+/// The addresses of objects and heaps.
 #[derive(Debug)]
 pub(in crate::view) struct Writer {
     pub(super) objects: Vec<u64>,
@@ -43,7 +43,7 @@ pub(in crate::view) struct Writer {
 }
 
 impl Writer {
-    /// Nothing has an address yet.
+    /// Undefined addresses, to measure objects.
     pub(super) fn nowhere() -> Self {
         Self {
             objects: Vec::new(),
@@ -57,15 +57,15 @@ impl Writer {
         self.objects.get(number).copied().unwrap_or(UNDEFINED)
     }
 
-    /// The address of the heap of an entry, and its number there.
+    /// The heap address and the number of an entry.
     pub(super) fn heap_entry(&self, entry: usize) -> (u64, u32) {
         let heap = self.heaps.get(entry / MAX_HEAP_ENTRIES);
         let number = u32::try_from(entry % MAX_HEAP_ENTRIES + 1).unwrap_or(0);
         (heap.copied().unwrap_or(UNDEFINED), number)
     }
 
-    /// Elements of variable length: each the length of a text and its entry of the heap. An empty
-    /// text has an entry too: address 0 would be a null pointer in the memory of readers.
+    /// Elements of variable length: length and heap entry of each text. An empty text has an entry too:
+    /// readers take address 0 for a null pointer.
     pub(in crate::view) fn texts(&self, texts: &[(u32, usize)]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(texts.len() * 16);
         for (length, entry) in texts {
@@ -111,7 +111,7 @@ impl Object {
         let attributes = match self {
             Self::Group(group) => {
                 let mut info = vec![0, 1];
-                // The order of creation is kept; all links are compact, so there is no heap.
+                // Creation order is tracked; all links are compact, without a heap.
                 info.extend((group.links.len() as u64).to_le_bytes());
                 info.extend([0xFF; 16]);
                 add(message::LINK_INFO, &info);
@@ -132,7 +132,7 @@ impl Object {
         for attribute in attributes {
             add(message::ATTRIBUTE, &attribute.encode(writer));
         }
-        // Version 2; the size of what follows has four bytes.
+        // Version 2; the size of the messages has four bytes.
         let mut bytes = b"OHDR\x02\x02".to_vec();
         bytes.extend(
             u32::try_from(messages.len())
@@ -148,7 +148,7 @@ impl Object {
 
 /// A hard link with a name in UTF-8 (IV.A.2.g).
 fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
-    // The length of the name has two bytes; order of creation and character set are there.
+    // The length of the name has two bytes; with creation order and character set.
     let mut bytes = vec![1, 0b1_0101];
     bytes.extend(order.to_le_bytes());
     bytes.push(1);
@@ -167,8 +167,8 @@ impl Dataset {
             .fold(item, |size, length| size.saturating_mul(*length))
     }
 
-    /// A fill value message, version 3 (IV.A.2.f): with the times of allocation that the library has
-    /// for each layout; fill values are written if the dataset has one.
+    /// A fill value message, version 3 (IV.A.2.f), with the library's allocation time for each layout; fill
+    /// values are written if the dataset has one.
     fn fill_value(&self) -> Vec<u8> {
         let (late, incremental) = (0b1010, 0b1011);
         let times = match self.storage {

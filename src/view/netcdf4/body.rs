@@ -1,4 +1,4 @@
-//! What follows the objects of a file: known values, the indexes of chunks, and the elements of arrays.
+//! The body of a file after its objects: values of the header, chunk indexes, elements of arrays.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::view::layout::{
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
 
-/// The elements of a dataset that are known.
+/// The elements of a dataset that are in the header.
 pub(super) enum Values {
     /// The length of each text and its entry of the heap.
     Texts(Vec<(u32, usize)>),
-    /// Numbers as they are in the file.
+    /// Encoded numbers.
     Bytes(Vec<u8>),
 }
 
-/// The elements of a dataset that are in an array.
+/// A dataset whose elements are those of an array.
 pub(super) struct Stored {
     /// The dataset.
     pub(super) object: usize,
     pub(super) reader: Arc<ArrayReader>,
     pub(super) extent: ArrayExtent,
-    /// The index of its chunks, if it has chunks.
+    /// The chunk index, if it has chunks.
     pub(super) index: Option<ChunkIndex>,
 }
 
-/// Places everything in a file: its objects, known values, indexes of chunks, and far enough behind them
-/// the elements of arrays. `None` if no file can be so long.
+/// The layout of a file: objects, values, chunk indexes, and after a gap the elements of arrays. `None` if
+/// the file would be too long.
 pub(super) fn lay_out(
     mut file: hdf5::File,
     values: Vec<(usize, Values)>,
@@ -76,7 +76,7 @@ pub(super) fn lay_out(
     Some((layout, sources))
 }
 
-/// Where the elements of each array begin, behind indexes of chunks that begin at `at`.
+/// The offset of each array's elements, after chunk indexes that begin at `at`.
 fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
     let mut at = at;
     for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
@@ -93,14 +93,14 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
     Some(starts)
 }
 
-/// Parts one behind the other.
+/// Consecutive segments.
 struct Body {
     end: u64,
     parts: Vec<Segment>,
 }
 
 impl Body {
-    /// Adds a part of this size at `start`, which is not before the end of the last one.
+    /// Appends a segment at `start`, which is not before the end of the last one.
     fn put(&mut self, start: u64, size_bytes: u64, part: Segment) -> Option<()> {
         self.parts
             .push(Segment::Zeros(start.checked_sub(self.end)?));

@@ -1,5 +1,4 @@
-//! What the headers say of an array beside its data type and shape: georeference, value without
-//! data, scale and offset, names of bands, spacings.
+//! Optional fields of the headers: georeference, nodata value, scale and offset, names of bands, spacings.
 
 use std::fmt::Write as _;
 
@@ -16,10 +15,10 @@ use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
 use crate::view::number::Value;
 
-/// Elements of a virtual raster of GDAL.
+/// XML elements of a GDAL virtual raster.
 #[derive(Debug, Default)]
 pub(super) struct VrtFields {
-    /// Of the whole.
+    /// Of the dataset.
     pub(super) dataset: String,
     /// Of each band.
     pub(super) band: String,
@@ -31,11 +30,11 @@ fn float(value: f64) -> String {
     shown(Value::Float(value))
 }
 
-/// What a virtual raster has (GDAL, "VRT -- GDAL Virtual Format").
+/// The fields of a virtual raster (GDAL, "VRT -- GDAL Virtual Format").
 pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
     let mut fields = VrtFields::default();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
-    // Writing to a String does not fail.
+    // Writing to a String is infallible.
     if let Some(crs) = &georef.crs {
         let srs = match crs.code {
             Some(_) => crs.name(),
@@ -61,12 +60,12 @@ pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
     fields
 }
 
-/// Lines of a header of ENVI ("ENVI Header Files"; `coordinate system string` is WKT of ESRI).
+/// The lines of an ENVI header ("ENVI Header Files"; `coordinate system string` is ESRI WKT).
 pub(super) fn envi(metadata: &RasterMetadata) -> String {
     let mut text = String::new();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
     let system = georef.crs.as_ref().and_then(|crs| Some((crs, wkt_1(crs)?)));
-    // Without its text programs would take a system for another one.
+    // Without the WKT, programs would assume another system.
     if let Some(transform) = georef.corner_transform()
         && let Some(map_info) = map_info(transform, system.map(|(crs, _)| crs))
     {
@@ -103,17 +102,17 @@ pub(super) fn envi(metadata: &RasterMetadata) -> String {
     text
 }
 
-/// A system as WKT 1, which alone ENVI and GDAL read in this header.
+/// A system as WKT 1, the only form that ENVI and GDAL read in this header.
 fn wkt_1(crs: &Crs) -> Option<&str> {
     let wkt: &str = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
     let is_wkt_1 = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
     (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
 }
 
-/// More bands have no list of their scales.
+/// The most bands with a list of scales.
 const MAX_LISTED: usize = 65_535;
 
-/// The corner of the first pixel and the size of one; none where the sides are not along the axes.
+/// `map info`: the corner of the first pixel and the pixel size; none if the raster is rotated.
 fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     let [a, b, c, d, e, f] = transform;
     if b != 0.0 || d != 0.0 || a <= 0.0 || e >= 0.0 {
@@ -149,7 +148,7 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     })
 }
 
-/// The distance of the elements along one axis, the place of the first, and their unit.
+/// The step along an axis, the coordinate of the first element, and the unit.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Spacing {
     distance: Option<f64>,
@@ -157,8 +156,8 @@ struct Spacing {
     unit: Option<String>,
 }
 
-/// Lines of a header of NRRD ("Definition of NRRD File Format", per-axis fields): distances of OME
-/// axes, of coordinates at regular distances, or of the transform.
+/// The lines of an NRRD header ("Definition of NRRD File Format", per-axis fields): steps of OME axes, of
+/// regular coordinates, or of the transform.
 ///
 /// # Errors
 /// Those of the store.
@@ -189,7 +188,7 @@ pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<Str
     Ok(lines(&axes))
 }
 
-/// Where the sides of a raster have no coordinates its transform says the distances.
+/// Adds the steps of the transform to axes without coordinates.
 fn add_transform(
     axes: &mut [Spacing],
     view: &ArrayView<'_>,
@@ -215,7 +214,7 @@ fn add_transform(
     Ok(())
 }
 
-/// The fastest axis first; `nan` is what is not known.
+/// The lines, fastest axis first; `nan` if unknown.
 fn lines(axes: &[Spacing]) -> String {
     if axes.iter().all(|axis| axis.distance.is_none()) {
         return String::new();
@@ -226,7 +225,7 @@ fn lines(axes: &[Spacing]) -> String {
         words.join(" ")
     };
     let mut text = format!("spacings: {}\n", of_each(&|axis| number(axis.distance)));
-    // What is at the first element is in its middle.
+    // The coordinate is that of the centre of an element.
     let _ = writeln!(text, "axis mins: {}", of_each(&|axis| number(axis.first)));
     let centers = of_each(&|axis| axis.first.map_or("???", |_| "node").to_owned());
     let _ = writeln!(text, "centers: {centers}");
