@@ -15,7 +15,7 @@
 //! **Bytes after the end** are treated as numcodecs and Python treat them: ignored by `zlib`, `bz2`,
 //! `lzma`, `pcodec`, `base64` and the `vlen` codecs; zeros are ignored after `gzip`; an error for
 //! `zstd`, `lz4` and everything of a fixed size. `blosc` is stricter than numcodecs: a chunk must be
-//! as long as its header says.
+//! as long as its header declares.
 
 mod astype;
 mod base64;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A codec chain that cannot be built, or a chunk that is not what its metadata say.
+/// A codec chain that cannot be built, or a chunk that contradicts its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {

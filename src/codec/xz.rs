@@ -283,7 +283,7 @@ mod tests {
             decode(&Lzma::Xz, &[XZ, b"junk junk junk"].concat(), 5).unwrap(),
             b"hello"
         );
-        // Too little to be told from the beginning of a stream.
+        // Too short to be recognised as a stream.
         assert!(decode(&Lzma::Xz, &[XZ, b"junk"].concat(), 5).is_err());
         assert!(decode(&Lzma::Xz, b"junk", 5).is_err());
     }

@@ -54,16 +54,16 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Why the format cannot express it.
-pub(super) fn make(tree: &GroupTree) -> Result<VirtualFile, String> {
-    make_version(tree, Version::Cdf2)
+pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+    render_version(tree, Version::Cdf2)
 }
 
 /// The variables of a group in CDF-5, which fewer tools read.
 ///
 /// # Errors
 /// Why the format cannot express it.
-pub(super) fn make_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
-    make_version(tree, Version::Cdf5)
+pub(super) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
+    render_version(tree, Version::Cdf5)
 }
 
 /// A variable with its elements.
@@ -82,7 +82,7 @@ enum Elements {
     Array(Arc<ArrayReader>, ArrayExtent),
 }
 
-fn make_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, String> {
+fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(tree)?;
     let mut notes = dataset.notes.clone();
     if !tree.groups_left_out.is_empty() {

@@ -149,7 +149,7 @@ static TABLE: [Row; 18] = [
         Name::Suffix(".npy"),
         "NumPy",
         LOAD_NPY,
-        Renderer::Array(npy::make),
+        Renderer::Array(npy::render),
     ),
     row(
         "bin",
@@ -187,7 +187,7 @@ static TABLE: [Row; 18] = [
         Name::Suffix(".tif"),
         "GeoTIFF",
         "gdalinfo",
-        Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::make),
+        Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::render),
     ),
     Row {
         command_suffix: Some(".tif"),
@@ -196,7 +196,7 @@ static TABLE: [Row; 18] = [
             Name::Suffix(".tif.aux.xml"),
             "the coordinate reference system of the .tif file, for GDAL",
             "gdalinfo",
-            Renderer::UncheckedArray(geotiff::make_aux),
+            Renderer::UncheckedArray(geotiff::render_aux),
         )
     },
     row(
@@ -204,21 +204,21 @@ static TABLE: [Row; 18] = [
         Name::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
         "ncdump -h",
-        Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::make),
+        Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::render),
     ),
     row(
         "cdf",
         Name::Suffix(".cdf.nc"),
         "classic NetCDF of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::make),
+        Renderer::Group(Depth::Own, classic::is_certain, classic::render),
     ),
     row(
         "cdf5",
         Name::Suffix(".cdf5.nc"),
         "CDF-5 of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::make_cdf5),
+        Renderer::Group(Depth::Own, classic::is_certain, classic::render_cdf5),
     ),
     row(
         "json",

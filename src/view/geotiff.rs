@@ -36,7 +36,7 @@ pub(super) fn is_certain(
 ///
 /// # Errors
 /// Why it has none; those of the store.
-pub(super) fn make(
+pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
@@ -101,7 +101,7 @@ pub(super) fn make(
 ///
 /// # Errors
 /// Why there is none; those of the store.
-pub(super) fn make_aux(
+pub(super) fn render_aux(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {

@@ -123,7 +123,7 @@ pub(super) fn elements_start(header_end: u64) -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileLayout {
     /// Each segment with its end in the file.
-    parts: Vec<(u64, Segment)>,
+    segments: Vec<(u64, Segment)>,
 }
 
 /// A range of a segment.
@@ -145,9 +145,7 @@ impl SegmentSlice<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) => *count,
-            Self::Array(_, range) | Self::ChunkIndex(_, range) => {
-                range.end.saturating_sub(range.start)
-            }
+            Self::Array(_, range) | Self::ChunkIndex(_, range) => range.end - range.start,
         }
     }
 }
@@ -156,37 +154,39 @@ impl FileLayout {
     /// A file of consecutive segments; `None` if its size exceeds the kernel's limit (2^63 - 1 bytes).
     pub fn new(segments: impl IntoIterator<Item = Segment>) -> Option<Self> {
         let mut end: u64 = 0;
-        let mut parts = Vec::new();
+        let mut ends = Vec::new();
         for segment in segments {
             end = end.checked_add(segment.size_bytes()?)?;
-            parts.push((end, segment));
+            ends.push((end, segment));
         }
         i64::try_from(end).ok()?;
-        Some(Self { parts })
+        Some(Self { segments: ends })
     }
 
     /// Size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.parts.last().map_or(0, |(end, _)| *end)
+        self.segments.last().map_or(0, |(end, _)| *end)
     }
 
     /// Memory of the layout: its headers.
     pub fn header_bytes(&self) -> u64 {
-        let parts = self.parts.iter().map(|(_, segment)| match segment {
+        let segments = self.segments.iter().map(|(_, segment)| match segment {
             Segment::Bytes(bytes) => bytes.len() as u64,
             Segment::Records(_, slices) => size_of_val(&slices[..]) as u64,
             Segment::ChunkIndex(index) => index.memory_bytes(),
             Segment::Zeros(_) | Segment::Array(_) => 0,
         });
-        parts.sum::<u64>() + size_of_val(&self.parts[..]) as u64
+        segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
     }
 
     /// The headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().filter_map(|(_, segment)| match segment {
-            Segment::Bytes(bytes) => Some(&bytes[..]),
-            _ => None,
-        })
+        self.segments
+            .iter()
+            .filter_map(|(_, segment)| match segment {
+                Segment::Bytes(bytes) => Some(&bytes[..]),
+                _ => None,
+            })
     }
 
     /// The content at `offset`, up to `size` bytes of one segment; none at the end.
@@ -194,13 +194,13 @@ impl FileLayout {
     /// # Errors
     /// [`StoreError::Internal`] if a segment contradicts its size.
     pub fn at(&self, offset: u64, size: u64) -> Result<Option<SegmentSlice<'_>>, StoreError> {
-        let place = self.parts.partition_point(|(end, _)| *end <= offset);
-        let Some((end, segment)) = self.parts.get(place) else {
+        let index = self.segments.partition_point(|(end, _)| *end <= offset);
+        let Some((end, segment)) = self.segments.get(index) else {
             return Ok(None);
         };
-        let start = match place
+        let start = match index
             .checked_sub(1)
-            .and_then(|before| self.parts.get(before))
+            .and_then(|before| self.segments.get(before))
         {
             Some((end, _)) => *end,
             None => 0,
@@ -258,11 +258,11 @@ pub struct VirtualFile {
 impl VirtualFile {
     /// A text file.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
-        let part = Segment::Bytes(text.into());
-        let size = part.size_bytes().unwrap_or(0);
+        let segment = Segment::Bytes(text.into());
+        let size = segment.size_bytes().unwrap_or(0);
         Self {
             layout: FileLayout {
-                parts: vec![(size, part)],
+                segments: vec![(size, segment)],
             },
             sources: Vec::new(),
             notes: Vec::new(),
@@ -275,9 +275,9 @@ impl VirtualFile {
     /// A size that no file can have.
     pub fn of_array(
         reader: &Arc<ArrayReader>,
-        parts: impl IntoIterator<Item = Segment>,
+        segments: impl IntoIterator<Item = Segment>,
     ) -> Result<Self, String> {
-        let layout = FileLayout::new(parts)
+        let layout = FileLayout::new(segments)
             .ok_or_else(|| format!("{} bytes: no file can be so long", reader.size_bytes()))?;
         Ok(Self {
             layout,

@@ -33,7 +33,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Why there is none: no array can be a variable, or the file would be too long.
-pub(super) fn make(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(tree)?;
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);

@@ -8,8 +8,8 @@ use crate::zarr::Fixed;
 ///
 /// # Errors
 /// A size that no file can have.
-pub(super) fn make(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
-    let header = header(view.data_type(), view.shape());
+pub(super) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+    let header = header(view.data_type(), view.shape())?;
     let elements =
         ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None).map(Segment::Array);
     let parts = [Some(Segment::Bytes(header)), elements];
@@ -17,7 +17,7 @@ pub(super) fn make(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 }
 
 /// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
-fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
+fn header(data_type: &Fixed, shape: &[u64]) -> Result<Vec<u8>, String> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     // A tuple of one element needs a trailing comma.
     let shape = match shape.len() {
@@ -35,16 +35,17 @@ fn header(data_type: &Fixed, shape: &[u64]) -> Vec<u8> {
     let before = if version == 1 { 10 } else { 12 };
     let padded = (before + text.len() + 1).next_multiple_of(64);
     let length = padded - before;
+    let too_long = || format!("a header of {length} bytes");
     let mut header = b"\x93NUMPY".to_vec();
     header.extend([version, 0]);
     match version {
-        1 => header.extend(u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes()),
-        _ => header.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()),
+        1 => header.extend(u16::try_from(length).map_err(|_| too_long())?.to_le_bytes()),
+        _ => header.extend(u32::try_from(length).map_err(|_| too_long())?.to_le_bytes()),
     }
     header.extend(text.as_bytes());
     header.resize(padded - 1, b' ');
     header.push(b'\n');
-    header
+    Ok(header)
 }
 
 #[cfg(test)]
@@ -64,7 +65,7 @@ mod tests {
             (&[5, 7], "(5, 7)"),
             (&[0, 1, 2], "(0, 1, 2)"),
         ] {
-            let header = header(&f4, shape);
+            let header = header(&f4, shape).unwrap();
             let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {written}, }}");
             assert_eq!(header.len(), 128);
             assert_eq!(&header[..10], b"\x93NUMPY\x01\0\x76\0");

@@ -138,7 +138,7 @@ impl Separator {
 }
 
 /// The number of a canonical decimal representation.
-fn canonical(digits: &[u8]) -> Option<u64> {
+pub(super) fn canonical(digits: &[u8]) -> Option<u64> {
     if !digits.iter().all(u8::is_ascii_digit) || (digits.len() > 1 && digits.starts_with(b"0")) {
         return None;
     }

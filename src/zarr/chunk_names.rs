@@ -1,7 +1,7 @@
 //! Chunk keys as a tree of directories, computed for a grid of any size.
 
 use super::array::Array;
-use super::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+use super::chunk_key::{ChunkKeys, KeyEncoding, Separator, canonical};
 use super::grid::product;
 
 /// The chunk keys of a grid; none if it has no chunks, or more than a `u64` can count.
@@ -153,36 +153,21 @@ impl ChunkNames {
 
     /// The entry of a name in a directory.
     pub fn find(&self, cell: ChunkDir, name: &[u8]) -> Option<ChunkEntry> {
-        let name = std::str::from_utf8(name).ok()?;
         match self.style {
             Style::Flat(_) if self.chunks() == 0 => None,
             Style::Flat(keys) => {
-                let index = match self.counts.is_empty() {
-                    true => Vec::new(),
-                    false => {
-                        let numbers = match keys.encoding {
-                            KeyEncoding::Default => name.strip_prefix("c.")?,
-                            KeyEncoding::V2 => name,
-                        };
-                        numbers
-                            .split('.')
-                            .zip(&self.counts)
-                            .map(|(number, count)| canonical(number, *count))
-                            .collect::<Option<Vec<u64>>>()?
-                    }
-                };
-                let is_whole = index.len() == self.counts.len() && keys.encode(&index) == name;
+                let index = keys.decode(name, &self.counts)?;
                 let linear = index
                     .iter()
                     .zip(&self.counts)
                     .fold(0, |linear, (i, count)| linear * count + i);
-                is_whole.then_some(ChunkEntry::Chunk(linear))
+                Some(ChunkEntry::Chunk(linear))
             }
             Style::Nested { .. } => {
                 let place = match self.axis(cell) {
-                    None if name == "c" => 0,
+                    None if name == b"c" => 0,
                     None => return None,
-                    Some(_) => canonical(name, self.len(cell))?,
+                    Some(_) => canonical(name)?,
                 };
                 (place < self.len(cell)).then(|| self.below(cell, place))
             }
@@ -208,14 +193,6 @@ impl ChunkNames {
             }),
         }
     }
-}
-
-/// A canonical number below `count`: without leading zeros or signs.
-fn canonical(text: &str, count: u64) -> Option<u64> {
-    let is_canonical = text == "0" || !text.starts_with('0');
-    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let number: u64 = text.parse().ok()?;
-    (is_canonical && is_number && number < count).then_some(number)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::axis::coordinates;
 use super::context::{Context, Notes, short};
-use super::dates::TimeUnits;
+use super::dates::{TimeUnits, UNIX_EPOCH, gregorian_date};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
 use crate::view::content::NoContent;
@@ -201,19 +201,7 @@ fn date(count: i128, unit: &TimeUnit) -> Option<String> {
         of_one => (count * of_one, 0),
     };
     let (day, second) = (seconds.div_euclid(days), seconds.rem_euclid(days));
-    // Days of eras of 400 years that begin with March (H. Hinnant, "chrono-Compatible Low-Level
-    // Date Algorithms").
-    let day = day + 719_468;
-    let (era, in_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
-    let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + 400 * era + i128::from(month <= 2);
-    if !(0..=9999).contains(&year) {
-        return None;
-    }
+    let (year, month, day) = gregorian_date(UNIX_EPOCH + day)?;
     let mut text = format!("{year:04}-{month:02}-{day:02}");
     if of_one < days {
         let (hour, minute) = (second / 3600, second / 60 % 60);

@@ -36,6 +36,7 @@ const DAY: i128 = 86_400_000_000;
 const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 /// Day 0 of the Julian and Gregorian calendars here is 1 March of the year 0 of the Gregorian one.
 const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
+pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl TimeUnits {
     /// Reads the attributes `units` and `calendar`; none if they do not define dates.
@@ -172,6 +173,12 @@ const fn day_of_year(month: i128, day: i128) -> i128 {
     (153 * month + 2) / 5 + day - 1
 }
 
+/// The year, month and day of a day in the proleptic Gregorian calendar; none outside of the years 1
+/// to 9999.
+pub(super) fn gregorian_date(day: i128) -> Option<(i128, i128, i128)> {
+    Calendar::Gregorian.date(day)
+}
+
 impl Calendar {
     fn day(self, year: i128, month: i128, day: i128) -> i128 {
         match self {
@@ -251,7 +258,7 @@ mod tests {
     #[test]
     fn times_of_cf_are_dates_of_their_calendar() {
         let int = Value::Int;
-        // As cftime 1.6 tells them.
+        // As in cftime 1.6.
         for (units, calendar, value, expected) in [
             (
                 "days since 1850-01-01",
