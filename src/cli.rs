@@ -1,13 +1,13 @@
-//! What the command line says. Every option is declared once, here; `-o name[=value]` of
-//! mount(8) is turned into `--name[=value]` before clap sees it.
+//! The command line. Every option is declared once, here; `-o name[=value]` of mount(8) becomes
+//! `--name[=value]` before clap parses it.
 
 mod expand;
 mod features;
 mod generate;
 mod helper;
 mod inspection;
-mod mistakes;
 mod remote;
+mod validate;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::view::FormatSet;
 
 pub use expand::expand_mount_options;
 pub use generate::{completions, man, options};
-pub use helper::{Asked, HelperArgs};
+pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
     CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
@@ -32,12 +32,12 @@ pub use remote::RemoteArgs;
 #[derive(Debug, Parser)]
 #[command(name = "zarrfs", version, long_version = features::text(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
-    /// What mount(8) asks for, if it has called us as its helper.
+    /// The options of mount(8), if it started this process as its helper.
     #[arg(skip)]
-    pub asked: Option<Asked>,
+    pub helper: Option<HelperOptions>,
 }
 
 impl Cli {
@@ -71,11 +71,11 @@ pub enum Command {
     Demo(Box<DemoArgs>),
     /// Show groups and arrays as a tree
     Tree(TreeArgs),
-    /// Show all that is known of one node
+    /// Show the metadata and the views of one node
     Info(InfoArgs),
-    /// Read and decode everything; exit code 1 and a list if anything is bad
+    /// Read and decode everything; list what cannot be read and exit with 1
     Check(CheckArgs),
-    /// Show the counters of a running mount
+    /// Show the metrics of a running mount
     Stats(StatsArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
@@ -125,10 +125,10 @@ pub enum Passthrough {
     Off,
 }
 
-/// Whether `.zarrfs` is there.
+/// Whether directories have the name `.zarrfs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Views {
-    /// There is no such name.
+    /// No directory has it.
     Off,
     /// It can be opened and is not listed.
     Hidden,
@@ -136,12 +136,12 @@ pub enum Views {
     List,
 }
 
-/// Which trees are mounted.
+/// The trees of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TreeShown {
     /// The store's keys.
     Native,
-    /// The computed files, one directory for each group.
+    /// The views, one directory for each group.
     Views,
     /// Both, in `native` and `views`.
     Both,
@@ -150,43 +150,43 @@ pub enum TreeShown {
 /// The options of a mount; each is also a `-o` option, with `_` for `-`.
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
-    /// Stay in the foreground; systemd is told when the mount answers (NOTIFY_SOCKET)
+    /// Stay in the foreground; notify systemd when the mount is ready (NOTIFY_SOCKET)
     #[arg(short, long, help_heading = "Process")]
     pub foreground: bool,
-    /// Log to a file instead of syslog, or in the foreground standard error
+    /// Log to a file instead of syslog, or of standard error in the foreground
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub log_file: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, trace, or filters such as zarrfs::store=debug,warn, as in the variable ZARRFS_LOG
+    /// Log level: error, warn, info, debug, trace, or filters such as zarrfs::store=debug,warn, as in the variable ZARRFS_LOG
     #[arg(long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
     pub log_level: Option<String>,
-    /// Threads that take requests from the kernel [default: one a core, at most 4]
+    /// Session threads, which receive requests from the kernel [default: one per core, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
     pub threads: Option<u16>,
 
     /// Mount only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY", help_heading = "Source")]
     pub path: Option<String>,
-    /// Check every zip entry whole before its first byte is served
+    /// Verify the checksum of a zip entry before its first byte is served
     #[arg(long, help_heading = "Source")]
     pub verify: bool,
-    /// Mount a directory or a zip archive without Zarr metadata at its top, too
+    /// Mount also a directory or a zip archive without Zarr metadata at its root
     #[arg(long, help_heading = "Source")]
     pub force: bool,
-    /// Refuse to mount a zip archive of which anything would be hidden or could not be read
+    /// Refuse to mount a zip archive with entries that would be hidden or unreadable
     #[arg(long, help_heading = "Source")]
     pub strict: bool,
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
 
-    /// The directory `.zarrfs` of computed files: not there, there but not listed, or listed
+    /// The directory `.zarrfs` of views: absent, present but not listed, or listed
     #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]
     pub views: Views,
-    /// What is mounted: the store's keys, the computed files, or both in directories of these names
+    /// The tree that is mounted: the store's keys, the views, or both in directories of these names
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
-    /// Computed files that are listed, such as npy,chunks, beside those about the node; all can be
-    /// opened by name [default: all]
+    /// Formats of views that are listed, such as npy,chunks; all views can be opened by name
+    /// [default: all but cdf5]
     #[arg(
         long,
         value_name = "LIST",
@@ -196,40 +196,40 @@ pub struct MountOptions {
     )]
     pub formats: FormatSet,
 
-    /// How long names and sizes of a source that can change are trusted, such as 500ms or inf
-    /// [default: 1s; 60s for what is far away, and 1s for what is not there]
+    /// How long names and sizes of a source that can change are cached, such as 500ms or inf
+    /// [default: 1s; 60s for a remote source, and 1s for absent names]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Caching")]
     pub ttl: Option<Duration>,
-    /// Budget of decoded data [default: 1/8 of the memory, at most 2 GiB]
+    /// Size of the cache of decoded data [default: 1/8 of the memory, at most 2 GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub cache_size: Option<u64>,
-    /// The most that one request or the index of an archive may take [default: 1/2 of the memory]
+    /// Memory limit of one request, or of the index of an archive [default: 1/2 of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub memory_limit: Option<u64>,
-    /// Keep what was fetched in this directory, for the next time and for other mounts
+    /// Cache fetched bytes in this directory, for later and for other mounts
     #[arg(long, value_name = "DIR", help_heading = "Caching")]
     pub disk_cache: Option<PathBuf>,
-    /// What --disk-cache may take
+    /// Size of the --disk-cache
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
     pub disk_cache_size: u64,
     /// When the kernel may read files of a local directory itself
     #[arg(long, value_enum, default_value = "auto", help_heading = "Caching")]
     pub passthrough: Passthrough,
 
-    /// How what is far away is asked.
+    /// Options for remote sources.
     #[command(flatten)]
     pub remote: RemoteArgs,
 
-    /// Let other users in; the mode bits are checked, and they read with the daemon's rights
+    /// Allow other users to access the mount; mode bits apply, and the daemon's permissions on the source
     #[arg(long, help_heading = "Permissions")]
     pub allow_other: bool,
-    /// Owner of all files [default: who mounts]
+    /// Owner of all files [default: the user who mounts]
     #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub uid: Option<u32>,
-    /// Group of all files [default: that of who mounts]
+    /// Group of all files [default: the group of the user who mounts]
     #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub gid: Option<u32>,
-    /// Permission bits to take away from 0644 (files) and 0755 (directories)
+    /// Permission bits to clear in 0644 (files) and 0755 (directories)
     #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
     pub umask: u16,
     /// Mount on a directory that is not empty
@@ -245,10 +245,10 @@ pub struct MountOptions {
     pub mount_options: Vec<String>,
 }
 
-/// The source that is the store inside the binary.
+/// The name of the demo store in the binary.
 pub const DEMO: &str = "demo:";
 
-/// Puts in the word `mount` where no command is named, as mount(8) calls us.
+/// Inserts the command `mount` if no command is given.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
     let is_named = arguments.get(1).is_none_or(|first| {
@@ -267,8 +267,8 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Reads a command line; `--help`, `--version` and mistakes end the process (with 2 for
-/// mistakes; with 1 where mount(8) has called us).
+/// Parses a command line. `--help`, `--version` and errors end the process: an error with 2, or with 1
+/// if mount(8) started it.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if helper::is_called(arguments.first()) {
@@ -277,8 +277,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     match expand_mount_options(arguments) {
         Ok(arguments) => {
             let cli = Cli::parse_from(with_command(arguments));
-            if let Some(mistake) = cli.mistake() {
-                mistake.exit();
+            if let Err(error) = cli.validate() {
+                error.exit();
             }
             cli
         }

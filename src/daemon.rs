@@ -1,19 +1,19 @@
-//! The life of a mount: checks, mounting, the background, signals, unmounting.
+//! The life cycle of a mount: checks, mount, background process, signals, unmount.
 //!
-//! The order is fixed: everything that can fail (options, source, mountpoint) is done before the
-//! mount, so that a failure leaves nothing behind; the mount is ready when the kernel's handshake
-//! is done; the process that was called returns only then.
+//! Options, source and mountpoint are checked before the mount, so that a failure leaves nothing
+//! behind. The mount is ready when FUSE_INIT is negotiated; the command returns only
+//! then.
 
-mod answer;
 mod arguments;
 mod background;
 mod environment;
-mod greeting;
 mod kernel;
 mod limits;
 mod logging;
+mod mount_report;
 mod mountpoint;
 mod namespace;
+mod probe;
 mod signals;
 mod socket;
 mod stats;
@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::{Asked, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
+use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
 use crate::explore::ExploredStore;
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
@@ -40,67 +40,67 @@ use crate::store::{
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
-pub use answer::answer_question;
-pub use environment::take_environment;
+pub use environment::restart_with_env_file;
 use mountpoint::Mountpoint;
+pub use probe::run_probe;
 pub use stats::stats;
 
-/// A failure, for a person.
+/// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is mounted.
+/// The source of a mount.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// What the command line names.
+    /// The SOURCE of the command line.
     Given(PathBuf),
     /// The demo store inside the binary.
     Demo,
 }
 
-/// Mounts, in the background unless told otherwise; returns when the mount answers, or (in the
-/// foreground) when it has ended.
+/// Mounts, in the background by default. Returns when the mount is ready, or in the foreground
+/// when it has ended.
 ///
 /// # Errors
-/// What was tried and what was found; then nothing is mounted.
+/// The reason why the mount failed; then nothing is mounted.
 pub fn mount(
     source: &Source,
     mountpoint: &Path,
     options: MountOptions,
-    asked: Option<&Asked>,
+    helper: Option<&HelperOptions>,
 ) -> Result<(), Failure> {
-    if asked.is_some_and(|asked| asked.is_fake) {
+    if helper.is_some_and(|helper| helper.is_fake) {
         return Ok(());
     }
     limits::restart_with_small_allocator()?;
     if !options.foreground && !is_background() {
         return background::start();
     }
-    // It was started as /proc/self/exe.
+    // The name would be "exe", of /proc/self/exe.
     let _ = rustix::thread::set_name(c"zarrfs");
     if is_background() {
-        background::tie();
+        background::die_with_parent();
     }
-    let result = serve(source, mountpoint, &options, asked);
+    let result = serve(source, mountpoint, &options, helper);
     if is_background()
         && let Err(failure) = &result
     {
-        background::tell(&format!("{failure}"));
+        background::send_result(&format!("{failure}"));
     }
     result
 }
 
-/// Has a command that mounts nothing say its warnings on standard error.
+/// Logs the warnings of a command without a mount to standard error.
 ///
 /// # Errors
-/// None today; as when a mount starts to log.
+/// Those of [`logging::start`].
 pub fn log_warnings() -> Result<(), Failure> {
-    // What is wrong with nodes is in what these commands print.
+    // These commands print the problems of nodes themselves.
     let level = "zarrfs=warn,zarrfs::view=off";
     let level = std::env::var_os("ZARRFS_LOG").is_none().then_some(level);
     logging::start(None, level, false)
 }
 
-/// Whether this process is the one that serves in the background.
+/// Returns whether this process serves in the background.
 pub fn is_background() -> bool {
     std::env::var_os(background::CHILD).is_some()
 }
@@ -108,63 +108,120 @@ pub fn is_background() -> bool {
 /// Mounts and serves until unmounted.
 fn serve(
     source: &Source,
-    mountpoint: &Path,
+    path: &Path,
     options: &MountOptions,
-    asked: Option<&Asked>,
+    helper: Option<&HelperOptions>,
 ) -> Result<(), Failure> {
-    if let Some(file) = asked.and_then(|asked| asked.namespace.as_deref()) {
+    if let Some(file) = helper.and_then(|helper| helper.namespace.as_deref()) {
         namespace::enter(file)?;
     }
-    let given = match source {
+    let name = match source {
         Source::Given(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
-    let place = mountpoint;
-    let mountpoint = Mountpoint::claim(place, options.nonempty)
-        .map_err(|unusable| arguments::at_fault(unusable, source, place, options))?;
-    let log = options.log_file.as_deref();
-    if let Some(log) = log {
-        mountpoint.check_outside(directory_of(log), "the log file")?;
-    }
-    logging::start(log, options.log_level.as_deref(), is_background())?;
-    if mountpoint.is_recovered() {
-        let shown = mountpoint.path().display();
-        log::warn!("{shown}: a dead mount of zarrfs was there and is taken away");
-    }
-    if let Some(path) = given.as_ref().and_then(SourceName::path) {
-        mountpoint.check_apart(path, "the source")?;
-    }
-    if let Some(cache) = &options.disk_cache {
-        let failed = |what: &str| format!("--disk-cache {}: {what}", cache.display());
-        let check = || -> Result<(), Failure> {
-            mountpoint.check_outside(cache, "the disk cache")?;
-            match given.as_ref().and_then(SourceName::path) {
-                Some(source) if mountpoint::is_within(cache, source) => {
-                    Err(failed("lies inside the source").into())
-                }
-                _ => Ok(()),
-            }
-        };
-        // Before anything is made, as a source is not written to; and when it is known where a
-        // path leads of which a part was not there.
-        check()?;
-        std::fs::create_dir_all(directory_of(cache)).map_err(|e| failed(&e.to_string()))?;
-        check()?;
-    }
+    let mountpoint = Mountpoint::claim(path, options.nonempty)
+        .map_err(|error| arguments::root_cause(error, source, path, options))?;
+    start_logging(&mountpoint, options)?;
+    check_paths(&mountpoint, name.as_ref(), options)?;
     raise_descriptor_limit();
-    let is_remote = given.as_ref().is_some_and(|given| given.path().is_none());
+    let is_remote = name.as_ref().is_some_and(|name| name.path().is_none());
     let threads = threads(options, is_remote);
     let memory = Memory::new(options, threads)?;
-    let store: Arc<dyn Store> = Arc::from(open(given.as_ref(), options, memory)?);
-    let label = store.label().to_owned();
-    let capabilities = store.capabilities();
-    let base = given.map_or_else(Key::root, |given| given.root().clone());
+    let store: Arc<dyn Store> = Arc::from(open(name.as_ref(), options, memory)?);
+    let base = name.map_or_else(Key::root, |name| name.root().clone());
     let root = arguments::root(&base, options)?;
-    let swapped = mountpoint.is_source().then_some((source, place));
+    let swapped = mountpoint.is_source().then_some((source, path));
     arguments::check_zarr(&*store, &base, &root, options, swapped)?;
-    let greeting = greeting::is_wanted(asked).then(|| (Arc::clone(&store), root.clone()));
-    let tree = show(store, root, options, memory).map_err(|e| format!("{label}: {e}"))?;
-    let mut fs = Fs::new(tree, policy(options, capabilities))?;
+    let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
+
+    let signals = signals::Signals::block()?;
+    let mount_name = mount_report::mount_name(source, store.label());
+    limits::check(threads, memory.limit_bytes)?;
+    let device = kernel::mount(mountpoint.target(), &mount_name, options.allow_other)?;
+    let mountpoint = mountpoint.release();
+    let transport = transport(options, threads, store.capabilities());
+    let session = start_session(device, fs, transport, &mountpoint, signals, socket.clone());
+    let session = session.inspect_err(|_| {
+        let _ = kernel::unmount(&mountpoint, true);
+    })?;
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    let (label, shown) = (store.label(), mountpoint.display());
+    log::info!("{label} is mounted on {shown}");
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    if mount_report::is_wanted(helper) {
+        mount_report::print(&*store, &root, &mountpoint, options);
+    }
+    drop(store);
+    if is_background() {
+        background::report_ready();
+    }
+    let ended = session.run();
+    socket.iter().for_each(|socket| socket.close());
+    match ended {
+        Ok(()) => log::info!("{shown} is unmounted"),
+        // Another process aborted the connection.
+        Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
+    }
+    Ok(())
+}
+
+fn start_logging(mountpoint: &Mountpoint, options: &MountOptions) -> Result<(), Failure> {
+    let file = options.log_file.as_deref();
+    if let Some(file) = file {
+        mountpoint.check_outside(directory_of(file), "the log file")?;
+    }
+    logging::start(file, options.log_level.as_deref(), is_background())?;
+    if mountpoint.is_recovered() {
+        let shown = mountpoint.path().display();
+        log::warn!("{shown}: removed a dead mount of zarrfs");
+    }
+    Ok(())
+}
+
+/// Checks that the mountpoint, the source and the disk cache are apart, and creates the parent
+/// directory of the cache.
+fn check_paths(
+    mountpoint: &Mountpoint,
+    source: Option<&SourceName>,
+    options: &MountOptions,
+) -> Result<(), Failure> {
+    let source = source.and_then(SourceName::path);
+    if let Some(source) = source {
+        mountpoint.check_apart(source, "the source")?;
+    }
+    let Some(cache) = &options.disk_cache else {
+        return Ok(());
+    };
+    let failed = |reason: &str| format!("--disk-cache {}: {reason}", cache.display());
+    let check = || -> Result<(), Failure> {
+        mountpoint.check_outside(cache, "the disk cache")?;
+        match source {
+            Some(source) if mountpoint::is_within(cache, source) => {
+                Err(failed("lies inside the source").into())
+            }
+            _ => Ok(()),
+        }
+    };
+    // Before the directory is created, because a source is never written to; and after, because a
+    // link in a path that did not exist may lead anywhere.
+    check()?;
+    std::fs::create_dir_all(directory_of(cache)).map_err(|e| failed(&e.to_string()))?;
+    check()
+}
+
+type MetricsSocket = Option<Arc<socket::Socket>>;
+
+/// Builds the file system and starts its metrics socket.
+fn build_fs(
+    store: Arc<dyn Store>,
+    root: Key,
+    options: &MountOptions,
+    memory: Memory,
+) -> Result<(Arc<Fs>, MetricsSocket), Failure> {
+    let label = store.label().to_owned();
+    let policy = policy(options, store.capabilities());
+    let tree = build_tree(store, root, options, memory).map_err(|e| format!("{label}: {e}"))?;
+    let mut fs = Fs::new(tree, policy)?;
     let socket = open_socket();
     if let Some(socket) = &socket {
         fs.tell_socket(socket.path().as_os_str().as_bytes());
@@ -172,69 +229,48 @@ fn serve(
     let fs = Arc::new(fs);
     if let Some(socket) = &socket {
         let fs = Arc::downgrade(&fs);
-        // Nothing is counted where nothing is mounted any more.
+        // After the unmount, the document is empty.
         socket.serve(move || {
             fs.upgrade()
                 .map_or_else(String::new, |fs| fs.document().to_string())
         })?;
     }
+    Ok((fs, socket))
+}
 
-    let signals = signals::Signals::block()?;
-    let name = greeting::mount_name(source, &label);
-    limits::check(threads, memory.limit_bytes)?;
-    let device = kernel::mount(mountpoint.target(), &name, options.allow_other)?;
-    let mountpoint = mountpoint.release();
-    let transport = Transport {
+fn transport(
+    options: &MountOptions,
+    threads: limits::Threads,
+    capabilities: Capabilities,
+) -> Transport {
+    Transport {
         threads: threads.session,
         passthrough: options.passthrough == Passthrough::Auto
             && !capabilities.immutable
             && !capabilities.is_remote,
         deadline: options.remote.timeout,
-    };
-    let last = socket.clone();
-    let close = move || last.iter().for_each(|socket| socket.close());
-    let mounted =
-        take_up(device, fs, transport, &mountpoint, signals, close).inspect_err(|_| {
-            let _ = kernel::unmount(&mountpoint, true);
-        })?;
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    log::info!("{label} is mounted on {}", mountpoint.display());
-    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
-    if let Some((store, root)) = greeting {
-        greeting::say(&*store, &root, &mountpoint, options);
     }
-    if is_background() {
-        background::ready();
-    }
-    let shown = mountpoint.display();
-    let ended = mounted.run();
-    socket.iter().for_each(|socket| socket.close());
-    match ended {
-        Ok(()) => log::info!("{shown} is unmounted"),
-        // Aborted from outside; there is nothing left to serve.
-        Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
-    }
-    Ok(())
 }
 
-/// What is left to do once the kernel has mounted; if it fails, somebody has to unmount.
-fn take_up(
+/// Starts the FUSE session and the handling of signals. If it fails, the caller unmounts.
+fn start_session(
     device: OwnedFd,
     fs: Arc<Fs>,
     transport: Transport,
     mountpoint: &Path,
     signals: signals::Signals,
-    last: impl FnOnce() + Send + 'static,
+    socket: MetricsSocket,
 ) -> Result<Mounted, Failure> {
     let mounted = Mounted::start(device, fs, transport)
         .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
-    let ours = mountpoint::entry(mountpoint)?;
-    signals.watch(mountpoint.to_owned(), ours, last)?;
+    let entry = mountpoint::entry(mountpoint)?;
+    let close = move || socket.iter().for_each(|socket| socket.close());
+    signals.watch(mountpoint.to_owned(), entry, close)?;
     std::env::set_current_dir("/")?;
     Ok(mounted)
 }
 
-/// Where the daemon tells what it has counted; a mount works without.
+/// Opens the metrics socket; a mount works without it.
 fn open_socket() -> Option<Arc<socket::Socket>> {
     let opened = socket::Socket::open();
     let opened =
@@ -242,8 +278,8 @@ fn open_socket() -> Option<Arc<socket::Socket>> {
     opened.ok().map(Arc::new)
 }
 
-/// The tree that the options ask for.
-fn show(
+/// Builds the tree that the options select.
+fn build_tree(
     store: Arc<dyn Store>,
     root: Key,
     options: &MountOptions,
@@ -255,8 +291,8 @@ fn show(
     }
     let engine = Engine::new(EngineOptions {
         cache_bytes: memory.cache_bytes,
-        // A zip keeps up to an eighth for its decoded entries; a remote source an eighth for what
-        // was fetched, and two for answers that are received and compressed entries of a zip.
+        // A zip uses an eighth for its decoded entries; a remote source one eighth for the cache of
+        // fetched bytes, and two for responses and compressed entries of a zip.
         memory_limit_bytes: match store.capabilities().is_remote {
             true => memory.limit_bytes / 8 * 5,
             false => memory.limit_bytes / 8 * 7,
@@ -285,7 +321,7 @@ fn show(
     )?))
 }
 
-/// The memory that a mount may take, in bytes.
+/// The memory budget of a mount.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     cache_bytes: u64,
@@ -311,7 +347,7 @@ impl Memory {
     }
 }
 
-/// The threads of a mount. In a limited address space fewer wait for a network.
+/// Returns the number of threads of a mount; a limited address space has fewer for remote sources.
 fn threads(options: &MountOptions, is_remote: bool) -> limits::Threads {
     let session = options
         .threads
@@ -320,7 +356,7 @@ fn threads(options: &MountOptions, is_remote: bool) -> limits::Threads {
         session,
         early: workers(is_remote) + decoders(is_remote) + OTHER_THREADS,
         late: match is_remote {
-            true => MAX_AHEAD_THREADS + OTHER_THREADS,
+            true => MAX_PREFETCH_THREADS + OTHER_THREADS,
             false => OTHER_THREADS,
         },
     }
@@ -328,8 +364,8 @@ fn threads(options: &MountOptions, is_remote: bool) -> limits::Threads {
 
 fn workers(is_remote: bool) -> usize {
     match (is_remote, address_space_bytes()) {
-        (true, None) => FAR_WORKERS,
-        (true, Some(_)) => FAR_WORKERS / 8,
+        (true, None) => REMOTE_WORKERS,
+        (true, Some(_)) => REMOTE_WORKERS / 8,
         (false, _) => cores(),
     }
 }
@@ -337,8 +373,8 @@ fn workers(is_remote: bool) -> usize {
 fn decoders(is_remote: bool) -> usize {
     match (is_remote, address_space_bytes()) {
         // Most of them wait for the network.
-        (true, None) => FAR_DECODERS.max(cores()),
-        (true, Some(_)) => FAR_DECODERS / 8,
+        (true, None) => REMOTE_DECODERS.max(cores()),
+        (true, Some(_)) => REMOTE_DECODERS / 8,
         (false, _) => cores(),
     }
 }
@@ -353,11 +389,11 @@ fn open(
     if let Some(directory) = &options.disk_cache {
         match DiskCache::open(directory, options.disk_cache_size) {
             Ok(cache) => remote.disk = Some(Arc::new(cache)),
-            // A disk that is full or read-only is no reason not to mount.
+            // A mount works without a cache on a full or read-only disk.
             Err(e @ DiskCacheError::Io { .. }) => {
                 log::warn!("--disk-cache: {e}; it is not used");
                 if is_background() {
-                    // Who waits for the mount reads no log; if he reads nothing, nothing is lost.
+                    // The log of the background process is not on the user's terminal.
                     let _ = writeln!(io::stderr(), "zarrfs: --disk-cache: {e}; it is not used");
                 }
             }
@@ -406,38 +442,38 @@ fn open(
     Ok(store)
 }
 
-/// A day: what the kernel may keep of a source that can not change.
-const PINNED_TTL: Duration = Duration::from_secs(86_400);
+/// How long the kernel may cache names and attributes of an immutable source.
+const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
-/// Chunks that are fetched and decoded at the same time.
-const FAR_DECODERS: usize = 64;
-/// Requests to a network that are waited for at the same time.
-const FAR_WORKERS: usize = 256;
+/// Decoder threads of a remote source, most of which wait for the network.
+const REMOTE_DECODERS: usize = 64;
+/// Worker threads of a remote source, which wait for the network.
+const REMOTE_WORKERS: usize = 256;
 
-/// Threads that fetch ahead of readers of a remote source.
-const MAX_AHEAD_THREADS: usize = 32;
-/// Threads for signals, deadlines and statistics.
+/// Prefetch threads of a remote source.
+const MAX_PREFETCH_THREADS: usize = 32;
+/// Threads for signals, deadlines and metrics.
 const OTHER_THREADS: usize = 4;
 
-/// What bytes that were fetched may take in memory.
+/// The largest cache of fetched bytes in memory.
 const MAX_REMOTE_BYTES: u64 = 256 << 20;
-/// How long what can change is trusted, if nobody says otherwise.
-const NEAR_TTL: Duration = Duration::from_secs(1);
+/// The default time to live of names and attributes of a local source that can change.
+const LOCAL_TTL: Duration = Duration::from_secs(1);
 
-/// How long names, sizes and metadata are trusted.
+/// Returns how long names, attributes and metadata are cached.
 fn ttl(options: &MountOptions, capabilities: Capabilities) -> Duration {
     match (capabilities.immutable, options.ttl) {
-        (true, _) => PINNED_TTL,
+        (true, _) => IMMUTABLE_TTL,
         (false, Some(ttl)) => ttl,
         (false, None) if capabilities.is_remote => RemoteOptions::default().ttl,
-        (false, None) => NEAR_TTL,
+        (false, None) => LOCAL_TTL,
     }
 }
 
 fn policy(options: &MountOptions, capabilities: Capabilities) -> Policy {
     let ttl = ttl(options, capabilities);
     let absent_ttl = match (capabilities.immutable, options.ttl) {
-        (false, None) => ttl.min(NEAR_TTL),
+        (false, None) => ttl.min(LOCAL_TTL),
         _ => ttl,
     };
     Policy {
@@ -454,7 +490,7 @@ fn policy(options: &MountOptions, capabilities: Capabilities) -> Policy {
     }
 }
 
-/// The directory that a file is, or will be, in.
+/// Returns the parent directory of a file.
 fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -462,8 +498,8 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// Allows as many open files as this process may have: every file open through a mount of a
-/// directory is one here.
+/// Raises the limit of open files to its maximum: every file that is open in a mount of a directory
+/// is open in this process.
 fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -478,7 +514,7 @@ fn raise_descriptor_limit() {
 /// Unmounts and waits for the daemon to end.
 ///
 /// # Errors
-/// If it is not ours, or is busy.
+/// If it is not a mount of zarrfs, or is busy.
 pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
     let path = mountpoint::resolve(&arguments.mountpoint)
         .map_err(|e| format!("{}: {e}", arguments.mountpoint.display()))?;
@@ -509,16 +545,16 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The process that serves a mount, if it is there.
+/// Returns the daemon of a mount, if it is running.
 fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
-    let value = match answer::attribute(path, "user.zarrfs.pid") {
+    let value = match probe::attribute(path, "user.zarrfs.pid") {
         Ok(value) => value,
-        // The question that nobody answers keeps the mount busy as long as this process is there.
+        // The unanswered request keeps the mount busy until this process ends.
         Err(Errno::TIMEDOUT) => {
             return Err(format!(
                 "{}: the daemon has not answered in {:?} (see --lazy)",
                 path.display(),
-                answer::LIMIT
+                probe::TIMEOUT
             )
             .into());
         }

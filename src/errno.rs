@@ -1,11 +1,11 @@
-//! The only place where an error becomes an errno (design, section 5).
+//! The mapping from errors to errno values.
 
 use rustix::io::Errno;
 
 use crate::fs::FsError;
 use crate::store::StoreError;
 
-/// The errno of a failed request.
+/// Returns the errno of a failed request.
 pub fn errno(error: &FsError) -> Errno {
     match error {
         FsError::Store(error) => store_errno(error),
@@ -35,7 +35,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::TimedOut { .. } => Errno::TIMEDOUT,
         StoreError::Unavailable { .. } => Errno::IO,
         StoreError::Internal { .. } => Errno::IO,
-        // The system's own word where the caller can act on it; anything else is a failed source.
+        // The errno of the system if the caller can act on it; otherwise EIO.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
             Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
                 errno
@@ -44,12 +44,12 @@ fn store_errno(error: &StoreError) -> Errno {
             Some(Errno::TIMEDOUT) => Errno::TIMEDOUT,
             _ => Errno::IO,
         },
-        // Asked without patience and not asked again: the request was lost, which is a failure.
+        // HelperOptions without patience and not helper again: the request was lost, which is a failure.
         StoreError::WouldWait { .. } => Errno::IO,
     }
 }
 
-/// The symbol of an errno that [`errno`] gives, for the log.
+/// Returns the symbol of an errno of [`errno`], for the log.
 pub fn errno_name(errno: Errno) -> &'static str {
     match errno {
         Errno::ROFS => "EROFS",

@@ -1,4 +1,4 @@
-//! The cores, memory and descriptors that this process may use, for defaults.
+//! The cores and the memory that this process may use.
 
 mod cgroup;
 
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Assumed where `/proc/meminfo` cannot be read.
+/// The memory if `/proc/meminfo` is unreadable.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
-/// Cores that this process may use, at least 1.
+/// Returns the number of cores that this process may use, at least 1.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bytes of memory that this process may use: the smallest of the machine's memory, the limits of
+/// Returns the bytes of memory that this process may use: the smallest of the machine's memory, the limits of
 /// its cgroup and of all cgroups above it, its limit of address space (`ulimit -v`), and what SLURM
 /// has granted the job on this node.
 pub fn memory_bytes() -> u64 {
@@ -28,12 +28,12 @@ pub fn memory_bytes() -> u64 {
     limits.fold(machine_bytes(), u64::min)
 }
 
-/// The limit of address space (`ulimit -v`) in bytes, if there is one.
+/// Returns the limit of address space (`ulimit -v`) in bytes, if it is set.
 pub fn address_space_bytes() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// Address space that this process uses now, in bytes.
+/// Returns the used address space in bytes.
 pub fn used_address_space_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     kilobytes(&status, "VmSize:").unwrap_or(0)
@@ -44,14 +44,14 @@ fn machine_bytes() -> u64 {
     kilobytes(&table, "MemTotal:").unwrap_or(UNKNOWN_MEMORY_BYTES)
 }
 
-/// The bytes of a line such as `MemTotal:  1024 kB`.
+/// Returns the bytes of a line such as `MemTotal:  1024 kB`.
 fn kilobytes(table: &str, name: &str) -> Option<u64> {
     let text = table.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = text.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kilobytes.saturating_mul(1024))
 }
 
-/// The bytes of `SLURM_MEM_PER_NODE`, which counts in MiB unless it ends with another unit. 0
+/// Returns the bytes of `SLURM_MEM_PER_NODE`, which counts in MiB unless it ends with another unit. 0
 /// grants all memory of the node.
 fn slurm_bytes(text: &str) -> Option<u64> {
     let text = text.trim();

@@ -8,23 +8,23 @@ use zarrfs::cli::{self, Command, ManArgs, StatsArgs};
 use zarrfs::daemon::{self, Failure, Source};
 use zarrfs::inspect::{self, Verdict};
 
-/// Anything but a mount that failed.
+/// A failure of any command but mount.
 const FAILED: u8 = 1;
 /// mount(8): the mount failed.
 const MOUNT_FAILED: u8 = 32;
 
 fn main() -> ExitCode {
-    if let Some(code) = daemon::answer_question() {
+    if let Some(code) = daemon::run_probe() {
         return code;
     }
     let cli = cli::parse(std::env::args_os());
     if let Some(file) = cli.env_file()
-        && let Err(failure) = daemon::take_environment(file)
+        && let Err(failure) = daemon::restart_with_env_file(file)
     {
         let mounts = matches!(cli.command, Command::Mount(_) | Command::Demo(_));
         return ended(Err(failure), if mounts { MOUNT_FAILED } else { FAILED });
     }
-    let asked = cli.asked.as_ref();
+    let helper = cli.helper.as_ref();
     match cli.command {
         Command::Umount(arguments) => ended(daemon::umount(&arguments), FAILED),
         Command::Demo(demo) => ended(
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
                 false => Source::Given(mount.source),
             };
             ended(
-                daemon::mount(&source, &mount.mountpoint, mount.options, asked),
+                daemon::mount(&source, &mount.mountpoint, mount.options, helper),
                 MOUNT_FAILED,
             )
         }
@@ -52,13 +52,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code, after what there is to say of a failure.
+/// Prints a failure and returns the exit code.
 fn ended(result: Result<(), Failure>, code: u8) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !daemon::is_background() {
-                // A standard error that can not be written to changes nothing.
+                // The exit code does not depend on this message.
                 let _ = writeln!(io::stderr(), "zarrfs: {failure}");
             }
             ExitCode::from(code)
@@ -66,7 +66,7 @@ fn ended(result: Result<(), Failure>, code: u8) -> ExitCode {
     }
 }
 
-/// A command that prints; a reader that has seen enough is no failure.
+/// Returns the exit code of a command that prints; a closed pipe is not a failure.
 fn shown(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
     let result = daemon::log_warnings().and_then(|()| command());
     match result {
@@ -75,7 +75,7 @@ fn shown(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// A check that nobody listens to is over, and has proven nothing.
+/// Returns the exit code of a check; a closed pipe is a failure.
 fn check(command: impl FnOnce() -> Result<Verdict, Failure>) -> ExitCode {
     match daemon::log_warnings().and_then(|()| command()) {
         Ok(Verdict::Good) => ExitCode::SUCCESS,

@@ -1,11 +1,11 @@
-//! Sizes, times and modes as people write them on a command line.
+//! Parsers of sizes, times and modes on the command line.
 
 use std::time::Duration;
 
-/// Reads a size: `4096`, `64k`, `64KiB`, `1.5G`; the units are powers of 1024.
+/// Parses a size: `4096`, `64k`, `64KiB`, `1.5G`; the units are powers of 1024.
 ///
 /// # Errors
-/// Says what a size looks like.
+/// A message with examples.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let scale: u64 = match unit
@@ -23,23 +23,23 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(number, scale).ok_or_else(|| format!("`{text}` is not a size such as 4096, 64KiB or 2G"))
 }
 
-/// Reads the number of a user or a group.
+/// Parses the ID of a user or a group.
 ///
 /// # Errors
-/// Says what it is.
+/// A message with the expected form.
 pub fn parse_id(text: &str) -> Result<u32, String> {
-    // The greatest one says "none" to chown(2).
+    // chown(2) reads the greatest value as "unchanged".
     match text.parse() {
         Ok(number) if number < u32::MAX => Ok(number),
-        _ => Err("not the number of a user or a group; names are not taken".to_owned()),
+        _ => Err("not the ID of a user or a group; names are not accepted".to_owned()),
     }
 }
 
-/// Reads a time: `30`, `1.5s`, `500ms`, `2m`, `1h`, `1d`, or `inf` for a day longer than a mount
+/// Parses a time: `30`, `1.5s`, `500ms`, `2m`, `1h`, `1d`, or `inf` for a day longer than a mount
 /// is likely to last.
 ///
 /// # Errors
-/// Says what a time looks like.
+/// A message with examples.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     if text == "inf" {
         return Ok(FOREVER);
@@ -62,24 +62,24 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a time such as 500ms, 30s, 2m or inf"))
 }
 
-/// As [`parse_time`], for a time in which something must be done.
+/// Parses a time limit, which must not be 0.
 ///
 /// # Errors
-/// As [`parse_time`], and for no time at all.
+/// Those of [`parse_time`], and for 0.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
-        Duration::ZERO => Err("nothing can be done in no time".into()),
+        Duration::ZERO => Err("a time limit of 0 is not possible".into()),
         time => Ok(time),
     }
 }
 
-/// What `inf` stands for.
+/// The value of `inf`.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Checks what is to be logged: a level, or filters of modules as of env_logger.
+/// Checks a log level, or filters in the syntax of env_logger.
 ///
 /// # Errors
-/// Says what a level is; a word that is none would be taken for a module, and nothing be logged.
+/// If a word is not a level: env_logger would read it as a module and log nothing.
 pub fn parse_log_filter(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
@@ -97,10 +97,10 @@ pub fn parse_log_filter(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads permission bits in octal.
+/// Parses permission bits in octal.
 ///
 /// # Errors
-/// Says what a mask looks like.
+/// A message with an example.
 pub fn parse_umask(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mask) if mask <= 0o777 => Ok(mask),
@@ -115,7 +115,7 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// `number` times `scale`, exactly for whole numbers, cut for others.
+/// Returns `number` times `scale`, rounded down.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;

@@ -1,4 +1,4 @@
-//! `-o name[=value],...` of mount(8), turned into `--name[=value]` before clap sees it.
+//! `-o name[=value],...` of mount(8), as `--name[=value]` for clap.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::MountArgs;
 
-/// Options of mount(8) that say nothing to us: the mount is always read-only, nosuid, nodev and
-/// noexec, whatever they ask for.
+/// Options of mount(8) without effect: the mount is always read-only, nosuid, nodev and
+/// noexec.
 const GENERIC: &[&str] = &[
     "ro",
     "rw",
@@ -58,13 +58,13 @@ const GENERIC: &[&str] = &[
 /// Options that are for the command line only.
 const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
 
-/// What happens to options that are not known.
+/// The handling of unknown options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// They are a mistake.
-    Refused,
-    /// They are passed over, as mount(8) asks for with `-s`.
-    Dropped,
+    /// They are an error.
+    Rejected,
+    /// They are ignored, for `-s` of mount(8).
+    Ignored,
 }
 
 /// Turns `-o a,b=c` into `--a --b=c` and drops the generic options.
@@ -90,12 +90,12 @@ pub fn expand_mount_options(
                 continue;
             }
         };
-        expanded.extend(expand_list(&list, Unknown::Refused)?);
+        expanded.extend(expand_list(&list, Unknown::Rejected)?);
     }
     Ok(expanded)
 }
 
-/// The long options of one list.
+/// Returns the long options of one list.
 pub(super) fn expand_list(list: &OsStr, unknown: Unknown) -> Result<Vec<OsString>, String> {
     let list = list.to_str().ok_or("-o: options must be UTF-8")?;
     let mut expanded = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn expand_list(list: &OsStr, unknown: Unknown) -> Result<Vec<OsString
     Ok(expanded)
 }
 
-/// Splits at commas that do not stand between double quotes, as mount(8) does.
+/// Splits at commas that are not between double quotes, as mount(8) does.
 fn split(list: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let at_comma = |c: char| {
@@ -140,9 +140,9 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
         .find(|arg| arg.get_long() == Some(&long))
         .filter(|_| !NOT_IN_O.contains(&long.as_str()));
     match (known, value) {
-        (None, _) if unknown == Unknown::Dropped => Ok(None),
+        (None, _) if unknown == Unknown::Ignored => Ok(None),
         (None, _) => Err(format!(
-            "unknown mount option `{name}`; `zarrfs mount --help` has those that there are"
+            "unknown mount option `{name}`; `zarrfs mount --help` lists them"
         )),
         (Some(arg), None) if arg.get_action().takes_values() => {
             Err(format!("mount option `{name}` needs a value: {name}=..."))
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(expand(&given).unwrap(), expanded);
         let arguments = with_command(expanded.map(OsString::from).to_vec());
         let Command::Mount(mount) = Cli::parse_from(arguments).command else {
-            panic!("mounting needs no word");
+            panic!("mount is the default command");
         };
         assert!(mount.options.allow_other);
         assert_eq!(mount.options.cache_size, Some(1 << 30));
@@ -213,12 +213,12 @@ mod tests {
             "--ttl=1s",
         ];
         assert_eq!(expanded, wanted);
-        // One quote alone is a sign like any other.
+        // A single quote is an ordinary character.
         assert_eq!(expand(&["-o", "path=a\"b"]).unwrap(), ["--path=a\"b"]);
     }
 
     #[test]
-    fn mistakes_in_mount_options_are_named() {
+    fn an_error_in_mount_options_names_the_option() {
         for (options, named) in [
             ("bogus", "bogus"),
             ("ttl", "ttl"),
@@ -230,7 +230,7 @@ mod tests {
             assert!(message.contains(named), "{message}");
         }
         assert!(expand(&["zarrfs", "-o"]).is_err());
-        let dropped = expand_list(OsStr::new("bogus=1,ttl=2s"), Unknown::Dropped);
+        let dropped = expand_list(OsStr::new("bogus=1,ttl=2s"), Unknown::Ignored);
         assert_eq!(dropped, Ok(vec!["--ttl=2s".into()]));
     }
 }

@@ -1,4 +1,4 @@
-//! What this build can do, for `zarrfs --version` and for reports of bugs.
+//! The features of this build, for `zarrfs --version`.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The version and what there is in it.
+/// Returns the version and the features.
 pub(super) fn text() -> &'static str {
     &TEXT
 }

@@ -1,4 +1,4 @@
-//! Texts that are made of the declaration of the command line.
+//! Texts that are generated from the declaration of the command line.
 
 use std::io;
 
@@ -8,17 +8,17 @@ use clap_mangen::Man;
 
 use super::{Cli, MountArgs};
 
-/// What a declaration of options can not say.
+/// The sections that no declaration of options contains.
 const MANUAL: &[u8] = include_bytes!("manual.man");
 
-/// The completions for a shell.
+/// Returns the completions for a shell.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "zarrfs", &mut text);
     text
 }
 
-/// The options of a mount as a table of Markdown, for the README.
+/// Returns the options of a mount as a Markdown table for the README.
 pub fn options() -> String {
     let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
     let mut headings: Vec<&str> = Vec::new();
@@ -41,7 +41,7 @@ pub fn options() -> String {
     text
 }
 
-/// One option: how it is written, what it means, what it is if it is not given.
+/// Returns the row of an option: its name, text and default.
 fn row(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let choices: Vec<_> = arg
@@ -68,11 +68,11 @@ fn row(arg: &Arg) -> String {
     format!("| `{}{value}` | {help}{default} |\n", name.join(", "))
 }
 
-/// The manual page of zarrfs with all its commands, or of one of these; none if there is no such
+/// Returns the manual page of zarrfs with all its commands, or of one command; None if there is no such
 /// command.
 ///
 /// # Errors
-/// None: the page is made in memory.
+/// None: the page is rendered in memory.
 pub fn man(command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
     let mut whole = Cli::command().disable_help_subcommand(true);
     // Gives each command its full name.
@@ -120,7 +120,7 @@ fn rendered(render: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<V
     Ok(text)
 }
 
-/// The list of commands as they are typed: they have no pages of their own (`zarrfs-mount(1)`).
+/// Replaces references to pages of commands, such as `zarrfs-mount(1)`, which do not exist.
 fn without_pages(commands: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(commands.len());
     for line in commands.split_inclusive(|byte| *byte == b'\n') {
@@ -133,7 +133,7 @@ fn without_pages(commands: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Sections as parts of another section.
+/// Turns sections into subsections.
 fn below_a_section(sections: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(sections.len());
     for line in sections.split_inclusive(|byte| *byte == b'\n') {

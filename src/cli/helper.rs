@@ -1,5 +1,5 @@
-//! mount(8) calls a helper for each type of file system, `/sbin/mount.TYPE`, with arguments of its
-//! own kind. Called by one of these names, zarrfs takes them, and nothing else.
+//! The command line of a mount(8) helper, `/sbin/mount.TYPE`, which has its own arguments. zarrfs
+//! parses it if the program has one of the names of [`NAMES`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,33 @@ use clap::{CommandFactory, Parser};
 use super::Cli;
 use super::expand::{Unknown, expand_list};
 
-/// What links to the binary are called so that mount(8) finds it: for `-t zarrfs`, and for
-/// `-t fuse.zarrfs`, which is what the mount table says.
+/// The names of links to the binary for mount(8): for `-t zarrfs`, and for `-t fuse.zarrfs`, the type
+/// in the mount table.
 const NAMES: [&str; 2] = ["mount.zarrfs", "mount.fuse.zarrfs"];
 
 /// mount(8): incorrect invocation.
 const USAGE: i32 = 1;
 
-/// Mount a Zarr hierarchy: what mount(8) calls for the type zarrfs
+/// Mount a Zarr hierarchy: the mount(8) helper of the type zarrfs
 ///
 /// The options are those of `zarrfs mount`, see zarrfs(1).
 #[derive(Debug, Parser)]
 #[command(name = "mount.zarrfs", version, max_term_width = 100)]
 pub struct HelperArgs {
-    /// What is mounted, as for `zarrfs mount`
+    /// The source, as for `zarrfs mount`
     pub source: PathBuf,
     /// An empty directory
     pub mountpoint: PathBuf,
-    /// Pass over options that are not known
+    /// Ignore unknown options
     #[arg(short)]
     pub sloppy: bool,
     /// Do all but mount: check the options
     #[arg(short)]
     pub fake: bool,
-    /// Nothing: there is no /etc/mtab to be left alone
+    /// No effect: zarrfs writes no /etc/mtab
     #[arg(short)]
     pub no_mtab: bool,
-    /// Say what was mounted
+    /// Print what was mounted
     #[arg(short)]
     pub verbose: bool,
     /// Mount in this mount namespace, a file such as /proc/PID/ns/mnt
@@ -44,35 +44,35 @@ pub struct HelperArgs {
     /// Any long option of `zarrfs mount`, and the generic ones of mount(8)
     #[arg(short = 'o', value_name = "NAME[=VALUE],...")]
     pub options: Vec<OsString>,
-    /// The type, which says nothing new
+    /// The type, which is ignored
     #[arg(short = 't', value_name = "TYPE")]
     pub kind: Option<OsString>,
 }
 
-/// What mount(8) asks for besides a mount.
+/// The options of a mount(8) helper that are not mount options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct HelperOptions {
     /// Do all but mount.
     pub is_fake: bool,
-    /// Say what was mounted.
+    /// Print what was mounted.
     pub is_verbose: bool,
     /// The mount namespace to mount in.
     pub namespace: Option<PathBuf>,
 }
 
-/// Whether mount(8) has called us, by the name of the program.
+/// Returns whether the name of the program is that of a helper.
 pub(super) fn is_called(program: Option<&OsString>) -> bool {
     let name = program.and_then(|path| Path::new(path).file_name());
     name.is_some_and(|name| NAMES.iter().any(|helper| name == *helper))
 }
 
-/// Reads the arguments of a helper; `--help` and mistakes end the process.
+/// Parses the arguments of a helper; `--help` and errors end the process.
 pub(super) fn parse(arguments: Vec<OsString>) -> Cli {
     match read(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };
-            // A standard error that can not be written to changes nothing.
+            // The exit code does not depend on this message.
             let _ = error.print();
             std::process::exit(code)
         }
@@ -82,8 +82,8 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Cli {
 fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let given = HelperArgs::try_parse_from(arguments)?;
     let unknown = match given.sloppy {
-        true => Unknown::Dropped,
-        false => Unknown::Refused,
+        true => Unknown::Ignored,
+        false => Unknown::Rejected,
     };
     let mut ours: Vec<OsString> = vec!["mount.zarrfs".into(), "mount".into()];
     for list in &given.options {
@@ -96,10 +96,10 @@ fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     ours.push(given.source.into());
     ours.push(given.mountpoint.into());
     let mut cli = Cli::try_parse_from(ours)?;
-    if let Some(mistake) = cli.mistake() {
-        return Err(mistake);
+    if let Err(error) = cli.validate() {
+        return Err(error);
     }
-    cli.asked = Some(Asked {
+    cli.helper = Some(HelperOptions {
         is_fake: given.fake,
         is_verbose: given.verbose,
         namespace: given.namespace,
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_program_tells_a_helper() {
+    fn a_helper_is_recognized_by_the_name_of_the_program() {
         let called = |name: &str| is_called(Some(&OsString::from(name)));
         assert!(called("/sbin/mount.zarrfs") && called("mount.fuse.zarrfs"));
         assert!(!called("/sbin/zarrfs") && !called("mount.zarrfs/zarrfs") && !is_called(None));
     }
 
     #[test]
-    fn what_mount_8_says_is_a_mount() {
+    fn all_arguments_of_mount_8_are_accepted() {
         let all = [
             "mount.zarrfs",
             "s3://b/x",
@@ -138,12 +138,12 @@ mod tests {
             "fuse.zarrfs",
         ];
         let cli = parsed(&all).unwrap();
-        let asked = Asked {
+        let helper = HelperOptions {
             is_fake: true,
             is_verbose: true,
             namespace: Some("/proc/1/ns/mnt".into()),
         };
-        assert_eq!(cli.asked, Some(asked));
+        assert_eq!(cli.helper, Some(helper));
         let Command::Mount(mount) = cli.command else {
             panic!("{:?}", cli.command)
         };
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn an_error_names_the_wrong_argument() {
         for (arguments, named) in [
             (
                 &["mount.zarrfs", "a", "b", "-o", "nonsense"][..],

@@ -1,4 +1,4 @@
-//! The commands that look at a source or at a running mount.
+//! The commands that read a source or a running mount.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use clap_complete::Shell;
 use super::RemoteArgs;
 use crate::units::parse_size;
 
-/// What is looked at.
+/// The source of a command.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
     /// A directory with a Zarr hierarchy, a zip archive of one, or `demo:` for the store inside
     /// the binary
     pub source: PathBuf,
-    /// Look only at the part of the hierarchy below this key
+    /// Read only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY")]
     pub path: Option<String>,
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
-    /// How what is far away is asked.
+    /// Options for remote sources.
     #[command(flatten)]
     pub remote: RemoteArgs,
 }
@@ -28,7 +28,7 @@ pub struct SourceArgs {
 /// `zarrfs tree SOURCE`.
 #[derive(Debug, Args)]
 pub struct TreeArgs {
-    /// What is shown.
+    /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
     /// Levels below the first node; 0 is that node alone [default: all]
@@ -42,7 +42,7 @@ pub struct TreeArgs {
 /// `zarrfs info SOURCE`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// What is shown.
+    /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
     /// One JSON document instead of lines
@@ -53,17 +53,17 @@ pub struct InfoArgs {
 /// `zarrfs check SOURCE`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// What is checked.
+    /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Chunks that are decoded at a time [default: one a core, at least 16 for a
-    /// source that is far away]
+    /// Chunks that are decoded concurrently [default: one per core, at least 16 for a
+    /// remote source]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// What can not be decoded or listed is a failure too, and so is what an archive would hide
+    /// Fail also if something cannot be decoded or listed, or if an archive hides entries
     #[arg(long)]
     pub strict: bool,
-    /// The most that all decoding together may take [default: 1/2 of the memory]
+    /// Memory limit for all decoding together [default: 1/2 of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,
     /// One JSON document instead of lines
@@ -84,13 +84,13 @@ pub struct StatsArgs {
 /// `zarrfs completions SHELL`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell that reads them
+    /// The shell
     pub shell: Shell,
 }
 
 /// `zarrfs man [COMMAND]`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The command that the page is of [default: zarrfs itself]
+    /// The command of the page [default: zarrfs itself]
     pub command: Option<String>,
 }

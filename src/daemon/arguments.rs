@@ -1,16 +1,16 @@
-//! SOURCE and MOUNTPOINT judged together: which one is at fault, and whether they are swapped.
+//! Checks of SOURCE and MOUNTPOINT together: which one is wrong, and whether they are swapped.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::mountpoint::Unusable;
+use super::mountpoint::MountpointError;
 use super::{Failure, Source};
 use crate::cli::MountOptions;
 use crate::inspect::{self, NoMetadata};
 use crate::store::{DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store};
 
-/// Whether a path is a Zarr hierarchy, a zip archive or a URL, and so no place to mount on.
+/// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so no mountpoint.
 pub(super) fn is_source(path: &Path) -> bool {
     let scheme = path.to_str().and_then(|text| text.split_once("://"));
     if let Some((scheme, _)) = scheme {
@@ -30,10 +30,10 @@ pub(super) fn is_source(path: &Path) -> bool {
     }
 }
 
-/// The root of the hierarchy that is mounted.
+/// Returns the root of the mounted hierarchy.
 ///
 /// # Errors
-/// `--path` is no key.
+/// If `--path` is not a key.
 pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     let Some(path) = &options.path else {
         return Ok(base.clone());
@@ -42,11 +42,11 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     Ok(base.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?))
 }
 
-/// Refuses a source without Zarr metadata at its top, unless the options allow it. A remote
-/// hierarchy has been looked for when it was opened.
+/// Rejects a source without Zarr metadata at its root, unless the options allow it. A remote source
+/// has been searched for metadata when it was opened.
 ///
 /// # Errors
-/// What is there instead; `mountpoint` is given if it is a source itself.
+/// A description of the root. `swapped` is set if the mountpoint is a source.
 pub(super) fn check_zarr(
     store: &dyn Store,
     base: &Key,
@@ -59,14 +59,14 @@ pub(super) fn check_zarr(
     }
     match inspect::no_metadata(store, base, root) {
         None => Ok(()),
-        Some(no_zarr) => Err(refusal(&no_zarr, swapped).into()),
+        Some(no_metadata) => Err(refusal(&no_metadata, swapped).into()),
     }
 }
 
-fn refusal(no_zarr: &NoMetadata, swapped: Option<(&Source, &Path)>) -> String {
+fn refusal(no_metadata: &NoMetadata, swapped: Option<(&Source, &Path)>) -> String {
     match swapped {
-        Some((source, mountpoint)) => format!("{no_zarr}{}", swap_back(source, mountpoint)),
-        None => format!("{no_zarr} (--force mounts it as it is)"),
+        Some((source, mountpoint)) => format!("{no_metadata}{}", swap_back(source, mountpoint)),
+        None => format!("{no_metadata} (--force mounts it as it is)"),
     }
 }
 
@@ -79,25 +79,25 @@ fn swap_back(source: &Source, mountpoint: &Path) -> String {
     format!(" (SOURCE and MOUNTPOINT look swapped: zarrfs {mountpoint} {source})")
 }
 
-/// What to say if a mountpoint cannot be used: that, or what is wrong with a local source.
-pub(super) fn at_fault(
-    unusable: Unusable,
+/// Returns the error of a local source, if it has one, else that of the mountpoint.
+pub(super) fn root_cause(
+    error: MountpointError,
     source: &Source,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Failure {
-    match unusable {
-        Unusable::Other(failure) => failure,
-        Unusable::Unfit(failure) => {
+    match error {
+        MountpointError::Other(failure) => failure,
+        MountpointError::Unsuitable(failure) => {
             let swapped = is_source(mountpoint).then_some((source, mountpoint));
-            judge_source(source, options, swapped)
+            check_source(source, options, swapped)
                 .err()
                 .unwrap_or(failure)
         }
     }
 }
 
-fn judge_source(
+fn check_source(
     source: &Source,
     options: &MountOptions,
     swapped: Option<(&Source, &Path)>,

@@ -1,5 +1,5 @@
-//! The background: the command starts itself again and waits until that process says how the
-//! mount went. Nothing is forked once there are threads.
+//! The background process: the command executes itself again and waits for the result of the
+//! mount. Threads start only after that.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,10 +11,10 @@ use rustix::process::Signal;
 
 use super::Failure;
 
-/// What the background process says when the mount answers.
+/// The result of a mount that is ready.
 const OK: &str = "ok";
 
-/// Starts this command again in the background; returns when the mount answers.
+/// Executes this command in the background; returns when the mount is ready.
 pub(super) fn start() -> Result<(), Failure> {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
@@ -35,7 +35,7 @@ pub(super) fn start() -> Result<(), Failure> {
     match answer.as_str() {
         OK => Ok(()),
         "" => Err(format!(
-            "the background process ended without a word ({})",
+            "the background process ended without a result ({})",
             child.wait()?
         )
         .into()),
@@ -46,11 +46,11 @@ pub(super) fn start() -> Result<(), Failure> {
     }
 }
 
-/// Ties this process to who waits for it, until [`ready`]: a command that is ended before the
-/// mount answers leaves none behind.
-pub(super) fn tie() {
+/// Ends this process with its parent until [`report_ready`], so that a command which is killed before
+/// the mount is ready leaves no daemon.
+pub(super) fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
-    // It may have ended already.
+    // The parent may have ended before the system call.
     let stdout = rustix::stdio::stdout();
     let mut answer = [PollFd::new(&stdout, PollFlags::empty())];
     let now = Some(&Timespec::default());
@@ -60,11 +60,11 @@ pub(super) fn tie() {
     }
 }
 
-/// Set for the process in the background.
+/// The variable of the background process.
 pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 
-/// Tells the waiting command how the mount went, and lets go of it.
-pub(super) fn tell(message: &str) {
+/// Sends the result to the waiting command and closes the pipe.
+pub(super) fn send_result(message: &str) {
     let mut stdout = std::io::stdout();
     let _ = stdout
         .write_all(message.as_bytes())
@@ -74,15 +74,15 @@ pub(super) fn tell(message: &str) {
     }
 }
 
-/// The mount answers: from now on nothing of the caller's is kept.
+/// Reports that the mount is ready, and detaches from the caller.
 ///
-/// Its process group was, until now: systemd's autofs lets that one alone reach the place where it
-/// waits for this mount.
-pub(super) fn ready() {
+/// The process group of the caller is kept until now: systemd's autofs lets only that group access the
+/// mountpoint while it waits for the mount.
+pub(super) fn report_ready() {
     let _ = rustix::process::set_parent_process_death_signal(None);
     let _ = rustix::process::setsid();
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-    tell(OK);
+    send_result(OK);
 }

@@ -1,5 +1,5 @@
-//! Variables for the environment from a file: a mount of fstab or systemd inherits nothing that
-//! credentials could be in.
+//! Environment variables from a file: a mount of fstab or systemd inherits no credentials
+//! in its environment.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -10,17 +10,17 @@ use std::process::Command;
 
 use super::Failure;
 
-/// Set for the process that has them.
+/// Set if the variables have been read.
 const READ: &str = "ZARRFS_ENV_FILE_READ";
-/// No such file is longer.
+/// The size of the largest file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Starts this command again, in this process, with the variables of a file in its environment;
-/// returns at once where that was done.
+/// Executes this command again in this process, with the variables of a file in its environment;
+/// returns at once if that was done.
 ///
 /// # Errors
-/// The file can not be read, others can, or it is not made of such lines. No value is repeated.
-pub fn take_environment(file: &Path) -> Result<(), Failure> {
+/// If the file is unreadable, not private or malformed. The message contains no value.
+pub fn restart_with_env_file(file: &Path) -> Result<(), Failure> {
     if std::env::var_os(READ).is_some() {
         return Ok(());
     }
@@ -56,13 +56,13 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     parse(&text)
 }
 
-/// Whether root may trust a file, and keep secrets in it.
+/// Checks that only root can read and write a file.
 fn check(metadata: &Metadata) -> Result<(), Failure> {
     let mode = metadata.mode() & 0o7777;
     if metadata.uid() != 0 {
         let owner = metadata.uid();
         return Err(format!(
-            "belongs to user {owner}; root takes only a file of its own (chown root)"
+            "belongs to user {owner}; root accepts only a file that it owns (chown root)"
         )
         .into());
     }
@@ -72,7 +72,7 @@ fn check(metadata: &Metadata) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     Err(
-        format!("mode {mode:04o} {open_to_others}; root takes only a private file (chmod 600)")
+        format!("mode {mode:04o} {open_to_others}; root accepts only a private file (chmod 600)")
             .into(),
     )
 }
@@ -91,12 +91,12 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, Failure> {
         else {
             return Err(format!("line {}: not NAME=VALUE", place + 1).into());
         };
-        // Some of ours tell a process what it is.
+        // Internal variables of zarrfs select the role of a process.
         if name.starts_with("ZARRFS_") && name != "ZARRFS_LOG" {
-            return Err(format!("line {}: {name} is not for a file", place + 1).into());
+            return Err(format!("line {}: {name} is not allowed in a file", place + 1).into());
         }
         if is_open(value) {
-            return Err(format!("line {}: {name} has one quote only", place + 1).into());
+            return Err(format!("line {}: {name} has an unclosed quote", place + 1).into());
         }
         variables.push((name.to_owned(), unquoted(value).to_owned()));
     }
@@ -108,13 +108,13 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_sign)
 }
 
-/// Whether a value begins with a quote that nothing closes.
+/// Returns whether a value begins with an unclosed quote.
 fn is_open(value: &str) -> bool {
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
     quote.is_some_and(|quote| value.len() < 2 || !value.ends_with(quote))
 }
 
-/// A value without the quotes that stand around all of it.
+/// Returns a value without the quotes around it.
 fn unquoted(value: &str) -> &str {
     let inner = ['"', '\''].into_iter().find_map(|quote| {
         let inner = value.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_taken_as_they_are() {
+    fn values_are_not_expanded() {
         let text = "# comment\n\nA=1\nexport B_2=x=y $HOME #z\n C='a b'\nD=\"\"\nE=it's\nA=2\r\n";
         let pairs = parse(text).unwrap();
         let pairs: Vec<_> = pairs
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_variable_is_named_by_its_line_alone() {
+    fn an_error_names_the_line_and_not_its_content() {
         for text in [
             "secret",
             "A=1\nB c=secret",

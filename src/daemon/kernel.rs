@@ -1,4 +1,4 @@
-//! mount(2) and umount(2), or fusermount3 for who may not call them.
+//! mount(2) and umount(2), or fusermount3 without the permission for them.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,10 +18,10 @@ use rustix::net::{
 
 use super::Failure;
 
-/// What /proc/mounts says.
+/// The type in /proc/mounts.
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 
-/// What is mounted on.
+/// A mountpoint.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     /// The open directory.
@@ -30,11 +30,11 @@ pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
 }
 
-/// What mounts go through.
+/// The FUSE device.
 const DEVICE: &str = "/dev/fuse";
 
-/// Mounts and returns the open `/dev/fuse` of it. `name` is what the mount table shows as its
-/// source.
+/// Mounts and returns the open `/dev/fuse`. `name` is the source in the mount
+/// table.
 pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
         match mount_directly(target, name, allow_other) {
@@ -46,14 +46,14 @@ pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result
     mount_with_helper(target, name, allow_other)
 }
 
-/// Where it was that a mount failed.
+/// The step in which a mount failed.
 #[derive(Debug)]
 enum Refused {
     Device(io::Error),
     Mount(Errno),
 }
 
-/// What lets a container mount.
+/// The options for a mount in a container.
 const CONTAINER: &str = "a container needs --device /dev/fuse and --cap-add SYS_ADMIN, and where \
                          AppArmor is, --security-opt apparmor=unconfined";
 
@@ -78,7 +78,7 @@ fn explain(target: Target<'_>, refused: &Refused) -> Failure {
     }
 }
 
-/// What can be done where the device can not be opened.
+/// Returns advice for an error of opening the device.
 fn of_device(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
@@ -106,7 +106,7 @@ fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<O
         | MountFlags::NOEXEC
         | MountFlags::NOATIME;
     let data = CString::new(data).map_err(|_| Refused::Mount(Errno::INVAL))?;
-    // Through the open directory: what was checked is what is mounted on.
+    // Through the open directory, which is the one that was checked.
     let target = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
     let name = name.replace('\0', "");
     rustix::mount::mount(
@@ -124,7 +124,7 @@ fn open_device() -> io::Result<File> {
     File::options().read(true).write(true).open(DEVICE)
 }
 
-/// Has fusermount3, which may, mount and send the open `/dev/fuse` back over a socket.
+/// Mounts with fusermount3, which is setuid root and sends the open `/dev/fuse` over a socket.
 fn mount_with_helper(
     target: Target<'_>,
     name: &str,
@@ -190,7 +190,7 @@ fn mount_with_helper(
     })
 }
 
-/// What can be done about what fusermount3 says.
+/// Returns advice for a message of fusermount3.
 fn advice(message: &str) -> String {
     if message.contains("user_allow_other") {
         return " (an administrator can set user_allow_other there; without --allow-other it is \
@@ -209,7 +209,7 @@ fn advice(message: &str) -> String {
     String::new()
 }
 
-/// Unmounts; busy is [`io::ErrorKind::ResourceBusy`].
+/// Unmounts; a busy mount is [`io::ErrorKind::ResourceBusy`].
 pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     let flags = UnmountFlags::NOFOLLOW
         | if lazy {

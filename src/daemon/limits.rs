@@ -1,5 +1,5 @@
-//! What the system must grant for a mount to work: address space (`ulimit -v`) and descriptors
-//! (`ulimit -n`). A mount with less refuses to start.
+//! Checks of system limits before a mount: address space (`ulimit -v`) and descriptors
+//! (`ulimit -n`).
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -10,25 +10,25 @@ use rustix::process::{Resource, getrlimit};
 use super::Failure;
 use crate::machine::{address_space_bytes, used_address_space_bytes};
 
-/// A session thread's buffer for requests, which `fuser` allocates when the thread starts, and its
-/// stack.
+/// The stack of a session thread, and its request buffer, which `fuser` allocates when the thread
+/// starts.
 const SESSION_BYTES: u64 = (16 << 20) + THREAD_BYTES;
 /// The stack of a thread.
 const THREAD_BYTES: u64 = (2 << 20) + (64 << 10);
-/// For everything that is not counted: what the allocator keeps, the parts of files that are read.
+/// Address space that is not counted, such as that of the allocator.
 const SPARE_BYTES: u64 = 32 << 20;
-/// Descriptors for opening files of the source, besides those of the session.
+/// Descriptors for files of the source.
 const SPARE_DESCRIPTORS: u64 = 4;
 
-/// Set for a process whose allocator keeps one pool of memory: each of them takes 64 MiB of address
+/// Limits the number of pools of the allocator, of which each reserves 64 MiB of address
 /// space.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
-/// Starts this command again, in this process, with an allocator that takes little address space, if
-/// that is limited; returns at once otherwise.
+/// Executes this command again in this process with an allocator that uses little address space, if
+/// address space is limited; otherwise returns at once.
 ///
 /// # Errors
-/// The system's, if it cannot be started again.
+/// That of execve(2).
 pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
     if address_space_bytes().is_none() || std::env::var_os(ARENAS).is_some() {
         return Ok(());
@@ -45,16 +45,16 @@ pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
 /// The threads of a mount.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Threads {
-    /// Those that take requests from the kernel.
+    /// Session threads.
     pub(super) session: usize,
-    /// Others that start before the mount.
+    /// Other threads that start before the mount.
     pub(super) early: usize,
-    /// Others that start with it or later.
+    /// Other threads that start with the mount or later.
     pub(super) late: usize,
 }
 
 impl Threads {
-    /// Address space of those that start with the mount or later.
+    /// Returns the address space of the threads that start with the mount or later.
     fn late_bytes(self) -> u64 {
         let late = (self.late as u64).saturating_mul(THREAD_BYTES);
         (self.session as u64)
@@ -63,14 +63,14 @@ impl Threads {
     }
 }
 
-/// A mount with less memory could read next to nothing.
+/// The smallest usable memory limit.
 const MIN_MEMORY_BYTES: u64 = 8 << 20;
 
-/// The memory limit for a process with so many threads, none of which has been started: what was
-/// asked for, or less if the address space is limited.
+/// Returns the memory limit before any of the threads is started: the wanted one,
+/// or less if the address space is limited.
 ///
 /// # Errors
-/// The address space has no room for the threads and for the least memory.
+/// If the address space is too small for the threads and the smallest memory limit.
 pub(super) fn memory_limit_bytes(wanted: u64, threads: Threads) -> Result<u64, Failure> {
     let Some(limit) = address_space_bytes() else {
         return Ok(wanted);
@@ -81,7 +81,7 @@ pub(super) fn memory_limit_bytes(wanted: u64, threads: Threads) -> Result<u64, F
         .saturating_add(threads.late_bytes())
         .saturating_add(SPARE_BYTES);
     check_address_space(limit, used.saturating_add(2 * MIN_MEMORY_BYTES))?;
-    // What is freed in parts is not free for what is larger.
+    // Half, because of fragmentation.
     Ok(wanted.min(limit.saturating_sub(used) / 2))
 }
 
@@ -97,8 +97,8 @@ fn check_address_space(limit: u64, needed: u64) -> Result<(), Failure> {
     }
 }
 
-/// Fails if the address space has no room for the session and the memory limit, or if there are too
-/// few descriptors: before the mount, when the early threads have started.
+/// Checks, after the early threads have started, that the address space suffices for the session and the
+/// memory limit, and the number of descriptors for the mount.
 pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Failure> {
     if let Some(limit) = address_space_bytes() {
         let needed = used_address_space_bytes()
@@ -121,7 +121,7 @@ pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Fai
     Ok(())
 }
 
-/// Descriptors of this process, or the limit if no more can be opened; 0 if they cannot be counted.
+/// Returns the number of open descriptors, the limit if no more can be opened, or 0 if unknown.
 fn open_descriptors(limit: u64) -> u64 {
     match std::fs::read_dir("/proc/self/fd") {
         // One of them is that of the listing.

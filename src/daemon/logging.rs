@@ -1,4 +1,4 @@
-//! Where the daemon's words go: `--log-file`, standard error, or (in the background) syslog.
+//! The log of the daemon: `--log-file`, standard error, or syslog in the background.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,15 +12,15 @@ use rustix::fs::OFlags;
 
 use super::Failure;
 
-/// Where syslog and the journal listen.
+/// The socket of syslog and the journal.
 const SYSLOG: &str = "/dev/log";
 /// The facility of daemons, RFC 5424 section 6.2.1.
 const FACILITY_DAEMON: u8 = 3 << 3;
 
-/// Starts logging: one line each, filtered by ZARRFS_LOG and `--log-level`.
+/// Starts the log, filtered by ZARRFS_LOG and `--log-level`.
 ///
 /// # Errors
-/// If the log file can not be written to.
+/// If the log file cannot be opened for writing.
 pub(super) fn start(
     file: Option<&Path>,
     level: Option<&str>,
@@ -30,9 +30,9 @@ pub(super) fn start(
     logger
         .filter_level(LevelFilter::Warn)
         .filter_module("zarrfs", LevelFilter::Info)
-        // It warns of every kind of request that is not answered, each time.
+        // fuser warns about every unsupported request.
         .filter_module("fuser", LevelFilter::Error)
-        // It warns of every place where there are no credentials.
+        // reqsign warns about every source of credentials that has none.
         .filter_module("reqsign", LevelFilter::Off);
     if let Ok(filter) = std::env::var("ZARRFS_LOG") {
         logger.parse_filters(&filter);
@@ -50,7 +50,7 @@ pub(super) fn start(
         writeln!(line, "zarrfs: {}: {}", record.level(), record.args())
     });
     if let Some(path) = file {
-        // Of a pipe that nobody reads, nothing is waited for.
+        // A write to a pipe without a reader must not block.
         let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let file = File::options()
             .create(true)
@@ -81,7 +81,7 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// One record a datagram, never waited for: a machine without syslog loses it, and nothing else.
+/// Non-blocking, one record per datagram; without syslog, records are lost.
 #[derive(Debug)]
 struct Syslog(UnixDatagram);
 

@@ -1,4 +1,4 @@
-//! The directory that is mounted on: checked, locked, held open.
+//! The mountpoint: checked, locked and held open.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,9 +11,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::kernel::Target;
-use super::{Failure, answer, arguments, kernel};
+use super::{Failure, arguments, kernel, probe};
 
-/// A directory that this process alone mounts on.
+/// A directory that is locked for a mount of this process.
 #[derive(Debug)]
 pub(super) struct Mountpoint {
     path: PathBuf,
@@ -22,35 +22,35 @@ pub(super) struct Mountpoint {
     is_source: bool,
 }
 
-/// Why a mountpoint cannot be used.
+/// An error of a mountpoint.
 #[derive(Debug)]
-pub(super) enum Unusable {
-    /// It is missing, no directory or not empty.
-    Unfit(Failure),
-    /// Something is mounted there, or the system failed.
+pub(super) enum MountpointError {
+    /// The directory is missing, no directory or not empty.
+    Unsuitable(Failure),
+    /// The directory is a mountpoint already, or a system call failed.
     Other(Failure),
 }
 
-impl From<String> for Unusable {
+impl From<String> for MountpointError {
     fn from(failure: String) -> Self {
         Self::Other(failure.into())
     }
 }
 
-impl From<io::Error> for Unusable {
+impl From<io::Error> for MountpointError {
     fn from(failure: io::Error) -> Self {
         Self::Other(failure.into())
     }
 }
 
 impl Mountpoint {
-    /// Checks a mountpoint and locks it; a dead mount of ours that is in the way is taken away.
-    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, Unusable> {
+    /// Checks and locks a mountpoint, and removes a dead mount of zarrfs there.
+    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
         let shown = given.display();
         let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
-        // A mountpoint that is a source is hidden by no mount.
-        let unfit = |what: String| {
-            Unusable::Unfit(match arguments::is_source(given) {
+        // A source as mountpoint is an error, with or without --nonempty.
+        let unsuitable = |what: String| {
+            MountpointError::Unsuitable(match arguments::is_source(given) {
                 true => format!(
                     "mountpoint {shown}: it is a Zarr source itself; SOURCE comes first and \
                      MOUNTPOINT second, so the two may be swapped"
@@ -60,8 +60,8 @@ impl Mountpoint {
             })
         };
         let path = resolve(given).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => unfit(format!(
-                "mountpoint {shown}: {e}; it has to be a directory that is there"
+            io::ErrorKind::NotFound => unsuitable(format!(
+                "mountpoint {shown}: {e}; it must be an existing directory"
             )),
             _ => failed(e).into(),
         })?;
@@ -75,21 +75,21 @@ impl Mountpoint {
         let mut recovered = false;
         match entry(&path)? {
             Some(entry) if entry.kind == kernel::FS_TYPE => {
-                if !answer::is_dead(&path) {
+                if !probe::is_dead(&path) {
                     return Err(taken(&entry).into());
                 }
                 kernel::unmount(&path, true).map_err(failed)?;
                 recovered = true;
             }
             Some(entry) if entry.kind == AUTOMOUNT => {
-                // Whoever opens or lists this directory waits for the mount that is made here.
+                // Opening or listing this directory would wait for this mount.
                 let flags = OFlags::PATH | OFlags::CLOEXEC;
                 let directory = rustix::fs::open(&path, flags, Mode::empty());
                 return Ok(Self {
                     directory: directory.map_err(|e| failed(e.into()))?.into(),
                     path,
                     recovered,
-                    // Looking into it would wait for this mount.
+                    // Listing the directory would wait for this mount.
                     is_source: false,
                 });
             }
@@ -97,15 +97,15 @@ impl Mountpoint {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
-            Errno::NOTDIR => unfit(failed(e.into())),
+            Errno::NOTDIR => unsuitable(failed(e.into())),
             _ => failed(e.into()).into(),
         })?;
-        // Some file systems have no locks; then the mount table alone decides.
+        // On a file system without locks, the mount table decides.
         let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
         if lock == Err(Errno::AGAIN) {
             return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
         }
-        // Who had the lock before may have mounted since.
+        // The previous holder of the lock may have mounted.
         if let Some(entry) = entry(&path)?
             && entry.kind == kernel::FS_TYPE
         {
@@ -113,7 +113,7 @@ impl Mountpoint {
         }
         let directory = File::from(directory);
         if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
-            return Err(unfit(format!(
+            return Err(unsuitable(format!(
                 "mountpoint {shown}: the directory is not empty (--nonempty hides what is \
                      in it while the mount lasts)"
             )));
@@ -126,28 +126,28 @@ impl Mountpoint {
         })
     }
 
-    /// Lets go of the directory once it is mounted on, and keeps its path. A directory of an
-    /// automount that is open would keep it from unmounting what nobody uses.
+    /// Closes the directory after the mount and returns its path. An open directory of an automount
+    /// would prevent the unmount of an unused mount.
     pub(super) fn release(self) -> PathBuf {
         self.path
     }
 
-    /// The path, without links.
+    /// Returns the path without symbolic links.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the directory is a Zarr hierarchy.
+    /// Returns whether the directory is a Zarr hierarchy.
     pub(super) fn is_source(&self) -> bool {
         self.is_source
     }
 
-    /// Whether a dead mount of ours was there.
+    /// Returns whether a dead mount of zarrfs was removed.
     pub(super) fn is_recovered(&self) -> bool {
         self.recovered
     }
 
-    /// What is to be mounted on.
+    /// Returns the target of mount(2).
     pub(super) fn target(&self) -> Target<'_> {
         Target {
             directory: self.directory.as_fd(),
@@ -155,7 +155,7 @@ impl Mountpoint {
         }
     }
 
-    /// Refuses a path that is above or below the mountpoint, by whatever name.
+    /// Rejects a path above or below the mountpoint, also through links and bind mounts.
     pub(super) fn check_apart(&self, path: &Path, what: &str) -> Result<(), Failure> {
         self.check_outside(path, what)?;
         if is_at_or_above(path, &self.path) {
@@ -164,7 +164,7 @@ impl Mountpoint {
         Ok(())
     }
 
-    /// Refuses a path below the mountpoint, or that will be there.
+    /// Rejects a path, existing or not, below the mountpoint.
     pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
         if is_within(path, &self.path) {
             return Err(
@@ -175,9 +175,9 @@ impl Mountpoint {
     }
 }
 
-/// Whether `upper` is `lower` or a directory above it, compared as the file system sees them.
+/// Returns whether `upper` is `lower` or a directory above it, by device and inode.
 fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
-    // Not `std::fs::metadata`: its statx(2) would have an automount mount, and wait for it.
+    // Not `std::fs::metadata`: its statx(2) would trigger an automount and wait for it.
     let identity = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
     let Ok(upper) = identity(upper) else {
         return false;
@@ -187,7 +187,7 @@ fn is_at_or_above(upper: &Path, lower: &Path) -> bool {
         .any(|directory| identity(directory) == Ok(upper))
 }
 
-/// Whether a path, which need not be there yet, is or will be inside a directory.
+/// Returns whether a path, existing or not, is inside a directory.
 pub(super) fn is_within(path: &Path, directory: &Path) -> bool {
     let there = path.ancestors().find_map(|upper| match upper {
         upper if upper.as_os_str().is_empty() => std::fs::canonicalize(".").ok(),
@@ -196,10 +196,10 @@ pub(super) fn is_within(path: &Path, directory: &Path) -> bool {
     there.is_some_and(|there| is_at_or_above(directory, &there))
 }
 
-/// What the mount table calls a place where something is mounted as soon as somebody looks.
+/// The type of an automount in the mount table.
 const AUTOMOUNT: &str = "autofs";
 
-/// The path without links; the last component may be a dead mount, which can not be looked at.
+/// Returns the path without symbolic links; the last component may be a dead mount.
 pub(super) fn resolve(given: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(given) {
         Err(e) if Errno::from_io_error(&e) == Some(Errno::NOTCONN) => {
@@ -216,14 +216,14 @@ pub(super) fn resolve(given: &Path) -> io::Result<PathBuf> {
 /// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountEntry {
-    /// The mount's own number.
+    /// The mount ID.
     id: String,
     device: String,
     pub(super) kind: String,
     pub(super) source: String,
 }
 
-/// What is mounted on a path, on top.
+/// Returns the topmost mount on a path.
 pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     let wanted = escape(path.as_os_str().as_bytes());
@@ -249,8 +249,8 @@ pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(found)
 }
 
-/// Where a mount is now: a directory above it may have been renamed.
-pub(super) fn place_of(mount: &MountEntry) -> io::Result<Option<PathBuf>> {
+/// Returns the current mountpoint of a mount: a directory above it may have been renamed.
+pub(super) fn current_path(mount: &MountEntry) -> io::Result<Option<PathBuf>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|b| *b == b'\n');
     for line in lines {
@@ -284,7 +284,7 @@ fn unescape(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// As the kernel writes paths in the mount table.
+/// Escapes a path like the kernel in the mount table.
 fn escape(path: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(path.len());
     for byte in path {

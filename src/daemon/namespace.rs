@@ -1,4 +1,4 @@
-//! The mount namespace that mount(8) is told of with `-N`.
+//! The mount namespace of the option `-N` of mount(8).
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -8,10 +8,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Failure;
 
-/// Moves this process into another mount namespace. It must have one thread yet.
+/// Moves this process into another mount namespace. It must have only one thread.
 ///
 /// # Errors
-/// The file is none of a mount namespace, or this process may not.
+/// If the file is no mount namespace, or the permission is missing.
 pub(super) fn enter(file: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| format!("mount namespace {}: {e}", file.display());
     let opened = File::open(file).map_err(failed)?;

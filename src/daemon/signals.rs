@@ -9,41 +9,41 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::kernel;
-use super::mountpoint::{MountEntry, entry, place_of};
+use super::mountpoint::{MountEntry, current_path, entry};
 
-/// How long a busy mount is tried before it is detached, and then served before the end.
+/// The time until a busy mount is detached, and then until the process ends.
 const BUSY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The signals, caught from now on.
+/// The blocked signals.
 #[derive(Debug)]
 pub(super) struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
-    /// Catches the signals; they wait until [`Signals::watch`].
+    /// Blocks the signals until [`Signals::watch`].
     pub(super) fn block() -> io::Result<Self> {
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])
             .map(Self)
     }
 
-    /// Unmounts `path` when a signal comes, if what is mounted there is still `ours`.
-    /// If the process has to be ended, `last` is done before.
+    /// Unmounts `path` on a signal, if `mount` is still mounted there.
+    /// If the process must be ended, `close` is called first.
     pub(super) fn watch(
         mut self,
         path: PathBuf,
-        ours: Option<MountEntry>,
-        last: impl FnOnce() + Send + 'static,
+        mount: Option<MountEntry>,
+        close: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new()
             .name("zarrfs-signals".into())
             .spawn(move || {
                 for signal in self.0.forever() {
-                    // Nothing is asked by them, and they would end the process.
+                    // These signals have no meaning here, and their default action ends the process.
                     if matches!(signal, SIGUSR1 | SIGUSR2) {
                         continue;
                     }
-                    // The receiver never ends before the process.
+                    // The receiver lives as long as the process.
                     let _ = sender.send(signal);
                 }
             })?;
@@ -52,8 +52,8 @@ impl Signals {
             .spawn(move || {
                 if let Ok(signal) = receiver.recv() {
                     log::info!("signal {signal}: unmounting {}", path.display());
-                    end(&path, ours.as_ref(), &receiver);
-                    last();
+                    end(&path, mount.as_ref(), &receiver);
+                    close();
                     std::process::exit(0);
                 }
             })?;
@@ -61,12 +61,12 @@ impl Signals {
     }
 }
 
-/// Unmounts, lazily if it stays busy, and gives the last files that stay open some time; none if
-/// another signal comes.
-fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
+/// Unmounts, lazily if the mount stays busy, and then waits for the last open files, unless
+/// another signal arrives.
+fn end(path: &Path, mount: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
     let mut again = false;
     let mut waited = Duration::ZERO;
-    while let Some(path) = uncovered(path, ours) {
+    while let Some(path) = uncovered(path, mount) {
         if kernel::unmount(&path, false).is_ok() {
             break;
         }
@@ -79,17 +79,20 @@ fn end(path: &Path, ours: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
         waited = waited.saturating_add(RETRY);
     }
     if !again {
-        // The session ends the process itself when the last file is closed.
+        // The session ends the process when the last file is closed.
         let _ = signals.recv_timeout(BUSY);
     }
 }
 
-/// Where our mount is, if it is there and nothing is mounted on top of it.
-fn uncovered(path: &Path, ours: Option<&MountEntry>) -> Option<PathBuf> {
-    let ours = ours?;
-    let is_ours = |path: &Path| entry(path).is_ok_and(|now| now.as_ref() == Some(ours));
-    if is_ours(path) {
+/// Returns the mountpoint, if the mount exists and is the topmost one.
+fn uncovered(path: &Path, mount: Option<&MountEntry>) -> Option<PathBuf> {
+    let mount = mount?;
+    let is_topmost = |path: &Path| entry(path).is_ok_and(|now| now.as_ref() == Some(mount));
+    if is_topmost(path) {
         return Some(path.to_owned());
     }
-    place_of(ours).ok().flatten().filter(|path| is_ours(path))
+    current_path(mount)
+        .ok()
+        .flatten()
+        .filter(|path| is_topmost(path))
 }

@@ -1,8 +1,7 @@
-//! The unix socket that tells what the daemon has counted: to its own user and to root, to nobody
-//! else, and never over a network.
+//! The unix socket with the metrics of the daemon, for its own user and root.
 //!
-//! Whoever connects gets one JSON document and the end of it; nothing is read from a client. The
-//! socket (mode 0600) is in a directory of the user's own (mode 0700), which is held open and never
+//! A client receives one JSON document; nothing is read from it. The
+//! socket (mode 0600) is in a directory of the user (mode 0700), which is held open and never
 //! followed through a link: names in it are reached through the descriptor.
 
 use std::collections::VecDeque;
@@ -26,20 +25,20 @@ use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketTy
 
 use super::Failure;
 
-/// What names of sockets end with.
+/// The suffix of the names of sockets.
 const END: &str = ".sock";
-/// Other pid namespaces may have a daemon of the same number.
+/// Names that are tried, because other pid namespaces may have a daemon with the same pid.
 const NAMES: u32 = 16;
-/// How long another daemon of the user may have the directory for itself.
+/// The time limit for the lock of the directory.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Clients that have not taken all of their document yet; the oldest makes way for another one.
+/// The number of clients; a new client replaces the oldest one.
 const MAX_CLIENTS: usize = 32;
-/// How long a client may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked after, and how long a system without descriptors is left alone.
+/// The time limit of a client.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time between two checks of the clients, and before another accept(2) without descriptors.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A socket that is there until it is closed.
+/// A socket, which is removed when it is closed.
 #[derive(Debug)]
 pub(super) struct Socket {
     directory: OwnedFd,
@@ -50,10 +49,10 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Makes a socket where this user has them; clients wait until [`Socket::serve`].
+    /// Creates the socket of a daemon; clients wait until [`Socket::serve`].
     ///
     /// # Errors
-    /// Why there is no place for it.
+    /// The errors of all candidate directories.
     pub(super) fn open() -> Result<Self, Failure> {
         let mut failures = Vec::new();
         for (base, name) in places() {
@@ -71,7 +70,7 @@ impl Socket {
         let directory = own_directory(base, name)?;
         let shown = base.join(name);
         lock(directory.as_fd())?;
-        // Nobody else binds or sweeps: what does not answer now is left over.
+        // With the lock, a socket that refuses connections belongs to no daemon.
         sweep(directory.as_fd());
         let made = bind(directory.as_fd());
         let _ = rustix::fs::flock(&directory, FlockOperation::Unlock);
@@ -85,22 +84,22 @@ impl Socket {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Answers from now on, on a thread of its own.
+    /// Starts a thread that serves clients.
     ///
     /// # Errors
-    /// The system's, if it gives no thread.
+    /// If the thread cannot be started.
     pub(super) fn serve(&self, document: impl Fn() -> String + Send + 'static) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let thread = thread::Builder::new().name("zarrfs-stats".into());
         thread.spawn(move || serve(&listener, document)).map(drop)
     }
 
-    /// Takes the socket away and ends its thread.
+    /// Removes the socket and ends its thread.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::Relaxed) {
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
@@ -115,13 +114,13 @@ impl Drop for Socket {
     }
 }
 
-/// Where this user may have a directory of sockets, and its name; the first is the best.
+/// Returns the candidate directories for sockets of this user, with the preferred one first.
 fn places() -> Vec<(PathBuf, String)> {
     let user = rustix::process::geteuid();
     let mut places = Vec::new();
     if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
         && base.is_absolute()
-        // It may be that of whoever became this user.
+        // The variable may be that of the user before sudo(8).
         && std::fs::metadata(&base).is_ok_and(|base| base.uid() == user.as_raw())
     {
         places.push((base, "zarrfs".to_owned()));
@@ -133,7 +132,7 @@ fn places() -> Vec<(PathBuf, String)> {
     places
 }
 
-/// Opens a directory that nobody else can reach into, and makes it if there is none.
+/// Opens or creates a directory that only this user can access.
 fn own_directory(base: &Path, name: &str) -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let base = rustix::fs::openat(CWD, base, flags | OFlags::PATH, Mode::empty())?;
@@ -168,7 +167,7 @@ fn lock(directory: BorrowedFd<'_>) -> Result<(), Failure> {
     }
 }
 
-/// A name in an open directory, however long the path to it is.
+/// Returns the address of a name in an open directory, which does not depend on the length of its path.
 fn address(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<SocketAddrUnix> {
     let directory = format!("/proc/self/fd/{}/", directory.as_raw_fd());
     SocketAddrUnix::new([directory.as_bytes(), name].concat())
@@ -179,7 +178,7 @@ fn unconnected(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Removes the sockets that nobody listens at.
+/// Removes sockets without a listener.
 fn sweep(directory: BorrowedFd<'_>) {
     let Ok(names) = Dir::read_from(directory) else {
         return;
@@ -191,10 +190,10 @@ fn sweep(directory: BorrowedFd<'_>) {
         if !is_socket || !name.to_bytes().ends_with(END.as_bytes()) {
             continue;
         }
-        let asked = address(directory, name.to_bytes()).and_then(|address| {
+        let helper = address(directory, name.to_bytes()).and_then(|address| {
             rustix::net::connect(unconnected(SocketFlags::NONBLOCK)?, &address)
         });
-        if asked == Err(Errno::CONNREFUSED) {
+        if helper == Err(Errno::CONNREFUSED) {
             let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
         }
     }
@@ -224,13 +223,13 @@ fn bind(directory: BorrowedFd<'_>) -> Result<(UnixListener, String), Failure> {
     Err("all names for a socket are taken".into())
 }
 
-/// Whether a client may hear what is counted.
+/// Returns whether a client may read the metrics.
 fn may_ask(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-/// Who has connected, and what is still to be sent.
+/// A client, with the rest of its document.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
@@ -240,7 +239,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends what there is room for; says whether there is more.
+    /// Sends without blocking; returns whether more is to be sent.
     fn go_on(&mut self) -> bool {
         while let Some(rest) = self
             .document
@@ -264,7 +263,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
     let mut clients = VecDeque::new();
     loop {
         wait(listener, &clients);
-        // Who comes at the same time is told the same.
+        // Clients that connect at the same time receive the same document.
         let mut text: Option<Arc<[u8]>> = None;
         for _ in 0..MAX_CLIENTS {
             let stream = match listener.accept() {
@@ -272,7 +271,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
                 Err(e) => match Errno::from_io_error(&e) {
                     Some(Errno::AGAIN) => break,
                     Some(Errno::INTR | Errno::CONNABORTED) => continue,
-                    // It is closed.
+                    // The socket is closed.
                     Some(Errno::INVAL) => return,
                     _ => {
                         thread::sleep(TICK);
@@ -284,7 +283,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
                 continue;
             }
             if text.is_none() {
-                // A panic is in the log; who asked hears nothing.
+                // The panic is in the log; the client receives nothing.
                 let told = catch_unwind(AssertUnwindSafe(&document));
                 text = told.ok().map(|text| Arc::from(text.into_bytes()));
             }
@@ -293,7 +292,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
                     stream,
                     document: Arc::clone(told),
                     sent: 0,
-                    until: Instant::now() + PATIENCE,
+                    until: Instant::now() + CLIENT_TIMEOUT,
                 });
             }
         }
@@ -304,7 +303,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
     }
 }
 
-/// Waits until somebody connects, or takes more, or has taken too long.
+/// Waits for a new client, for a client that can receive more, or for a time limit.
 fn wait(listener: &UnixListener, clients: &VecDeque<Client>) {
     let mut polled = vec![PollFd::new(listener, PollFlags::IN)];
     let takers = clients.iter();
@@ -319,7 +318,7 @@ fn wait(listener: &UnixListener, clients: &VecDeque<Client>) {
 /// Connects to the socket of a daemon; both connecting and each read end within `limit`.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system calls.
 pub(super) fn connect(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -352,7 +351,7 @@ mod tests {
     fn hanging_clients_do_not_keep_others_waiting() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
-        // Longer than what a socket takes of it at once.
+        // Longer than the buffer of a socket.
         let document = "x".repeat(4 << 20);
         let told = document.clone();
         socket.serve(move || told.clone()).unwrap();
@@ -361,7 +360,7 @@ mod tests {
             .collect();
         let begun = Instant::now();
         assert!(ask(&socket) == document);
-        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < CLIENT_TIMEOUT, "{:?}", begun.elapsed());
         drop(hanging);
         let path = socket.path().to_owned();
         drop(socket);
@@ -374,8 +373,8 @@ mod tests {
     fn a_document_that_can_not_be_made_stops_nothing() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
-        let asked = AtomicBool::new(false);
-        let document = move || match asked.swap(true, Ordering::Relaxed) {
+        let helper = AtomicBool::new(false);
+        let document = move || match helper.swap(true, Ordering::Relaxed) {
             true => "{}".to_owned(),
             false => panic!("a bug"),
         };

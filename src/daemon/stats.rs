@@ -1,4 +1,4 @@
-//! The counters of a running mount, as its daemon tells them.
+//! The metrics of a running mount.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use super::answer::{self, LIMIT};
+use super::probe::{self, TIMEOUT};
 use super::{Failure, kernel, mountpoint, socket};
 
-/// Where the root of a mount tells that its daemon listens.
+/// The extended attribute with the path of the metrics socket.
 const SOCKET: &str = "user.zarrfs.socket";
-/// What it tells itself, if there is no socket: totals only.
+/// The extended attribute with the totals, for a daemon without a socket.
 const TOTALS: &str = "user.zarrfs.stats";
-/// No document is longer: it has some thousand arrays, whose names are those of keys.
+/// The size of the largest document, which has some thousand arrays.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// The counters and gauges of the mount on `mountpoint`, as the daemon names them.
+/// Returns the metrics of the mount on `mountpoint`.
 ///
 /// # Errors
-/// If nothing of ours is mounted there, or it does not answer.
+/// If no zarrfs is mounted there, or the daemon does not answer.
 pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
     let shown = given.display();
     let path = mountpoint::resolve(given).map_err(|e| format!("{shown}: {e}"))?;
@@ -33,9 +33,11 @@ pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
         }
         Some(_) => {}
     }
-    let attribute = |name| match answer::attribute(&path, name) {
+    let attribute = |name| match probe::attribute(&path, name) {
         Err(Errno::NOTCONN) => Err(format!("{shown}: the daemon of this mount is gone")),
-        Err(Errno::TIMEDOUT) => Err(format!("{shown}: the daemon has not answered in {LIMIT:?}")),
+        Err(Errno::TIMEDOUT) => Err(format!(
+            "{shown}: the daemon has not answered in {TIMEOUT:?}"
+        )),
         Err(Errno::NODATA) => Ok(None),
         Err(e) => Err(format!("{shown}: {e}")),
         Ok(value) => Ok(Some(value)),
@@ -52,7 +54,7 @@ pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
 
 fn ask(path: &Path) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
-    let stream = socket::connect(path, LIMIT)?;
+    let stream = socket::connect(path, TIMEOUT)?;
     stream.take(MAX_DOCUMENT_BYTES).read_to_end(&mut document)?;
     match document.is_empty() {
         true => Err(io::ErrorKind::PermissionDenied.into()),
@@ -69,7 +71,7 @@ fn why(error: &io::Error) -> String {
             format!("the daemon does not listen there ({error})")
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("the daemon has not answered in {LIMIT:?}")
+            format!("the daemon has not answered in {TIMEOUT:?}")
         }
         _ => error.to_string(),
     }

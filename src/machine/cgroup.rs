@@ -7,7 +7,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// The smallest limit in bytes, if there is any. `root` is `/`, but in tests.
+/// Returns the smallest limit in bytes, if any is set. Tests use another `root` than `/`.
 pub(super) fn memory_limit_bytes(root: &Path) -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let (cgroups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -62,7 +62,7 @@ impl Hierarchy {
         };
         let files = levels.flat_map(|level| names.iter().map(move |name| level.join(name)));
         let limits = files.filter_map(|file| {
-            // `max` is no limit.
+            // `max` stands for no limit.
             let text = std::fs::read_to_string(file).ok()?;
             text.trim().parse::<u64>().ok()
         });

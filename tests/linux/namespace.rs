@@ -140,7 +140,7 @@ fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
     assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
     assert!(place.mounted().is_empty(), "{:?}", place.mounted());
     let gone = said(mount.env("LC_ALL", "C"));
-    gone.failed(32, &["above/point", "has to be a directory"]);
+    gone.failed(32, &["above/point", "must be an existing directory"]);
     place.assert_untouched();
 }
 

@@ -20,10 +20,10 @@ fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
     let (source, point) = (store.to_str().unwrap(), place.path.to_str().unwrap());
     let mounted = format!("zarrfs: {source} is mounted on {point}: Zarr v3 group");
     for (options, end) in [
-        ("", format!("; decoded files: {point}/.zarrfs\r\n")),
+        ("", format!("; views: {point}/.zarrfs\r\n")),
         ("--views off", "\r\n".into()),
-        ("--tree both", format!("; decoded files: {point}/views\r\n")),
-        ("--tree views", "; shown are decoded files\r\n".into()),
+        ("--tree both", format!("; views: {point}/views\r\n")),
+        ("--tree views", "; the views are mounted\r\n".into()),
     ] {
         let told = on_terminal(&format!("{binary} {source} {point} {options}"));
         assert_eq!(told, format!("{mounted}{end}"));

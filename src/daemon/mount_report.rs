@@ -1,46 +1,46 @@
-//! What is said of a mount: one line for who has just made it, and a name in the mount table.
+//! The report of a new mount: a line on standard error, and the name in the mount table.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use super::Source;
-use crate::cli::{Asked, MountOptions, TreeShown, Views};
+use crate::cli::{HelperOptions, MountOptions, TreeShown, Views};
 use crate::inspect;
 use crate::store::{Key, Store, never_waiting};
 
-/// A person who looks at a terminal is told; scripts, fstab and systemd are not. mount(8) has an
-/// option of its own for it.
-pub(super) fn is_wanted(asked: Option<&Asked>) -> bool {
-    match asked {
-        Some(asked) => asked.is_verbose,
+/// Returns whether the line is printed: on a terminal, and for mount(8) with its option -v, but not in
+/// scripts, fstab and systemd.
+pub(super) fn is_wanted(helper: Option<&HelperOptions>) -> bool {
+    match helper {
+        Some(helper) => helper.is_verbose,
         None => io::stderr().is_terminal(),
     }
 }
 
-/// Says what was mounted where, and where its decoded files are.
-pub(super) fn say(store: &dyn Store, root: &Key, mountpoint: &Path, options: &MountOptions) {
-    let ask = || inspect::summary(store, root);
-    let what = match store.capabilities().is_remote {
-        // The mount answers already; nobody waits for a network to hear what it is.
-        true => never_waiting(ask),
-        false => ask(),
+/// Prints the source, the mountpoint, a summary and the directory of the views.
+pub(super) fn print(store: &dyn Store, root: &Key, mountpoint: &Path, options: &MountOptions) {
+    let summarize = || inspect::summary(store, root);
+    let summary = match store.capabilities().is_remote {
+        // The mount is ready: the summary uses only what is cached.
+        true => never_waiting(summarize),
+        false => summarize(),
     };
     let views = match (options.tree, options.views) {
         (TreeShown::Native, Views::Off) => String::new(),
         (TreeShown::Native, _) => {
-            format!("; decoded files: {}/.zarrfs", mountpoint.display())
+            format!("; views: {}/.zarrfs", mountpoint.display())
         }
-        (TreeShown::Both, _) => format!("; decoded files: {}/views", mountpoint.display()),
-        (TreeShown::Views, _) => "; shown are decoded files".into(),
+        (TreeShown::Both, _) => format!("; views: {}/views", mountpoint.display()),
+        (TreeShown::Views, _) => "; the views are mounted".into(),
     };
     let (label, shown) = (store.label(), mountpoint.display());
-    // A standard error that can not be written to changes nothing.
-    let line = format!("{label} is mounted on {shown}: {what}{views}");
+    // A mount works without this line.
+    let line = format!("{label} is mounted on {shown}: {summary}{views}");
     let _ = writeln!(io::stderr(), "zarrfs: {}", inspect::printable(&line));
 }
 
-/// The source as the mount table shows it: as it was given, so that mount(8) finds the line of
-/// fstab again, but for URLs with something in them that may be secret.
+/// Returns the source for the mount table: as given, so that mount(8) finds the line of fstab, but
+/// the label for a URL that may contain a secret.
 pub(super) fn mount_name(source: &Source, label: &str) -> String {
     let Source::Given(given) = source else {
         return label.to_owned();
@@ -50,7 +50,7 @@ pub(super) fn mount_name(source: &Source, label: &str) -> String {
             label.to_owned()
         }
         Some(text) if text.contains("://") || text.starts_with("zip::") => text.to_owned(),
-        // Whoever reads the table is in another directory.
+        // Readers of the table have another working directory.
         _ => match std::path::absolute(given) {
             Ok(path) => path.to_string_lossy().into_owned(),
             Err(_) => label.to_owned(),

@@ -1,7 +1,7 @@
-//! Questions to a mount whose daemon may be stopped, or gone: none is waited for without end.
+//! System calls on a mount whose daemon may be stopped or dead, with a time limit.
 //!
-//! Who waits for an answer that a daemon has begun with can not even be killed. So another process
-//! asks, and is left alone if it does not come back.
+//! A process in such a call cannot be killed once the daemon has received the request. A child
+//! process makes the call, and is abandoned after the time limit.
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -13,32 +13,32 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 
-/// A daemon answers at once.
-pub(super) const LIMIT: Duration = Duration::from_secs(5);
+/// The time limit; a running daemon answers at once.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Set for the process that asks: the name of an extended attribute, or [`IS_THERE`].
-const QUESTION: &str = "ZARRFS_QUESTION";
-/// Asks whether a daemon answers at all.
-const IS_THERE: &str = "statvfs";
+/// The variable of the child process: the name of an extended attribute, or [`STATVFS`].
+const PROBE: &str = "ZARRFS_PROBE";
+/// Selects statvfs(2).
+const STATVFS: &str = "statvfs";
 /// No extended attribute is longer (xattr(7)).
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// An extended attribute; ETIMEDOUT if nobody answers.
+/// Returns an extended attribute; ETIMEDOUT after the time limit.
 pub(super) fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
-    ask(path, name)
+    probe(path, name)
 }
 
-/// Whether the daemon of a mount is gone for good, which the kernel knows.
+/// Returns whether the daemon of a mount has ended: the kernel then returns ENOTCONN.
 pub(super) fn is_dead(path: &Path) -> bool {
-    ask(path, IS_THERE) == Err(Errno::NOTCONN)
+    probe(path, STATVFS) == Err(Errno::NOTCONN)
 }
 
-/// Asks, if this process was started for that; its exit code is the errno.
-pub fn answer_question() -> Option<ExitCode> {
-    let question = std::env::var_os(QUESTION)?;
+/// Makes the call, if this process is such a child. The exit code is the errno.
+pub fn run_probe() -> Option<ExitCode> {
+    let probe = std::env::var_os(PROBE)?;
     let path = PathBuf::from(std::env::args_os().nth(1)?);
-    let answer = match question.as_bytes() {
-        name if name == IS_THERE.as_bytes() => rustix::fs::statvfs(&path).map(|_| Vec::new()),
+    let output = match probe.as_bytes() {
+        name if name == STATVFS.as_bytes() => rustix::fs::statvfs(&path).map(|_| Vec::new()),
         name => {
             let mut value = vec![0; MAX_VALUE_BYTES];
             rustix::fs::getxattr(&path, name, &mut value).map(|length| {
@@ -47,7 +47,7 @@ pub fn answer_question() -> Option<ExitCode> {
             })
         }
     };
-    let code = match answer.map(|value| io::stdout().write_all(&value)) {
+    let code = match output.map(|value| io::stdout().write_all(&value)) {
         Ok(Ok(())) => 0,
         Ok(Err(_)) => Errno::IO.raw_os_error(),
         Err(errno) => errno.raw_os_error(),
@@ -55,19 +55,19 @@ pub fn answer_question() -> Option<ExitCode> {
     Some(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-fn ask(path: &Path, question: &str) -> Result<Vec<u8>, Errno> {
+fn probe(path: &Path, probe: &str) -> Result<Vec<u8>, Errno> {
     let of_system = |e: io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + TIMEOUT;
     let mut child = Command::new("/proc/self/exe")
         .arg0("zarrfs")
         .arg(path)
-        .env(QUESTION, question)
+        .env(PROBE, probe)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .map_err(of_system)?;
-    let mut answer = Vec::new();
+    let mut output = Vec::new();
     if let Some(stdout) = &mut child.stdout {
         let mut part = [0; 4096];
         loop {
@@ -75,18 +75,18 @@ fn ask(path: &Path, question: &str) -> Result<Vec<u8>, Errno> {
             let left = Timespec::try_from(left).unwrap_or_default();
             let mut ready = [PollFd::new(stdout, PollFlags::IN)];
             if retry_on_intr(|| rustix::event::poll(&mut ready, Some(&left)))? == 0 {
-                // It may come back one day, or never.
+                // A process in an uninterruptible call ends later, or never.
                 let _ = child.kill();
                 return Err(Errno::TIMEDOUT);
             }
             match stdout.read(&mut part).map_err(of_system)? {
                 0 => break,
-                length => answer.extend_from_slice(part.get(..length).unwrap_or_default()),
+                length => output.extend_from_slice(part.get(..length).unwrap_or_default()),
             }
         }
     }
     match child.wait().map_err(of_system)?.code() {
-        Some(0) => Ok(answer),
+        Some(0) => Ok(output),
         Some(errno) => Err(Errno::from_raw_os_error(errno)),
         None => Err(Errno::IO),
     }

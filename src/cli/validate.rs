@@ -1,0 +1,42 @@
+//! Option values that are invalid for every source. The message does not repeat headers, which may
+//! have secrets.
+
+use clap::error::ErrorKind;
+
+use super::{Cli, Command, RemoteArgs};
+use crate::store::{Key, RemoteOptions};
+
+impl Cli {
+    /// Checks the values of all options.
+    ///
+    /// # Errors
+    /// The first invalid value.
+    pub(super) fn validate(&self) -> Result<(), clap::Error> {
+        let (path, remote) = match &self.command {
+            Command::Mount(mount) => (&mount.options.path, &mount.options.remote),
+            Command::Demo(demo) => (&demo.options.path, &demo.options.remote),
+            Command::Tree(tree) => (&tree.source.path, &tree.source.remote),
+            Command::Info(info) => (&info.source.path, &info.source.remote),
+            Command::Check(check) => (&check.source.path, &check.source.remote),
+            Command::Umount(_) | Command::Stats(_) | Command::Completions(_) | Command::Man(_) => {
+                return Ok(());
+            }
+        };
+        validate_path(path.as_deref())
+            .and_then(|()| validate_remote(remote))
+            .map_err(|message| {
+                let mut command = <Self as clap::CommandFactory>::command();
+                command.error(ErrorKind::ValueValidation, message)
+            })
+    }
+}
+
+fn validate_path(path: Option<&str>) -> Result<(), String> {
+    let path = path.unwrap_or_default();
+    let key = Key::new(path.trim_matches('/').as_bytes()).map(drop);
+    key.map_err(|error| format!("--path {path}: {error}"))
+}
+
+fn validate_remote(remote: &RemoteArgs) -> Result<(), String> {
+    RemoteOptions::check(&remote.header, remote.endpoint_url.as_deref())
+}
