@@ -158,6 +158,7 @@ def main():
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
+    parser.add_argument("--before", type=Path, help="another zarrfs to compare with")
     parser.add_argument("--bare", type=Path)
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
@@ -171,6 +172,9 @@ def main():
             "zarrs": lambda: by_library("zarrs", directory / codec),
             "tensorstore": lambda: by_library("tensorstore", directory / codec),
         }
+        if given.before:
+            contenders["before"] = lambda: through_mount(given.before, directory, codec)
+            contenders["before-zip"] = lambda: through_mount(given.before, archive, codec)
         if given.bare:
             contenders["bare"] = lambda: by_bare(given.bare, given.mib)
         seconds, peaks = {}, {}

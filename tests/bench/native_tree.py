@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Speed and memory of the native tree, beside a plain directory and other mounts.
 
-    scripts/bench [GROUP ...] [--reps N] [--contenders NAME,...] [--json FILE] [--zarrfs FILE]
+    scripts/bench [GROUP ...] [--reps N] [--contenders NAME,...] [--json FILE]
+                  [--zarrfs FILE] [--before FILE]
 
 Groups: list keys chunks cold middle big deflate dir; all by default. Inputs are made once, under
 target/bench (about 12 GB of disk). Every repetition mounts anew, so that the kernel knows nothing
 of the mount, and has the contenders one after the other, in another order each time; the sources
 are in the page cache (but in `cold`). Figures are medians over the repetitions; ratios are taken
 within a repetition first. `bare` is a file system that answers from memory (bare.rs): what FUSE
-itself costs. Where a virtual machine gives free memory back to its host, memory that nobody had for
+itself costs; `before` is another zarrfs. Where a virtual machine gives free memory back to its host, memory that nobody had for
 a while is several times slower to write than other memory; so as much as a run will fill is taken
 and given back right before it. Sources are read right before a run too, because caches may be
 dropped at any time by others. Contenders that are not installed are left out.
@@ -268,8 +269,13 @@ class Bench:
 
     def contenders(self, source=None, directory=None, bare=None):
         """Ways to see the same tree, by name: functions that give a context with a [`Place`]."""
-        ways = {"zarrfs": lambda: mounted([self.options.zarrfs, "mount", "-f", "--force", source])}
-        self.reads = {"zarrfs": source, "fuse-zip": source, "ext4": directory, "bindfs": directory}
+        def mount(binary):
+            return lambda: mounted([binary, "mount", "-f", "--force", source])
+
+        ways = {"zarrfs": mount(self.options.zarrfs)}
+        if self.options.before:
+            ways["before"] = mount(self.options.before)
+        self.reads = {"zarrfs": source, "before": source, "fuse-zip": source, "ext4": directory, "bindfs": directory}
         if directory:
             ways["ext4"] = lambda: contextlib.nullcontext(Place(directory))
         if directory and shutil.which("bindfs"):
@@ -282,7 +288,7 @@ class Bench:
                 return mounted(["sh", "-c", 'exec "$0" "$2" "$1"', self.options.bare, bare])
             ways["bare"] = floor
         wanted = self.options.contenders
-        return {name: way for name, way in ways.items() if not wanted or name in ("zarrfs", *wanted.split(","))}
+        return {name: way for name, way in ways.items() if not wanted or name in ("zarrfs", "before", *wanted.split(","))}
 
     def add(self, metric, contender, value):
         self.values.setdefault(metric, {}).setdefault(contender, []).append(value)
@@ -349,7 +355,7 @@ class Bench:
         listed = set()
         for name, way in self.rounds(ways):
             with self.at(name, way, 2048) as place:
-                if name in ("zarrfs", "fuse-zip"):
+                if name in ("zarrfs", "before", "fuse-zip"):
                     self.add("ready", name, place.ready_s)
                     self.add("memory", name, place.peak_mib())
                 if name == "fuse-zip" and name in listed:
@@ -359,7 +365,7 @@ class Bench:
                 if int(found) != ENTRIES + 2:
                     raise RuntimeError(f"{name}: find says {found}")
                 self.timed(place, "stat", name, "find . -size +9M > /dev/null")
-                if name in ("zarrfs", "fuse-zip"):
+                if name in ("zarrfs", "before", "fuse-zip"):
                     self.add("memory-listed", name, place.peak_mib())
             if name != "fuse-zip":
                 with self.at(name, way, 2048) as place:
@@ -553,6 +559,7 @@ def main():
     parser.add_argument("--contenders", metavar="NAME,...", help="only these: ext4 bindfs fuse-zip bare")
     parser.add_argument("--json", type=Path, help="also write all values to this file")
     parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
+    parser.add_argument("--before", type=Path, help="another zarrfs to compare with")
     parser.add_argument("--bare", type=Path, help="the bare file system; left out if not given")
     parser.add_argument("--randread", default=str(WORK / "randread"))
     options = parser.parse_args()
