@@ -2,24 +2,22 @@
 //!
 //! An array is read in pieces: chunks, or inner chunks of shards. A piece is decoded whole, once,
 //! however many wait for it (`cache`); every byte that decoding takes is reserved first
-//! (`memory`); threads of their own decode (`pool`), also ahead of a reader that goes from
-//! beginning to end. What is asked for and what is in pieces differ only by arithmetic
+//! (`memory`); the CPU pool decodes (`loader`), also ahead of a sequential reader (`readahead`). What is asked for and what is in pieces differ only by arithmetic
 //! (`geometry`).
 
 mod batch;
 mod buffers;
 mod cache;
-mod course;
 mod engine;
 mod fetch;
 mod geometry;
-mod holding;
 mod inner_grid;
+mod loader;
 mod memory;
+mod order;
 mod pieces;
-mod pool;
-mod prefetch;
 mod raw;
+mod readahead;
 mod reader;
 mod served;
 mod variable;
@@ -29,7 +27,7 @@ pub use engine::{Engine, EngineOptions};
 pub use memory::Reservation;
 pub use pieces::Pieces;
 pub use raw::check_version;
-pub use reader::ArrayReader;
+pub use reader::{ArrayReader, Extent};
 pub use served::{Handle, ServedVersions};
 pub use variable::{Elements, read_elements};
 pub use verify::{Verified, Verifier, read_through};

@@ -30,10 +30,11 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
-use crate::explore::ExploredStore;
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
-use crate::machine::{address_space_bytes, cores, memory_bytes};
+use crate::hierarchy::MetadataListingStore;
+use crate::machine::{cores, memory_bytes};
+use crate::runtime::{self, block_on};
 use crate::store::{
     Capabilities, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore, Key,
     ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
@@ -92,7 +93,7 @@ pub fn mount(
 /// Logs the warnings of a command without a mount to standard error.
 ///
 /// # Errors
-/// Those of [`logging::start`].
+/// If the log cannot be opened.
 pub fn log_warnings() -> Result<(), Failure> {
     // These commands print the problems of nodes themselves.
     let level = "zarrfs=warn,zarrfs::view=off";
@@ -124,14 +125,15 @@ fn serve(
     start_logging(&mountpoint, options)?;
     check_paths(&mountpoint, name.as_ref(), options)?;
     raise_descriptor_limit();
-    let is_remote = name.as_ref().is_some_and(|name| name.path().is_none());
-    let threads = threads(options, is_remote);
+    let threads = threads(options);
     let memory = Memory::new(options, threads)?;
-    let store: Arc<dyn Store> = Arc::from(open(name.as_ref(), options, memory)?);
+    runtime::start(cores())?;
+    let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
     let base = name.map_or_else(Key::root, |name| name.root().clone());
     let root = arguments::root(&base, options)?;
     let swapped = mountpoint.is_source().then_some((source, path));
-    arguments::check_zarr(&*store, &base, &root, options, swapped)?;
+    let checked = arguments::check_zarr(&*store, &base, &root, options, swapped);
+    block_on(checked)?;
     let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
 
     let signals = signals::Signals::block()?;
@@ -220,11 +222,12 @@ fn build_fs(
 ) -> Result<(Arc<Fs>, MetricsSocket), Failure> {
     let label = store.label().to_owned();
     let policy = policy(options, store.capabilities());
-    let tree = build_tree(store, root, options, memory).map_err(|e| format!("{label}: {e}"))?;
-    let mut fs = Fs::new(tree, policy)?;
+    let tree = block_on(build_tree(store, root, options, memory));
+    let tree = tree.map_err(|e| format!("{label}: {e}"))?;
+    let mut fs = block_on(Fs::new(tree, policy))?;
     let socket = open_socket();
     if let Some(socket) = &socket {
-        fs.tell_socket(socket.path().as_os_str().as_bytes());
+        fs.set_socket(socket.path().as_os_str().as_bytes());
     }
     let fs = Arc::new(fs);
     if let Some(socket) = &socket {
@@ -279,13 +282,13 @@ fn open_socket() -> Option<Arc<socket::Socket>> {
 }
 
 /// Builds the tree that the options select.
-fn build_tree(
+async fn build_tree(
     store: Arc<dyn Store>,
     root: Key,
     options: &MountOptions,
     memory: Memory,
 ) -> Result<Box<dyn Tree>, Failure> {
-    let native = tree::native(Arc::clone(&store), &root)?;
+    let native = tree::native(Arc::clone(&store), &root).await?;
     if options.tree == TreeShown::Native && options.views == Views::Off {
         return Ok(native);
     }
@@ -297,7 +300,11 @@ fn build_tree(
             true => memory.limit_bytes / 8 * 5,
             false => memory.limit_bytes / 8 * 7,
         },
-        threads: decoders(store.capabilities().is_remote),
+        parallel: match store.capabilities().is_remote {
+            // Most of them wait for the network.
+            true => REMOTE_PARALLEL.max(cores()),
+            false => cores(),
+        },
         timeout: options.remote.timeout,
     })?;
     let ttl = ttl(options, store.capabilities());
@@ -316,9 +323,8 @@ fn build_tree(
         TreeShown::Both => Shown::Both,
     };
     let is_listed = options.views == Views::List;
-    Ok(Box::new(ViewTree::new(
-        native, root, nodes, shown, is_listed,
-    )?))
+    let tree = ViewTree::new(native, root, Arc::new(nodes), shown, is_listed).await?;
+    Ok(Box::new(tree))
 }
 
 /// The memory budget of a mount.
@@ -347,39 +353,20 @@ impl Memory {
     }
 }
 
-/// Returns the number of threads of a mount; a limited address space has fewer for remote sources.
-fn threads(options: &MountOptions, is_remote: bool) -> limits::Threads {
+/// Returns the number of threads of a mount.
+fn threads(options: &MountOptions) -> limits::Threads {
     let session = options
         .threads
         .map_or_else(|| cores().clamp(1, 4), usize::from);
     limits::Threads {
         session,
-        early: workers(is_remote) + decoders(is_remote) + OTHER_THREADS,
-        late: match is_remote {
-            true => MAX_PREFETCH_THREADS + OTHER_THREADS,
-            false => OTHER_THREADS,
-        },
+        // Of the CPU pool and of the local I/O pool.
+        early: 2 * cores() + REMOTE_THREADS,
+        late: OTHER_THREADS,
     }
 }
 
-fn workers(is_remote: bool) -> usize {
-    match (is_remote, address_space_bytes()) {
-        (true, None) => REMOTE_WORKERS,
-        (true, Some(_)) => REMOTE_WORKERS / 8,
-        (false, _) => cores(),
-    }
-}
-
-fn decoders(is_remote: bool) -> usize {
-    match (is_remote, address_space_bytes()) {
-        // Most of them wait for the network.
-        (true, None) => REMOTE_DECODERS.max(cores()),
-        (true, Some(_)) => REMOTE_DECODERS / 8,
-        (false, _) => cores(),
-    }
-}
-
-fn open(
+async fn open(
     source: Option<&SourceName>,
     options: &MountOptions,
     memory: Memory,
@@ -414,13 +401,13 @@ fn open(
         },
     };
     let store = match source {
-        Some(source) => source.open(&open)?,
+        Some(source) => source.open(&open).await?,
         None => open_demo(&open)?,
     };
     let store = match store.capabilities().listing {
         ListingSupport::Complete => store,
         ListingSupport::BestEffort => {
-            Box::new(ExploredStore::new(Arc::from(store), ttl, absent_ttl))
+            Box::new(MetadataListingStore::new(Arc::from(store), ttl, absent_ttl))
         }
     };
     // A panic in a decoder.
@@ -445,13 +432,10 @@ fn open(
 /// How long the kernel may cache names and attributes of an immutable source.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
-/// Decoder threads of a remote source, most of which wait for the network.
-const REMOTE_DECODERS: usize = 64;
-/// Worker threads of a remote source, which wait for the network.
-const REMOTE_WORKERS: usize = 256;
-
-/// Prefetch threads of a remote source.
-const MAX_PREFETCH_THREADS: usize = 32;
+/// Pieces of a remote source that are fetched and decoded at the same time.
+const REMOTE_PARALLEL: usize = 64;
+/// Threads of the network runtime, of the disk cache, and for the resolver of host names.
+const REMOTE_THREADS: usize = 5;
 /// Threads for signals, deadlines and metrics.
 const OTHER_THREADS: usize = 4;
 
@@ -486,7 +470,7 @@ fn policy(options: &MountOptions, capabilities: Capabilities) -> Policy {
             .gid
             .unwrap_or_else(|| rustix::process::getegid().as_raw()),
         umask: options.umask,
-        workers: workers(capabilities.is_remote),
+        local_io_threads: cores(),
     }
 }
 

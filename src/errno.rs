@@ -44,8 +44,6 @@ fn store_errno(error: &StoreError) -> Errno {
             Some(Errno::TIMEDOUT) => Errno::TIMEDOUT,
             _ => Errno::IO,
         },
-        // HelperOptions without patience and not helper again: the request was lost, which is a failure.
-        StoreError::WouldWait { .. } => Errno::IO,
     }
 }
 
@@ -145,7 +143,6 @@ mod tests {
             (system(Errno::NOMEM), Errno::NOMEM),
             (system(Errno::TIMEDOUT), Errno::TIMEDOUT),
             (system(Errno::NOSPC), Errno::IO),
-            (StoreError::WouldWait { key: key() }, Errno::IO),
         ];
         for (error, expected) in cases {
             let found = errno(&FsError::Store(error.clone()));

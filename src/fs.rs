@@ -1,36 +1,35 @@
 //! The file system: what each request means, without any type of the kernel's.
 //!
 //! Requests come from the transport ([`crate::fuse`]) as plain values and are answered with plain
-//! values. What takes a decoder or a network is not done on the thread that took the request: asked
-//! with [`Patience::Now`], every question is answered from what is at hand, or
-//! [`FsError::would_wait`]; then a worker asks it again (`offload`). A read is answered through a
-//! callback, because its bytes are lent.
+//! values. A method that begins with `try_` answers what is at hand, on the session thread; otherwise
+//! the asynchronous method of the same name is awaited. Reads of local files that would block on the
+//! disk run on the local I/O pool (`local_io`).
 //!
 //! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
 
 mod handles;
-mod offload;
+mod local_io;
 mod read;
 mod stats;
 mod xattr;
 
-pub use read::{LaterReply, ReadReply};
+pub use read::{Buffer, Bytes, Reader, with_buffer};
 pub use stats::Stats;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use crate::store::{Kind, Patience, StoreError};
+use tokio::sync::Mutex;
+
+pub use crate::store::{Kind, StoreError, Visited};
 pub use crate::tree::{Entry, Ino};
 
-use crate::store::{
-    Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat, Version, never_waiting,
-};
-use crate::tree::{Directory, Node, Tree};
+use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat, Version};
+use crate::tree::{DirStream, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
-use offload::Offload;
+use local_io::LocalIoPool;
 
 /// The longest read that the kernel asks for.
 pub const MAX_READ_BYTES: usize = 1 << 20;
@@ -62,10 +61,10 @@ pub enum FsError {
     /// Extended attributes of a kind that files here never have.
     #[error("no extended attributes of this kind")]
     NoSuchAttributeSpace,
-    /// Who asked has been told to end, and does not wait for the answer.
+    /// The caller has a fatal signal, and does not wait for the answer.
     #[error("interrupted by a signal")]
     Interrupted,
-    /// Nobody had answered when the time was over, whoever should have.
+    /// The deadline of the request is over.
     #[error("no answer in time")]
     TimedOut,
     /// The system gives no memory.
@@ -74,13 +73,6 @@ pub enum FsError {
     /// A bug: the request's handler panicked.
     #[error("bug: the handler panicked")]
     Panicked,
-}
-
-impl FsError {
-    /// Whether the question can only be answered by a thread that may wait.
-    pub fn would_wait(&self) -> bool {
-        matches!(self, Self::Store(StoreError::WouldWait { .. }))
-    }
 }
 
 /// How the file system shows what it has.
@@ -96,8 +88,8 @@ pub struct Policy {
     pub gid: u32,
     /// Permission bits that are taken away from 0644 and 0755.
     pub umask: u16,
-    /// Threads that decode, or wait for a network.
-    pub workers: usize,
+    /// Threads that read local files which are not in the page cache.
+    pub local_io_threads: usize,
 }
 
 /// What stat(2) tells of a file.
@@ -139,47 +131,50 @@ pub struct Space {
     pub files: u64,
 }
 
+/// A directory that is open.
+pub type OpenDir = Arc<Mutex<Box<dyn DirStream>>>;
+
 /// A mounted hierarchy.
 #[derive(Debug)]
 pub struct Fs {
     tree: Box<dyn Tree>,
     is_remote: bool,
-    /// What is known of the root since the beginning.
+    /// Attributes of the root when it was mounted.
     root: Option<Stat>,
-    /// Where the daemon tells what it has counted.
+    /// Where the daemon's counters can be read.
     socket: Option<Vec<u8>>,
     policy: Policy,
     files: Handles<Arc<dyn Object>>,
-    directories: Handles<Arc<Mutex<Directory>>>,
-    offload: Offload,
+    directories: Handles<OpenDir>,
+    local_io: LocalIoPool,
     stats: Stats,
 }
 
 impl Fs {
-    /// Serves a tree; starts the workers.
+    /// Serves a tree; starts the local I/O pool.
     ///
     /// # Errors
-    /// The system's, if not even one worker can be started.
-    pub fn new(tree: Box<dyn Tree>, policy: Policy) -> std::io::Result<Self> {
+    /// The system's, if not even one thread can be started.
+    pub async fn new(tree: Box<dyn Tree>, policy: Policy) -> std::io::Result<Self> {
         Ok(Self {
             is_remote: tree.store().capabilities().is_remote,
-            root: tree.stat(Ino::ROOT).ok(),
+            root: tree.stat(Ino::ROOT).await.ok(),
             socket: None,
             tree,
             policy,
             files: Handles::default(),
             directories: Handles::default(),
-            offload: Offload::new(policy.workers)?,
+            local_io: LocalIoPool::new(policy.local_io_threads)?,
             stats: Stats::default(),
         })
     }
 
-    /// Has the root tell where the daemon's socket is.
-    pub fn tell_socket(&mut self, path: &[u8]) {
+    /// Shows the path of the daemon's socket as an attribute of the root.
+    pub fn set_socket(&mut self, path: &[u8]) {
         self.socket = Some(path.to_vec());
     }
 
-    /// How things are shown.
+    /// How the file system shows what it has.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -189,37 +184,25 @@ impl Fs {
         &self.stats
     }
 
-    /// Whether what is served can not change, so that the kernel may keep everything.
-    pub fn is_pinned(&self) -> bool {
+    /// Whether the content cannot change, so that the kernel may cache everything.
+    pub fn is_immutable(&self) -> bool {
         self.tree.store().capabilities().immutable
     }
 
     /// Whether no open can fail, so that the kernel need not ask.
-    pub fn open_infallible(&self) -> bool {
+    pub fn is_open_infallible(&self) -> bool {
         let capabilities = self.tree.store().capabilities();
         capabilities.immutable && capabilities.open_infallible
     }
 
-    /// Whether asking the source takes a network.
+    /// Whether the source is remote.
     pub fn is_remote(&self) -> bool {
         self.is_remote
     }
 
-    /// Whether listings have attributes without asking for each name.
+    /// Whether listings have attributes without a request for each name.
     pub fn lists_attributes(&self) -> bool {
         !self.is_remote || self.tree.store().capabilities().listing == ListingSupport::Complete
-    }
-
-    /// Asks the tree, on a thread that waits for nothing unless `patience` lets it.
-    fn ask<T>(
-        &self,
-        patience: Patience,
-        ask: impl FnOnce() -> Result<T, FsError>,
-    ) -> Result<T, FsError> {
-        match patience {
-            Patience::Now => never_waiting(ask),
-            Patience::Wait => ask(),
-        }
     }
 
     fn attr(&self, node: Node) -> Attr {
@@ -255,27 +238,28 @@ impl Fs {
         })
     }
 
+    /// As [`Fs::lookup`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::lookup`].
+    pub fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Attr, FsError>> {
+        if name.len() > MAX_COMPONENT_BYTES {
+            return Some(Err(FsError::NameTooLong));
+        }
+        let found = self.tree.try_lookup(parent, name)?;
+        Some(self.attr_of(found))
+    }
+
     /// Finds a name in a directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if it is proven that there is none.
-    pub fn lookup(&self, parent: Ino, name: &[u8], patience: Patience) -> Result<Attr, FsError> {
-        if name.len() > MAX_COMPONENT_BYTES {
-            return Err(FsError::NameTooLong);
-        }
-        if patience == Patience::Now && self.tree.lookup_waits(parent, name) {
-            return Err(would_wait());
-        }
-        self.ask(patience, || Ok(self.attr(self.tree.lookup(parent, name)?)))
+    pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr, FsError> {
+        self.attr_of(self.tree.lookup(parent, name).await)
     }
 
-    /// Has a worker do something about a number: behind other work of the same, so that it is
-    /// decoded once, but not where that would be waiting for a network.
-    pub fn offload(&self, ino: Ino, job: impl FnOnce() + Send + 'static) {
-        match self.is_remote {
-            true => self.offload.submit_alone(job),
-            false => self.offload.submit(ino.0, job),
-        }
+    fn attr_of(&self, found: Result<Node, StoreError>) -> Result<Attr, FsError> {
+        Ok(self.attr(found?))
     }
 
     /// The kernel has forgotten lookups of a number.
@@ -283,39 +267,56 @@ impl Fs {
         self.tree.forget(ino, lookups);
     }
 
+    /// As [`Fs::getattr`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::getattr`].
+    pub fn try_getattr(&self, ino: Ino, handle: Option<Handle>) -> Option<Result<Attr, FsError>> {
+        let open = handle.and_then(|handle| self.files.get(handle));
+        let stat = match open {
+            Some(object) => Some(object.stat()),
+            None => self.tree.try_stat(ino),
+        };
+        // As long as there is a mount it has a root, whose attributes need no request.
+        let stat = match (stat, self.root) {
+            (None, Some(root)) if ino == Ino::ROOT => Ok(root),
+            (stat, _) => stat?,
+        };
+        Some(self.attr_of(stat.map(|stat| Node { ino, stat })))
+    }
+
     /// Attributes of a number; of what was opened, if a handle is given.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the file has been replaced.
-    pub fn getattr(
-        &self,
-        ino: Ino,
-        handle: Option<Handle>,
-        patience: Patience,
-    ) -> Result<Attr, FsError> {
+    pub async fn getattr(&self, ino: Ino, handle: Option<Handle>) -> Result<Attr, FsError> {
         let open = handle.and_then(|handle| self.files.get(handle));
-        let asked = self.ask(patience, || {
-            let stat: Stat = match open {
-                Some(object) => object.stat()?,
-                None => self.tree.stat(ino)?,
-            };
-            Ok(self.attr(Node { ino, stat }))
-        });
-        match (asked, self.root) {
-            // As long as there is a mount it has a root, and nobody waits for a network to hear that.
-            (Err(error), Some(stat)) if ino == Ino::ROOT && error.would_wait() => {
-                Ok(self.attr(Node { ino, stat }))
-            }
-            (asked, _) => asked,
-        }
+        let stat = match open {
+            Some(object) => object.stat(),
+            None => self.tree.stat(ino).await,
+        };
+        self.attr_of(stat.map(|stat| Node { ino, stat }))
+    }
+
+    /// As [`Fs::open`], if that is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub fn try_open(&self, ino: Ino) -> Option<Result<Opened, FsError>> {
+        let object = self.tree.try_open(ino)?;
+        Some(self.opened(object))
     }
 
     /// Opens a file.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] and the like if it can never be read.
-    pub fn open(&self, ino: Ino, patience: Patience) -> Result<Opened, FsError> {
-        let object = self.ask(patience, || Ok(self.tree.open(ino)?))?;
+    pub async fn open(&self, ino: Ino) -> Result<Opened, FsError> {
+        self.opened(self.tree.open(ino).await)
+    }
+
+    fn opened(&self, object: Result<Arc<dyn Object>, StoreError>) -> Result<Opened, FsError> {
+        let object = object?;
         let handle = self.files.insert(Arc::clone(&object));
         Ok(Opened { handle, object })
     }
@@ -325,13 +326,28 @@ impl Fs {
         self.files.remove(handle);
     }
 
+    /// As [`Fs::opendir`], if that is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::opendir`].
+    pub fn try_opendir(&self, ino: Ino) -> Option<Result<Handle, FsError>> {
+        let directory = self.tree.try_open_dir(ino)?;
+        Some(self.opened_dir(directory))
+    }
+
     /// Opens a directory.
     ///
     /// # Errors
     /// [`FsError::NotADirectory`].
-    pub fn opendir(&self, ino: Ino, patience: Patience) -> Result<Handle, FsError> {
-        let directory = self.ask(patience, || Ok(self.tree.open_dir(ino)?))?;
-        Ok(self.directories.insert(Arc::new(Mutex::new(directory))))
+    pub async fn opendir(&self, ino: Ino) -> Result<Handle, FsError> {
+        self.opened_dir(self.tree.open_dir(ino).await)
+    }
+
+    fn opened_dir(
+        &self,
+        directory: Result<Box<dyn DirStream>, StoreError>,
+    ) -> Result<Handle, FsError> {
+        Ok(self.directories.insert(Arc::new(Mutex::new(directory?))))
     }
 
     /// Closes a directory.
@@ -339,82 +355,79 @@ impl Fs {
         self.directories.remove(handle);
     }
 
-    /// Visits the names of a directory from a cookie until `visit` says that it has enough.
+    /// A directory that is open: by its handle, or opened for this request.
+    ///
+    /// # Errors
+    /// As [`Fs::opendir`]; [`FsError::BadHandle`].
+    pub async fn directory(&self, ino: Ino, handle: Option<Handle>) -> Result<OpenDir, FsError> {
+        match handle {
+            Some(handle) => self.directories.get(handle).ok_or(FsError::BadHandle),
+            None => Ok(Arc::new(Mutex::new(self.tree.open_dir(ino).await?))),
+        }
+    }
+
+    /// As [`Fs::directory`], if that is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::directory`].
+    pub fn try_directory(
+        &self,
+        ino: Ino,
+        handle: Option<Handle>,
+    ) -> Option<Result<OpenDir, FsError>> {
+        match handle {
+            Some(handle) => Some(self.directories.get(handle).ok_or(FsError::BadHandle)),
+            None => {
+                let opened = self.tree.try_open_dir(ino)?;
+                Some(
+                    opened
+                        .map(|stream| Arc::new(Mutex::new(stream)))
+                        .map_err(Into::into),
+                )
+            }
+        }
+    }
+
+    /// Visits the names of an open directory from a cookie on that are at hand.
     ///
     /// # Errors
     /// Those of the source.
     pub fn readdir(
         &self,
-        ino: Ino,
-        handle: Option<Handle>,
+        directory: &mut dyn DirStream,
         cookie: u64,
-        patience: Patience,
-        mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<(), FsError> {
-        self.with_directory(ino, handle, patience, |directory| {
-            Ok(self
-                .tree
-                .visit(directory, cookie, &mut |entry| visit(&entry))?)
-        })
+        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<Visited, FsError> {
+        Ok(directory.visit(cookie, &mut |entry| visit(&entry))?)
     }
 
     /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`, which count as a
-    /// lookup. A name whose attributes can not be had, or would have to be waited for one by one,
-    /// is left to a lookup of its own.
+    /// lookup. A name whose attributes are not at hand is left to a lookup of its own.
     ///
     /// # Errors
     /// Those of the source.
     pub fn readdirplus(
         &self,
         ino: Ino,
-        handle: Option<Handle>,
+        directory: &mut dyn DirStream,
         cookie: u64,
-        patience: Patience,
-        mut visit: impl FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
-    ) -> Result<(), FsError> {
-        self.with_directory(ino, handle, patience, |directory| {
-            let visited = self.tree.visit(directory, cookie, &mut |entry| {
-                if matches!(entry.name, b"." | b"..") {
-                    return visit(&entry, None);
-                }
-                let adopted = self.ask(Patience::Now, || Ok(self.tree.adopt(ino, &entry)?));
-                let Ok(node) = adopted else {
-                    return visit(&entry, None);
-                };
-                let flow = visit(&entry, Some(self.attr(node)));
-                if flow.is_break() {
-                    // It did not fit: the kernel has not seen it.
-                    self.tree.forget(node.ino, 1);
-                }
-                flow
-            });
-            Ok(visited?)
-        })
-    }
-
-    fn with_directory<T>(
-        &self,
-        ino: Ino,
-        handle: Option<Handle>,
-        patience: Patience,
-        read: impl FnOnce(&mut Directory) -> Result<T, FsError>,
-    ) -> Result<T, FsError> {
-        let Some(handle) = handle else {
-            return self.ask(patience, || read(&mut self.tree.open_dir(ino)?));
-        };
-        let directory = self.directories.get(handle).ok_or(FsError::BadHandle)?;
-        let mut directory = match directory.try_lock() {
-            Ok(directory) => directory,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Who has it may be waiting for a network.
-            Err(TryLockError::WouldBlock) if self.is_remote && patience == Patience::Now => {
-                return Err(would_wait());
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+    ) -> Result<Visited, FsError> {
+        let visited = directory.visit(cookie, &mut |entry| {
+            if matches!(entry.name, b"." | b"..") {
+                return visit(&entry, None);
             }
-            Err(TryLockError::WouldBlock) => {
-                directory.lock().unwrap_or_else(PoisonError::into_inner)
+            let Some(Ok(node)) = self.tree.try_adopt(ino, &entry) else {
+                return visit(&entry, None);
+            };
+            let flow = visit(&entry, Some(self.attr(node)));
+            if flow.is_break() {
+                // It did not fit: the kernel has not seen it.
+                self.tree.forget(node.ino, 1);
             }
-        };
-        self.ask(patience, || read(&mut directory))
+            flow
+        });
+        Ok(visited?)
     }
 
     /// The size of the source.
@@ -430,8 +443,4 @@ impl Fs {
     pub fn key(&self, ino: Ino) -> Key {
         self.tree.key(ino).unwrap_or_default()
     }
-}
-
-fn would_wait() -> FsError {
-    StoreError::WouldWait { key: Key::root() }.into()
 }

@@ -1,7 +1,8 @@
 //! The kernel's requests: decoded here, answered by [`crate::fs`], replied here.
 //!
-//! The threads that take requests never wait for a decoder or a network: what is not at hand is
-//! handed to a worker (`questions`, `listing`, `reading`) and looked after (`waiting`).
+//! A session thread answers what is at hand. Otherwise it builds the future of the request and polls
+//! it once; a pending future goes on where executors poll it (`operation`, `readdir`, `read`), and is
+//! cancelled if its caller has a fatal signal or its deadline is over (`in_flight`).
 //!
 //! **Architecture Invariant:** only this module and those below it name `fuser`. It holds no policy of the file
 //! system's and no state but what the kernel's protocol needs (backing files of passthrough, and
@@ -10,22 +11,22 @@
 //! A handler that panics costs its request an EIO and nothing else: every handler runs under
 //! `catch_unwind`, and a reply that is dropped unanswered says EIO.
 
-mod handshake;
-mod listing;
+mod in_flight;
+mod negotiate;
+mod operation;
 mod passthrough;
-mod questions;
-mod reading;
+mod read;
+mod readdir;
 mod reply;
 mod signals;
-mod waiting;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -35,25 +36,24 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
 
-use self::listing::Part;
+use self::in_flight::RequestTracker;
+use self::operation::{Getattr, Getxattr, Listxattr, Lookup, Open, Opendir};
 use self::passthrough::Backings;
-use self::questions::{Getattr, Getxattr, Listxattr, Lookup, Open, Opendir};
-use self::reading::Read;
-use self::waiting::Watch;
+use self::readdir::Part;
 use crate::fs::{Fs, Handle, Ino};
+use crate::sync::Mutex;
 
-/// What speaks with the kernel, and the newest version of the protocol that it knows.
+/// The transport, and the newest version of the protocol that it knows.
 pub const TRANSPORT: &str = "FUSE 7.40 (fuser 0.18.0)";
 
 /// How requests are taken from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Transport {
-    /// Session threads: they answer from memory and never wait for a decoder or a network.
+    /// Session threads: they answer what is at hand.
     pub threads: usize,
     /// Let the kernel read files of a local directory itself, where it can.
     pub passthrough: bool,
-    /// How long anything below may take; a request that a worker has is answered a second later,
-    /// whatever there is.
+    /// How long anything below may take; a request that is still pending a second later is cancelled.
     pub deadline: Duration,
 }
 
@@ -62,7 +62,7 @@ pub struct Transport {
 pub struct Mounted(Session<Adapter>);
 
 impl Mounted {
-    /// Shakes hands with the kernel on an open `/dev/fuse` that is mounted somewhere.
+    /// Negotiates with the kernel on an open `/dev/fuse` that is mounted somewhere.
     ///
     /// # Errors
     /// The system's, if the kernel does not answer or is too old.
@@ -70,9 +70,9 @@ impl Mounted {
         let adapter = Adapter(Arc::new(Service {
             fs,
             passthrough: AtomicBool::new(transport.passthrough),
-            open_never_asked: AtomicBool::new(false),
+            is_open_infallible: AtomicBool::new(false),
             backings: Mutex::default(),
-            watch: Watch::start(transport.deadline)?,
+            tracker: RequestTracker::start(transport.deadline)?,
         }));
         let mut config = Config::default();
         config.n_threads = Some(transport.threads.max(1));
@@ -94,15 +94,15 @@ impl Mounted {
     }
 }
 
-/// What handlers and workers need to answer requests.
+/// What handlers and pending requests need.
 #[derive(Debug)]
 struct Service {
     fs: Arc<Fs>,
     passthrough: AtomicBool,
     /// The kernel opens files without asking.
-    open_never_asked: AtomicBool,
+    is_open_infallible: AtomicBool,
     backings: Mutex<Backings>,
-    watch: Arc<Watch>,
+    tracker: Arc<RequestTracker>,
 }
 
 impl Service {
@@ -121,8 +121,8 @@ struct Adapter(Arc<Service>);
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // Workers that are stuck may keep the rest.
-        self.0.watch.end();
+        // A request that is stuck may keep the rest.
+        self.0.tracker.end();
     }
 }
 
@@ -133,7 +133,7 @@ fn handle(fh: FileHandle) -> Option<Handle> {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.0.shake_hands(config);
+        self.0.negotiate_init(config);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Filesystem for Adapter {
         if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        if self.0.open_never_asked.load(Ordering::Relaxed) {
+        if self.0.is_open_infallible.load(Ordering::Relaxed) {
             return reply.error(Errno::ENOSYS);
         }
         self.0
@@ -178,18 +178,11 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let reply = Read {
-            service: &self.0,
-            tid: request.pid(),
-            ino,
-            offset,
-            size,
-            reply: Some(reply),
-        };
-        // A panic drops the reply, which answers and counts it.
+        let (ino, size) = (Ino(ino.0), size as usize);
+        // The reply counts and reports a panic.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let size = size as usize;
-            self.0.fs.read(Ino(ino.0), handle(fh), offset, size, reply);
+            self.0
+                .read(request.pid(), ino, handle(fh), offset, size, reply);
         }));
     }
 

@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, SourceArgs};
-use crate::explore::ExploredStore;
-use crate::machine::memory_bytes;
+use crate::hierarchy::MetadataListingStore;
+use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store, ZipOptions, open_demo,
 };
@@ -54,7 +54,11 @@ struct Opened {
 
 impl Opened {
     /// Opens a source; `--path` must lead to a directory in it.
-    fn new(args: &SourceArgs, strict: bool, memory_limit_bytes: u64) -> Result<Self, Failure> {
+    async fn new(
+        args: &SourceArgs,
+        strict: bool,
+        memory_limit_bytes: u64,
+    ) -> Result<Self, Failure> {
         let remote_bytes = memory_limit_bytes / 8;
         let options = OpenOptions {
             remote: args.remote.options(Some(FOREVER), remote_bytes),
@@ -71,13 +75,15 @@ impl Opened {
             (open_demo(&options)?, Key::root())
         } else {
             let source = SourceName::parse(&args.source)?;
-            (source.open(&options)?, source.root().clone())
+            (source.open(&options).await?, source.root().clone())
         };
         let store = match store.capabilities().listing {
             ListingSupport::Complete => store,
-            ListingSupport::BestEffort => {
-                Box::new(ExploredStore::new(Arc::from(store), FOREVER, FOREVER))
-            }
+            ListingSupport::BestEffort => Box::new(MetadataListingStore::new(
+                Arc::from(store),
+                FOREVER,
+                FOREVER,
+            )),
         };
         let root = match &args.path {
             Some(path) => {
@@ -87,13 +93,15 @@ impl Opened {
             None => base.clone(),
         };
         let label = store.label();
-        let stat = store.stat(&root).map_err(|e| format!("{label}: {e}"))?;
+        let stat = store.stat(&root).await;
+        let stat = stat.map_err(|e| format!("{label}: {e}"))?;
         if stat.kind != Kind::Prefix {
             return Err(format!("{label}: {root}: a value, neither a group nor an array").into());
         }
-        let no_metadata = is_listed_here(&*store)
-            .then(|| no_metadata(&*store, &base, &root))
-            .flatten();
+        let no_metadata = match is_listed_here(&*store) {
+            true => no_metadata(&*store, &base, &root).await,
+            false => None,
+        };
         Ok(Self {
             store: Arc::from(store),
             root,
@@ -121,7 +129,7 @@ fn engine(memory_limit_bytes: u64) -> Result<Engine, Failure> {
     Ok(Engine::new(EngineOptions {
         cache_bytes: 0,
         memory_limit_bytes,
-        threads: 1,
+        parallel: cores(),
         timeout: FOREVER,
     })?)
 }

@@ -4,7 +4,7 @@
 //! own step and below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main → cli, daemon → fuse → fs → tree → view → translate → array → hierarchy → { codec, zarr } → store → cache, sync, request
+//! main → cli, daemon → fuse → fs → tree → view → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
 //! ```
 //!
 //! - [`cli`] declares the options.
@@ -14,27 +14,39 @@
 //! - [`tree`] maps inode numbers to keys and views.
 //! - [`view`] has the formats and layouts of view files.
 //! - [`translate`] shows a hierarchy as one of another Zarr version, without decoding.
-//! - [`array`](mod@array) reads elements: chunks, chunk cache, memory limit, decoder threads.
-//! - [`explore`], in the step of `hierarchy`, names the keys of a store that does not list them, from metadata.
+//! - [`array`](mod@array) reads elements: chunks, chunk cache, memory limit, readahead.
+//! - [`hierarchy`] reads the documents of nodes, and lists stores that do not list from their metadata.
 //! - [`codec`] decodes chunks: bytes in, bytes out.
 //! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
 //! - [`store`] reads the bytes of keys from directories, zips, web servers and buckets; it is the only
 //!   module with I/O to a source.
+//! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`sync`] the locks.
+//!
+//! # A request
+//!
+//! A session thread answers what is at hand with the functions that begin with `try_`. Otherwise it
+//! builds the future of the request and polls it once. A pending future is polled by the CPU pool
+//! whenever it is woken, and replies from there; reads of local files that would block run on the local
+//! I/O pool. If the caller has a fatal signal or the deadline is over, the future is dropped, and with it
+//! each network request that no other future waits for.
 //!
 //! Beside the order: [`inspect`] reads a source without a mount, [`errno`] maps errors to errno
 //! values, [`units`] parses sizes and times, [`machine`] returns the number of cores and the memory.
 
 pub mod array;
+pub mod cache;
 pub mod cli;
 pub mod codec;
 pub mod daemon;
 pub mod errno;
-pub mod explore;
 pub mod fs;
 pub mod fuse;
+pub mod hierarchy;
 pub mod inspect;
 pub mod machine;
+pub mod runtime;
 pub mod store;
+pub mod sync;
 pub mod translate;
 pub mod tree;
 pub mod units;

@@ -8,41 +8,35 @@
 //! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
 //! kind is never turned into it.
 
-mod ahead;
 mod dir;
 mod disk;
 mod error;
 mod fault;
 mod file_type;
-mod flight;
 mod key;
 mod memory;
 mod prefixes;
+mod read;
+mod readahead;
 mod remote;
 mod snapshot;
 mod source;
-mod together;
-mod waiting;
-mod whole;
 mod zip;
 
-pub use ahead::Ahead;
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::{FaultStore, HangingStore};
-pub use flight::Flights;
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use memory::MemoryStore;
-pub use prefixes::list_prefixes;
+pub use prefixes::{list_prefixes, map_concurrent, visit_all};
+pub use read::{read_into, read_range, read_to_end};
+pub use readahead::Readahead;
 pub use remote::{RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader};
 pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
-pub use together::map_concurrent;
-pub use waiting::{may_wait, never_waiting};
-pub use whole::{read_into, read_to_end};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
 use std::fmt::Debug;
@@ -50,6 +44,8 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use async_trait::async_trait;
 
 /// What a key leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,15 +128,6 @@ pub struct Extent {
     pub keys: u64,
 }
 
-/// Whether a call may wait for a disk, a decoder or a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// Answer from memory (or in some microseconds), or say [`StoreError::WouldWait`].
-    Now,
-    /// Wait for as long as the source's own deadline allows.
-    Wait,
-}
-
 /// Bytes that were read: in the caller's buffer, or shared with a cache.
 #[derive(Debug)]
 pub enum Data {
@@ -201,6 +188,10 @@ pub fn in_memory(bytes: u64) -> Result<usize, StoreError> {
 pub const BUFFER_HEADROOM_BYTES: usize = 192 * 1024;
 
 /// The value of one key, at one version.
+///
+/// A session thread calls [`Object::try_read`] first. If that returns `None`, a thread of the local I/O
+/// pool reads a [`LocalObject`], and [`Object::read`] is awaited for any other object.
+#[async_trait]
 pub trait Object: Debug + Send + Sync {
     /// Exact size in bytes.
     fn size_bytes(&self) -> u64;
@@ -208,46 +199,50 @@ pub trait Object: Debug + Send + Sync {
     /// Which content of the key this is.
     fn version(&self) -> Version;
 
-    /// What is known of the object; follows the object even if its key is gone.
+    /// Attributes of the object; they follow the object even if its key is gone.
     ///
     /// # Errors
-    /// As [`Object::read`].
+    /// [`StoreError::Stale`] if the value is not any more the one that was opened.
     fn stat(&self) -> Result<Stat, StoreError>;
 
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, if that takes neither a
+    /// disk, nor a network, nor a decoder.
     ///
     /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
     ///
     /// # Errors
-    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if the value is
-    /// not any more the one that was opened; [`StoreError::Corrupt`] if it was proved to be wrong.
-    fn read(
+    /// As [`Object::read`].
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError>;
+    ) -> Option<Result<Data, StoreError>>;
 
-    /// As [`Object::read`] by a caller who may wait, into memory of its own.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into memory of its own.
     ///
     /// # Errors
-    /// As [`Object::read`]; [`StoreError::TooLarge`] if the system gives no memory.
-    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
-        let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
-        // The object knows its key only when it fails.
-        let no_memory = |()| StoreError::TooLarge {
-            key: Key::root(),
-            need_bytes: length as u64,
-            limit_bytes: 0,
-        };
-        let mut buffer = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
-        Ok(
-            match self.read(offset, size_bytes, &mut buffer, Patience::Wait)? {
-                Data::Filled(range) => Data::Shared(Arc::new(buffer), range),
-                shared @ Data::Shared(..) => shared,
-            },
-        )
+    /// [`StoreError::Stale`] if the value is not any more the one that was opened;
+    /// [`StoreError::Corrupt`] if it was proved to be wrong; [`StoreError::TooLarge`] if the system
+    /// gives no memory.
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        match self.as_local() {
+            Some(local) => local.read_owned(offset, size_bytes),
+            None => Err(StoreError::internal("an object without a way to read it")),
+        }
+    }
+
+    /// The object as one of this machine, whose reads may block on a disk, but on no network.
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        None
+    }
+
+    /// Proves what no read would: that an empty value is not a corrupt one.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    async fn verify_empty(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Whether reads are answered equally fast in any order and at the same time, so that they
@@ -261,18 +256,48 @@ pub trait Object: Debug + Send + Sync {
         true
     }
 
-    /// Whether what is read is shared with a cache, so that reads need no buffer.
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    /// Has parts of the value fetched together that will be read soon, each by itself. What can
-    /// not be had is not said here, but when it is read.
-    fn prepare(&self, _ranges: &[Range<u64>]) {}
+    /// Fetches parts of the value together that will be read soon, each by itself. A part that cannot
+    /// be fetched fails when it is read.
+    async fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
     /// The open file that holds exactly these bytes, where there is one (for kernel passthrough).
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+/// An [`Object`] of this machine.
+pub trait LocalObject: Send + Sync {
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value; blocks on a disk.
+    ///
+    /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError>;
+
+    /// As [`LocalObject::read_blocking`], into memory of its own.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
+        // The object knows its key only when it fails.
+        let no_memory = |()| StoreError::TooLarge {
+            key: Key::root(),
+            need_bytes: length as u64,
+            limit_bytes: 0,
+        };
+        let mut buffer = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
+        Ok(match self.read_blocking(offset, size_bytes, &mut buffer)? {
+            Data::Filled(range) => Data::Shared(Arc::new(buffer), range),
+            shared @ Data::Shared(..) => shared,
+        })
     }
 }
 
@@ -289,16 +314,37 @@ pub struct Listed<'a> {
     pub next: u64,
 }
 
+/// Where a visit of a listing has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visited {
+    /// The visitor broke it off.
+    Stopped,
+    /// All names were visited.
+    End,
+    /// All names that are at hand were visited; [`Listing::load`] fetches more.
+    Pending,
+}
+
 /// A prefix opened for listing, one level deep.
+#[async_trait]
 pub trait Listing: Debug + Send {
-    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or the end is reached.
+    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or no more names are at
+    /// hand.
     ///
     /// A name that breaks counts as not visited. Cookies stay valid for the life of the listing:
     /// every name that exists all the time is visited exactly once.
     ///
     /// # Errors
     /// As [`Store::stat`].
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError>;
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
+
+    /// Fetches the names that follow those at hand, if there are more.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    async fn load(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// What a listing calls for each name.
@@ -308,7 +354,7 @@ pub type Visit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(pub u32);
 
-/// The whole content of a pinned store as an immutable tree with numbered places.
+/// The whole content of an immutable store as a tree with numbered places.
 pub trait Index: Debug + Send + Sync {
     /// The child of that name. `None` proves absence; a parent that is no prefix has no children.
     fn child(&self, parent: Position, name: &[u8]) -> Option<Position>;
@@ -316,7 +362,7 @@ pub trait Index: Debug + Send + Sync {
     /// The prefix that holds a place; the root holds itself.
     fn parent(&self, position: Position) -> Position;
 
-    /// What is known of a place; `None` if there is no such place.
+    /// Attributes of a place; `None` if there is no such place.
     fn stat(&self, position: Position) -> Option<Stat>;
 
     /// The full key of a place.
@@ -336,53 +382,58 @@ pub trait Index: Debug + Send + Sync {
 pub type VisitChild<'a> = dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()> + 'a;
 
 /// A place where Zarr keys are kept.
+#[async_trait]
 pub trait Store: Debug + Send + Sync {
-    /// The source as a person would write it, without secrets.
+    /// The source as a user would write it, without secrets.
     fn label(&self) -> &str;
 
-    /// What the store can prove.
+    /// What the store supports.
     fn capabilities(&self) -> Capabilities;
 
     /// The size of the source.
     fn extent(&self) -> Extent;
 
-    /// What is known of a key.
+    /// Attributes of a key.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and the like if
     /// it could not be found out.
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
 
-    /// Opens the value of a key.
+    /// Opens the value of a key; `hint` is what will be read of it.
     ///
     /// # Errors
     /// As [`Store::stat`]; [`StoreError::Unsupported`] if it can never be read.
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError>;
-
-    /// As [`Store::open`], by a caller who knows what will be read.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    fn open_for(&self, key: &Key, _reading: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        self.open(key)
-    }
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError>;
 
     /// Opens a prefix for listing.
     ///
     /// # Errors
     /// As [`Store::stat`].
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
-    /// What is not known of the names at a prefix; none if they are exactly those that there are.
-    fn incomplete_listing(&self, _prefix: &Key) -> Option<IncompleteListing> {
+    /// Which names at a prefix may be missing in its listing; `None` if the listing is complete.
+    async fn incomplete_listing(&self, _prefix: &Key) -> Option<IncompleteListing> {
         None
     }
 
-    /// What was read of a value turned out to be wrong: it is not to be answered from what was
-    /// kept of it, but asked for again.
-    fn doubt(&self, _key: &Key) {}
+    /// Forgets what is cached of a value, which turned out to be wrong.
+    async fn invalidate(&self, _key: &Key) {}
 
-    /// What went over the network for it; none if there is none.
+    /// The store as one that answers about keys without waiting.
+    fn as_sync(&self) -> Option<&dyn SyncStore> {
+        None
+    }
+
+    /// Attributes of a key, if they are at hand.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        Some(self.as_sync()?.stat(key))
+    }
+
+    /// Counters of the network transfers; `None` if there is no network.
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
@@ -390,6 +441,89 @@ pub trait Store: Debug + Send + Sync {
     /// The complete index, if the store has one in memory.
     fn index(&self) -> Option<&dyn Index> {
         None
+    }
+}
+
+/// A store that answers about keys from memory or with a system call. Each is a [`Store`], too.
+pub trait SyncStore: Debug + Send + Sync {
+    /// As [`Store::label`].
+    fn label(&self) -> &str;
+
+    /// As [`Store::capabilities`].
+    fn capabilities(&self) -> Capabilities;
+
+    /// As [`Store::extent`].
+    fn extent(&self) -> Extent;
+
+    /// As [`Store::stat`].
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
+
+    /// As [`Store::open`].
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError>;
+
+    /// As [`Store::list`].
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
+
+    /// As [`Store::transfer_stats`].
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        None
+    }
+
+    /// As [`Store::index`].
+    fn index(&self) -> Option<&dyn Index> {
+        None
+    }
+}
+
+#[async_trait]
+impl<S: SyncStore> Store for S {
+    fn label(&self) -> &str {
+        SyncStore::label(self)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        SyncStore::capabilities(self)
+    }
+
+    fn extent(&self) -> Extent {
+        SyncStore::extent(self)
+    }
+
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        SyncStore::stat(self, key)
+    }
+
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        let object = SyncStore::open(self, key, hint)?;
+        if object.size_bytes() == 0 {
+            object.verify_empty().await?;
+        }
+        Ok(object)
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        SyncStore::list(self, prefix)
+    }
+
+    fn as_sync(&self) -> Option<&dyn SyncStore> {
+        Some(self)
+    }
+
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        SyncStore::transfer_stats(self)
+    }
+
+    fn index(&self) -> Option<&dyn Index> {
+        SyncStore::index(self)
     }
 }
 

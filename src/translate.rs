@@ -1,63 +1,66 @@
-//! A hierarchy as one of another version, without decoding: metadata are written anew, keys of
-//! chunks are renamed, inner chunks of shards are byte ranges, and values stay as they are.
+//! A hierarchy in another version of Zarr, without decoding: metadata are rewritten, keys of chunks are
+//! renamed, inner chunks of shards are byte ranges, and values stay as they are.
 //!
-//! A node is shown only if every reader of the other version gets the same elements; any other is
-//! left out, with the reason. What is said of a node follows from its own documents; the copies in
-//! consolidated metadata speak for it only in a far store, and there for all that is said of it.
+//! A node is translated only if every reader of the other version gets the same elements; any other is
+//! left out, with the reason. A translation follows from the node's own documents; in a remote store,
+//! from their copies in consolidated metadata.
 //!
-//! **Architecture Invariant:** nothing here decodes a chunk, and a chunk that is shown is the same
-//! object of the inner store, or a range of it that a shard's index was asked for; only the header
-//! of a Zstandard frame may be another one (`zstd_frame`).
+//! **Architecture Invariant:** nothing here decodes a chunk, and a chunk of a translation is the same
+//! object of the inner store, or the range of it that a shard's index names; only the header of a
+//! Zstandard frame may differ (`zstd_frame`).
 //!
-//! **Architecture Invariant:** [`StoreError::NotFound`] is said where the inner store said it, or
-//! the metadata, or a shard's index that was read. No other failure becomes it.
+//! **Architecture Invariant:** [`StoreError::NotFound`] is returned where the inner store, the metadata,
+//! or a shard's index that was read proves absence. No other failure becomes it.
 //!
-//! Lock order: none is taken below another.
+//! Lock order: no lock is taken while another is held.
 
 mod codecs;
-mod copies;
-pub(crate) mod documents;
+mod consolidated;
 mod fill;
+mod fill_mask;
 mod listing;
-mod masks;
 mod node;
 mod outline;
 mod resolve;
+mod root_copies;
 mod shards;
 #[cfg(test)]
 mod tests;
 mod text;
 mod types;
 mod unreadable;
-mod whole;
 mod zstd_frame;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use lru::LruCache;
+use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
 pub use self::outline::{NoOutline, Whole, zmetadata_json, zom_json};
 
-use self::documents::Found;
+use self::consolidated::Consolidated;
 use self::node::{Translation, implicit_group, translate};
 use self::outline::{Hierarchy, MAX_NODES};
-use self::resolve::Place;
-use self::shards::Indexes;
+use self::resolve::Resolved;
+use self::root_copies::CachedCopies;
+use self::shards::InnerChunks;
 use self::text::Text;
-use self::whole::Consolidated;
 use crate::array::Engine;
+use crate::cache::{SingleFlight, WeightedLru};
+use crate::hierarchy::{Document, NodeDocuments};
+use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, Capabilities, Extent, Flights, IncompleteListing, Key, Kind, Listing,
-    ListingSupport, Object, Stat, Store, StoreError, TransferStats, Version, may_wait,
+    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
+    Object, Stat, Store, StoreError, TransferStats, Version,
 };
+use crate::sync::Mutex;
 use crate::zarr::document;
 
-/// What a hierarchy is shown as.
+/// The version that a hierarchy is translated to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Zarr version 2, for tools that know no other; shards are opened up.
@@ -69,7 +72,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Self; 3] = [Self::V2, Self::V3, Self::Unsharded];
 
     /// The name of its directory, and what `--formats` calls it.
@@ -84,84 +87,74 @@ impl Target {
     /// The document of the root that has copies of all others.
     fn consolidated(self) -> &'static str {
         match self {
-            Self::V2 => ZMETADATA,
-            Self::V3 | Self::Unsharded => "zarr.json",
+            Self::V2 => Document::Zmetadata.name(),
+            Self::V3 | Self::Unsharded => Document::ZarrJson.name(),
         }
     }
 
-    /// Whether a node whose document is wrong is shown as it is: one of this version is no worse
-    /// than it was.
+    /// Whether a node whose document is wrong stays as it is: one of this version is no worse than it was.
     fn shows_broken(self, is_v3: bool) -> bool {
         matches!((self, is_v3), (Self::V2, false) | (Self::V3, true))
     }
 }
 
-/// A store whose nodes are shown as those of another version.
+/// A store with the nodes of another one in another version.
 #[derive(Debug)]
 pub struct Translated(Arc<Shared>);
 
-/// What the listings of a store need of it.
+/// The part of a translated store that listings and loads share.
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn Store>,
     root: Key,
     target: Target,
-    /// How long what was read is trusted; for good if the store can not change.
+    /// How long metadata are trusted; `None` without a limit, if the store is immutable.
     ttl: Option<Duration>,
-    /// Whose memory is taken.
+    /// Reserves memory.
     engine: Arc<Engine>,
-    known: Mutex<Known>,
-    indexes: Indexes,
+    nodes: Mutex<WeightedLru<Key, (Arc<NodeView>, Instant)>>,
+    inner_chunks: InnerChunks,
     consolidated: Mutex<Option<Consolidated>>,
-    /// Copies that nodes are made of, and who reads them.
-    copies: Mutex<Option<copies::Kept>>,
-    copying: Flights<(), copies::Kept>,
-    /// Who reads a whole hierarchy, by the version of its root: one is enough.
-    consolidating: Flights<u64, Consolidated>,
-    /// Nodes whose reasons were logged.
-    told: Mutex<HashSet<Key>>,
+    /// Loads of a whole hierarchy, by the version of its root.
+    consolidating: SingleFlight<u64, Consolidated, StoreError>,
+    /// Copies in the consolidated metadata of the root of a remote store.
+    copies: Mutex<Option<CachedCopies>>,
+    copying: SingleFlight<(), CachedCopies, StoreError>,
+    /// Nodes of which it was logged why they are left out.
+    logged: Mutex<HashSet<Key>>,
 }
 
-/// A node that was read.
+/// A node in the target's version.
 #[derive(Debug)]
-struct Shown {
+struct NodeView {
     translation: Translation,
-    /// Its documents that were made.
-    texts: Vec<MadeText>,
-    /// Which content of its own documents it was made of.
+    /// Its rendered documents.
+    texts: Vec<RenderedText>,
+    /// The version of the node's own documents.
     version: u64,
     modified: SystemTime,
-    /// The document that makes an array of it, and its version.
+    /// The document that describes an array, if the node is one, and its version.
     document: Option<(Key, Version)>,
     memory_bytes: u64,
 }
 
-/// The name and the text of a document that was made.
-type MadeText = (&'static str, Arc<Vec<u8>>);
+/// The name and the text of a rendered document.
+type RenderedText = (&'static str, Arc<Vec<u8>>);
 
-/// Nodes that were read, least recently used first out.
-#[derive(Debug)]
-struct Known {
-    nodes: LruCache<Key, (Arc<Shown>, Instant)>,
-    bytes: u64,
-}
-
-/// Nodes that are kept, and what they may take in memory, about: this, and no more than this part
-/// of all that there may be.
-const MAX_KNOWN: usize = 4096;
-const MAX_KNOWN_BYTES: u64 = 32 << 20;
-const MAX_KNOWN_PART: u64 = 64;
-/// Metadata of one node that take more memory than this are not translated.
+/// The cache has at most so many nodes, which take at most this much memory, and at most this part of
+/// the memory limit.
+const MAX_CACHED_NODES: usize = 4096;
+const MAX_CACHED_BYTES: u64 = 32 << 20;
+const MAX_CACHED_PART: u64 = 64;
+/// A node is left out if its metadata take more memory than this, or than this part of the limit.
 const MAX_NODE_BYTES: u64 = 64 << 20;
 const MAX_NODE_PART: u64 = 16;
-/// Nodes whose reasons are logged.
-const MAX_TOLD: usize = 1024;
-/// The name of consolidated metadata of version 2.
-const ZMETADATA: &str = ".zmetadata";
+/// Nodes that are logged.
+const MAX_LOGGED: usize = 1024;
 
 impl Translated {
-    /// Shows the hierarchy below `root` of `store`. What was read is trusted for `ttl`; the memory
-    /// that this takes is that of `engine`.
+    /// Translates the hierarchy below `root` of `store`. Metadata are trusted for `ttl`; memory is reserved
+    /// from `engine`.
     pub fn new(
         store: Arc<dyn Store>,
         root: Key,
@@ -170,31 +163,29 @@ impl Translated {
         engine: Arc<Engine>,
     ) -> Self {
         let ttl = (!store.capabilities().immutable).then_some(ttl);
+        let budget_bytes = at_most(&engine, MAX_CACHED_BYTES, MAX_CACHED_PART);
         Self(Arc::new(Shared {
             store,
             root,
             target,
             ttl,
-            known: Mutex::new(Known {
-                nodes: LruCache::unbounded(),
-                bytes: 0,
-            }),
-            indexes: Indexes::new(Arc::clone(&engine)),
+            nodes: Mutex::new(WeightedLru::new(budget_bytes, MAX_CACHED_NODES)),
+            inner_chunks: InnerChunks::new(Arc::clone(&engine)),
             engine,
             consolidated: Mutex::default(),
+            consolidating: SingleFlight::default(),
             copies: Mutex::default(),
-            copying: Flights::default(),
-            consolidating: Flights::default(),
-            told: Mutex::default(),
+            copying: SingleFlight::default(),
+            logged: Mutex::default(),
         }))
     }
 
-    /// Whether the root, or else the first array in it, would be shown otherwise than it is.
+    /// Whether the translation of the root differs from the root.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn differs(&self) -> Result<bool, StoreError> {
-        let Some(root) = self.0.node(&self.0.root)? else {
+    pub async fn differs(&self) -> Result<bool, StoreError> {
+        let Some(root) = self.0.node(&self.0.root).await? else {
             return Ok(false);
         };
         Ok(match (&root.translation, self.0.target) {
@@ -212,9 +203,13 @@ impl Translated {
 ///
 /// # Errors
 /// Why they are not known.
-pub fn left_out(store: &dyn Store, root: &Key, engine: &Engine) -> Result<Vec<LeftOut>, NoOutline> {
+pub async fn left_out(
+    store: &dyn Store,
+    root: &Key,
+    engine: &Engine,
+) -> Result<Vec<LeftOut>, NoOutline> {
     let mut left_out = Vec::new();
-    let Hierarchy { outline, .. } = &Hierarchy::read(store, root, engine, MAX_NODES)?;
+    let Hierarchy { outline, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
     let unread = outline.unread();
     for target in Target::ALL {
         let mut leave_out = |key: &Key, why: &str| {
@@ -269,25 +264,30 @@ fn hash(words: &[u64]) -> u64 {
     hasher.finish()
 }
 
+/// `bytes`, but no more than a part of the memory limit.
+fn at_most(engine: &Engine, bytes: u64, part: u64) -> u64 {
+    bytes.min(engine.memory_limit_bytes() / part)
+}
+
 impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_remote(&self) -> bool {
+        self.store.capabilities().is_remote
     }
 
-    /// The node at a prefix of the store; none if it is proven that there is no such prefix.
-    fn node(&self, key: &Key) -> Result<Option<Arc<Shown>>, StoreError> {
-        if let Some((node, read)) = self.known().nodes.get(key)
+    /// The node at a prefix of the store; `None` if it is proved that there is no such prefix.
+    async fn node(self: &Arc<Self>, key: &Key) -> Result<Option<Arc<NodeView>>, StoreError> {
+        if let Some((node, read)) = self.nodes.lock().get(key)
             && self.ttl.is_none_or(|ttl| read.elapsed() < ttl)
         {
             return Ok(Some(Arc::clone(node)));
         }
-        if !self.store.capabilities().is_remote {
-            may_wait(key)?;
+        if !self.is_remote() {
+            leave_session_thread().await;
         }
         let read = Instant::now();
-        let found = self.documents_at(key)?;
-        if found.texts.iter().all(Option::is_none) && found.problem.is_none() {
-            match self.store.stat(key) {
+        let documents = self.documents_at(key).await?;
+        if documents.texts.iter().all(Option::is_none) && documents.problem.is_none() {
+            match self.store.stat(key).await {
                 Ok(stat) if stat.kind == Kind::Prefix => {}
                 Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
                     return Ok(None);
@@ -295,76 +295,62 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let node = Arc::new(self.translate(key, found)?);
-        let mut known = self.known();
-        known.bytes = known.bytes.saturating_add(node.memory_bytes);
+        let node = Arc::new(self.translate(key, documents)?);
         let entry = (Arc::clone(&node), read);
-        if let Some((old, _)) = known.nodes.put(key.clone(), entry) {
-            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
-        }
-        let most = self.at_most(MAX_KNOWN_BYTES, MAX_KNOWN_PART);
-        let is_full = |known: &Known| known.bytes > most || known.nodes.len() > MAX_KNOWN;
-        while is_full(&known) && known.nodes.len() > 1 {
-            let Some((_, (old, _))) = known.nodes.pop_lru() else {
-                break;
-            };
-            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
-        }
+        let _evicted = self
+            .nodes
+            .lock()
+            .insert(key.clone(), entry, node.memory_bytes);
         Ok(Some(node))
     }
 
-    /// `bytes`, but no more than a part of the memory that there may be.
-    fn at_most(&self, bytes: u64, part: u64) -> u64 {
-        bytes.min(self.engine.memory_limit_bytes() / part)
-    }
-
-    /// Makes of documents what is shown.
-    fn translate(&self, key: &Key, found: Found) -> Result<Shown, StoreError> {
-        let translation = self.translation(key, &found)?;
+    /// Translates the documents of a node.
+    fn translate(&self, key: &Key, documents: NodeDocuments) -> Result<NodeView, StoreError> {
+        let translation = self.translation(key, &documents)?;
         if let Translation::LeftOut(why) = &translation {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MAX_TOLD && told.insert(key.clone()) {
+            let mut logged = self.logged.lock();
+            if logged.len() < MAX_LOGGED && logged.insert(key.clone()) {
                 log::warn!("{key} is not in {}: {why}", self.target.word());
             }
         }
-        let made = match &translation {
+        let rendered = match &translation {
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
             _ => &[],
         };
-        let texts: Vec<MadeText> = made
+        let texts: Vec<RenderedText> = rendered
             .iter()
             .map(|(name, document)| (*name, Arc::new(outline::text(document))))
             .collect();
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
-        Ok(Shown {
+        Ok(NodeView {
             // Parsed documents are some times as large as their texts.
             memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
             texts,
             translation,
-            version: found.version,
-            modified: found.modified,
-            document: found.array,
+            version: documents.version,
+            modified: documents.modified,
+            document: documents.array,
         })
     }
 
-    fn translation(&self, key: &Key, found: &Found) -> Result<Translation, StoreError> {
-        if let Some(problem) = &found.problem {
+    fn translation(&self, key: &Key, documents: &NodeDocuments) -> Result<Translation, StoreError> {
+        if let Some(problem) = &documents.problem {
             return Ok(Translation::LeftOut(problem.clone()));
         }
-        let texts = found.texts.iter().flatten();
+        let texts = documents.texts.iter().flatten();
         let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();
         let bytes = bytes as u64;
-        if bytes > self.at_most(MAX_NODE_BYTES, MAX_NODE_PART) {
+        if bytes > at_most(&self.engine, MAX_NODE_BYTES, MAX_NODE_PART) {
             return Ok(Translation::LeftOut("its metadata are too large".into()));
         }
         let _memory = self.engine.reserve_now(key, bytes)?;
-        let Some(detected) = found.documents().node() else {
+        let Some(detected) = documents.documents().node() else {
             return Ok(match *key == self.root {
                 true => Translation::Directory,
                 false => implicit_group(self.target),
             });
         };
-        let [zarr_json, zarray, ..] = &found.texts;
+        let [zarr_json, zarray, ..] = &documents.texts;
         Ok(match detected.node {
             Ok(node) => {
                 let raw = zarr_json.as_deref().or(zarray.as_deref());
@@ -376,23 +362,23 @@ impl Shared {
         })
     }
 
-    /// Fails if the metadata of an array are not any more those that its chunks are found by.
-    fn check_document(&self, key: &Key, node: &Shown) -> Result<(), StoreError> {
+    /// Checks that the metadata of an array have not changed, from which the keys of its chunks follow.
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] if they have; those of the store.
+    async fn check_document(&self, key: &Key, node: &NodeView) -> Result<(), StoreError> {
         let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
         else {
             return Ok(());
         };
-        let what = match self.store.stat(document) {
+        let what = match self.store.stat(document).await {
             Ok(stat) if stat.version == *version => return Ok(()),
             Ok(_) => "the metadata of the array have changed",
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
             Err(error) => return Err(error),
         };
-        self.forget_copies();
-        let mut known = self.known();
-        if let Some((old, _)) = known.nodes.pop(key) {
-            known.bytes = known.bytes.saturating_sub(old.memory_bytes);
-        }
+        self.remove_copies();
+        self.nodes.lock().remove(key);
         Err(StoreError::Stale {
             key: document.clone(),
             what: what.into(),
@@ -400,6 +386,7 @@ impl Shared {
     }
 }
 
+#[async_trait]
 impl Store for Translated {
     fn label(&self) -> &str {
         self.0.store.label()
@@ -409,7 +396,7 @@ impl Store for Translated {
         Capabilities {
             // An index of a shard is read when an inner chunk is opened.
             open_infallible: false,
-            // Chunks may be listed that are not there.
+            // A listing may have names of chunks that do not exist.
             listing: ListingSupport::BestEffort,
             ..self.0.store.capabilities()
         }
@@ -419,48 +406,46 @@ impl Store for Translated {
         self.0.store.extent()
     }
 
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        match self.0.resolve(key)? {
-            Place::Same(key) => self.0.store.stat(&key),
-            Place::Document(text, modified) => Text::new(text, modified).stat(),
-            Place::Directory(node, key) => self.0.directory_stat(&node, &key),
-            Place::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell),
-            Place::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk),
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        match self.0.resolve(key).await? {
+            Resolved::Same(key) => self.0.store.stat(&key).await,
+            Resolved::Document(text, modified) => Text::new(text, modified).stat(),
+            Resolved::Directory(node, key) => self.0.directory_stat(&node, &key).await,
+            Resolved::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell).await,
+            Resolved::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk).await,
         }
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        self.open_for(key, AccessHint::Ranges)
-    }
-
-    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        match self.0.resolve(key)? {
-            Place::Same(key) => self.0.store.open_for(&key, hint),
-            Place::Document(text, modified) => Ok(Arc::new(Text::new(text, modified))),
-            Place::Chunk(node, array, chunk) => self.0.open_chunk(&node, &array, chunk, hint),
-            place => {
-                if let Place::Cell(node, array, cell) = place {
-                    self.0.cell_stat(&node, &array, cell)?;
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        match self.0.resolve(key).await? {
+            Resolved::Same(key) => self.0.store.open(&key, hint).await,
+            Resolved::Document(text, modified) => Ok(Arc::new(Text::new(text, modified))),
+            Resolved::Chunk(node, array, chunk) => {
+                self.0.open_chunk(&node, &array, chunk, hint).await
+            }
+            resolved => {
+                if let Resolved::Cell(node, array, cell) = resolved {
+                    self.0.cell_stat(&node, &array, cell).await?;
                 }
                 Err(StoreError::NotAPrefix { key: key.clone() })
             }
         }
     }
 
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        Shared::list(&self.0, prefix)
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        self.0.list(prefix).await
     }
 
-    fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
-        self.0.incomplete_listing(prefix)
+    async fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+        self.0.incomplete_listing(prefix).await
     }
 
-    fn doubt(&self, key: &Key) {
-        match self.0.resolve(key) {
-            Ok(Place::Same(key)) => self.0.store.doubt(&key),
-            Ok(Place::Chunk(node, array, chunk)) => {
+    async fn invalidate(&self, key: &Key) {
+        match self.0.resolve(key).await {
+            Ok(Resolved::Same(key)) => self.0.store.invalidate(&key).await,
+            Ok(Resolved::Chunk(node, array, chunk)) => {
                 if let Some((source, _)) = Shared::source_key(&node, &array, chunk) {
-                    self.0.store.doubt(&source);
+                    self.0.store.invalidate(&source).await;
                 }
             }
             _ => {}

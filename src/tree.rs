@@ -23,7 +23,9 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::store::{Key, Kind, Listing, Object, Stat, Store, StoreError};
+use async_trait::async_trait;
+
+use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Visited};
 
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,69 +60,91 @@ pub struct Entry<'a> {
     pub next: u64,
 }
 
-/// A directory opened for reading; [`Tree::visit`] reads it.
-#[derive(Debug)]
-pub struct Directory {
-    ino: Ino,
-    parent: Ino,
-    key: Key,
-    names: Names,
-}
+/// A directory opened for reading.
+#[async_trait]
+pub trait DirStream: Debug + Send {
+    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or no more names are at
+    /// hand; a name that breaks counts as not visited.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
 
-/// Where the names of an open directory come from.
-#[derive(Debug)]
-enum Names {
-    /// The tree has them itself.
-    Tree,
-    /// The store's listing.
-    Store(Box<dyn Listing>),
-    /// They were made when the directory was opened.
-    Made(Vec<views::Made>),
-    /// They are made as they are asked for.
-    Cells(views::Place),
-}
-
-impl Directory {
-    fn made(ino: Ino, names: Names) -> Self {
-        Self {
-            ino,
-            parent: Ino::ROOT,
-            key: Key::root(),
-            names,
-        }
+    /// Fetches the names that follow those at hand.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    async fn load(&mut self) -> Result<(), StoreError> {
+        Ok(())
     }
 }
+
+/// Visits `.` and `..` of a directory whose cookies are counts; returns whether `visit` broke.
+fn visit_dots(ino: Ino, parent: Ino, cookie: u64, visit: &mut Visit<'_>) -> bool {
+    for (next, name, ino) in [(1, &b"."[..], ino), (DOTS, b"..", parent)] {
+        let entry = Entry {
+            name,
+            ino,
+            kind: Kind::Prefix,
+            stat: None,
+            next,
+        };
+        if next > cookie && visit(entry).is_break() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Cookies of `.` and `..` where cookies are counts.
+const DOTS: u64 = 2;
 
 /// What is called for each name of a directory.
 pub type Visit<'a> = dyn FnMut(Entry<'_>) -> ControlFlow<()> + 'a;
 
 /// A namespace over a store.
+///
+/// The methods that begin with `try_` answer what is at hand, and return `None` for anything that
+/// takes a network, a decoder, or more than a system call.
+#[async_trait]
 pub trait Tree: Debug + Send + Sync {
+    /// As [`Tree::lookup`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>>;
+
     /// Finds a name; the kernel then knows the number until [`Tree::forget`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if absence is proven.
-    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError>;
-
-    /// Whether [`Tree::lookup`] may have to wait for a decoder, or for what only a worker should do.
-    fn lookup_waits(&self, _parent: Ino, _name: &[u8]) -> bool {
-        false
+    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        at_hand(self.try_lookup(parent, name))
     }
 
-    /// Makes a name known that a directory has listed, as [`Tree::lookup`] does.
+    /// Makes a name known that a directory has listed, as [`Tree::lookup`] does, if its attributes are
+    /// at hand.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
-    fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError>;
+    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
 
     /// The kernel has forgotten that many lookups of a number.
     fn forget(&self, ino: Ino, lookups: u64);
+
+    /// As [`Tree::stat`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Tree::stat`].
+    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>>;
 
     /// What a number stands for.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if its key has another content by now.
-    fn stat(&self, ino: Ino) -> Result<Stat, StoreError>;
+    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        at_hand(self.try_stat(ino))
+    }
 
     /// The key of a number.
     ///
@@ -128,39 +152,41 @@ pub trait Tree: Debug + Send + Sync {
     /// [`StoreError::Stale`] for a number that was never given out.
     fn key(&self, ino: Ino) -> Result<Key, StoreError>;
 
+    /// As [`Tree::open`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Tree::open`].
+    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>>;
+
     /// Opens the value that a number stands for.
     ///
     /// # Errors
     /// As [`Tree::stat`], and those of [`Store::open`].
-    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError>;
+    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError>;
+
+    /// As [`Tree::open_dir`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Tree::open_dir`].
+    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>>;
 
     /// Opens a directory.
     ///
     /// # Errors
     /// As [`Tree::stat`].
-    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError>;
+    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        at_hand(self.try_open_dir(ino))
+    }
 
-    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks; a name that breaks
-    /// counts as not visited.
-    ///
-    /// # Errors
-    /// As [`Tree::lookup`].
-    fn visit(
-        &self,
-        directory: &mut Directory,
-        cookie: u64,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError>;
-
-    /// What the metadata of the node behind a number say, name by name.
+    /// The metadata of the node behind a number, by name.
     ///
     /// # Errors
     /// As [`Tree::stat`].
-    fn attributes(&self, _: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    async fn attributes(&self, _: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// What else there is to count, for the statistics.
+    /// Gauges for the statistics.
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -172,12 +198,17 @@ pub trait Tree: Debug + Send + Sync {
     fn known_inodes(&self) -> usize;
 }
 
+/// The answer of a tree that has all answers at hand.
+fn at_hand<T>(answer: Option<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer.unwrap_or_else(|| Err(StoreError::internal("an answer that is not at hand")))
+}
+
 /// The native tree: exactly the store's keys from `root` down.
 ///
 /// # Errors
 /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if `root` is not a prefix of the store.
-pub fn native(store: Arc<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, StoreError> {
-    if store.stat(root)?.kind != Kind::Prefix {
+pub async fn native(store: Arc<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, StoreError> {
+    if store.stat(root).await?.kind != Kind::Prefix {
         return Err(StoreError::NotAPrefix { key: root.clone() });
     }
     if store.index().is_some() {

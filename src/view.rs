@@ -18,7 +18,6 @@ mod gather;
 mod georef;
 mod geotiff;
 mod hdf5;
-mod kept;
 mod layout;
 mod making;
 mod netcdf4;
@@ -28,17 +27,17 @@ mod npy;
 mod number;
 mod placed;
 mod readme;
+mod resolve;
 mod sidecar;
 mod texts;
 mod tiff;
 
-use crate::translate::documents as document;
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use around::{ArrayView, NodeResolver};
 pub use branch::{DecodedTexts, Depth, GroupArray, GroupTree};
 pub use content::{CachedFile, Content, NoContent, Rendering};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet, Renderer};
+pub use format::{Format, FormatSet, RenderHierarchy, Renderer};
 pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, VirtualFile,

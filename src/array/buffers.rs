@@ -1,6 +1,6 @@
 //! Buffers that are used again: memory that is warm is faster than memory that is new.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Buffers that nobody uses now, a few of them.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ const KEPT: usize = 64;
 
 impl Buffers {
     fn lock(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A buffer of exactly `bytes`, with whatever is in it; `None` if there is no memory for it.

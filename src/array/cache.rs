@@ -2,14 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use lru::LruCache;
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use tokio::sync::{Notify, oneshot};
 
 use super::buffers::Buffers;
 use super::memory::Reservation;
+use crate::cache::WeightedLru;
 use crate::store::{StoreError, Version};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Which piece of which array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,20 +107,12 @@ pub(super) struct PieceCache {
 
 #[derive(Debug)]
 struct State {
-    pieces: LruCache<PieceKey, Arc<Piece>>,
-    bytes: u64,
-    flights: HashMap<PieceKey, Arc<Flight>>,
+    pieces: WeightedLru<PieceKey, Arc<Piece>>,
+    loads: HashMap<PieceKey, InFlight>,
+    next_load: u64,
     /// Pieces that were read to their end, oldest first, and their bytes.
     used_up: VecDeque<(PieceKey, u64)>,
     used_up_bytes: u64,
-}
-
-impl State {
-    fn remove(&mut self, key: &PieceKey) -> Option<Arc<Piece>> {
-        let piece = self.pieces.pop(key)?;
-        self.bytes = self.bytes.saturating_sub(piece.cost());
-        Some(piece)
-    }
 }
 
 /// Pieces that were read to their end are kept for so many bytes more: the kernel asks for parts
@@ -133,10 +129,10 @@ const MAX_PIECES: usize = 1 << 18;
 pub(super) enum Claim {
     /// Nothing: here it is.
     Ready(Arc<Piece>),
-    /// Decode it, and tell the others.
-    Lead(Lead),
-    /// Wait for who decodes it.
-    Follow(Arc<Flight>),
+    /// Decode it, and complete the load.
+    Lead(Leader),
+    /// Wait for the caller that decodes it.
+    Wait(Load),
 }
 
 impl PieceCache {
@@ -144,9 +140,9 @@ impl PieceCache {
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             state: Mutex::new(State {
-                pieces: LruCache::unbounded(),
-                bytes: 0,
-                flights: HashMap::new(),
+                pieces: WeightedLru::new(budget_bytes, MAX_PIECES),
+                loads: HashMap::new(),
+                next_load: 0,
                 used_up: VecDeque::new(),
                 used_up_bytes: 0,
             }),
@@ -160,7 +156,7 @@ impl PieceCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A piece that is there.
@@ -180,32 +176,47 @@ impl PieceCache {
         {
             return Claim::Ready(Arc::clone(piece));
         }
-        if let Some(flight) = state.flights.get(&key) {
-            return Claim::Follow(Arc::clone(flight));
+        if let Some(running) = state.loads.get(&key)
+            && let Some(interest) = running.interest.upgrade()
+        {
+            let result = running.result.clone();
+            return Claim::Wait(Load { result, interest });
         }
-        let flight = Arc::new(Flight::default());
-        state.flights.insert(key, Arc::clone(&flight));
-        Claim::Lead(Lead {
+        let (sender, receiver) = oneshot::channel();
+        let (result, abandoned) = (receiver.shared(), Arc::new(Notify::new()));
+        let interest = Arc::new(Interest(Arc::clone(&abandoned)));
+        let number = state.next_load;
+        state.next_load = number.wrapping_add(1);
+        state.loads.insert(
+            key,
+            InFlight {
+                number,
+                result: result.clone(),
+                interest: Arc::downgrade(&interest),
+            },
+        );
+        Claim::Lead(Leader {
             cache: Arc::clone(self),
             key,
-            flight,
-            is_over: false,
+            number,
+            load: Some(Load { result, interest }),
+            abandoned,
+            sender: Some(sender),
         })
     }
 
-    /// Gives up pieces of at least `bytes`; says whether there were any.
+    /// Evicts pieces of at least `bytes`; returns whether there were any.
     pub(super) fn evict(&self, bytes: u64) -> bool {
-        let mut given = Vec::new();
+        let mut evicted = Vec::new();
         let mut state = self.lock();
         let mut freed = 0;
         while freed < bytes
-            && let Some((_, piece)) = state.pieces.pop_lru()
+            && let Some(piece) = state.pieces.pop_lru()
         {
             freed += piece.cost();
-            state.bytes = state.bytes.saturating_sub(piece.cost());
-            given.push(piece);
+            evicted.push(piece);
         }
-        // Freed only behind the lock: it takes time.
+        // Freed without the lock: it takes time.
         drop(state);
         freed > 0
     }
@@ -215,10 +226,9 @@ impl PieceCache {
     pub(super) fn use_up(&self, key: PieceKey) {
         let mut given = Vec::new();
         let mut state = self.lock();
-        let Some(piece) = state.pieces.peek(&key) else {
+        let Some((_, cost)) = state.pieces.peek(&key) else {
             return;
         };
-        let cost = piece.cost();
         if cost == 0 {
             // Absent: there is nothing to give up.
             return;
@@ -233,98 +243,105 @@ impl PieceCache {
                 break;
             };
             state.used_up_bytes = state.used_up_bytes.saturating_sub(cost);
-            given.extend(state.remove(&oldest));
+            given.extend(state.pieces.remove(&oldest));
         }
         drop(state);
     }
 
-    fn land(&self, key: PieceKey, result: Option<&Arc<Piece>>) {
-        let mut given = Vec::new();
+    fn complete(&self, key: PieceKey, number: u64, piece: Option<&Arc<Piece>>) {
         let mut state = self.lock();
-        state.flights.remove(&key);
-        if let Some(piece) = result
-            && piece.cost() <= self.budget_bytes
+        if state
+            .loads
+            .get(&key)
+            .is_some_and(|load| load.number == number)
         {
-            state.bytes = state.bytes.saturating_add(piece.cost());
-            if let Some((_, old)) = state.pieces.push(key, Arc::clone(piece)) {
-                state.bytes = state.bytes.saturating_sub(old.cost());
-                given.push(old);
-            }
-            while state.bytes > self.budget_bytes || state.pieces.len() > MAX_PIECES {
-                let Some((_, old)) = state.pieces.pop_lru() else {
-                    break;
-                };
-                state.bytes = state.bytes.saturating_sub(old.cost());
-                given.push(old);
-            }
+            state.loads.remove(&key);
         }
+        let evicted = match piece {
+            Some(piece) if piece.cost() <= self.budget_bytes => {
+                state.pieces.insert(key, Arc::clone(piece), piece.cost())
+            }
+            _ => Vec::new(),
+        };
         drop(state);
+        drop(evicted);
     }
 }
+
+type Outcome = Result<Arc<Piece>, StoreError>;
 
 /// A piece that is being decoded.
-#[derive(Debug, Default)]
-pub(super) struct Flight {
-    outcome: Mutex<Option<Outcome>>,
-    landed: Condvar,
-}
-
-/// How a flight has ended; nothing is remembered of it once those who wait have it.
-#[derive(Debug, Clone)]
-pub(super) enum Outcome {
-    /// The piece, or why there is none.
-    Done(Result<Arc<Piece>, StoreError>),
-    /// Its leader has gone without a word: somebody else may lead.
-    Abandoned,
-}
-
-impl Flight {
-    /// Waits for the outcome until `deadline`.
-    pub(super) fn wait(&self, deadline: Instant) -> Option<Outcome> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outcome, _) = self
-            .landed
-            .wait_timeout_while(outcome, left, |outcome| outcome.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        outcome.clone()
-    }
-
-    fn tell(&self, outcome: Outcome) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        self.landed.notify_all();
-    }
-}
-
-/// The duty to decode a piece. Dropped without an outcome, it is abandoned and those who wait
-/// take over.
 #[derive(Debug)]
-pub(super) struct Lead {
+struct InFlight {
+    number: u64,
+    result: Shared<oneshot::Receiver<Outcome>>,
+    interest: Weak<Interest>,
+}
+
+/// Lives as long as a request waits for a piece; notifies the leader at its end.
+#[derive(Debug)]
+struct Interest(Arc<Notify>);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// A request's interest in a piece that is being decoded.
+#[derive(Debug)]
+pub(super) struct Load {
+    result: Shared<oneshot::Receiver<Outcome>>,
+    interest: Arc<Interest>,
+}
+
+impl Load {
+    /// Waits for the piece; `None` if its leader was dropped.
+    pub(super) async fn wait(self) -> Option<Outcome> {
+        let _interest = self.interest;
+        self.result.await.ok()
+    }
+}
+
+/// The duty to decode a piece. Dropped without a result, it is abandoned, and a waiter takes over.
+#[derive(Debug)]
+pub(super) struct Leader {
     cache: Arc<PieceCache>,
     key: PieceKey,
-    flight: Arc<Flight>,
-    is_over: bool,
+    number: u64,
+    /// Keeps the piece wanted, unless a request does.
+    load: Option<Load>,
+    abandoned: Arc<Notify>,
+    sender: Option<oneshot::Sender<Outcome>>,
 }
 
-impl Lead {
-    /// What others, and the leader itself if somebody else does the work, wait for.
-    pub(super) fn flight(&self) -> Arc<Flight> {
-        Arc::clone(&self.flight)
+impl Leader {
+    /// Makes the load that of a request: it is abandoned if no request waits any more. `None` the second
+    /// time.
+    pub(super) fn take_load(&mut self) -> Option<Load> {
+        self.load.take()
     }
 
-    /// Keeps the piece, if it is one, and tells those who wait.
-    pub(super) fn finish(mut self, result: Result<Arc<Piece>, StoreError>) {
-        self.is_over = true;
-        self.cache.land(self.key, result.as_ref().ok());
-        self.flight.tell(Outcome::Done(result));
+    /// Notified once no request waits for the piece any more.
+    pub(super) fn abandoned(&self) -> Arc<Notify> {
+        Arc::clone(&self.abandoned)
+    }
+
+    /// Inserts the piece into the cache, if there is one, and wakes the waiters.
+    pub(super) fn complete(mut self, result: Outcome) {
+        self.cache
+            .complete(self.key, self.number, result.as_ref().ok());
+        if let Some(sender) = self.sender.take() {
+            // No request may wait any more.
+            let _ = sender.send(result);
+        }
     }
 }
 
-impl Drop for Lead {
+impl Drop for Leader {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.cache.land(self.key, None);
-            self.flight.tell(Outcome::Abandoned);
+        if self.sender.is_some() {
+            self.cache.complete(self.key, self.number, None);
         }
     }
 }
@@ -333,7 +350,7 @@ impl Drop for Lead {
 mod tests {
     use super::super::memory::Memory;
     use super::*;
-    use std::time::Duration;
+    use crate::runtime::block_on;
 
     fn key(chunk: u64) -> PieceKey {
         PieceKey {
@@ -343,12 +360,8 @@ mod tests {
         }
     }
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(10)
-    }
-
     fn piece(memory: &Arc<Memory>, bytes: usize) -> Arc<Piece> {
-        let reserved = memory.reserve(bytes as u64, soon(), |_| false).unwrap();
+        let reserved = memory.try_reserve(bytes as u64, |_| false).unwrap();
         Arc::new(Piece::decoded(
             vec![1; bytes],
             Version(1),
@@ -358,7 +371,7 @@ mod tests {
         ))
     }
 
-    fn lead(cache: &Arc<PieceCache>, chunk: u64) -> Lead {
+    fn lead(cache: &Arc<PieceCache>, chunk: u64) -> Leader {
         match cache.claim(key(chunk), |_| true) {
             Claim::Lead(lead) => lead,
             other => panic!("{other:?}"),
@@ -369,15 +382,15 @@ mod tests {
     fn the_least_recently_used_go_first_and_give_their_memory_back() {
         let (cache, memory) = (Arc::new(PieceCache::new(300)), Arc::new(Memory::new(1000)));
         for chunk in 0..3 {
-            lead(&cache, chunk).finish(Ok(piece(&memory, 100)));
+            lead(&cache, chunk).complete(Ok(piece(&memory, 100)));
         }
         assert!(cache.get(&key(0)).is_some());
-        lead(&cache, 3).finish(Ok(piece(&memory, 100)));
+        lead(&cache, 3).complete(Ok(piece(&memory, 100)));
         assert!(cache.get(&key(1)).is_none() && cache.get(&key(0)).is_some());
         assert_eq!(memory.used_bytes(), 300);
         assert!(cache.evict(150));
         assert_eq!(memory.used_bytes(), 100);
-        lead(&cache, 9).finish(Ok(piece(&memory, 400)));
+        lead(&cache, 9).complete(Ok(piece(&memory, 400)));
         assert_eq!(
             memory.used_bytes(),
             100,
@@ -394,46 +407,55 @@ mod tests {
         let leader = lead(&cache, 5);
         let followers: Vec<_> = (0..8)
             .map(|_| match cache.claim(key(5), |_| true) {
-                Claim::Follow(flight) => std::thread::spawn(move || flight.wait(soon())),
+                Claim::Wait(load) => std::thread::spawn(move || block_on(load.wait())),
                 other => panic!("{other:?}"),
             })
             .collect();
-        leader.finish(Ok(piece(&memory, 10)));
+        leader.complete(Ok(piece(&memory, 10)));
         for follower in followers {
             let outcome = follower.join().unwrap();
-            assert!(matches!(outcome, Some(Outcome::Done(Ok(_)))), "{outcome:?}");
+            assert!(matches!(outcome, Some(Ok(_))), "{outcome:?}");
         }
         assert!(matches!(cache.claim(key(5), |_| true), Claim::Ready(_)));
     }
 
     #[test]
-    fn an_abandoned_flight_is_taken_over_and_a_failure_is_not_kept() {
+    fn an_abandoned_load_is_taken_over_and_a_failure_is_not_cached() {
         let cache = Arc::new(PieceCache::new(1 << 20));
-        let leader = lead(&cache, 5);
-        let flight = leader.flight();
+        let mut leader = lead(&cache, 5);
+        let load = leader.take_load().unwrap();
         drop(leader);
-        assert!(matches!(flight.wait(soon()), Some(Outcome::Abandoned)));
+        assert!(block_on(load.wait()).is_none());
         let failure = StoreError::Corrupt {
             key: crate::store::Key::root(),
             what: "x".into(),
         };
-        let leader = lead(&cache, 5);
-        let flight = leader.flight();
-        leader.finish(Err(failure));
-        assert!(matches!(flight.wait(soon()), Some(Outcome::Done(Err(_)))));
+        let mut leader = lead(&cache, 5);
+        let load = leader.take_load().unwrap();
+        leader.complete(Err(failure));
+        assert!(matches!(block_on(load.wait()), Some(Err(_))));
         lead(&cache, 5);
     }
 
     #[test]
-    fn a_follower_does_not_wait_past_its_deadline() {
+    fn a_load_that_no_request_waits_for_is_abandoned_unless_it_is_a_prefetch() {
         let cache = Arc::new(PieceCache::new(1 << 20));
-        let leader = lead(&cache, 5);
-        let flight = leader.flight();
-        assert!(
-            flight
-                .wait(Instant::now() + Duration::from_millis(10))
-                .is_none()
-        );
+        let prefetch = lead(&cache, 5);
+        assert!(matches!(cache.claim(key(5), |_| true), Claim::Wait(_)));
+        let mut demand = lead(&cache, 6);
+        let (own, abandoned) = (demand.take_load().unwrap(), demand.abandoned());
+        let Claim::Wait(other) = cache.claim(key(6), |_| true) else {
+            panic!("it is being decoded");
+        };
+        drop(own);
+        assert!(abandoned.notified().now_or_never().is_none());
+        drop(other);
+        assert!(abandoned.notified().now_or_never().is_some());
+        // Another request starts anew, and is not disturbed by the end of the first load.
+        let again = lead(&cache, 6);
+        drop(demand);
+        assert!(matches!(cache.claim(key(6), |_| true), Claim::Wait(_)));
+        drop((prefetch, again));
     }
 
     #[test]
@@ -442,7 +464,7 @@ mod tests {
             Arc::new(PieceCache::new(1 << 20)),
             Arc::new(Memory::new(1 << 20)),
         );
-        lead(&cache, 5).finish(Ok(piece(&memory, 10)));
+        lead(&cache, 5).complete(Ok(piece(&memory, 10)));
         assert!(matches!(cache.claim(key(5), |_| false), Claim::Lead(_)));
         let kept = cache.get(&key(5)).unwrap();
         let checked_ms = kept.checked_ms();

@@ -1,4 +1,4 @@
-//! How pieces are fetched from a store that is far away: whole, or neighbours together.
+//! How pieces are fetched from a remote store: whole, or neighbours together.
 
 use super::cache::PieceKey;
 use super::engine::Engine;
@@ -19,7 +19,7 @@ fn fetched_bytes(decoded_bytes: u64) -> u64 {
 
 impl Pieces {
     /// What will be read of a chunk to have a piece of it.
-    pub(super) fn reading(&self) -> AccessHint {
+    pub(super) fn hint(&self) -> AccessHint {
         match self.pipeline.sharding() {
             None => AccessHint::Whole(most_encoded_bytes(
                 self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
@@ -33,17 +33,20 @@ impl Pieces {
 
     /// What is asked for to have a piece, and the memory that it takes: what is fetched whole is in
     /// memory before its size is known.
-    pub(super) fn before_fetching(
+    pub(super) async fn before_fetching(
         &self,
         key: &Key,
         engine: &Engine,
     ) -> Result<(AccessHint, Option<Reservation>), StoreError> {
         if !self.is_remote() || self.pipeline.sharding().is_some() {
-            return Ok((self.reading(), None));
+            return Ok((self.hint(), None));
         }
         let decoded_bytes = self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
         let encoded_bytes = fetched_bytes(decoded_bytes);
-        match engine.reserve(key, decoded_bytes.saturating_add(encoded_bytes)) {
+        match engine
+            .reserve(key, decoded_bytes.saturating_add(encoded_bytes))
+            .await
+        {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
             // It can not be decoded, but it may well be absent.
             Err(StoreError::TooLarge { .. }) => Ok((AccessHint::Ranges, None)),
@@ -51,19 +54,22 @@ impl Pieces {
         }
     }
 
-    /// Has the bytes of pieces, all of one chunk, fetched together from a store that is far away.
+    /// Has the bytes of pieces, all of one chunk, fetched together from a remote store.
     /// What can not be had is said when each of them is decoded.
-    pub(super) fn prepare(&self, pieces: &[PieceKey], engine: &Engine) {
+    pub(super) async fn prefetch(&self, pieces: &[PieceKey], engine: &Engine) {
         let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
             return;
         };
         let Ok(key) = self.stored_key(first.chunk) else {
             return;
         };
-        let Ok(Some(object)) = self.open(&key, self.reading()) else {
+        let Ok(Some(object)) = self.open(&key, self.hint()).await else {
             return;
         };
-        let Ok(index) = self.shard_index(&*object, &key, first, sharding, engine) else {
+        let Ok(index) = self
+            .shard_index(&*object, &key, first, sharding, engine)
+            .await
+        else {
             return;
         };
         let decoded_bytes = sharding.inner().decoded_size_bytes().unwrap_or(u64::MAX);
@@ -78,8 +84,8 @@ impl Pieces {
         let ranges: Vec<_> = ranges.collect();
         let lengths = ranges.iter().map(|range| range.end - range.start);
         let needed_bytes = lengths.fold(0, u64::saturating_add);
-        if let Ok(_memory) = engine.reserve(&key, needed_bytes) {
-            object.prepare(&ranges);
+        if let Ok(_memory) = engine.reserve(&key, needed_bytes).await {
+            object.prefetch(&ranges).await;
         }
     }
 }

@@ -1,14 +1,19 @@
 //! The memory that decoding may take: reserved before it is allocated.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::runtime;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A number of bytes that all decoding together keeps below.
 #[derive(Debug)]
 pub(super) struct Memory {
     limit_bytes: u64,
     used: Mutex<u64>,
-    freed: Condvar,
+    freed: Notify,
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -35,7 +40,7 @@ impl Memory {
         Self {
             limit_bytes,
             used: Mutex::new(0),
-            freed: Condvar::new(),
+            freed: Notify::new(),
         }
     }
 
@@ -50,52 +55,66 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, u64> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 
-    /// Reserves bytes; has `evict` give up what is not needed when there are not enough, and waits
-    /// for others until `deadline` when that is not enough either.
-    ///
-    /// A caller holds no other reservation that somebody else could wait for: each request
-    /// reserves once, so that two can not wait for each other.
+    /// Reserves bytes if they are free, or `evict` frees them.
     ///
     /// # Errors
     /// [`Refused`].
-    pub(super) fn reserve(
+    pub(super) fn try_reserve(
         self: &Arc<Self>,
         bytes: u64,
-        deadline: Instant,
         evict: impl Fn(u64) -> bool,
     ) -> Result<Reservation, Refused> {
         if bytes > self.limit_bytes {
             return Err(Refused::Never);
         }
         let mut used = self.lock();
-        while self.limit_bytes.saturating_sub(*used) < bytes {
-            let missing = bytes.saturating_sub(self.limit_bytes.saturating_sub(*used));
-            drop(used);
-            let evicted = evict(missing);
-            used = self.lock();
-            if evicted || self.limit_bytes.saturating_sub(*used) >= bytes {
-                continue;
+        loop {
+            let free = self.limit_bytes.saturating_sub(*used);
+            if free >= bytes {
+                break;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            drop(used);
+            let has_evicted = evict(bytes - free);
+            used = self.lock();
+            if !has_evicted && self.limit_bytes.saturating_sub(*used) < bytes {
                 return Err(Refused::InTime);
             }
-            // What others have decoded can be evicted only once it is in the cache, which nobody
-            // tells: so it is looked at again.
-            used = self
-                .freed
-                .wait_timeout(used, left.min(LOOK_AGAIN))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
         }
         *used = used.saturating_add(bytes);
         Ok(Reservation {
             memory: Arc::clone(self),
             bytes,
         })
+    }
+
+    /// As [`Memory::try_reserve`]; waits until `deadline` for others to free memory.
+    ///
+    /// A caller holds no other reservation that another one could wait for: each request reserves
+    /// once, so that two cannot wait for each other.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub(super) async fn reserve(
+        self: &Arc<Self>,
+        bytes: u64,
+        deadline: Instant,
+        evict: impl Fn(u64) -> bool,
+    ) -> Result<Reservation, Refused> {
+        loop {
+            match self.try_reserve(bytes, &evict) {
+                Err(Refused::InTime) => {}
+                reserved => return reserved,
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Refused::InTime);
+            }
+            // What others decode can be evicted only once it is in the cache, which does not notify.
+            let _ = runtime::timeout(left.min(LOOK_AGAIN), self.freed.notified()).await;
+        }
     }
 }
 
@@ -123,7 +142,7 @@ impl Memory {
         let mut used = self.lock();
         *used = used.saturating_sub(bytes);
         drop(used);
-        self.freed.notify_all();
+        self.freed.notify_waiters();
     }
 }
 
@@ -136,6 +155,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::block_on;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_millis(20)
@@ -145,17 +165,17 @@ mod tests {
     fn no_more_is_given_than_there_is() {
         let memory = Arc::new(Memory::new(100));
         let none = |_| false;
-        let mut first = memory.reserve(60, soon(), none).unwrap();
+        let mut first = block_on(memory.reserve(60, soon(), none)).unwrap();
         assert_eq!(
-            memory.reserve(50, soon(), none).unwrap_err(),
+            block_on(memory.reserve(50, soon(), none)).unwrap_err(),
             Refused::InTime
         );
         assert_eq!(
-            memory.reserve(101, soon(), none).unwrap_err(),
+            block_on(memory.reserve(101, soon(), none)).unwrap_err(),
             Refused::Never
         );
         first.shrink(50);
-        let second = memory.reserve(50, soon(), none).unwrap();
+        let second = block_on(memory.reserve(50, soon(), none)).unwrap();
         assert_eq!(memory.used_bytes(), 100);
         drop((first, second));
         assert_eq!(memory.used_bytes(), 0);
@@ -164,22 +184,22 @@ mod tests {
     #[test]
     fn what_is_evicted_is_given_to_who_waits() {
         let memory = Arc::new(Memory::new(100));
-        let cached = Mutex::new(Some(memory.reserve(80, soon(), |_| false).unwrap()));
+        let cached = Mutex::new(Some(memory.try_reserve(80, |_| false).unwrap()));
         let evict = |missing| {
             assert_eq!(missing, 70);
-            cached.lock().unwrap().take().is_some()
+            cached.lock().take().is_some()
         };
-        memory.reserve(90, soon(), evict).unwrap();
+        memory.try_reserve(90, evict).unwrap();
     }
 
     #[test]
     fn a_waiting_request_goes_on_when_another_ends() {
         let memory = Arc::new(Memory::new(100));
-        let first = memory.reserve(100, soon(), |_| false).unwrap();
+        let first = memory.try_reserve(100, |_| false).unwrap();
         let other = Arc::clone(&memory);
         let waiting = std::thread::spawn(move || {
             let deadline = Instant::now() + Duration::from_secs(20);
-            other.reserve(40, deadline, |_| false).is_ok()
+            block_on(other.reserve(40, deadline, |_| false)).is_ok()
         });
         std::thread::sleep(Duration::from_millis(20));
         drop(first);

@@ -10,10 +10,10 @@ use super::engine::Engine;
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::memory::Reservation;
-use super::raw::{check_version, codec_error, with_bytes};
+use super::raw::{check_version, codec_error, compare_version, try_read_into, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
 use crate::store::{
-    AccessHint, Key, Kind, Object, Patience, Store, StoreError, Version, in_memory, read_into,
+    AccessHint, Key, Kind, Object, Store, StoreError, Version, in_memory, read_into,
 };
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
@@ -267,9 +267,9 @@ impl Pieces {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
+    pub(super) async fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
         let key = self.stored_key(chunk)?;
-        match self.store.stat(&key) {
+        match self.store.stat(&key).await {
             Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
             Ok(_) => Err(StoreError::NotAPrefix { key }),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -291,61 +291,53 @@ impl Pieces {
         }
     }
 
-    /// Opens a chunk; nothing if it is proven that there is none.
-    pub(super) fn open(
+    /// Opens a chunk; `None` if it is proven that there is none.
+    pub(super) async fn open(
         &self,
         key: &Key,
         hint: AccessHint,
     ) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        match self.store.open_for(key, hint) {
-            Ok(object) => Ok(Some(object)),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
-                key,
-                what: "a directory, or a file in place of one, is where the chunk should be".into(),
-            }),
-            Err(error) => Err(error),
-        }
+        present(self.store.open(key, hint).await)
     }
 
     /// Fails if the metadata are not any more those that the array was opened with: chunks that
     /// were written under others must not be decoded, nor be taken for absent.
     ///
-    /// Called behind the reading of a chunk it proves what was read, because metadata are written
-    /// before chunks.
-    pub(super) fn check_document(&self) -> Result<(), StoreError> {
+    /// Called after the read of a chunk it proves what was read, because metadata are written before
+    /// chunks.
+    pub(super) async fn check_document(&self) -> Result<(), StoreError> {
         match &self.document {
-            Some((key, version)) => check_version(&*self.store, key, *version),
+            Some((key, version)) => check_version(&*self.store, key, *version).await,
             None => Ok(()),
         }
     }
 
     /// Reads and decodes a piece. `before` is what was decoded of it earlier.
-    pub(super) fn decode(
+    pub(super) async fn decode(
         &self,
         piece: &PieceKey,
         before: Option<Arc<Piece>>,
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
-        let decoded = self.decode_any(piece, before, engine);
+        let decoded = self.decode_unchecked(piece, before, engine).await;
         if let Err(StoreError::Corrupt { .. }) = &decoded {
-            self.store.doubt(&self.chunk_key(piece.chunk));
+            self.store.invalidate(&self.chunk_key(piece.chunk)).await;
         }
-        // Also what fails may only be of other metadata.
-        self.check_document()?;
+        // Also a failure may only be one of other metadata.
+        self.check_document().await?;
         decoded
     }
 
-    fn decode_any(
+    async fn decode_unchecked(
         &self,
         piece: &PieceKey,
         before: Option<Arc<Piece>>,
         engine: &Engine,
     ) -> Result<Arc<Piece>, StoreError> {
         let key = self.stored_key(piece.chunk)?;
-        let (hint, memory) = self.before_fetching(&key, engine)?;
+        let (hint, memory) = self.before_fetching(&key, engine).await?;
         let checked_ms = now_ms();
-        let Some(object) = self.open(&key, hint)? else {
+        let Some(object) = self.open(&key, hint).await? else {
             return Ok(Arc::new(Piece::absent(None, checked_ms)));
         };
         if let Some(before) = before
@@ -354,38 +346,32 @@ impl Pieces {
             before.refresh(checked_ms);
             return Ok(before);
         }
-        match (self.pipeline.sharding(), piece.inner) {
+        let (range, inner, pipeline) = match (self.pipeline.sharding(), piece.inner) {
             (Some(sharding), Some(inner)) => {
-                let index = self.shard_index(&*object, &key, piece, sharding, engine)?;
+                let index = self
+                    .shard_index(&*object, &key, piece, sharding, engine)
+                    .await?;
                 let entry = index
                     .entry(in_memory(inner)?)
                     .map_err(|error| codec_error(&key, Some(inner), error))?;
-                match entry {
-                    Some(range) => {
-                        let encoded = Encoded {
-                            range,
-                            inner: Some(inner),
-                            memory,
-                            checked_ms,
-                        };
-                        self.decode_range(&*object, &key, encoded, sharding.inner(), engine)
-                    }
-                    None => Ok(Arc::new(Piece::absent(Some(object.version()), checked_ms))),
-                }
-            }
-            _ => {
-                let encoded = Encoded {
-                    range: 0..object.size_bytes(),
-                    inner: None,
-                    memory,
-                    checked_ms,
+                let Some(range) = entry else {
+                    return Ok(Arc::new(Piece::absent(Some(object.version()), checked_ms)));
                 };
-                self.decode_range(&*object, &key, encoded, &self.pipeline, engine)
+                (range, Some(inner), sharding.inner())
             }
-        }
+            _ => (0..object.size_bytes(), None, &*self.pipeline),
+        };
+        let encoded = Encoded {
+            range,
+            inner,
+            memory,
+            checked_ms,
+        };
+        self.decode_range(&*object, &key, encoded, pipeline, engine)
+            .await
     }
 
-    pub(super) fn shard_index(
+    pub(super) async fn shard_index(
         &self,
         object: &dyn Object,
         key: &Key,
@@ -408,18 +394,19 @@ impl Pieces {
             IndexLocation::Start => 0..index_bytes,
             IndexLocation::End => start..size,
         };
-        let _memory = engine.reserve(key, index_bytes.saturating_mul(2))?;
+        let _memory = engine.reserve(key, index_bytes.saturating_mul(2)).await?;
         let index = with_bytes(object, key, range, |bytes| {
             sharding
                 .decode_index(bytes, size)
                 .map_err(|error| codec_error(key, None, error))
-        })?;
+        })
+        .await?;
         let index = Arc::new(index);
         engine.keep_index(piece, version, Arc::clone(&index));
         Ok(index)
     }
 
-    fn decode_range(
+    async fn decode_range(
         &self,
         object: &dyn Object,
         key: &Key,
@@ -458,7 +445,7 @@ impl Pieces {
         let needed_bytes = decoded_bytes.saturating_add(encoded_bytes);
         let mut memory = match memory.filter(|memory| memory.bytes() >= needed_bytes) {
             Some(memory) => memory,
-            None => engine.reserve(key, needed_bytes)?,
+            None => engine.reserve(key, needed_bytes).await?,
         };
         let too_large = || StoreError::TooLarge {
             key: key.clone(),
@@ -471,7 +458,8 @@ impl Pieces {
             pipeline
                 .decode(bytes, &mut decoded)
                 .map_err(|error| codec_error(key, inner, error))
-        })?;
+        })
+        .await?;
         engine.count_decoded();
         memory.shrink(decoded_bytes);
         let version = object.version();
@@ -486,72 +474,151 @@ impl Pieces {
 
     /// Reads bytes of a piece that is not encoded, from byte `offset` of it; fill values if it is
     /// proven to be absent. Returns the version of the chunk; `None` if there is no such chunk.
-    pub(super) fn read_raw(
+    pub(super) async fn read_raw(
         &self,
         piece: &PieceKey,
         offset: u64,
         target: &mut [u8],
-        patience: Patience,
         engine: &Engine,
     ) -> Result<Option<Version>, StoreError> {
-        let read = self.read_any(piece, offset, target, patience, engine);
-        self.check_document()?;
+        let read = self.read_raw_unchecked(piece, offset, target, engine).await;
+        self.check_document().await?;
         read
     }
 
-    fn read_any(
+    async fn read_raw_unchecked(
         &self,
         piece: &PieceKey,
         offset: u64,
         target: &mut [u8],
-        patience: Patience,
         engine: &Engine,
     ) -> Result<Option<Version>, StoreError> {
         let key = self.stored_key(piece.chunk)?;
-        let hint = match self.pipeline.sharding() {
-            Some(_) => self.reading(),
-            None => AccessHint::Ranges,
-        };
-        let Some(object) = self.open(&key, hint)? else {
+        let Some(object) = self.open(&key, self.raw_hint()).await? else {
             self.fill(offset, target);
             return Ok(None);
         };
-        let version = Some(object.version());
-        let (range, expected) = match (self.pipeline.sharding(), piece.inner) {
-            (Some(sharding), Some(inner)) => {
-                let index = match engine.index(piece, object.version()) {
-                    None if patience == Patience::Now => {
-                        return Err(StoreError::WouldWait { key });
+        let index = match self.pipeline.sharding() {
+            Some(sharding) => Some(
+                self.shard_index(&*object, &key, piece, sharding, engine)
+                    .await?,
+            ),
+            None => None,
+        };
+        if let Some(start) = self.raw_start(&*object, &key, piece, index.as_deref())? {
+            let at = start.saturating_add(offset);
+            match object.as_local() {
+                Some(_) => {
+                    let range = at..at.saturating_add(target.len() as u64);
+                    let copy = |bytes: &[u8]| {
+                        target.copy_from_slice(bytes);
+                        Ok(())
+                    };
+                    with_bytes(&*object, &key, range, copy).await?;
+                }
+                None => read_into(&*object, &key, at, target).await?,
+            }
+        } else {
+            self.fill(offset, target);
+        }
+        Ok(Some(object.version()))
+    }
+
+    /// As [`Pieces::read_raw`], if that takes no disk and no network.
+    pub(super) fn try_read_raw(
+        &self,
+        piece: &PieceKey,
+        offset: u64,
+        target: &mut [u8],
+        engine: &Engine,
+    ) -> Option<Result<Option<Version>, StoreError>> {
+        let store = self.store.as_sync()?;
+        let mut read = || {
+            let key = self.stored_key(piece.chunk)?;
+            let Some(object) = present(store.open(&key, self.raw_hint()))? else {
+                self.fill(offset, target);
+                return Ok(Some(None));
+            };
+            let version = object.version();
+            let index = match self.pipeline.sharding() {
+                Some(_) => match engine.index(piece, version) {
+                    Some(index) => Some(index),
+                    None => return Ok(None),
+                },
+                None => None,
+            };
+            match self.raw_start(&*object, &key, piece, index.as_deref())? {
+                Some(start) => {
+                    let at = start.saturating_add(offset);
+                    match try_read_into(&*object, &key, at, target) {
+                        Some(read) => read?,
+                        None => return Ok(None),
                     }
-                    Some(index) => index,
-                    None => self.shard_index(&*object, &key, piece, sharding, engine)?,
-                };
+                }
+                None => self.fill(offset, target),
+            }
+            Ok(Some(Some(version)))
+        };
+        let read = read();
+        if let Some((key, version)) = &self.document
+            && let Err(error) = compare_version(key, *version, store.stat(key))
+        {
+            return Some(Err(error));
+        }
+        read.transpose()
+    }
+
+    /// What a chunk is opened for to read a part of it as it is stored.
+    fn raw_hint(&self) -> AccessHint {
+        match self.pipeline.sharding() {
+            Some(_) => self.hint(),
+            None => AccessHint::Ranges,
+        }
+    }
+
+    /// Where a piece that is not encoded begins in its chunk; `None` if its shard does not have it.
+    fn raw_start(
+        &self,
+        object: &dyn Object,
+        key: &Key,
+        piece: &PieceKey,
+        index: Option<&ShardIndex>,
+    ) -> Result<Option<u64>, StoreError> {
+        let (range, expected) = match (self.pipeline.sharding(), index, piece.inner) {
+            (Some(sharding), Some(index), Some(inner)) => {
                 let entry = index
                     .entry(in_memory(inner)?)
-                    .map_err(|error| codec_error(&key, Some(inner), error))?;
+                    .map_err(|error| codec_error(key, Some(inner), error))?;
                 let Some(range) = entry else {
-                    self.fill(offset, target);
-                    return Ok(version);
+                    return Ok(None);
                 };
                 (range, sharding.inner().decoded_size_bytes())
             }
             _ => (0..object.size_bytes(), self.pipeline.decoded_size_bytes()),
         };
         let found = range.end.saturating_sub(range.start);
-        if Some(found) != expected {
-            return Err(StoreError::Corrupt {
-                key,
+        match Some(found) == expected {
+            true => Ok(Some(range.start)),
+            false => Err(StoreError::Corrupt {
+                key: key.clone(),
                 what: format!("{found} bytes, expected {}", expected.unwrap_or(0)),
-            });
+            }),
         }
-        read_into(
-            &*object,
-            &key,
-            range.start.saturating_add(offset),
-            target,
-            patience,
-        )?;
-        Ok(version)
+    }
+}
+
+/// An opened chunk; `None` if it is proven that there is none.
+fn present(
+    opened: Result<Arc<dyn Object>, StoreError>,
+) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    match opened {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
+            key,
+            what: "a directory, or a file in place of one, is where the chunk should be".into(),
+        }),
+        Err(error) => Err(error),
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::codec::CodecError;
 use crate::store::{
-    self, BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Store, StoreError, Version, read_into,
+    BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version, in_memory,
+    read_range,
 };
 
 /// What all threads together keep for encoded bytes, about.
@@ -53,25 +54,27 @@ pub(super) fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> S
     }
 }
 
-/// Calls `use_bytes` with a range of a value.
-pub(super) fn with_bytes<T>(
+/// Calls `use_bytes` with a range of a value. Blocks on the disk for an object of this machine.
+pub(super) async fn with_bytes<T>(
     object: &dyn Object,
     key: &Key,
     range: Range<u64>,
     use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-    if object.is_shared() {
-        let data = object.read(range.start, length, &mut [], Patience::Wait)?;
-        let bytes = data.bytes(&[])?;
-        return match bytes.len() == length {
-            true => use_bytes(bytes),
-            false => Err(StoreError::Corrupt {
-                key: key.clone(),
-                what: format!("{} bytes, expected {length}", bytes.len()),
-            }),
-        };
+    if let Some(local) = object.as_local() {
+        return with_local_bytes(local, key, range, use_bytes);
     }
+    let data = read_range(object, key, range).await?;
+    use_bytes(data.bytes(&[])?)
+}
+
+fn with_local_bytes<T>(
+    object: &dyn LocalObject,
+    key: &Key,
+    range: Range<u64>,
+    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let length = in_memory(range.end.saturating_sub(range.start))?;
     SCRATCH.with_borrow_mut(|scratch| {
         let needed = length.saturating_add(BUFFER_HEADROOM_BYTES);
         if scratch.len() < needed {
@@ -84,24 +87,14 @@ pub(super) fn with_bytes<T>(
                 })?;
             scratch.resize(needed, 0);
         }
-        let first = object.read(range.start, length, scratch, Patience::Wait)?;
-        let result = match &first {
-            // All of it, where it lies.
-            Data::Shared(bytes, part) if part.len() == length => {
-                use_bytes(store::part(bytes, part.clone())?)
-            }
-            Data::Filled(part) if part.len() == length => {
-                use_bytes(store::part(scratch, part.clone())?)
-            }
-            _ => {
-                drop(first);
-                let mut whole = std::mem::take(scratch);
-                let target = store::part_mut(&mut whole, 0..length)?;
-                read_into(object, key, range.start, target, Patience::Wait)?;
-                let result = use_bytes(target);
-                *scratch = whole;
-                result
-            }
+        let data = object.read_blocking(range.start, length, scratch)?;
+        let bytes = data.bytes(scratch)?;
+        let result = match bytes.len() == length {
+            true => use_bytes(bytes),
+            false => Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!("{} bytes, expected {length}", bytes.len()),
+            }),
         };
         let kept = SCRATCH_KEPT_BYTES.load(Ordering::Relaxed);
         if scratch.len() > kept {
@@ -112,16 +105,59 @@ pub(super) fn with_bytes<T>(
     })
 }
 
+/// Fills `target` from `offset` of an object of this machine without blocking.
+pub(super) fn try_read_into(
+    object: &dyn Object,
+    key: &Key,
+    offset: u64,
+    target: &mut [u8],
+) -> Option<Result<(), StoreError>> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let needed = target.len().saturating_add(BUFFER_HEADROOM_BYTES);
+        if scratch.len() < needed {
+            scratch.resize(needed, 0);
+        }
+        let read = object.try_read(offset, target.len(), scratch)?;
+        let copied = read.and_then(|data| {
+            let bytes = data.bytes(scratch)?;
+            match bytes.len() == target.len() {
+                true => target.copy_from_slice(bytes),
+                false => {
+                    return Err(StoreError::Corrupt {
+                        key: key.clone(),
+                        what: format!("ends {} bytes too early", target.len() - bytes.len()),
+                    });
+                }
+            }
+            Ok(())
+        });
+        Some(copied)
+    })
+}
+
 /// Fails if a document of metadata is not any more the one of that version.
 ///
 /// # Errors
-/// [`StoreError::Stale`], or why it can not be found out.
-pub fn check_version(store: &dyn Store, key: &Key, version: Version) -> Result<(), StoreError> {
+/// [`StoreError::Stale`], or why it cannot be found out.
+pub async fn check_version(
+    store: &dyn Store,
+    key: &Key,
+    version: Version,
+) -> Result<(), StoreError> {
+    compare_version(key, version, store.stat(key).await)
+}
+
+/// As [`check_version`], with the attributes that the store returned.
+pub(super) fn compare_version(
+    key: &Key,
+    version: Version,
+    found: Result<Stat, StoreError>,
+) -> Result<(), StoreError> {
     let stale = |what: &str| StoreError::Stale {
         key: key.clone(),
         what: what.into(),
     };
-    match store.stat(key) {
+    match found {
         Ok(stat) if stat.version == version => Ok(()),
         Ok(_) => Err(stale("the metadata of the array have changed")),
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::batch::Batch;
 use super::cache::{Piece, PieceKey, now_ms};
-use super::course::Course;
 use super::engine::Engine;
 use super::geometry::{Geometry, Run};
+use super::order::ElementOrder;
 use super::pieces::Pieces;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Patience, Store, StoreError, Version, in_memory, part, part_mut};
+use crate::runtime::leave_session_thread;
+use crate::store::{Data, Key, Store, StoreError, Version, in_memory, part, part_mut};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -24,24 +25,47 @@ pub struct ArrayReader {
     pub(super) pieces: Pieces,
     pub(super) engine: Arc<Engine>,
     /// The elements in C order.
-    pub(super) rows: Course,
+    pub(super) row_major: ElementOrder,
     /// The pieces one behind the other, each of them whole.
-    sequence: Course,
+    chunk_major: ElementOrder,
     /// Pieces over one chunk.
     chunk_geometry: Geometry,
+    /// One piece by itself.
+    inner_geometry: Geometry,
     pub(super) window_bytes: u64,
-    /// How much one read may hold while it waits for more: never so much that the readers of all
-    /// workers together could wait for each other.
+    /// How much one read may hold while it waits for more.
     held_bytes: u64,
+}
+
+/// Which elements of an array a read is of, and in which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them in C order.
+    RowMajor,
+    /// The pieces in C order over their grid, one behind the other; each is as it is stored, also
+    /// beyond the array's edge.
+    ChunkMajor,
+    /// One chunk as it is stored, also beyond the array's edge, by its number in C order over the grid.
+    Chunk(u64),
+    /// One inner chunk, by its number in C order over the grid of inner chunks of the whole array.
+    Inner(u64),
+}
+
+/// A read that is not empty.
+struct ReadRun<'a> {
+    extent: Extent,
+    order: &'a ElementOrder,
+    geometry: &'a Geometry,
+    range: Range<u64>,
 }
 
 /// Pieces that one read holds at a time.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Runs at least as long as this are read from the store as they are, where nothing is encoded.
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
-/// Pieces of a store that is far away are fetched whole up to this size, encoded or not.
+/// Pieces of a remote store are fetched whole up to this size, encoded or not.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
-/// At least so much is begun ahead of a reader that goes on and on.
+/// At least so much is decoded ahead of a sequential reader.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
 
 impl ArrayReader {
@@ -63,7 +87,7 @@ impl ArrayReader {
         let number = engine.next_array();
         let pieces = Pieces::new(store, key, metadata, pipeline, ttl, number, document)?;
         let geometry = pieces.over_the_array()?;
-        let sequence = geometry
+        let chunk_major = geometry
             .in_sequence()
             .ok_or_else(|| StoreError::Unsupported {
                 key: pieces.key().clone(),
@@ -71,21 +95,21 @@ impl ArrayReader {
             })?;
         let chunk_geometry = pieces.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();
-        let threads = engine.threads();
+        let parallel = engine.parallel();
         let window_bytes = geometry
             .piece_bytes()
-            .saturating_mul(threads.saturating_mul(2))
+            .saturating_mul(parallel.saturating_mul(2))
             .max(item_rows.min(engine.cache.budget_bytes() / 4))
             .max(MIN_WINDOW_BYTES)
             .min((engine.cache.budget_bytes() / 4).max(MIN_WINDOW_BYTES));
-        let shares = threads.saturating_mul(4).max(64);
-        let held_bytes = (engine.memory_limit_bytes() / shares).min(MAX_HELD_BYTES);
+        let held_bytes = engine.held_bytes().min(MAX_HELD_BYTES);
         Ok(Self {
             held_bytes,
             pieces,
             engine,
-            rows: Course::over(geometry),
-            sequence: Course::over(sequence),
+            inner_geometry: Geometry::of_one_piece(geometry.piece_bytes()),
+            row_major: ElementOrder::over(geometry),
+            chunk_major: ElementOrder::over(chunk_major),
             chunk_geometry,
             window_bytes,
         })
@@ -93,13 +117,13 @@ impl ArrayReader {
 
     /// Size of the whole array in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.rows.geometry.size_bytes()
+        self.row_major.geometry.size_bytes()
     }
 
     /// Size in bytes of all pieces, one behind the other: what lies beyond the edges of the array
     /// counts.
-    pub fn sequence_bytes(&self) -> u64 {
-        self.sequence.geometry.size_bytes()
+    pub fn chunk_major_bytes(&self) -> u64 {
+        self.chunk_major.geometry.size_bytes()
     }
 
     /// Elements of a piece along each axis: of an inner chunk where there are shards.
@@ -107,127 +131,76 @@ impl ArrayReader {
         self.pieces.piece_shape()
     }
 
-    /// Reads `size` bytes from `offset` of the whole array into `buffer`, fewer only at the end.
-    /// `served` has the versions of the chunks that the same file was served from, if the store can
-    /// change.
-    ///
-    /// # Errors
-    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if a chunk has
-    /// another version than `served` says; otherwise why a piece cannot be had.
-    pub fn read(
-        self: &Arc<Self>,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        self.read_along(&self.rows, offset, size, buffer, patience, served)
-    }
-
-    /// Reads from the pieces in C order over their grid, one behind the other; each is as it is
-    /// stored, also beyond the array's edge.
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read`].
-    pub fn read_sequence(
-        self: &Arc<Self>,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        self.read_along(&self.sequence, offset, size, buffer, patience, served)
-    }
-
-    fn read_along(
-        self: &Arc<Self>,
-        course: &Course,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let geometry = &course.geometry;
+    /// Elements that are read as a run of bytes. `None` if there is no such run.
+    fn run(&self, extent: Extent, offset: u64, size: usize) -> Option<ReadRun<'_>> {
+        let geometry = match extent {
+            Extent::RowMajor => &self.row_major.geometry,
+            Extent::ChunkMajor => &self.chunk_major.geometry,
+            Extent::Chunk(_) => &self.chunk_geometry,
+            Extent::Inner(_) => &self.inner_geometry,
+        };
         let end = offset
             .saturating_add(size as u64)
             .min(geometry.size_bytes());
-        if offset >= end {
-            return Ok(Data::Filled(0..0));
-        }
-        let range = offset..end;
-        if !self.reads_directly(geometry) {
-            self.look_ahead(course, &range);
-        }
-        let key = |piece| self.pieces.key_of(piece);
-        self.fill(course, geometry, &key, range, buffer, patience, served)
-    }
-
-    /// Reads from one chunk as it is stored, decoded: all of its shape, also beyond the array's
-    /// edge. `chunk` is its number in C order over the grid.
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read`].
-    pub fn read_chunk(
-        self: &Arc<Self>,
-        chunk: u64,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let geometry = &self.chunk_geometry;
-        let end = offset
-            .saturating_add(size as u64)
-            .min(geometry.size_bytes());
-        if offset >= end {
-            return Ok(Data::Filled(0..0));
-        }
-        let key = |piece| self.pieces.key_in_chunk(chunk, piece);
-        self.fill(
-            &self.rows,
+        let order = match extent {
+            Extent::ChunkMajor => &self.chunk_major,
+            _ => &self.row_major,
+        };
+        (offset < end).then_some(ReadRun {
+            extent,
+            order,
             geometry,
-            &key,
-            offset..end,
-            buffer,
-            patience,
-            served,
-        )
+            range: offset..end,
+        })
     }
 
-    /// Reads from one inner chunk of a shard; `piece` is its number in C order over the grid of
-    /// inner chunks of the whole array.
+    /// Notes a read of a whole array for readahead.
+    fn observe(self: &Arc<Self>, run: &ReadRun<'_>) {
+        let is_whole = matches!(run.extent, Extent::RowMajor | Extent::ChunkMajor);
+        if is_whole && !self.reads_directly(run.geometry) {
+            self.read_ahead(run.order, &run.range);
+        }
+    }
+
+    /// Reads `size` bytes from `offset` of an extent into `buffer`, fewer only at the end, if all
+    /// pieces of it are decoded or need no decoding. `served` has the versions of the chunks that the
+    /// same file was served from, if the store can change.
     ///
     /// # Errors
     /// As [`ArrayReader::read`].
-    pub fn read_inner(
+    pub fn try_read(
         self: &Arc<Self>,
-        piece: u64,
+        extent: Extent,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-        patience: Patience,
+        served: Option<&ServedVersions>,
+    ) -> Option<Result<Data, StoreError>> {
+        let Some(run) = self.run(extent, offset, size) else {
+            return Some(Ok(Data::Filled(0..0)));
+        };
+        self.observe(&run);
+        self.try_fill(&run, buffer, served).transpose()
+    }
+
+    /// Reads `size` bytes from `offset` of an extent, fewer only at the end. `served` is as in
+    /// [`ArrayReader::try_read`].
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] if a chunk has another version than `served` says; otherwise why a piece
+    /// cannot be loaded.
+    pub async fn read(
+        self: &Arc<Self>,
+        extent: Extent,
+        offset: u64,
+        size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let piece_bytes = self.rows.geometry.piece_bytes();
-        let geometry = Geometry::of_one_piece(piece_bytes);
-        let end = offset.saturating_add(size as u64).min(piece_bytes);
-        if offset >= end {
+        let Some(run) = self.run(extent, offset, size) else {
             return Ok(Data::Filled(0..0));
-        }
-        let key = |_| self.pieces.key_of(piece);
-        self.fill(
-            &self.rows,
-            &geometry,
-            &key,
-            offset..end,
-            buffer,
-            patience,
-            served,
-        )
+        };
+        self.observe(&run);
+        self.fill(&run, served).await
     }
 
     /// Size of a decoded chunk in bytes.
@@ -237,7 +210,7 @@ impl ArrayReader {
 
     /// Size of a decoded piece in bytes: of an inner chunk where there are shards.
     pub fn piece_bytes(&self) -> u64 {
-        self.rows.geometry.piece_bytes()
+        self.row_major.geometry.piece_bytes()
     }
 
     /// Whether the array can not change.
@@ -267,77 +240,148 @@ impl ArrayReader {
 
     /// Whether pieces are read from the store as they are, run by run.
     fn reads_directly(&self, geometry: &Geometry) -> bool {
-        // What is far away is worth a request of its own, or is fetched as a whole.
+        // Remote pieces are fetched whole, unless they are large.
         let is_worth_it = !self.pieces.is_remote() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
         self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
     }
 
-    /// Fills the buffer with a range that is not empty, some pieces at a time.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what the kinds of reads differ in"
-    )]
-    fn fill(
-        self: &Arc<Self>,
-        course: &Course,
-        geometry: &Geometry,
-        key: &dyn Fn(u64) -> PieceKey,
-        range: Range<u64>,
-        buffer: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let length = in_memory(range.end - range.start)?;
-        let target = part_mut(buffer, 0..length)?;
-        if self.reads_directly(geometry) {
-            return self.copy_direct(geometry, key, range, target, patience, served);
+    /// The pieces that a run needs from `at` on, as many as one read holds at a time.
+    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<PieceKey>), StoreError> {
+        let batch = Batch::of(run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
+        if batch.end == at {
+            return Err(StoreError::Internal {
+                key: self.key().clone(),
+                what: format!("no piece has byte {at}"),
+            });
         }
-        let mut at = range.start;
-        while at < range.end {
-            let batch = Batch::of(geometry, at..range.end, self.held_bytes, u64::MAX);
-            let keys: Vec<PieceKey> = batch.pieces.iter().map(|piece| key(*piece)).collect();
-            // Before pieces are held: who waits for memory must not hold any.
-            self.make_room(served, &keys, patience)?;
-            let held = match patience {
-                Patience::Now => self.held_now(&keys)?,
-                Patience::Wait => self.hold(&keys)?,
+        let keys = batch
+            .pieces
+            .iter()
+            .map(|piece| self.piece_key(run.extent, *piece));
+        let keys = keys.collect();
+        Ok((batch, keys))
+    }
+
+    fn piece_key(&self, extent: Extent, piece: u64) -> PieceKey {
+        match extent {
+            Extent::RowMajor | Extent::ChunkMajor => self.pieces.key_of(piece),
+            Extent::Chunk(chunk) => self.pieces.key_in_chunk(chunk, piece),
+            Extent::Inner(inner) => self.pieces.key_of(inner),
+        }
+    }
+
+    /// Fills the buffer with a run if its pieces are at hand.
+    fn try_fill(
+        &self,
+        run: &ReadRun<'_>,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<Option<Data>, StoreError> {
+        let length = in_memory(run.range.end - run.range.start)?;
+        let target = part_mut(buffer, 0..length)?;
+        if self.reads_directly(run.geometry) {
+            return self.try_copy_direct(run, target, served);
+        }
+        let name = |chunk| self.pieces.chunk_key(chunk);
+        let mut at = run.range.start;
+        while at < run.range.end {
+            let (batch, keys) = self.batch(run, at)?;
+            if served.is_some_and(|served| !matches!(served.try_make_room(&keys, name), Ok(true))) {
+                return Ok(None);
+            }
+            let Some(held) = self.try_load(&keys) else {
+                return Ok(None);
             };
-            for (key, piece) in keys.iter().zip(&held) {
-                self.admit(served, key, piece.version, piece.checked_ms())?;
-            }
-            if let (Some(run), [piece]) = (batch.single, &held[..])
-                && let Some(bytes) = &piece.bytes
-                && batch.end - at == range.end - range.start
-            {
-                // One run in one piece: the reply is made from the piece itself.
-                let start = in_memory(run.offset)?;
-                self.note_end(course, &keys, geometry, run);
-                return Ok(Data::Shared(Arc::clone(bytes), start..start + length));
-            }
-            let (from, to) = (at - range.start, batch.end - range.start);
-            let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
-            self.copy(course, geometry, at..batch.end, &batch, &held, &keys, part)?;
-            if batch.end == at {
-                return Err(StoreError::Internal {
-                    key: self.key().clone(),
-                    what: format!("no piece has byte {at}"),
-                });
+            if let Some(data) = self.copy_batch(run, at, &batch, &keys, &held, target, served)? {
+                return Ok(Some(data));
             }
             at = batch.end;
         }
-        Ok(Data::Filled(0..length))
+        Ok(Some(Data::Filled(0..length)))
     }
 
-    fn make_room(
-        &self,
+    /// Reads a run that is not empty, some pieces at a time.
+    async fn fill(
+        self: &Arc<Self>,
+        run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
-        keys: &[PieceKey],
-        patience: Patience,
-    ) -> Result<(), StoreError> {
-        match served {
-            Some(served) => served.make_room(keys, |chunk| self.pieces.chunk_key(chunk), patience),
-            None => Ok(()),
+    ) -> Result<Data, StoreError> {
+        let need_bytes = run.range.end - run.range.start;
+        let length = in_memory(need_bytes)?;
+        let no_memory = |()| StoreError::TooLarge {
+            key: self.key().clone(),
+            need_bytes,
+            limit_bytes: 0,
+        };
+        let mut target = Vec::new();
+        if self.reads_directly(run.geometry) {
+            target = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
+            self.copy_direct(run, &mut target, served).await?;
+            return Ok(Data::Shared(target.into(), 0..length));
         }
+        let _reader = self.engine.admit_reader(self.key()).await?;
+        let mut at = run.range.start;
+        while at < run.range.end {
+            let (batch, keys) = self.batch(run, at)?;
+            // Before pieces are held: a read that waits for memory must not hold any.
+            if let Some(served) = served {
+                let name = |chunk| self.pieces.chunk_key(chunk);
+                served.make_room(&keys, name).await?;
+            }
+            let held = self.load(&keys).await?;
+            let is_whole = at == run.range.start && batch.end == run.range.end;
+            if target.is_empty() && !(is_whole && batch.single.is_some()) {
+                target = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
+            }
+            if let Some(data) =
+                self.copy_batch(run, at, &batch, &keys, &held, &mut target, served)?
+            {
+                return Ok(data);
+            }
+            at = batch.end;
+        }
+        Ok(Data::Shared(target.into(), 0..length))
+    }
+
+    /// Copies the pieces of a batch to their place in `target`; or returns the bytes of the only piece
+    /// if the run lies in it.
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
+    fn copy_batch(
+        &self,
+        run: &ReadRun<'_>,
+        at: u64,
+        batch: &Batch,
+        keys: &[PieceKey],
+        held: &[Arc<Piece>],
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<Option<Data>, StoreError> {
+        for (key, piece) in keys.iter().zip(held) {
+            self.admit(served, key, piece.version, piece.checked_ms())?;
+        }
+        let whole = run.range.end - run.range.start;
+        if let (Some(single), [piece]) = (batch.single, held)
+            && batch.end - at == whole
+        {
+            if let Some(bytes) = &piece.bytes {
+                // The reply is made from the piece itself.
+                let start = in_memory(single.offset)?;
+                self.note_end(run.order, keys, run.geometry, single);
+                let end = start + in_memory(whole)?;
+                return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
+            }
+            if target.is_empty() {
+                let mut filled = vec![0; in_memory(whole)?];
+                self.pieces.fill(single.offset, &mut filled);
+                let length = filled.len();
+                return Ok(Some(Data::Shared(filled.into(), 0..length)));
+            }
+        }
+        let (from, to) = (at - run.range.start, batch.end - run.range.start);
+        let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
+        let range = at..batch.end;
+        self.copy(run.order, run.geometry, range, batch, held, keys, part)?;
+        Ok(None)
     }
 
     fn admit(
@@ -356,7 +400,7 @@ impl ArrayReader {
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn copy(
         &self,
-        course: &Course,
+        order: &ElementOrder,
         geometry: &Geometry,
         range: Range<u64>,
         batch: &Batch,
@@ -364,7 +408,7 @@ impl ArrayReader {
         keys: &[PieceKey],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let gives_up = self.gives_up_what_was_read(course);
+        let gives_up = self.gives_up_what_was_read(order);
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
             let place = finder.find(run.piece);
@@ -412,52 +456,31 @@ impl ArrayReader {
 
     /// Whether pieces go when they were read to their end. The kernel has them then; but it may have
     /// to drop the pages of what can change, so pieces stay if all of them fit.
-    fn gives_up_what_was_read(&self, course: &Course) -> bool {
-        let fits = course.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
-        course.ahead.is_streaming() && (self.is_constant() || !fits)
+    fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
+        let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
+        order.readahead.is_streaming() && (self.is_constant() || !fits)
     }
 
-    fn note_end(&self, course: &Course, keys: &[PieceKey], geometry: &Geometry, run: Run) {
+    fn note_end(&self, order: &ElementOrder, keys: &[PieceKey], geometry: &Geometry, run: Run) {
         if let [key] = keys
             && run.offset + run.length == geometry.piece_bytes()
-            && self.gives_up_what_was_read(course)
+            && self.gives_up_what_was_read(order)
         {
             self.engine.cache.use_up(*key);
         }
     }
 
-    /// Copies runs from the store as they are.
-    fn copy_direct(
-        &self,
-        geometry: &Geometry,
-        key: &dyn Fn(u64) -> PieceKey,
-        range: Range<u64>,
-        mut target: &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let length = target.len();
-        let flow = geometry.runs(range.start, range.end, |run| {
-            let key = key(run.piece);
-            match self.copy_run_directly(&key, run, &mut target, patience, served) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+    /// The runs that a read consists of, each with its piece and its part of the target.
+    fn direct_runs(&self, run: &ReadRun<'_>) -> Vec<(PieceKey, Run)> {
+        let mut runs = Vec::new();
+        let _ = run.geometry.runs(run.range.start, run.range.end, |own| {
+            runs.push((self.piece_key(run.extent, own.piece), own));
+            ControlFlow::<()>::Continue(())
         });
-        match flow {
-            ControlFlow::Continue(()) => Ok(Data::Filled(0..length)),
-            ControlFlow::Break(error) => Err(error),
-        }
+        runs
     }
 
-    fn copy_run_directly(
-        &self,
-        key: &PieceKey,
-        run: Run,
-        target: &mut &mut [u8],
-        patience: Patience,
-        served: Option<&ServedVersions>,
-    ) -> Result<(), StoreError> {
+    fn split<'a>(&self, target: &mut &'a mut [u8], run: Run) -> Result<&'a mut [u8], StoreError> {
         let (part, rest) = std::mem::take(target)
             .split_at_mut_checked(in_memory(run.length)?)
             .ok_or_else(|| StoreError::Internal {
@@ -465,10 +488,56 @@ impl ArrayReader {
                 what: "runs longer than the range that they are of".into(),
             })?;
         *target = rest;
-        self.make_room(served, std::slice::from_ref(key), patience)?;
-        let checked_ms = now_ms();
-        let (pieces, engine) = (&self.pieces, &self.engine);
-        let version = pieces.read_raw(key, run.offset, part, patience, engine)?;
-        self.admit(served, key, version, checked_ms)
+        Ok(part)
+    }
+
+    /// Copies runs from the store as they are, if that takes no disk and no network.
+    fn try_copy_direct(
+        &self,
+        run: &ReadRun<'_>,
+        mut target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<Option<Data>, StoreError> {
+        let length = target.len();
+        let name = |chunk| self.pieces.chunk_key(chunk);
+        for (key, own) in self.direct_runs(run) {
+            let part = self.split(&mut target, own)?;
+            let keys = std::slice::from_ref(&key);
+            if served.is_some_and(|served| !matches!(served.try_make_room(keys, name), Ok(true))) {
+                return Ok(None);
+            }
+            let checked_ms = now_ms();
+            match self
+                .pieces
+                .try_read_raw(&key, own.offset, part, &self.engine)
+            {
+                Some(version) => self.admit(served, &key, version?, checked_ms)?,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Data::Filled(0..length)))
+    }
+
+    async fn copy_direct(
+        &self,
+        run: &ReadRun<'_>,
+        mut target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        if !self.pieces.is_remote() {
+            leave_session_thread().await;
+        }
+        for (key, own) in self.direct_runs(run) {
+            let part = self.split(&mut target, own)?;
+            if let Some(served) = served {
+                let name = |chunk| self.pieces.chunk_key(chunk);
+                served.make_room(std::slice::from_ref(&key), name).await?;
+            }
+            let checked_ms = now_ms();
+            let read = self.pieces.read_raw(&key, own.offset, part, &self.engine);
+            let version = read.await?;
+            self.admit(served, &key, version, checked_ms)?;
+        }
+        Ok(())
     }
 }

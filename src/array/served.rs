@@ -15,7 +15,7 @@
 //! Lock order: no lock is held while another one is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -25,7 +25,9 @@ use super::cache::PieceKey;
 use super::engine::Engine;
 use super::memory::Reservation;
 use super::reader::ArrayReader;
-use crate::store::{Key, Patience, StoreError, Version, may_wait};
+use crate::runtime::leave_session_thread;
+use crate::store::{Key, StoreError, Version};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Chunks whose versions are allocated together.
 const PAGE_CHUNKS: u64 = PAGE_SLOTS as u64;
@@ -35,7 +37,7 @@ const PAGE_BYTES: u64 = 256;
 /// An open compares no more chunks than this with the source, and takes no longer.
 const MAX_COMPARED: usize = 1 << 14;
 const MAX_COMPARE_TIME: Duration = Duration::from_millis(100);
-/// More chunks than this are compared by a thread that may wait.
+/// More chunks than this are not compared by a session thread.
 const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// The versions of the chunks that one inode has served.
@@ -131,22 +133,17 @@ impl ServedVersions {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Opens a handle of a file that is filled from `readers`. `None` if the inode has retired: its
     /// name must be looked up again.
     ///
-    /// # Errors
-    /// [`StoreError::WouldWait`] on a thread that must not wait.
-    pub fn open(
-        self: &Arc<Self>,
-        readers: &[Arc<ArrayReader>],
-    ) -> Result<Option<Handle>, StoreError> {
+    pub async fn open(self: &Arc<Self>, readers: &[Arc<ArrayReader>]) -> Option<Handle> {
         let (known, entries) = {
             let mut state = self.lock();
             if state.is_retired {
-                return Ok(None);
+                return None;
             }
             state.handles += 1;
             let record = &state.record;
@@ -158,7 +155,7 @@ impl ServedVersions {
             keeps_pages: false,
         };
         let found = match (known, entries) {
-            (None, Some(entries)) => match compare(readers, entries)? {
+            (None, Some(entries)) => match compare(readers, entries).await {
                 Comparison::TooCostly => self.lock().record.told_by_age(readers),
                 found => found,
             },
@@ -178,11 +175,11 @@ impl ServedVersions {
             (Comparison::Changed | Comparison::TooCostly, _) => {
                 state.is_retired = true;
                 drop(state);
-                return Ok(None);
+                return None;
             }
         }
         drop(state);
-        Ok(Some(handle))
+        Some(handle)
     }
 
     /// Whether an open needs another inode, as far as is known without asking the source.
@@ -195,35 +192,62 @@ impl ServedVersions {
         state.is_retired
     }
 
-    /// Allocates what recording these pieces takes.
+    /// Allocates what recording these pieces takes, if that memory is free; returns whether it was.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] if open files take all that versions may take;
-    /// [`StoreError::TimedOut`], or [`StoreError::WouldWait`] for [`Patience::Now`], if decoding
-    /// takes the rest.
-    pub(super) fn make_room(
+    /// [`StoreError::TooLarge`] if open files take all that versions may take.
+    pub(super) fn try_make_room(
         &self,
         keys: &[PieceKey],
         name: impl Fn(u64) -> Key,
-        patience: Patience,
+    ) -> Result<bool, StoreError> {
+        let Some((key, missing)) = self.missing_pages(keys, name) else {
+            return Ok(true);
+        };
+        let bytes = PAGE_BYTES * missing.len() as u64;
+        match self.engine.try_reserve_versions(&key, bytes)? {
+            Some(room) => self.add_pages(key, missing, room).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// As [`ServedVersions::try_make_room`]; waits for memory.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] if open files take all that versions may take;
+    /// [`StoreError::TimedOut`] if decoding takes the rest.
+    pub(super) async fn make_room(
+        &self,
+        keys: &[PieceKey],
+        name: impl Fn(u64) -> Key,
     ) -> Result<(), StoreError> {
-        let Some(first) = keys.first() else {
+        let Some((key, missing)) = self.missing_pages(keys, name) else {
             return Ok(());
         };
+        let bytes = PAGE_BYTES * missing.len() as u64;
+        let room = self.engine.reserve_versions(&key, bytes).await?;
+        self.add_pages(key, missing, room)
+    }
+
+    /// Pages that recording these pieces needs and the record lacks, and the key of the first chunk.
+    fn missing_pages(
+        &self,
+        keys: &[PieceKey],
+        name: impl Fn(u64) -> Key,
+    ) -> Option<(Key, Vec<(u64, u64)>)> {
+        let first = keys.first()?;
         let mut missing: Vec<_> = keys.iter().map(|key| place(key).0).collect();
         missing.dedup();
         {
             let state = self.lock();
             missing.retain(|page| !state.record.pages.contains_key(page));
         }
-        if missing.is_empty() {
-            return Ok(());
-        }
         missing.sort_unstable();
         missing.dedup();
-        let bytes = PAGE_BYTES * missing.len() as u64;
-        let key = name(first.chunk);
-        let room = self.engine.reserve_versions(&key, bytes, patience)?;
+        (!missing.is_empty()).then(|| (name(first.chunk), missing))
+    }
+
+    fn add_pages(&self, key: Key, missing: Vec<(u64, u64)>, room: Room) -> Result<(), StoreError> {
         let mut state = self.lock();
         let record = &mut state.record;
         record
@@ -231,7 +255,7 @@ impl ServedVersions {
             .try_reserve(missing.len())
             .map_err(|_| StoreError::TooLarge {
                 key,
-                need_bytes: bytes,
+                need_bytes: PAGE_BYTES * missing.len() as u64,
                 limit_bytes: self.engine.memory_limit_bytes(),
             })?;
         for page in missing {
@@ -370,12 +394,10 @@ impl Drop for ServedVersions {
 }
 
 /// Compares chunks, in the order of their arrays, with the source.
-fn compare(readers: &[Arc<ArrayReader>], entries: Vec<Entry>) -> Result<Comparison, StoreError> {
+async fn compare(readers: &[Arc<ArrayReader>], entries: Vec<Entry>) -> Comparison {
     let end = Instant::now() + MAX_COMPARE_TIME;
-    if let Some(reader) = readers.first()
-        && entries.len() > MAX_COMPARED_AT_ONCE
-    {
-        may_wait(reader.key())?;
+    if entries.len() > MAX_COMPARED_AT_ONCE {
+        leave_session_thread().await;
     }
     let by_number: HashMap<u64, _> = readers
         .iter()
@@ -384,21 +406,21 @@ fn compare(readers: &[Arc<ArrayReader>], entries: Vec<Entry>) -> Result<Comparis
     let mut last = None;
     for (array, chunk, served) in entries {
         if Instant::now() > end {
-            return Ok(Comparison::TooCostly);
+            return Comparison::TooCostly;
         }
         let Some(pieces) = by_number.get(&array) else {
-            return Ok(Comparison::Changed);
+            return Comparison::Changed;
         };
-        if last.replace(array) != Some(array) && pieces.check_document().is_err() {
-            return Ok(Comparison::Changed);
+        if last.replace(array) != Some(array) && pieces.check_document().await.is_err() {
+            return Comparison::Changed;
         }
-        match pieces.present_version(chunk) {
+        match pieces.present_version(chunk).await {
             Ok(version) if code(version) == served => {}
             // What fails is told by the read that needs it.
-            Ok(_) | Err(_) => return Ok(Comparison::Changed),
+            Ok(_) | Err(_) => return Comparison::Changed,
         }
     }
-    Ok(Comparison::Same)
+    Comparison::Same
 }
 
 /// An open file that keeps to one version of each chunk.
@@ -443,7 +465,7 @@ impl ClosedRecords {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<u64, (Weak<ServedVersions>, u64)>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 
     fn put(&self, number: u64, record: Weak<ServedVersions>, bytes: u64) {
@@ -473,12 +495,13 @@ impl ClosedRecords {
 mod tests {
     use super::super::engine::EngineOptions;
     use super::*;
+    use crate::runtime::block_on;
 
     fn engine(memory_limit_bytes: u64) -> Arc<Engine> {
         let options = EngineOptions {
             cache_bytes: 0,
             memory_limit_bytes,
-            threads: 1,
+            parallel: 1,
             timeout: Duration::from_millis(100),
         };
         Arc::new(Engine::new(options).unwrap())
@@ -501,7 +524,7 @@ mod tests {
         chunk: u64,
         version: Option<Version>,
     ) -> Result<(), StoreError> {
-        record.make_room(&[key(chunk)], name, Patience::Wait)?;
+        block_on(record.make_room(&[key(chunk)], name))?;
         record.admit(&key(chunk), name, version, 1)
     }
 
@@ -536,10 +559,10 @@ mod tests {
         let most = 4 * PAGE_BYTES;
         let engine = engine(most * 8);
         let open = Arc::new(ServedVersions::new(&engine));
-        let handle = open.open(&[]).unwrap().unwrap();
+        let handle = block_on(open.open(&[])).unwrap();
         assert!(!handle.keeps_pages());
         let closed = Arc::new(ServedVersions::new(&engine));
-        let other = closed.open(&[]).unwrap().unwrap();
+        let other = block_on(closed.open(&[])).unwrap();
         for chunk in 0..2 {
             serve(&closed, chunk * PAGE_CHUNKS, None).unwrap();
         }
@@ -564,7 +587,7 @@ mod tests {
     fn what_has_changed_is_forgotten_at_an_open_unless_another_handle_is_open() {
         let engine = engine(1 << 20);
         let record = Arc::new(ServedVersions::new(&engine));
-        let open = || record.open(&[]).unwrap();
+        let open = || block_on(record.open(&[]));
         let first = open().unwrap();
         serve(&record, 0, None).unwrap();
         // No reader can change: what was served stays right.
@@ -576,11 +599,11 @@ mod tests {
         assert!(open().is_none(), "it has retired for good");
 
         let record = Arc::new(ServedVersions::new(&engine));
-        let first = record.open(&[]).unwrap();
+        let first = block_on(record.open(&[]));
         serve(&record, 0, None).unwrap();
         assert!(serve(&record, 0, Some(Version(3))).is_err());
         drop(first);
-        let second = record.open(&[]).unwrap().unwrap();
+        let second = block_on(record.open(&[])).unwrap();
         assert!(!second.keeps_pages());
         serve(&record, 0, Some(Version(3))).unwrap();
     }

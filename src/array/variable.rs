@@ -30,7 +30,7 @@ impl Elements {
 /// # Errors
 /// [`StoreError::TooLarge`]; [`StoreError::Unsupported`] if it is not such an array; otherwise why
 /// a chunk can not be had.
-pub fn read_elements(
+pub async fn read_elements(
     store: &dyn Store,
     key: &Key,
     metadata: &zarr::Array,
@@ -56,7 +56,7 @@ pub fn read_elements(
         need_bytes,
         limit_bytes,
     };
-    let _memory = engine.reserve(key, memory(limit_bytes))?;
+    let _memory = engine.reserve(key, memory(limit_bytes)).await?;
     let count = parts.grid.element_count();
     let element_bytes = size_of::<Element>() as u64;
     // Every element begins as a copy of the fill value.
@@ -76,7 +76,7 @@ pub fn read_elements(
     for chunk in 0..parts.grid.chunk_count() {
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
         let hint = AccessHint::Whole(limit_bytes - used);
-        let object = match store.open_for(&chunk_key, hint) {
+        let object = match store.open(&chunk_key, hint).await {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => continue,
             Err(StoreError::NotAPrefix { key }) => {
@@ -93,7 +93,7 @@ pub fn read_elements(
             return Err(too_large(used));
         }
         let left = limit_bytes - used;
-        let decoded = decode_elements(&*object, &chunk_key, pipeline, left, |_| Ok(()))?;
+        let decoded = decode_elements(&*object, &chunk_key, pipeline, left, None).await?;
         used = used.saturating_add(decoded.iter().map(size_of_element).sum());
         if used > limit_bytes {
             return Err(too_large(used));
@@ -127,17 +127,18 @@ pub(super) fn fitting(most_bytes: u64, free_bytes: u64, memory: impl Fn(u64) -> 
 /// Elements of a chunk may take so much at the first try.
 const FIRST_TRY_BYTES: u64 = 1 << 20;
 
-/// Decodes a chunk of elements of variable length, whose size nobody knows before: within a limit
-/// that grows while decoding fails, up to `most_bytes`. `admit` is told what each try may take.
+/// Decodes a chunk of elements of variable length, whose size is not known before: within a limit
+/// that grows while decoding fails, up to `most_bytes`. With an engine, what each try takes is
+/// reserved.
 ///
 /// # Errors
-/// Why the chunk can not be decoded, or what `admit` says.
-pub(super) fn decode_elements<T>(
+/// Why the chunk cannot be decoded, or memory cannot be reserved.
+pub(super) async fn decode_elements(
     object: &dyn Object,
     key: &Key,
     pipeline: &Pipeline,
     most_bytes: u64,
-    admit: impl Fn(u64) -> Result<T, StoreError>,
+    engine: Option<&Engine>,
 ) -> Result<Vec<Element>, StoreError> {
     let encoded_bytes = object.size_bytes();
     let mut limit = FIRST_TRY_BYTES
@@ -145,14 +146,21 @@ pub(super) fn decode_elements<T>(
         .min(most_bytes);
     loop {
         let decoding = pipeline.variable_memory_bytes(limit);
-        let _admitted = admit(decoding.saturating_add(encoded_bytes))?;
+        let _memory = match engine {
+            Some(engine) => Some(
+                engine
+                    .reserve(key, decoding.saturating_add(encoded_bytes))
+                    .await?,
+            ),
+            None => None,
+        };
         let length = usize::try_from(limit).unwrap_or(usize::MAX);
         let decoded = with_bytes(object, key, 0..encoded_bytes, |encoded| {
             pipeline
                 .decode_variable(encoded, length)
                 .map_err(|error| codec_error(key, None, error))
         });
-        match decoded {
+        match decoded.await {
             Err(_) if limit < most_bytes => limit = limit.saturating_mul(16).min(most_bytes),
             decoded => return decoded,
         }

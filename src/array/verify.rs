@@ -1,7 +1,7 @@
 //! Chunks that are decoded and thrown away: the proof that they can be read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cache::PieceKey;
@@ -10,7 +10,8 @@ use super::pieces::{Pieces, stored_key};
 use super::raw::{codec_error, with_bytes};
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::Pipeline;
-use crate::store::{AccessHint, BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError};
+use crate::store::{AccessHint, Key, Object, Store, StoreError};
+use crate::sync::Mutex;
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
 /// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
@@ -142,31 +143,39 @@ impl Verifier {
     /// chunk of a shard. Holds the memory of one piece at a time, reserved from `engine`.
     ///
     /// Tells `bad` each error; inner chunks of one shard may have one each.
-    pub fn verify(&self, chunk: u64, engine: &Engine, bad: &mut dyn FnMut(StoreError)) -> Verified {
+    pub async fn verify(
+        &self,
+        chunk: u64,
+        engine: &Engine,
+        bad: &mut (dyn FnMut(StoreError) + Send),
+    ) -> Verified {
         match &self.way {
-            Way::Pieces(pieces, inner) => self.pieces(pieces, *inner, chunk, engine, bad),
-            Way::Whole(whole) => self.whole(whole, chunk, engine).unwrap_or_else(|error| {
-                bad(error);
-                Verified {
-                    is_present: true,
-                    ..Verified::default()
-                }
-            }),
+            Way::Pieces(pieces, inner) => self.pieces(pieces, *inner, chunk, engine, bad).await,
+            Way::Whole(whole) => self
+                .whole(whole, chunk, engine)
+                .await
+                .unwrap_or_else(|error| {
+                    bad(error);
+                    Verified {
+                        is_present: true,
+                        ..Verified::default()
+                    }
+                }),
         }
     }
 
-    fn pieces(
+    async fn pieces(
         &self,
         pieces: &Pieces,
         inner: Option<u64>,
         chunk: u64,
         engine: &Engine,
-        bad: &mut dyn FnMut(StoreError),
+        bad: &mut (dyn FnMut(StoreError) + Send),
     ) -> Verified {
         let mut verified = Verified::default();
         for piece in 0..inner.unwrap_or(1) {
             let piece = pieces.key_in_chunk(chunk, piece);
-            match pieces.decode(&piece, None, engine) {
+            match pieces.decode(&piece, None, engine).await {
                 Ok(decoded) => {
                     // Only a chunk that is not there has no version.
                     if decoded.version.is_none() {
@@ -182,7 +191,7 @@ impl Verifier {
                     verified.is_present = true;
                     bad(error);
                     // Without an index every inner chunk would fail for the same reason.
-                    if inner.is_some() && !self.has_index(&piece, engine) {
+                    if inner.is_some() && !self.has_index(&piece, engine).await {
                         return verified;
                     }
                 }
@@ -191,7 +200,7 @@ impl Verifier {
         // A checksum of the whole value is only proven when all of it is read, gaps included.
         if inner.is_some()
             && self.store.capabilities().immutable
-            && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk))
+            && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk)).await
         {
             bad(error);
         }
@@ -199,15 +208,23 @@ impl Verifier {
     }
 
     /// Whether the index of the shard was read and is right.
-    fn has_index(&self, piece: &PieceKey, engine: &Engine) -> bool {
-        let shard = self.store.open(&self.chunk_key(piece.chunk));
+    async fn has_index(&self, piece: &PieceKey, engine: &Engine) -> bool {
+        let shard = self
+            .store
+            .open(&self.chunk_key(piece.chunk), AccessHint::Ranges)
+            .await;
         shard.is_ok_and(|shard| engine.index(piece, shard.version()).is_some())
     }
 
-    fn whole(&self, whole: &Whole, chunk: u64, engine: &Engine) -> Result<Verified, StoreError> {
+    async fn whole(
+        &self,
+        whole: &Whole,
+        chunk: u64,
+        engine: &Engine,
+    ) -> Result<Verified, StoreError> {
         let key = stored_key(&self.key, &self.grid, self.chunk_keys, chunk)?;
         let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
-        let object = match self.store.open_for(&key, AccessHint::Whole(most)) {
+        let object = match self.store.open(&key, AccessHint::Whole(most)).await {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => return Ok(Verified::default()),
             Err(StoreError::NotAPrefix { key }) => {
@@ -228,7 +245,9 @@ impl Verifier {
         let fail = |error| codec_error(&key, None, error);
         let decoded_bytes = match pipeline.decoded_size_bytes() {
             Some(bytes) => {
-                let _memory = engine.reserve(&key, bytes.saturating_add(encoded_bytes))?;
+                let _memory = engine
+                    .reserve(&key, bytes.saturating_add(encoded_bytes))
+                    .await?;
                 let too_large = || StoreError::TooLarge {
                     key: key.clone(),
                     need_bytes: bytes,
@@ -238,11 +257,12 @@ impl Verifier {
                 let mut decoded = engine.buffers.take(length).ok_or_else(too_large)?;
                 with_bytes(&*object, &key, range, |encoded| {
                     pipeline.decode(encoded, &mut decoded).map_err(fail)
-                })?;
+                })
+                .await?;
                 engine.buffers.give(decoded);
                 bytes
             }
-            None => variable(&*object, &key, &pipeline, engine)?,
+            None => variable(&*object, &key, &pipeline, engine).await?,
         };
         Ok(Verified {
             is_present: true,
@@ -253,7 +273,7 @@ impl Verifier {
 }
 
 /// Decodes a chunk of elements of variable length. Returns the bytes of the elements.
-fn variable(
+async fn variable(
     object: &dyn Object,
     key: &Key,
     pipeline: &Pipeline,
@@ -264,17 +284,13 @@ fn variable(
     let most = fitting(MAX_ELEMENTS_BYTES.min(memory / 4), free, |limit| {
         pipeline.variable_memory_bytes(limit)
     });
-    let admit = |bytes| engine.reserve(key, bytes);
-    let elements = decode_elements(object, key, pipeline, most, admit)?;
+    let elements = decode_elements(object, key, pipeline, most, Some(engine)).await?;
     Ok(elements.iter().map(size_of_element).sum())
 }
 
 impl Whole {
     fn pipeline(&self, key: &Key, shape: Vec<u64>) -> Result<Arc<Pipeline>, StoreError> {
-        let mut pipelines = self
-            .pipelines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut pipelines = self.pipelines.lock();
         if let Some(pipeline) = pipelines.get(&shape) {
             return Ok(Arc::clone(pipeline));
         }
@@ -299,19 +315,18 @@ impl Whole {
 ///
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if the value ends before its size.
-pub fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
-    let mut object: Arc<dyn Object> = store.open_for(key, AccessHint::Whole(WHOLE_BYTES))?;
+pub async fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
+    let mut object: Arc<dyn Object> = store.open(key, AccessHint::Whole(WHOLE_BYTES)).await?;
     if object.size_bytes() > WHOLE_BYTES {
         // From beginning to end, as a file is read.
-        object = store.open(key)?;
+        object = store.open(key, AccessHint::Ranges).await?;
     }
     let size = object.size_bytes();
     let part = PART_BYTES.min(usize::try_from(size).unwrap_or(PART_BYTES));
-    let mut buffer = vec![0; part + BUFFER_HEADROOM_BYTES];
     let mut at = 0;
     while at < size {
-        let read = object.read(at, part, &mut buffer, Patience::Wait)?;
-        let length = read.bytes(&buffer)?.len() as u64;
+        let read = object.read(at, part).await?;
+        let length = read.bytes(&[])?.len() as u64;
         if length == 0 {
             return Err(StoreError::Corrupt {
                 key: key.clone(),

@@ -96,9 +96,7 @@ fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     ours.push(given.source.into());
     ours.push(given.mountpoint.into());
     let mut cli = Cli::try_parse_from(ours)?;
-    if let Err(error) = cli.validate() {
-        return Err(error);
-    }
+    cli.validate()?;
     cli.helper = Some(HelperOptions {
         is_fake: given.fake,
         is_verbose: given.verbose,

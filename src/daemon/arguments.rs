@@ -8,6 +8,7 @@ use super::mountpoint::MountpointError;
 use super::{Failure, Source};
 use crate::cli::MountOptions;
 use crate::inspect::{self, NoMetadata};
+use crate::runtime::block_on;
 use crate::store::{DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store};
 
 /// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so no mountpoint.
@@ -19,7 +20,7 @@ pub(super) fn is_source(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             let mut names = inspect::NODE_DOCUMENTS.iter();
-            names.any(|name| path.join(name).is_file())
+            names.any(|document| path.join(document.name()).is_file())
         }
         Ok(metadata) if metadata.is_file() => {
             let mut magic = [0; 4];
@@ -47,7 +48,7 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
 ///
 /// # Errors
 /// A description of the root. `swapped` is set if the mountpoint is a source.
-pub(super) fn check_zarr(
+pub(super) async fn check_zarr(
     store: &dyn Store,
     base: &Key,
     root: &Key,
@@ -57,7 +58,7 @@ pub(super) fn check_zarr(
     if options.force || !inspect::is_listed_here(store) {
         return Ok(());
     }
-    match inspect::no_metadata(store, base, root) {
+    match inspect::no_metadata(store, base, root).await {
         None => Ok(()),
         Some(no_metadata) => Err(refusal(&no_metadata, swapped).into()),
     }
@@ -90,14 +91,14 @@ pub(super) fn root_cause(
         MountpointError::Other(failure) => failure,
         MountpointError::Unsuitable(failure) => {
             let swapped = is_source(mountpoint).then_some((source, mountpoint));
-            check_source(source, options, swapped)
+            block_on(check_source(source, options, swapped))
                 .err()
                 .unwrap_or(failure)
         }
     }
 }
 
-fn check_source(
+async fn check_source(
     source: &Source,
     options: &MountOptions,
     swapped: Option<(&Source, &Path)>,
@@ -115,7 +116,7 @@ fn check_source(
         },
         ..OpenOptions::default()
     };
-    let store = name.open(&open).map_err(|error| match swapped {
+    let store = name.open(&open).await.map_err(|error| match swapped {
         Some((source, mountpoint)) if path.exists() => {
             format!("{error}{}", swap_back(source, mountpoint))
         }
@@ -128,4 +129,5 @@ fn check_source(
         options,
         swapped,
     )
+    .await
 }

@@ -3,10 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use futures_util::FutureExt;
+
 use super::Source;
 use crate::cli::{HelperOptions, MountOptions, TreeShown, Views};
 use crate::inspect;
-use crate::store::{Key, Store, never_waiting};
+use crate::runtime::block_on;
+use crate::store::{Key, Store};
 
 /// Returns whether the line is printed: on a terminal, and for mount(8) with its option -v, but not in
 /// scripts, fstab and systemd.
@@ -19,11 +22,13 @@ pub(super) fn is_wanted(helper: Option<&HelperOptions>) -> bool {
 
 /// Prints the source, the mountpoint, a summary and the directory of the views.
 pub(super) fn print(store: &dyn Store, root: &Key, mountpoint: &Path, options: &MountOptions) {
-    let summarize = || inspect::summary(store, root);
+    let summary = inspect::summary(store, root);
     let summary = match store.capabilities().is_remote {
-        // The mount is ready: the summary uses only what is cached.
-        true => never_waiting(summarize),
-        false => summarize(),
+        // The mount is ready, and does not wait for the network to describe itself.
+        true => summary
+            .now_or_never()
+            .unwrap_or_else(|| "metadata not read yet".into()),
+        false => block_on(summary),
     };
     let views = match (options.tree, options.views) {
         (TreeShown::Native, Views::Off) => String::new(),

@@ -1,8 +1,8 @@
 //! Open files and directories by number.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use slab::Slab;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The number of something that is open. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ impl<T> Default for Handles<T> {
 
 impl<T: Clone> Handles<T> {
     fn slab(&self) -> MutexGuard<'_, Slab<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn insert(&self, open: T) -> Handle {

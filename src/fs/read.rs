@@ -1,137 +1,154 @@
-//! Reading files: here, if the bytes are at hand, or by a worker.
+//! Reading files: at once, if the bytes are at hand; otherwise on the local I/O pool, or by awaiting
+//! the object.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::{Fs, FsError, Handle, MAX_READ_BYTES};
-use crate::store::{BUFFER_HEADROOM_BYTES, Data, Object, Patience, StoreError, never_waiting};
+use crate::store::{BUFFER_HEADROOM_BYTES, Data, Object, StoreError};
 use crate::tree::Ino;
-
-/// How a read is answered: at once, or later by a worker.
-pub trait ReadReply: Sized {
-    /// How a worker answers.
-    type Later: LaterReply;
-
-    /// Takes the bytes (fewer than asked for only at the end of the file), or why there are none.
-    fn answer(self, result: Result<&[u8], FsError>);
-
-    /// The same for a worker; none if it has been answered.
-    fn later(self) -> Option<Self::Later>;
-}
-
-/// How a worker answers a read; dropped without an answer, it has to say that itself.
-pub trait LaterReply: Send + 'static {
-    /// Whether nobody waits for the answer any more.
-    fn is_answered(&self) -> bool;
-
-    /// As [`ReadReply::answer`].
-    fn answer(self, result: Result<&[u8], FsError>);
-}
 
 thread_local! {
     /// Where reads are put together: one buffer a thread, never allocated per request.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// An opened file, and what is read of it.
+#[derive(Debug)]
+pub struct Reader {
+    object: Arc<dyn Object>,
+    ino: Ino,
+    offset: u64,
+    size: usize,
+}
+
 impl Fs {
-    /// Reads from a file: by its handle, or by its number where nothing needs to be opened.
-    pub fn read(
-        self: &Arc<Self>,
+    /// A read of a file: by its handle, or by its number where nothing needs to be opened. `None` if
+    /// opening it is not at hand.
+    ///
+    /// # Errors
+    /// [`FsError::BadHandle`], or those of [`Fs::open`].
+    pub fn try_reader(
+        &self,
         ino: Ino,
         handle: Option<Handle>,
         offset: u64,
         size: usize,
-        reply: impl ReadReply,
-    ) {
-        let size = size.min(MAX_READ_BYTES);
+    ) -> Option<Result<Reader, FsError>> {
         let object = match handle {
             Some(handle) => self.files.get(handle).ok_or(FsError::BadHandle),
-            None => self.ask(Patience::Now, || Ok(self.tree.open(ino)?)),
+            None => self.tree.try_open(ino)?.map_err(Into::into),
         };
-        let object = match object {
-            Ok(object) => object,
-            Err(error) if error.would_wait() => {
-                let Some(reply) = reply.later() else { return };
-                let fs = Arc::clone(self);
-                self.stats.offloaded();
-                return self.offload.submit_alone(move || match fs.tree.open(ino) {
-                    Ok(object) => fs.read_waiting(&*object, offset, size, reply),
-                    Err(error) => reply.answer(Err(error.into())),
-                });
-            }
-            Err(error) => return reply.answer(Err(error)),
-        };
-        let left = with_buffer(size, |buffer| {
-            let Some(buffer) = buffer else {
-                reply.answer(Err(FsError::OutOfMemory));
-                return None;
-            };
-            let mut read = || object.read(offset, size, buffer, Patience::Now);
-            let result = match self.is_remote {
-                true => never_waiting(read),
-                false => read(),
-            };
-            match result {
-                Err(StoreError::WouldWait { .. }) => Some(reply),
-                result => {
-                    reply.answer(bytes(&result, buffer));
-                    None
-                }
-            }
-        });
-        let Some(reply) = left.and_then(ReadReply::later) else {
-            return;
-        };
+        Some(object.map(|object| Reader::new(object, ino, offset, size)))
+    }
+
+    /// As [`Fs::try_reader`], of a file that has no handle.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn reader(&self, ino: Ino, offset: u64, size: usize) -> Result<Reader, FsError> {
+        let object = self.tree.open(ino).await?;
+        Ok(Reader::new(object, ino, offset, size))
+    }
+
+    /// Runs a blocking read on the local I/O pool. Reads of one file keep their order, unless the file
+    /// can be read in parallel, so that an entry that must be decoded whole is decoded once.
+    pub fn run_local_io(&self, reader: &Reader, job: impl FnOnce() + Send + 'static) {
         self.stats.offloaded();
-        let fs = Arc::clone(self);
-        // Reads of one file keep their order, unless the file does not mind.
-        let is_alone = self.is_remote || object.is_parallel();
-        let job = move || fs.read_waiting(&*object, offset, size, reply);
-        match is_alone {
-            true => self.offload.submit_alone(job),
-            false => self.offload.submit(ino.0, job),
-        }
-    }
-
-    /// Reads on a worker.
-    fn read_waiting(&self, object: &dyn Object, offset: u64, size: usize, reply: impl LaterReply) {
-        if reply.is_answered() {
-            return;
-        }
-        match self.is_remote {
-            // So many workers do not each keep a buffer, nor have one while they wait.
-            true => {
-                let result = object.read_owned(offset, size);
-                reply.answer(bytes(&result, &[]));
-            }
-            false => with_buffer(size, |buffer| {
-                let Some(buffer) = buffer else {
-                    return reply.answer(Err(FsError::OutOfMemory));
-                };
-                let result = object.read(offset, size, buffer, Patience::Wait);
-                reply.answer(bytes(&result, buffer));
-            }),
+        match reader.object.is_parallel() {
+            true => self.local_io.submit_parallel(job),
+            false => self.local_io.submit(reader.ino.0, job),
         }
     }
 }
 
-/// What was read, or why nothing was, as a reply takes it.
-fn bytes<'a>(result: &'a Result<Data, StoreError>, buffer: &'a [u8]) -> Result<&'a [u8], FsError> {
-    match result {
-        Ok(data) => Ok(data.bytes(buffer)?),
-        Err(error) => Err(error.clone().into()),
+impl Reader {
+    fn new(object: Arc<dyn Object>, ino: Ino, offset: u64, size: usize) -> Self {
+        Self {
+            object,
+            ino,
+            offset,
+            size: size.min(MAX_READ_BYTES),
+        }
+    }
+
+    /// Whether the object is a local one, whose reads block on a disk.
+    pub fn is_local(&self) -> bool {
+        self.object.as_local().is_some()
+    }
+
+    /// Reads what is at hand, fewer bytes than asked for only at the end of the file.
+    pub fn try_read<'a>(&self, buffer: &'a mut Buffer<'_>) -> Option<Result<Bytes<'a>, FsError>> {
+        let Some(buffer) = buffer.get(self.size) else {
+            return Some(Err(FsError::OutOfMemory));
+        };
+        let read = self.object.try_read(self.offset, self.size, buffer)?;
+        Some(Bytes::new(read, buffer))
+    }
+
+    /// Reads, and blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the object.
+    pub fn read_blocking<'a>(&self, buffer: &'a mut Buffer<'_>) -> Result<Bytes<'a>, FsError> {
+        let buffer = buffer.get(self.size).ok_or(FsError::OutOfMemory)?;
+        let local = self.object.as_local().ok_or_else(|| {
+            StoreError::internal("a blocking read of an object that is not local")
+        })?;
+        Bytes::new(local.read_blocking(self.offset, self.size, buffer), buffer)
+    }
+
+    /// Reads, and awaits the object.
+    ///
+    /// # Errors
+    /// Those of the object.
+    pub async fn read(&self) -> Result<Data, FsError> {
+        Ok(self.object.read(self.offset, self.size).await?)
     }
 }
 
-/// Lends this thread's buffer, with room for `size` bytes and the store's headroom; none if the
-/// system gives no memory.
-fn with_buffer<T>(size: usize, read: impl FnOnce(Option<&mut [u8]>) -> T) -> T {
-    BUFFER.with_borrow_mut(|buffer| {
+/// Bytes that were read: in a buffer, or shared with a cache.
+#[derive(Debug)]
+pub struct Bytes<'a> {
+    data: Data,
+    buffer: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    fn new(read: Result<Data, StoreError>, buffer: &'a [u8]) -> Result<Self, FsError> {
+        Ok(Self {
+            data: read?,
+            buffer,
+        })
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// As [`Data::bytes`].
+    pub fn get(&self) -> Result<&[u8], FsError> {
+        Ok(self.data.bytes(self.buffer)?)
+    }
+}
+
+/// This thread's buffer.
+#[derive(Debug)]
+pub struct Buffer<'a>(&'a mut Vec<u8>);
+
+impl Buffer<'_> {
+    /// Room for `size` bytes and the store's headroom; `None` if the system gives no memory.
+    fn get(&mut self, size: usize) -> Option<&mut [u8]> {
         let needed = size.saturating_add(BUFFER_HEADROOM_BYTES);
-        let missing = needed.saturating_sub(buffer.len());
-        if buffer.try_reserve_exact(missing).is_ok() {
-            buffer.resize(buffer.len().max(needed), 0);
+        let missing = needed.saturating_sub(self.0.len());
+        if self.0.try_reserve_exact(missing).is_ok() {
+            let length = self.0.len().max(needed);
+            self.0.resize(length, 0);
         }
-        read(buffer.get_mut(..needed))
-    })
+        self.0.get_mut(..needed)
+    }
+}
+
+/// Lends this thread's buffer.
+pub fn with_buffer<T>(read: impl FnOnce(&mut Buffer<'_>) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| read(&mut Buffer(buffer)))
 }

@@ -2,13 +2,13 @@
 //! the daemon's socket tells all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
 use super::Fs;
 use crate::store::{DiskCounters, TransferCounters};
+use crate::sync::Mutex;
 
 /// Counts since the mount began.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Stats {
 
     /// Whether a failure may be logged now, and how many were not since the last one that was.
     pub fn may_log(&self) -> Option<u64> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         if log
             .second
             .is_none_or(|second| second.elapsed() > Duration::from_secs(1))

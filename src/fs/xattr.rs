@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Fs, FsError, Patience};
+use super::{Fs, FsError};
 use crate::tree::Ino;
 
 /// The longest value of an extended attribute, and the longest list of names.
@@ -27,20 +27,7 @@ impl Fs {
     ///
     /// # Errors
     /// Those of reading the metadata of the node.
-    pub fn listxattr(&self, ino: Ino, patience: Patience) -> Result<Vec<String>, FsError> {
-        self.ask(patience, || self.attribute_names(ino))
-    }
-
-    /// One extended attribute.
-    ///
-    /// # Errors
-    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
-    /// after which callers such as ls(1) stop asking.
-    pub fn getxattr(&self, ino: Ino, name: &[u8], patience: Patience) -> Result<Vec<u8>, FsError> {
-        self.ask(patience, || self.attribute(ino, name))
-    }
-
-    fn attribute_names(&self, ino: Ino) -> Result<Vec<String>, FsError> {
+    pub async fn listxattr(&self, ino: Ino) -> Result<Vec<String>, FsError> {
         let count = match (ino, &self.socket) {
             (Ino::ROOT, Some(_)) => ROOT_ATTRIBUTES.len(),
             (Ino::ROOT, None) => ROOT_ATTRIBUTES.len() - 1,
@@ -49,7 +36,7 @@ impl Fs {
         let own = ROOT_ATTRIBUTES.iter().take(count);
         let mut names: Vec<String> = own.map(|name| (*name).to_owned()).collect();
         let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
-        for (name, value) in self.tree.attributes(ino)? {
+        for (name, value) in self.tree.attributes(ino).await? {
             let name = format!("user.zarr.{name}");
             bytes = bytes.saturating_add(name.len() + 1);
             if bytes > MAX_ATTRIBUTE_BYTES {
@@ -62,7 +49,35 @@ impl Fs {
         Ok(names)
     }
 
-    fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+    /// As [`Fs::getxattr`], if the answer is at hand.
+    ///
+    /// # Errors
+    /// As [`Fs::getxattr`].
+    pub fn try_getxattr(&self, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>, FsError>> {
+        match name.starts_with(b"user.zarr.") {
+            true => None,
+            false => Some(self.own_attribute(ino, name)),
+        }
+    }
+
+    /// One extended attribute.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
+    /// after which callers such as ls(1) stop asking.
+    pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        let Some(name) = name.strip_prefix(b"user.zarr.") else {
+            return self.own_attribute(ino, name);
+        };
+        let attributes = self.tree.attributes(ino).await?;
+        let found = attributes.into_iter().find(|(found, value)| {
+            found.as_bytes() == name && is_attribute(&format!("user.zarr.{found}"), value)
+        });
+        found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
+    }
+
+    /// An attribute of the mount itself.
+    fn own_attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
         let Some(name) = name.strip_prefix(b"user.") else {
             return Err(FsError::NoSuchAttributeSpace);
         };
@@ -83,16 +98,7 @@ impl Fs {
                 Ok(Value::Object(self.totals()).to_string().into_bytes())
             }
             b"zarrfs.socket" if ino == Ino::ROOT => self.socket.clone().ok_or(FsError::NoAttribute),
-            _ => {
-                let Some(name) = name.strip_prefix(b"zarr.") else {
-                    return Err(FsError::NoAttribute);
-                };
-                let attributes = self.tree.attributes(ino)?;
-                let found = attributes.into_iter().find(|(found, value)| {
-                    found.as_bytes() == name && is_attribute(&format!("user.zarr.{found}"), value)
-                });
-                found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
-            }
+            _ => Err(FsError::NoAttribute),
         }
     }
 }

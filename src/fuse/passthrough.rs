@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 
@@ -26,7 +26,7 @@ impl Service {
         file: BorrowedFd<'_>,
         reply: ReplyOpen,
     ) -> Option<ReplyOpen> {
-        let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backings = self.backings.lock();
         let backing = match backings.by_inode.get_mut(&ino.0) {
             Some((backing, handles)) => {
                 *handles = handles.saturating_add(1);
@@ -53,12 +53,12 @@ impl Service {
 
     /// Whether the kernel reads an inode itself now.
     pub(super) fn has_backing(&self, ino: INodeNo) -> bool {
-        let backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
+        let backings = self.backings.lock();
         backings.by_inode.contains_key(&ino.0)
     }
 
     pub(super) fn close_passthrough(&self, handle: Handle) {
-        let mut backings = self.backings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backings = self.backings.lock();
         let Some(ino) = backings.by_handle.remove(&handle.0) else {
             return;
         };

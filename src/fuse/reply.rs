@@ -8,7 +8,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
-use super::waiting::Refuse;
+use super::in_flight::Refuse;
 use crate::errno::{errno, errno_name};
 use crate::fs::{Attr, Fs, FsError, Ino, StoreError};
 

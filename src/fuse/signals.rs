@@ -1,6 +1,6 @@
-//! Whether who waits for an answer has been told to end.
+//! Whether the caller of a request has a fatal signal.
 //!
-//! The kernel says so with FUSE_INTERRUPT, which `fuser` answers with ENOSYS before anybody sees
+//! The kernel says so with FUSE_INTERRUPT, which `fuser` answers with ENOSYS before any handler sees
 //! it. From then on a thread in a request that has been read waits whatever comes, SIGKILL too;
 //! but what was sent to it stays pending, and that is for everybody to see.
 
@@ -23,7 +23,7 @@ const ENDING: [Signal; 5] = [
 ///
 /// A thread that is no more has left read-ahead behind, for whose pages others may wait without
 /// a request of their own that could be interrupted: they ask again when it is given up.
-pub(super) fn is_told_to_end(tid: u32) -> bool {
+pub(super) fn has_fatal_signal(tid: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else {
         return is_gone(tid);
     };
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_needs_no_answer() {
-        assert!(!is_told_to_end(std::process::id()));
-        assert!(!is_told_to_end(u32::MAX), "there is no such number");
+    fn a_thread_that_is_gone_has_a_fatal_signal() {
+        assert!(!has_fatal_signal(std::process::id()));
+        assert!(!has_fatal_signal(u32::MAX), "there is no such number");
         let tid = std::thread::spawn(rustix::thread::gettid).join().unwrap();
         let tid = tid.as_raw_nonzero().get().unsigned_abs();
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while !is_told_to_end(tid) {
+        while !has_fatal_signal(tid) {
             assert!(std::time::Instant::now() < end);
         }
     }

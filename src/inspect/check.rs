@@ -2,14 +2,16 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Instant;
 
-use super::keys;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::keys::Keys;
 use super::progress::{Amount, Progress};
 use super::report::{Decoded, Report, Severity};
 use super::walk::{Sink, Task, walk};
@@ -17,7 +19,9 @@ use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::array::{Engine, read_through};
 use crate::cli::CheckArgs;
 use crate::machine::cores;
-use crate::store::{Key, ListingSupport, Store, StoreError, never_waiting};
+use crate::runtime::{block_on, spawn};
+use crate::store::{Key, ListingSupport, Store, StoreError};
+use crate::sync::Mutex;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub enum Verdict {
     Bad,
 }
 
-/// Tasks in the queue of the worker threads.
+/// Tasks in the queue of the workers.
 const MAX_QUEUED: usize = 1024;
-/// The least number of threads for a remote source: they wait for the network most of the time.
+/// The least number of workers for a remote source: they wait for the network most of the time.
 const REMOTE_JOBS: usize = 16;
 
 /// Checks a source and prints the findings.
@@ -39,33 +43,41 @@ const REMOTE_JOBS: usize = 16;
 /// If the source cannot be opened, `--path` leads to no directory in it, or the findings cannot be
 /// written.
 pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
+    block_on(run(args))
+}
+
+async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
-    let opened = Opened::new(&args.source, args.strict, limit)?;
+    let opened = Opened::new(&args.source, args.strict, limit).await?;
     let capabilities = opened.store.capabilities();
     // Without a listing, the check tries every chunk of the grid, and the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;
-    let checker = Checker {
+    let total = match is_listed {
+        true => Some(total(&*opened.store, &opened.root).await),
+        false => None,
+    };
+    let checker = Arc::new(Checker {
         engine: engine(limit)?,
-        progress: Progress::new(is_listed.then(|| total(&*opened.store, &opened.root))),
+        progress: Progress::new(total),
         store: Arc::clone(&opened.store),
         is_listed,
         report: Mutex::new(Report::new(args.json)),
         failure: Mutex::new(None),
         is_stopped: AtomicBool::new(false),
-    };
+    });
     let started = Instant::now();
     let jobs = match (args.jobs, capabilities.is_remote) {
         (Some(jobs), _) => usize::from(jobs),
         (None, true) => cores().max(REMOTE_JOBS),
         (None, false) => cores(),
     };
-    checker.run(&opened, jobs)?;
+    checker.run(&opened, jobs).await;
     checker.progress.finish();
     let label = checker.store.label();
-    if let Some(failure) = lock(&checker.failure).take() {
+    if let Some(failure) = checker.failure.lock().take() {
         return Err(failure.into());
     }
-    let report = std::mem::take(&mut *lock(&checker.report));
+    let report = std::mem::take(&mut *checker.report.lock());
     let verdict = match report.is_bad(args.strict) {
         true => Verdict::Bad,
         false => Verdict::Good,
@@ -75,20 +87,20 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
 }
 
 /// Counts the keys below `root` and the bytes of their values, as far as they can be listed.
-fn total(store: &dyn Store, root: &Key) -> Amount {
+async fn total(store: &dyn Store, root: &Key) -> Amount {
     let mut amount = Amount::default();
-    let _ = keys::visit(store, root, None, &mut |visited| {
-        if visited.is_value {
+    let mut keys = Keys::new(store, root, None);
+    while let Some(listed) = keys.next().await {
+        if listed.is_value {
             amount.keys += 1;
-            let bytes = visited.size_bytes.unwrap_or(0);
+            let bytes = listed.size_bytes.unwrap_or(0);
             amount.bytes = amount.bytes.saturating_add(bytes);
         }
-        ControlFlow::Continue(())
-    });
+    }
     amount
 }
 
-/// The state that the threads of a check share. The lock of the report is taken last.
+/// The state that the workers of a check share. The lock of the report is taken last.
 #[derive(Debug)]
 struct Checker {
     store: Arc<dyn Store>,
@@ -102,110 +114,50 @@ struct Checker {
     is_stopped: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Checker {
-    /// Walks the source on the current thread; `jobs` threads perform the tasks.
-    fn run(&self, opened: &Opened, jobs: usize) -> io::Result<()> {
-        let (sender, receiver) = sync_channel(MAX_QUEUED);
-        let receiver = Arc::new(Mutex::new(receiver));
-        thread::scope(|scope| {
-            for number in 0..jobs.max(1) {
-                let receiver = Arc::clone(&receiver);
-                let started = thread::Builder::new()
-                    .name(format!("zarrfs-check-{number}"))
-                    .spawn_scoped(scope, move || self.work(&receiver));
-                match started {
-                    Ok(_) => {}
-                    Err(error) if number == 0 => return Err(error),
-                    Err(error) => {
-                        log::warn!("only {number} of {jobs} threads could be started: {error}");
-                        break;
-                    }
-                }
-            }
-            drop(receiver);
-            let mut walker = Walker {
-                checker: self,
-                sender,
-            };
-            let (root, no_metadata) = (&opened.root, opened.no_metadata.as_ref());
-            let _ = walk(&self.store, &self.engine, root, no_metadata, &mut walker);
-            Ok(())
-        })
+    /// Walks the source on the current thread; `jobs` workers on the CPU pool perform the tasks.
+    async fn run(self: &Arc<Self>, opened: &Opened, jobs: usize) {
+        let (sender, receiver) = channel(MAX_QUEUED);
+        let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
+        let workers = (0..jobs.max(1)).map(|_| {
+            let (checker, receiver) = (Arc::clone(self), Arc::clone(&receiver));
+            spawn(async move { checker.work(&receiver).await })
+        });
+        let workers: Vec<_> = workers.collect();
+        let mut walker = Walker {
+            checker: self,
+            sender,
+        };
+        let (root, no_metadata) = (&opened.root, opened.no_metadata.as_ref());
+        let _ = walk(&self.store, &self.engine, root, no_metadata, &mut walker).await;
+        drop(walker);
+        join_all(workers).await;
     }
 
-    fn work(&self, receiver: &Mutex<Receiver<Task>>) {
+    async fn work(&self, receiver: &tokio::sync::Mutex<Receiver<Task>>) {
         loop {
-            let task = lock(receiver).recv();
-            let Ok(task) = task else {
+            let task = receiver.lock().await.recv().await;
+            let Some(task) = task else {
                 return;
             };
             if !self.is_stopped.load(Ordering::Relaxed) {
-                self.perform(&task);
+                self.perform(task).await;
             }
         }
     }
 
-    fn perform(&self, task: &Task) {
-        let (key, listed_bytes) = match task {
+    async fn perform(&self, task: Task) {
+        let (array, key) = match &task {
             Task::Chunk {
+                array,
                 verifier,
                 chunk,
-                size_bytes,
                 ..
-            } => (verifier.chunk_key(*chunk), *size_bytes),
-            Task::Other { key, size_bytes } => (key.clone(), *size_bytes),
+            } => (Some(*array), verifier.chunk_key(*chunk)),
+            Task::Other { key, .. } => (None, key.clone()),
         };
-        // After a read, a remote store has the attributes in its cache.
-        let size_bytes = || {
-            let stat = || never_waiting(|| self.store.stat(&key).ok());
-            listed_bytes.or_else(|| Some(stat()?.size_bytes))
-        };
-        let done = catch_unwind(AssertUnwindSafe(|| match task {
-            Task::Chunk {
-                verifier, chunk, ..
-            } => {
-                let mut bad = 0;
-                let verified = verifier.verify(*chunk, &self.engine, &mut |error| {
-                    bad += 1;
-                    self.report_bad(&key, &error);
-                });
-                if !verified.is_present && !self.is_listed {
-                    // An absent chunk of the grid, which was not listed.
-                    return Decoded::default();
-                }
-                if !verified.is_present {
-                    self.report_absent(&key);
-                }
-                Decoded {
-                    chunks: 1,
-                    inner_chunks: verified.pieces,
-                    stored_bytes: size_bytes().unwrap_or(0),
-                    decoded_bytes: verified.decoded_bytes,
-                    bad,
-                }
-            }
-            Task::Other { .. } => {
-                let mut decoded = Decoded {
-                    chunks: 1,
-                    ..Decoded::default()
-                };
-                match read_through(&*self.store, &key) {
-                    Ok(bytes) => decoded.stored_bytes = bytes,
-                    Err(StoreError::NotFound { .. }) => self.report_absent(&key),
-                    Err(error) => {
-                        decoded.bad = 1;
-                        decoded.stored_bytes = size_bytes().unwrap_or(0);
-                        self.report_bad(&key, &error);
-                    }
-                }
-                decoded
-            }
-        }));
-        let decoded = done.unwrap_or_else(|_| {
+        let decoded = AssertUnwindSafe(self.decode(&task, &key)).catch_unwind();
+        let decoded = decoded.await.unwrap_or_else(|_| {
             self.report(|report| {
                 let cause = "bug: the decoder panicked".to_owned();
                 report.add(Severity::Bad, &key, cause)
@@ -216,12 +168,67 @@ impl Checker {
                 ..Decoded::default()
             }
         });
-        let array = match task {
-            Task::Chunk { array, .. } => Some(*array),
-            Task::Other { .. } => None,
-        };
-        lock(&self.report).decoded(array, &decoded);
+        self.report.lock().decoded(array, &decoded);
         self.progress.advance(decoded.stored_bytes);
+    }
+
+    async fn decode(&self, task: &Task, key: &Key) -> Decoded {
+        let mut bad = 0;
+        match task {
+            Task::Chunk {
+                verifier,
+                chunk,
+                size_bytes,
+                ..
+            } => {
+                let report_bad = &mut |error| {
+                    bad += 1;
+                    self.report_bad(key, &error);
+                };
+                let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
+                if !verified.is_present && !self.is_listed {
+                    // An absent chunk of the grid, which was not listed.
+                    return Decoded::default();
+                }
+                if !verified.is_present {
+                    self.report_absent(key);
+                }
+                Decoded {
+                    chunks: 1,
+                    inner_chunks: verified.pieces,
+                    stored_bytes: self.size_bytes(key, *size_bytes),
+                    decoded_bytes: verified.decoded_bytes,
+                    bad,
+                }
+            }
+            Task::Other { size_bytes, .. } => {
+                let stored_bytes = match read_through(&*self.store, key).await {
+                    Ok(bytes) => bytes,
+                    Err(StoreError::NotFound { .. }) => {
+                        self.report_absent(key);
+                        0
+                    }
+                    Err(error) => {
+                        bad = 1;
+                        self.report_bad(key, &error);
+                        self.size_bytes(key, *size_bytes)
+                    }
+                };
+                Decoded {
+                    chunks: 1,
+                    stored_bytes,
+                    bad,
+                    ..Decoded::default()
+                }
+            }
+        }
+    }
+
+    /// Returns the size of a value that was read: a remote store has its attributes in the cache.
+    fn size_bytes(&self, key: &Key, listed: Option<u64>) -> u64 {
+        let stat = || self.store.try_stat(key)?.ok();
+        let size = listed.or_else(|| Some(stat()?.size_bytes));
+        size.unwrap_or(0)
     }
 
     fn report_bad(&self, key: &Key, error: &StoreError) {
@@ -236,10 +243,10 @@ impl Checker {
 
     /// Adds to the report, and stops the check if the report cannot be written.
     fn report(&self, add: impl FnOnce(&mut Report) -> io::Result<()>) {
-        let added = self.progress.suspend(|| add(&mut lock(&self.report)));
+        let added = self.progress.suspend(|| add(&mut self.report.lock()));
         if let Err(error) = added {
             self.is_stopped.store(true, Ordering::Relaxed);
-            lock(&self.failure).get_or_insert(error);
+            self.failure.lock().get_or_insert(error);
         }
     }
 
@@ -251,20 +258,20 @@ impl Checker {
     }
 }
 
-/// Sends the tasks of a walk to the threads.
+/// Sends the tasks of a walk to the workers.
 struct Walker<'a> {
     checker: &'a Checker,
-    sender: SyncSender<Task>,
+    sender: Sender<Task>,
 }
 
 impl Sink for Walker<'_> {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
-        lock(&self.checker.report).array(key, not_checked)
+        self.checker.report.lock().array(key, not_checked)
     }
 
-    fn task(&mut self, task: Task) -> ControlFlow<()> {
-        // Fails only if all threads have ended, which they do after the sender is dropped.
-        let _ = self.sender.send(task);
+    async fn task(&mut self, task: Task) -> ControlFlow<()> {
+        // Fails only if all workers have ended, which they do after the sender is dropped.
+        let _ = self.sender.send(task).await;
         self.checker.flow()
     }
 

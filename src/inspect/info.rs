@@ -1,16 +1,16 @@
 //! `zarrfs info`: the metadata of one node, its views and its stored chunks.
 
 use std::io::{self, BufWriter, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, ChunkNames, KeyClass};
+use super::keys::{ChunkNames, KeyClass, Keys};
 use super::node::{self, NodeState};
 use super::output::{printable, size, tuple};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
+use crate::runtime::block_on;
 use crate::store::{Key, ListingSupport, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
@@ -25,13 +25,17 @@ const MAX_COUNTED: u64 = 1_000_000;
 /// If the source cannot be opened, `--path` leads to no directory in it, or the output cannot be
 /// written. A broken node is not an error.
 pub fn info(args: &InfoArgs) -> Result<(), Failure> {
+    block_on(show(args))
+}
+
+async fn show(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = Opened::new(&args.source, false, limit)?;
+    let opened = Opened::new(&args.source, false, limit).await?;
     let mut members = Map::new();
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
     members.insert("path".into(), path.into());
-    match node::read(&*opened.store, &opened.root).state {
+    match node::read(&*opened.store, &opened.root).await.state {
         NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
         NodeState::Broken {
             document, reason, ..
@@ -46,12 +50,12 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
                 ttl: FOREVER,
             };
             let store = Arc::clone(&opened.store);
-            let nodes = Nodes::new(store, Arc::new(engine(limit)?), options);
-            let node = nodes.node(&opened.root)?;
-            describe(&nodes, &node, &opened, &mut members);
+            let nodes = Arc::new(Nodes::new(store, Arc::new(engine(limit)?), options));
+            let node = nodes.node(&opened.root).await?;
+            describe(&nodes, &node, &opened, &mut members).await;
         }
     }
-    let incomplete = opened.store.incomplete_listing(&opened.root);
+    let incomplete = opened.store.incomplete_listing(&opened.root).await;
     let is_unlisted = incomplete.as_ref().is_some_and(|names| names.is_unlisted);
     if let Some(incomplete) = incomplete {
         let attributes = members.shift_remove("attributes");
@@ -70,8 +74,8 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe(
-    nodes: &Nodes,
+async fn describe(
+    nodes: &Arc<Nodes>,
     node: &Arc<ViewNode>,
     opened: &Opened,
     members: &mut Map<String, Value>,
@@ -86,16 +90,17 @@ fn describe(
         if let Ok(pipeline) = node::pipeline(array) {
             members.insert("codec_chain".into(), pipeline.describe().into());
         }
-        members.extend(stored_chunks(&*opened.store, &opened.root, array));
+        members.extend(stored_chunks(&*opened.store, &opened.root, array).await);
     }
-    let views: Vec<Format> = Format::all()
-        .filter(|format| !format.is_of_node() && format.suits(node.is_array()))
-        .collect();
+    let formats =
+        Format::all().filter(|format| !format.is_of_node() && format.suits(node.is_array()));
+    let mut views = Map::new();
+    for format in formats {
+        let view = view(nodes, node, format).await;
+        views.insert(format.own_name(node.name()), view);
+    }
     if !views.is_empty() {
-        let views = views
-            .into_iter()
-            .map(|format| (format.own_name(node.name()), view(nodes, node, format)));
-        members.insert("views".into(), Value::Object(views.collect()));
+        members.insert("views".into(), Value::Object(views));
     }
     // `info.json` has only their number; here they are complete, and the last member.
     if let Ok(attributes) = node.metadata().attributes() {
@@ -105,35 +110,35 @@ fn describe(
 }
 
 /// Returns whether a view is available, with its size if that is known, or the reason.
-fn view(nodes: &Nodes, node: &Arc<ViewNode>, format: Format) -> Value {
-    match nodes.check(node, format) {
+async fn view(nodes: &Arc<Nodes>, node: &Arc<ViewNode>, format: Format) -> Value {
+    match nodes.check(node, format).await {
         // The size of elements of variable length is known after they are decoded.
         Ok(()) if matches!(format.renderer(), Renderer::Elements) => {
             return json!({"available": true});
         }
         Ok(()) => {}
-        Err(error) => return unavailable(error),
+        Err(error) => return unavailable(node, error),
     }
-    match nodes.content(node, format) {
+    match nodes.content(node, format).await {
         Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
         Ok(Content::File(file)) => {
             json!({"available": true, "size_bytes": file.size_bytes()})
         }
         Ok(_) => json!({"available": true}),
-        Err(error) => unavailable(error),
+        Err(error) => unavailable(node, error),
     }
 }
 
-fn unavailable(error: NoContent) -> Value {
+fn unavailable(node: &ViewNode, error: NoContent) -> Value {
     let reason = match error {
-        NoContent::Absent(reason) => reason.to_string(),
-        NoContent::Failed(error) => error.to_string(),
+        NoContent::Absent(reason) => reason,
+        failed => failed.into_error(node.key()).to_string(),
     };
     json!({"available": false, "reason": reason})
 }
 
 /// Counts the chunks that the store has of an array by listing, up to a limit.
-fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
+async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     let names = ChunkNames::of(array);
     if store.capabilities().listing == ListingSupport::BestEffort {
         let total = names.map(|names| names.chunk_count());
@@ -145,16 +150,22 @@ fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Val
     }
     let (mut visited, mut chunks, mut others, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
     let mut failed = None;
-    let flow = keys::visit(store, key, names.as_ref(), &mut |entry| {
+    let mut keys = Keys::new(store, key, names.as_ref());
+    let mut is_complete = true;
+    while let Some(entry) = keys.next().await {
         if visited == MAX_COUNTED {
-            return ControlFlow::Break(());
+            is_complete = false;
+            break;
         }
         visited += 1;
         match entry.class {
             KeyClass::Chunk(_) => {
                 chunks += 1;
-                let size = entry.size_bytes.map(Ok);
-                match size.unwrap_or_else(|| store.stat(&entry.key).map(|s| s.size_bytes)) {
+                let size = match entry.size_bytes {
+                    Some(size) => Ok(size),
+                    None => store.stat(&entry.key).await.map(|stat| stat.size_bytes),
+                };
+                match size {
                     Ok(size) => bytes = bytes.saturating_add(size),
                     Err(error) => failed = Some(format!("{}: {error}", entry.key)),
                 }
@@ -163,9 +174,8 @@ fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Val
             KeyClass::Other => {}
             KeyClass::Unlistable(error) => failed = Some(error.to_string()),
         }
-        ControlFlow::Continue(())
-    });
-    let is_complete = flow.is_continue() && failed.is_none();
+    }
+    is_complete &= failed.is_none();
     let mut members = Map::new();
     let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
     let Some(names) = names else {

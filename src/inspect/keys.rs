@@ -1,9 +1,10 @@
 //! The keys below an array, classified as chunks and others.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use super::node::is_document;
-use crate::store::{Key, Kind, Listing, Store, StoreError};
+use crate::hierarchy::is_document_name;
+use crate::store::{Key, Kind, Listed, Listing, Store, StoreError, Visited};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::{Array, ChunkGrid, ChunkKeys};
 
@@ -22,9 +23,9 @@ pub(super) enum KeyClass {
     Unlistable(StoreError),
 }
 
-/// One key below an array.
+/// One key below an array or in a directory.
 #[derive(Debug)]
-pub(super) struct ArrayKey {
+pub(super) struct ListedKey {
     pub(super) key: Key,
     pub(super) class: KeyClass,
     /// Whether the key has a value.
@@ -46,13 +47,25 @@ struct Pending {
     /// The number of names from the array to the directory.
     depth: usize,
     is_stray: bool,
-    /// The interrupted listing, and the offset at which it continues.
+    /// The interrupted listing, and the cookie at which it continues.
     listing: Option<(Box<dyn Listing>, u64)>,
 }
 
-/// After so many subdirectories, a listing is interrupted until they have been visited: the number
-/// of directories of a chunk grid has no bound.
-const MAX_PENDING: usize = 1024;
+/// Keys below an array or in a directory, in the order of the store's listings.
+pub(super) struct Keys<'a> {
+    store: &'a dyn Store,
+    names: Option<&'a ChunkNames>,
+    /// Length of the array's own part of a key.
+    prefix_bytes: usize,
+    /// Whether subdirectories are listed too.
+    is_recursive: bool,
+    pending: Vec<Pending>,
+    found: VecDeque<ListedKey>,
+}
+
+/// After so many names a listing is interrupted until their keys and directories have been returned:
+/// the number of keys of a chunk grid has no bound.
+const MAX_FOUND: usize = 1024;
 
 impl ChunkNames {
     /// Returns None if the grid or the encoding of the keys is unknown.
@@ -82,7 +95,7 @@ impl ChunkNames {
             (true, Kind::Object) => {
                 KeyClass::Misplaced("a value has the key of a directory of chunks")
             }
-            (false, Kind::Object) if depth == 1 && is_document(below) => KeyClass::Other,
+            (false, Kind::Object) if depth == 1 && is_document_name(below) => KeyClass::Other,
             (false, _) => KeyClass::Stray,
         }
     }
@@ -101,86 +114,112 @@ impl ChunkNames {
     }
 }
 
-/// Visits every key below `array`, in the order of the store's listings, until `visit` breaks.
-pub(super) fn visit(
-    store: &dyn Store,
-    array: &Key,
-    names: Option<&ChunkNames>,
-    visit: &mut dyn FnMut(ArrayKey) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    let prefix_bytes = match array.is_root() {
-        true => 0,
-        false => array.as_bytes().len() + 1,
-    };
-    let mut pending = vec![Pending {
-        key: array.clone(),
-        depth: 0,
-        is_stray: false,
-        listing: None,
-    }];
-    while let Some(mut directory) = pending.pop() {
-        let depth = directory.depth + 1;
-        let mut flow = ControlFlow::Continue(());
-        let mut children = Vec::new();
-        let (mut next, mut is_complete) = (0, true);
-        let listing = match directory.listing.take() {
-            None => store.list(&directory.key).map(|listing| (listing, 0)),
-            Some(listing) => Ok(listing),
-        };
-        let listed = listing.and_then(|(mut listing, offset)| {
-            listing.visit(offset, &mut |listed| {
-                if children.len() == MAX_PENDING {
-                    is_complete = false;
-                    return ControlFlow::Break(());
-                }
-                next = listed.next;
-                if matches!(listed.name, b"." | b"..") {
-                    return ControlFlow::Continue(());
-                }
-                let Ok(key) = directory.key.join(listed.name) else {
-                    return ControlFlow::Continue(());
-                };
-                let below = key.as_bytes().get(prefix_bytes..).unwrap_or_default();
-                let class = match names {
-                    Some(names) if !directory.is_stray => names.classify(below, depth, listed.kind),
-                    _ => KeyClass::Other,
-                };
-                let is_value = listed.kind == Kind::Object;
-                if !is_value {
-                    children.push(Pending {
-                        key: key.clone(),
-                        depth,
-                        is_stray: directory.is_stray || !matches!(class, KeyClass::Other),
-                        listing: None,
-                    });
-                }
-                flow = visit(ArrayKey {
-                    key,
-                    class,
-                    is_value,
-                    size_bytes: listed.stat.map(|stat| stat.size_bytes),
-                });
-                flow
-            })?;
-            Ok(listing)
-        });
-        flow?;
-        match listed {
-            Ok(_) if is_complete => {}
-            Ok(listing) => pending.push(Pending {
-                listing: Some((listing, next)),
-                ..directory
-            }),
-            Err(error) => visit(ArrayKey {
-                key: directory.key,
-                class: KeyClass::Unlistable(error),
-                is_value: false,
-                size_bytes: None,
-            })?,
+impl<'a> Keys<'a> {
+    /// Prepares to list all keys below `array`.
+    pub(super) fn new(store: &'a dyn Store, array: &Key, names: Option<&'a ChunkNames>) -> Self {
+        Self {
+            store,
+            names,
+            prefix_bytes: match array.is_root() {
+                true => 0,
+                false => array.as_bytes().len() + 1,
+            },
+            is_recursive: true,
+            pending: vec![Pending {
+                key: array.clone(),
+                depth: 0,
+                is_stray: false,
+                listing: None,
+            }],
+            found: VecDeque::new(),
         }
-        pending.append(&mut children);
     }
-    ControlFlow::Continue(())
+
+    /// Prepares to list the keys directly in a directory.
+    pub(super) fn of_directory(store: &'a dyn Store, directory: &Key) -> Self {
+        Self {
+            is_recursive: false,
+            ..Self::new(store, directory, None)
+        }
+    }
+
+    /// Returns the next key; None after the last one.
+    pub(super) async fn next(&mut self) -> Option<ListedKey> {
+        loop {
+            if let Some(key) = self.found.pop_front() {
+                return Some(key);
+            }
+            let directory = self.pending.pop()?;
+            let key = directory.key.clone();
+            if let Err(error) = self.list(directory).await {
+                self.found.push_back(ListedKey {
+                    key,
+                    class: KeyClass::Unlistable(error),
+                    is_value: false,
+                    size_bytes: None,
+                });
+            }
+        }
+    }
+
+    /// Lists the next names of a directory. Its subdirectories are listed before the rest of it.
+    async fn list(&mut self, mut directory: Pending) -> Result<(), StoreError> {
+        let (mut listing, mut cookie) = match directory.listing.take() {
+            None => (self.store.list(&directory.key).await?, 0),
+            Some(interrupted) => interrupted,
+        };
+        let mut children = Vec::new();
+        let mut count = 0;
+        let visited = listing.visit(cookie, &mut |listed| {
+            if count == MAX_FOUND {
+                return ControlFlow::Break(());
+            }
+            count += 1;
+            cookie = listed.next;
+            self.push(&directory, &listed, &mut children);
+            ControlFlow::Continue(())
+        });
+        let visited = match visited {
+            Ok(Visited::Pending) => listing.load().await.map(|()| false),
+            visited => visited.map(|visited| visited == Visited::End),
+        };
+        if let Ok(false) = visited {
+            directory.listing = Some((listing, cookie));
+            self.pending.push(directory);
+        }
+        self.pending.append(&mut children);
+        visited.map(drop)
+    }
+
+    fn push(&mut self, directory: &Pending, listed: &Listed<'_>, children: &mut Vec<Pending>) {
+        if matches!(listed.name, b"." | b"..") {
+            return;
+        }
+        let Ok(key) = directory.key.join(listed.name) else {
+            return;
+        };
+        let depth = directory.depth + 1;
+        let below = key.as_bytes().get(self.prefix_bytes..).unwrap_or_default();
+        let class = match self.names {
+            Some(names) if !directory.is_stray => names.classify(below, depth, listed.kind),
+            _ => KeyClass::Other,
+        };
+        let is_value = listed.kind == Kind::Object;
+        if !is_value && self.is_recursive {
+            children.push(Pending {
+                key: key.clone(),
+                depth,
+                is_stray: directory.is_stray || !matches!(class, KeyClass::Other),
+                listing: None,
+            });
+        }
+        self.found.push_back(ListedKey {
+            key,
+            class,
+            is_value,
+            size_bytes: listed.stat.map(|stat| stat.size_bytes),
+        });
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +231,8 @@ mod tests {
 
     use serde_json::json;
 
-    use crate::explore::ExploredStore;
+    use crate::hierarchy::MetadataListingStore;
+    use crate::runtime::block_on;
     use crate::store::MemoryStore;
 
     fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> ChunkNames {
@@ -246,15 +286,14 @@ mod tests {
     /// Returns the keys of the first `max` values.
     fn values(store: &dyn Store, array: &Key, max: usize) -> Vec<Key> {
         let mut found = Vec::new();
-        let _ = visit(store, array, None, &mut |visited| {
-            if visited.is_value {
-                found.push(visited.key);
+        let mut keys = Keys::new(store, array, None);
+        while found.len() < max
+            && let Some(entry) = block_on(keys.next())
+        {
+            if entry.is_value {
+                found.push(entry.key);
             }
-            match found.len() == max {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
+        }
         found
     }
 
@@ -278,7 +317,7 @@ mod tests {
                                       "metadata": {"a": document}},
         });
         let inner = MemoryStore::new([(key("zarr.json"), group.to_string().into_bytes())]);
-        let store = ExploredStore::new(Arc::new(inner), Duration::MAX, Duration::MAX);
+        let store = MetadataListingStore::new(Arc::new(inner), Duration::MAX, Duration::MAX);
         let found = values(&store, &key("a"), 3000);
         assert_eq!(found.len(), 3000);
         let distinct: HashSet<&Key> = found.iter().collect();
@@ -287,7 +326,7 @@ mod tests {
 
     #[test]
     fn every_key_of_many_directories_is_visited_once() {
-        let many = 2 * MAX_PENDING + 3;
+        let many = 2 * MAX_FOUND + 3;
         let keys = (0..many).map(|n| Key::new(format!("a/{n}/0").as_bytes()).unwrap());
         let top = Key::new(b"a/top").unwrap();
         let all: Vec<Key> = keys.chain([top]).collect();

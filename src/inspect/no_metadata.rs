@@ -7,11 +7,19 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 use super::output::printable;
-use crate::store::{Key, Kind, Store, StoreError, list_prefixes, read_to_end};
+use crate::hierarchy::Document;
+use crate::store::{
+    AccessHint, Key, Kind, Store, StoreError, list_prefixes, read_to_end, visit_all,
+};
 use crate::view::shell_quoted;
 
 /// The documents of which any one makes a directory a node.
-pub const NODE_DOCUMENTS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", ".zmetadata"];
+pub const NODE_DOCUMENTS: [Document; 4] = [
+    Document::ZarrJson,
+    Document::Zgroup,
+    Document::Zarray,
+    Document::Zmetadata,
+];
 
 /// The number of directories that are searched for a hierarchy.
 const MAX_DIRECTORIES: usize = 1_000;
@@ -59,20 +67,20 @@ struct Nested {
 
 /// Describes the directory at `root` if the absence of Zarr metadata is proven. `--path` is relative
 /// to `base`, the key in the name of the source.
-pub fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
+pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
     // An unreadable directory may be a node.
-    if has_metadata(store, root).unwrap_or(true) {
+    if has_metadata(store, root).await.unwrap_or(true) {
         return None;
     }
-    let contents = match other_format(store, root) {
+    let contents = match other_format(store, root).await {
         Some(other) => Contents::Other(other),
-        None => names(store, root).ok()?,
+        None => names(store, root).await.ok()?,
     };
     Some(NoMetadata {
         label: store.label().to_owned(),
         path: relative(root, base),
         contents,
-        nested: search(store, base, root),
+        nested: search(store, base, root).await,
     })
 }
 
@@ -80,12 +88,12 @@ pub fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetada
 ///
 /// # Errors
 /// That of the store, if neither presence nor absence is proven.
-fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> {
-    for name in NODE_DOCUMENTS {
-        let Ok(key) = directory.join(name.as_bytes()) else {
+async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> {
+    for document in NODE_DOCUMENTS {
+        let Ok(key) = directory.join(document.name().as_bytes()) else {
             continue;
         };
-        match store.stat(&key) {
+        match store.stat(&key).await {
             Ok(stat) if stat.kind == Kind::Object => return Ok(true),
             Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
             Err(error) => return Err(error),
@@ -94,26 +102,28 @@ fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> 
     Ok(false)
 }
 
-fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
-    let document = |name: &[u8]| -> Option<Value> {
+async fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
+    let document = async |name: &[u8]| -> Option<Value> {
         let key = key.join(name).ok()?;
-        let object = store.open(&key).ok()?;
-        let text = read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).ok()?;
+        let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES);
+        let object = store.open(&key, hint).await.ok()?;
+        let text = read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await.ok()?;
         serde_json::from_slice(&text).ok()
     };
     let has = |value: &Value, names: &[&str]| names.iter().all(|name| value.get(name).is_some());
-    if let Some(attributes) = document(b"attributes.json")
+    if let Some(attributes) = document(b"attributes.json").await
         && (has(&attributes, &["n5"]) || has(&attributes, &["dimensions", "blockSize", "dataType"]))
     {
         return Some(OtherFormat::N5);
     }
-    let meta = document(b"meta")?;
+    let meta = document(b"meta").await?;
     has(&meta, &["zarr_format", "shape", "chunks"]).then_some(OtherFormat::ZarrV1)
 }
 
-fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
+async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
     let mut names = Vec::new();
-    store.list(key)?.visit(0, &mut |listed| {
+    let mut listing = store.list(key).await?;
+    visit_all(&mut *listing, &mut |listed| {
         if !matches!(listed.name, b"." | b"..") {
             let slash = if listed.kind == Kind::Prefix { "/" } else { "" };
             names.push(format!("{}{slash}", String::from_utf8_lossy(listed.name)));
@@ -122,7 +132,8 @@ fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
-    })?;
+    })
+    .await?;
     names.sort();
     let count = names.len();
     names.truncate(3);
@@ -133,12 +144,12 @@ fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
 }
 
 /// Searches for hierarchies level by level; hierarchies inside another one are left out.
-fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
+async fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
     let mut nested = Nested::default();
     let mut pending = VecDeque::from([(root.clone(), 0)]);
     let mut searched = 0;
     while let Some((directory, depth)) = pending.pop_front() {
-        let Ok(children) = list_prefixes(store, &directory, MAX_CHILDREN) else {
+        let Ok(children) = list_prefixes(store, &directory, MAX_CHILDREN).await else {
             continue;
         };
         for name in children {
@@ -149,7 +160,7 @@ fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
             if searched > MAX_DIRECTORIES {
                 return nested;
             }
-            let Ok(is_node) = has_metadata(store, &key) else {
+            let Ok(is_node) = has_metadata(store, &key).await else {
                 continue;
             };
             if is_node {
@@ -158,7 +169,7 @@ fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
                     return nested;
                 }
                 nested.hierarchies.push(relative(&key, base));
-            } else if let Some(other) = other_format(store, &key) {
+            } else if let Some(other) = other_format(store, &key).await {
                 nested.others.push((relative(&key, base), other));
             } else if depth < MAX_DEPTH {
                 pending.push_back((key, depth + 1));

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::store::{AccessHint, Key, Store, StoreError, map_concurrent, read_to_end};
-use crate::zarr::document::MAX_DOCUMENT_BYTES;
-use crate::zarr::node::Documents;
-use crate::zarr::{Array, Consolidated, MetadataError, Node};
+use crate::hierarchy::{Document, MAX_DOCUMENT_BYTES, read_document};
+use crate::store::{Key, Store, StoreError, map_concurrent};
+use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node};
 
 /// The node that the documents of a directory describe.
 #[derive(Debug)]
@@ -75,26 +74,15 @@ impl From<CodecError> for ArrayProblem {
     }
 }
 
-/// The documents that define a node.
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
-/// The consolidated metadata of a v2 hierarchy.
-const ZMETADATA: &str = ".zmetadata";
-
-/// Returns whether a name is that of a metadata document.
-pub(super) fn is_document(name: &[u8]) -> bool {
-    name == ZMETADATA.as_bytes() || DOCUMENTS.iter().any(|known| name == known.as_bytes())
-}
-
 /// Reads the documents of a directory. A document that cannot be read makes the node broken.
-pub(super) fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
+pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
     let mut texts: [Option<Vec<u8>>; 4] = Default::default();
-    let found = map_concurrent(store, key, &DOCUMENTS, |name| document(store, key, name));
-    for ((name, text), found) in DOCUMENTS.iter().zip(&mut texts).zip(found) {
+    let [documents @ .., _] = Document::ALL;
+    let found = map_concurrent(documents, |document| read_text(store, key, document)).await;
+    for ((document, text), found) in documents.iter().zip(&mut texts).zip(found) {
         match found {
             Ok(found) => *text = found,
-            Err(error) => {
-                return error.into_state(name).into();
-            }
+            Err(error) => return error.into_state(*document).into(),
         }
     }
     let [zarr_json, zarray, zgroup, zattrs] = &texts;
@@ -128,7 +116,7 @@ pub(super) fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
 ///
 /// # Errors
 /// The reason why that document cannot be used.
-pub(super) fn consolidated(
+pub(super) async fn consolidated(
     store: &dyn Store,
     key: &Key,
     node: &Node,
@@ -139,8 +127,8 @@ pub(super) fn consolidated(
     if let Some(consolidated) = &group.consolidated {
         return Ok(Some(consolidated.clone()));
     }
-    let text = document(store, key, ZMETADATA).map_err(|error| error.reason)?;
-    let Some(text) = text else {
+    let text = read_text(store, key, Document::Zmetadata).await;
+    let Some(text) = text.map_err(|error| error.reason)? else {
         return Ok(None);
     };
     Consolidated::from_zmetadata(&text)
@@ -155,50 +143,41 @@ struct DocumentError {
 }
 
 impl DocumentError {
-    fn invalid(reason: String) -> Self {
-        Self {
-            reason,
-            is_store_error: false,
-        }
-    }
-
-    fn store(key: &Key, error: &StoreError) -> Self {
-        Self {
-            reason: cause(key, error),
-            is_store_error: true,
-        }
-    }
-
-    fn into_state(self, document: &str) -> NodeState {
+    fn into_state(self, document: Document) -> NodeState {
         NodeState::Broken {
-            document: document.to_owned(),
+            document: document.name().to_owned(),
             reason: self.reason,
             is_store_error: self.is_store_error,
         }
     }
 }
 
-/// Reads a document; returns None if its absence is proven.
-fn document(store: &dyn Store, key: &Key, name: &str) -> Result<Option<Vec<u8>>, DocumentError> {
-    let key = key
-        .join(name.as_bytes())
-        .map_err(|error| DocumentError::invalid(error.to_string()))?;
-    let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES as u64);
-    let object = match store.open_for(&key, hint) {
-        Ok(object) => object,
-        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
-        Err(error) => return Err(DocumentError::store(&key, &error)),
+/// Reads the text of a document; returns None if its absence is proven.
+async fn read_text(
+    store: &dyn Store,
+    node: &Key,
+    document: Document,
+) -> Result<Option<Vec<u8>>, DocumentError> {
+    let found = read_document(store, node, document).await;
+    let stored = match found {
+        Ok(None) => return Ok(None),
+        Ok(Some(stored)) if stored.size_bytes > MAX_DOCUMENT_BYTES => {
+            let size = stored.size_bytes;
+            return Err(DocumentError {
+                reason: format!("{size} bytes of metadata, the limit is {MAX_DOCUMENT_BYTES}"),
+                is_store_error: false,
+            });
+        }
+        Ok(Some(stored)) => stored.text,
+        Err(error) => Err(error),
     };
-    let size = object.size_bytes();
-    let length = usize::try_from(size).unwrap_or(usize::MAX);
-    if length > MAX_DOCUMENT_BYTES {
-        let limit = MAX_DOCUMENT_BYTES;
-        let reason = format!("{size} bytes of metadata, the limit is {limit}");
-        return Err(DocumentError::invalid(reason));
-    }
-    read_to_end(&*object, &key, size)
-        .map(Some)
-        .map_err(|error| DocumentError::store(&key, &error))
+    stored.map(Some).map_err(|error| {
+        let key = node.join(document.name().as_bytes());
+        DocumentError {
+            reason: cause(&key.unwrap_or_default(), &error),
+            is_store_error: true,
+        }
+    })
 }
 
 /// Returns the message of an error without its key.

@@ -1,12 +1,12 @@
 //! The progress of a check on standard error: a bar on a terminal, otherwise a line now and then.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::size;
+use crate::sync::Mutex;
 
 /// The time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Progress {
 
     /// Counts one key, whose value has so many bytes.
     pub(super) fn advance(&self, bytes: u64) {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         let (amount, last_line) = &mut *done;
         amount.keys += 1;
         amount.bytes = amount.bytes.saturating_add(bytes);

@@ -10,8 +10,8 @@ const MAX_SIZED: usize = 20_000;
 
 /// Summarizes the node at `root` and, if it has consolidated metadata, the nodes below it.
 /// Only its own documents are read.
-pub fn summary(store: &dyn Store, root: &Key) -> String {
-    let node = match node::read(store, root).state {
+pub async fn summary(store: &dyn Store, root: &Key) -> String {
+    let node = match node::read(store, root).await.state {
         NodeState::Node(node) => node,
         NodeState::Directory => return "no Zarr metadata at its top".into(),
         NodeState::Broken {
@@ -30,7 +30,7 @@ pub fn summary(store: &dyn Store, root: &Key) -> String {
     };
     match &*node {
         Node::Array(array) => format!("{format}, {}", of_array(array)),
-        Node::Group(_) => match node::consolidated(store, root, &node) {
+        Node::Group(_) => match node::consolidated(store, root, &node).await {
             Ok(Some(consolidated)) => format!("{format}, {}", of_consolidated(&consolidated)),
             Ok(None) | Err(_) => format!("{format} group"),
         },
@@ -81,6 +81,7 @@ fn of_consolidated(consolidated: &Consolidated) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::block_on;
     use crate::store::MemoryStore;
 
     fn of(documents: &[(&str, &str)]) -> String {
@@ -88,7 +89,7 @@ mod tests {
             let key = Key::new(key.as_bytes()).unwrap();
             (key, text.as_bytes().to_vec())
         }));
-        summary(&store, &Key::root())
+        block_on(summary(&store, &Key::root()))
     }
 
     const GROUP: &str = r#"{"zarr_format":3,"node_type":"group"}"#;

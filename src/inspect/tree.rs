@@ -11,6 +11,7 @@ use super::output::{ARRAY, GROUP, PROBLEM, TreeSymbols, size, styled_stdout, tru
 use super::table::{Row, Table};
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
+use crate::runtime::block_on;
 use crate::store::{Key, Store, list_prefixes};
 use crate::zarr::{Array, Consolidated, Node};
 
@@ -50,7 +51,11 @@ struct Entry {
 /// If the source cannot be opened, `--path` leads to no directory in it, or nothing can be
 /// written. Nodes that cannot be understood are no errors.
 pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
-    let opened = Opened::new(&args.source, false, default_memory_limit_bytes())?;
+    block_on(show(args))
+}
+
+async fn show(args: &TreeArgs) -> Result<(), Failure> {
+    let opened = Opened::new(&args.source, false, default_memory_limit_bytes()).await?;
     let store = &*opened.store;
     let label = store.label().to_owned();
     let mut writer = match args.json {
@@ -58,7 +63,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
         false => TreeWriter::text(label),
     };
     let max_depth = args.depth.unwrap_or(usize::MAX);
-    let root = Entry::read(store, &opened.root, None, max_depth > 0);
+    let root = Entry::read(store, &opened.root, None, max_depth > 0).await;
     writer.entry(&[], None, &opened.root, &root)?;
     let mut frames = vec![Frame {
         key: opened.root.clone(),
@@ -78,7 +83,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
         let (key, entry) = match joined {
             Ok(key) => {
                 let has_children = depth < max_depth && depth < MAX_DEPTH;
-                let mut entry = Entry::read(store, &key, consolidated, has_children);
+                let mut entry = Entry::read(store, &key, consolidated, has_children).await;
                 if depth == MAX_DEPTH && depth < max_depth {
                     entry.notes.push("deeper levels are not shown".into());
                 }
@@ -138,7 +143,7 @@ impl Entry {
     }
 
     /// Reads the node at a key, from consolidated metadata if there are any.
-    fn read(
+    async fn read(
         store: &dyn Store,
         key: &Key,
         consolidated: Option<ConsolidatedNode>,
@@ -147,7 +152,7 @@ impl Entry {
         if let Some(node) = consolidated {
             return Self::from_consolidated(node, with_children);
         }
-        let directory = node::read(store, key);
+        let directory = node::read(store, key).await;
         let mut entry = Self {
             notes: directory.ignored,
             ..Self::new(directory.state)
@@ -161,7 +166,7 @@ impl Entry {
             return entry;
         }
         if let NodeState::Node(node) = &entry.state {
-            match node::consolidated(store, key, node) {
+            match node::consolidated(store, key, node).await {
                 Ok(Some(metadata)) => {
                     let node = ConsolidatedNode {
                         metadata: Arc::new(metadata),
@@ -175,10 +180,10 @@ impl Entry {
                 Err(reason) => entry.notes.push(format!("consolidated metadata: {reason}")),
             }
         }
-        match list_prefixes(store, key, usize::MAX) {
+        match list_prefixes(store, key, usize::MAX).await {
             Ok(names) => {
                 entry.children = names;
-                let unknown = store.incomplete_listing(key);
+                let unknown = store.incomplete_listing(key).await;
                 entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
             }
             Err(error) => {

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::NoMetadata;
-use super::keys::{self, ArrayKey, ChunkNames, KeyClass};
+use super::keys::{ChunkNames, KeyClass, Keys, ListedKey};
 use super::node::{self, ArrayProblem, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
-use crate::store::{Key, Kind, Store, StoreError};
+use crate::store::{Key, Store, StoreError};
 use crate::zarr::{Array, FillValue, Node, ZarrFormat};
 
 /// A key to read.
@@ -29,7 +29,8 @@ pub(super) enum Task {
 /// Receives tasks and findings; breaks to stop the walk.
 pub(super) trait Sink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
-    fn task(&mut self, task: Task) -> ControlFlow<()>;
+    /// Waits until the task is taken.
+    async fn task(&mut self, task: Task) -> ControlFlow<()>;
     fn finding(&mut self, severity: Severity, key: &Key, cause: String) -> ControlFlow<()>;
 }
 
@@ -37,17 +38,17 @@ pub(super) trait Sink {
 const MAX_STRAY_NAMES: u64 = 20;
 
 /// Walks `root` and all keys below it; `no_metadata` describes a root without Zarr metadata.
-pub(super) fn walk(
+pub(super) async fn walk(
     store: &Arc<dyn Store>,
     engine: &Engine,
     root: &Key,
     no_metadata: Option<&NoMetadata>,
-    sink: &mut dyn Sink,
+    sink: &mut impl Sink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
     let mut is_zarr = false;
     while let Some(key) = pending.pop() {
-        let directory = node::read(&**store, &key);
+        let directory = node::read(&**store, &key).await;
         is_zarr |= !matches!(directory.state, NodeState::Directory);
         let mut reported = None;
         for ignored in directory.ignored {
@@ -56,7 +57,7 @@ pub(super) fn walk(
         match directory.state {
             NodeState::Node(node) => match *node {
                 Node::Array(array) => {
-                    walk_array(store, engine, &key, &array, sink)?;
+                    walk_array(store, engine, &key, &array, sink).await?;
                     continue;
                 }
                 Node::Group(ref group) => {
@@ -66,7 +67,7 @@ pub(super) fn walk(
                     for extension in &group.extensions {
                         sink.finding(Severity::Warning, &key, extension.to_string())?;
                     }
-                    if let Err(reason) = node::consolidated(&**store, &key, &node) {
+                    if let Err(reason) = node::consolidated(&**store, &key, &node).await {
                         let cause = format!("consolidated metadata: {reason}");
                         sink.finding(Severity::Bad, &key, cause)?;
                     }
@@ -84,11 +85,9 @@ pub(super) fn walk(
                 reported = is_store_error.then_some(document);
             }
         }
-        walk_directory(&**store, &key, reported.as_ref(), &mut pending, sink)?;
-        if store
-            .incomplete_listing(&key)
-            .is_some_and(|names| names.is_unlisted)
-        {
+        walk_directory(&**store, &key, reported.as_ref(), &mut pending, sink).await?;
+        let incomplete = store.incomplete_listing(&key).await;
+        if incomplete.is_some_and(|names| names.is_unlisted) {
             let cause = "its children cannot be listed and are not checked".to_owned();
             sink.finding(Severity::Unlisted, &key, cause)?;
         }
@@ -105,48 +104,39 @@ pub(super) fn walk(
 
 /// Walks the values of a directory that is no array, except `reported`, whose error is reported
 /// already. Its directories go to `pending`.
-fn walk_directory(
+async fn walk_directory(
     store: &dyn Store,
     key: &Key,
     reported: Option<&Key>,
     pending: &mut Vec<Key>,
-    sink: &mut dyn Sink,
+    sink: &mut impl Sink,
 ) -> ControlFlow<()> {
-    let mut flow = ControlFlow::Continue(());
-    let listed = store.list(key).and_then(|mut listing| {
-        listing.visit(0, &mut |listed| {
-            let Ok(key) = key.join(listed.name) else {
-                return ControlFlow::Continue(());
-            };
-            match listed.kind {
-                _ if reported == Some(&key) => {}
-                Kind::Prefix => pending.push(key),
-                Kind::Object => {
-                    let size_bytes = listed.stat.map(|stat| stat.size_bytes);
-                    flow = sink.task(Task::Other { key, size_bytes });
-                }
-            }
-            flow
-        })
-    });
-    flow?;
-    match listed {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => unlistable(key, &error, sink),
+    let mut keys = Keys::of_directory(store, key);
+    while let Some(listed) = keys.next().await {
+        let ListedKey {
+            key, size_bytes, ..
+        } = listed;
+        match listed.class {
+            KeyClass::Unlistable(error) => unlistable(&key, &error, sink)?,
+            _ if reported == Some(&key) => {}
+            _ if listed.is_value => sink.task(Task::Other { key, size_bytes }).await?,
+            _ => pending.push(key),
+        }
     }
+    ControlFlow::Continue(())
 }
 
-fn unlistable(key: &Key, error: &StoreError, sink: &mut dyn Sink) -> ControlFlow<()> {
+fn unlistable(key: &Key, error: &StoreError, sink: &mut impl Sink) -> ControlFlow<()> {
     let cause = format!("cannot be listed: {}", node::cause(key, error));
     sink.finding(Severity::Bad, key, cause)
 }
 
-fn walk_array(
+async fn walk_array(
     store: &Arc<dyn Store>,
     engine: &Engine,
     key: &Key,
     array: &Array,
-    sink: &mut dyn Sink,
+    sink: &mut impl Sink,
 ) -> ControlFlow<()> {
     if let Err(error) = &array.attributes {
         sink.finding(Severity::Bad, key, format!("metadata: {error}"))?;
@@ -182,22 +172,26 @@ fn walk_array(
     let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkNames::of(array);
     let mut stray = 0;
-    keys::visit(&**store, key, names.as_ref(), &mut |visited| {
-        let ArrayKey {
+    let mut keys = Keys::new(&**store, key, names.as_ref());
+    while let Some(listed) = keys.next().await {
+        let ListedKey {
             key,
             class,
             is_value,
             size_bytes,
-        } = visited;
+        } = listed;
         match class {
             KeyClass::Chunk(chunk) => {
                 if let Some(verifier) = &verifier {
-                    return sink.task(Task::Chunk {
+                    let verifier = Arc::clone(verifier);
+                    sink.task(Task::Chunk {
                         array: number,
-                        verifier: Arc::clone(verifier),
+                        verifier,
                         chunk,
                         size_bytes,
-                    });
+                    })
+                    .await?;
+                    continue;
                 }
             }
             KeyClass::Other => {}
@@ -209,13 +203,12 @@ fn walk_array(
                 }
             }
             KeyClass::Misplaced(cause) => sink.finding(Severity::Bad, &key, cause.to_owned())?,
-            KeyClass::Unlistable(error) => return unlistable(&key, &error, sink),
+            KeyClass::Unlistable(error) => unlistable(&key, &error, sink)?,
         }
-        match is_value {
-            true => sink.task(Task::Other { key, size_bytes }),
-            false => ControlFlow::Continue(()),
+        if is_value {
+            sink.task(Task::Other { key, size_bytes }).await?;
         }
-    })?;
+    }
     if stray > MAX_STRAY_NAMES {
         let more = stray - MAX_STRAY_NAMES;
         let cause = format!("{more} more keys are not chunks of the array's grid");

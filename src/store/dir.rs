@@ -18,10 +18,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::snapshot::{SnapshotError, SnapshotFile, object_stat, time};
+use super::snapshot::{ReadMode, SnapshotError, SnapshotFile, object_stat, time};
 use super::{
-    Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport, Object, Patience, Stat,
-    Store, StoreError, Version, Visit, part_mut,
+    AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
+    LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited, part_mut,
 };
 
 /// How a directory store treats what it finds.
@@ -134,7 +134,7 @@ fn known(stat: &FileStat) -> Option<Stat> {
     }
 }
 
-impl Store for DirStore {
+impl SyncStore for DirStore {
     fn label(&self) -> &str {
         &self.label
     }
@@ -157,7 +157,7 @@ impl Store for DirStore {
         known(&self.file_stat(key)?).ok_or_else(|| StoreError::NotFound { key: key.clone() })
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+    fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let failed = |e| StoreError::from_io(key, e);
         let place = self.resolve(key, OFlags::PATH).map_err(failed)?;
         let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
@@ -210,11 +210,25 @@ struct DirObject {
 }
 
 impl DirObject {
+    fn read_with(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        mode: ReadMode,
+    ) -> Result<Data, SnapshotError> {
+        let left = self.file.size_bytes().saturating_sub(offset);
+        let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let target = part_mut(buffer, 0..size).map_err(SnapshotError::Store)?;
+        self.file.read_exact_at(target, offset, mode)?;
+        Ok(Data::Filled(0..size))
+    }
+
     fn error(&self, error: SnapshotError) -> StoreError {
         let key = self.key.clone();
         match error {
             SnapshotError::Changed(what) => StoreError::Stale { key, what },
-            SnapshotError::WouldWait => StoreError::WouldWait { key },
+            SnapshotError::WouldBlock => StoreError::internal("a blocking read that would block"),
             SnapshotError::Short {
                 offset,
                 wanted,
@@ -242,23 +256,36 @@ impl Object for DirObject {
         self.file.stat().map_err(|e| self.error(e))
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let left = self.file.size_bytes().saturating_sub(offset);
-        let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
-        self.file
-            .read_exact_at(part_mut(buffer, 0..size)?, offset, patience)
-            .map_err(|e| self.error(e))?;
-        Ok(Data::Filled(0..size))
+    ) -> Option<Result<Data, StoreError>> {
+        match self.read_with(offset, size_bytes, buffer, ReadMode::NonBlocking) {
+            Err(SnapshotError::WouldBlock) => None,
+            read => Some(read.map_err(|error| self.error(error))),
+        }
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        Some(self)
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.fd())
+    }
+}
+
+impl LocalObject for DirObject {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let read = self.read_with(offset, size_bytes, buffer, ReadMode::Blocking);
+        read.map_err(|error| self.error(error))
     }
 }
 
@@ -275,7 +302,7 @@ struct DirListing {
 const LISTING_BUFFER_BYTES: usize = 32 * 1024;
 
 impl Listing for DirListing {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let failed = |e: Errno| StoreError::from_io(&self.prefix, e.into());
         let start = i64::try_from(cookie).map_err(|_| failed(Errno::INVAL))?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(start.unsigned_abs())).map_err(failed)?;
@@ -305,10 +332,10 @@ impl Listing for DirListing {
             })
             .is_break()
             {
-                break;
+                return Ok(Visited::Stopped);
             }
         }
-        Ok(())
+        Ok(Visited::End)
     }
 }
 

@@ -99,12 +99,6 @@ pub enum StoreError {
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The answer is not at hand, and the caller did not want to wait.
-    #[error("{key}: would have to wait")]
-    WouldWait {
-        /// The key that was asked for.
-        key: Key,
-    },
 }
 
 fn limit(bytes: u64) -> String {
@@ -115,7 +109,7 @@ fn limit(bytes: u64) -> String {
 }
 
 impl StoreError {
-    /// Whether something is there that can not be had, however often it is asked for.
+    /// Whether the value exists and stays unreadable, however often it is read.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Denied { .. }
@@ -128,8 +122,7 @@ impl StoreError {
             | Self::TimedOut { .. }
             | Self::Unavailable { .. }
             | Self::Internal { .. }
-            | Self::Io { .. }
-            | Self::WouldWait { .. } => false,
+            | Self::Io { .. } => false,
         }
     }
 
@@ -153,8 +146,7 @@ impl StoreError {
         | Self::TimedOut { key, .. }
         | Self::Unavailable { key, .. }
         | Self::Internal { key, .. }
-        | Self::Io { key, .. }
-        | Self::WouldWait { key }) = &mut self;
+        | Self::Io { key, .. }) = &mut self;
         *key = to;
         self
     }
@@ -184,7 +176,6 @@ impl StoreError {
                 key,
                 what: source.to_string(),
             },
-            Some(Errno::AGAIN) => Self::WouldWait { key },
             _ => Self::Io {
                 key,
                 source: Arc::new(source),

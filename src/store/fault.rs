@@ -2,15 +2,17 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::waiting::may_wait;
+use async_trait::async_trait;
+
 use super::{
-    Capabilities, Data, Extent, Index, Key, Listing, Object, Patience, Stat, Store, StoreError,
-    TransferStats, Version, Visit,
+    AccessHint, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object, Stat, Store,
+    StoreError, TransferStats, Version, Visit, Visited,
 };
+use crate::runtime;
+use crate::sync::Mutex;
 
 /// Any store, with one key whose reads panic as a decoder with a bug would.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ impl FaultStore {
     }
 }
 
+#[async_trait]
 impl Store for FaultStore {
     fn label(&self) -> &str {
         self.inner.label()
@@ -39,21 +42,24 @@ impl Store for FaultStore {
         self.inner.extent()
     }
 
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.inner.stat(key)
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.inner.stat(key).await
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        let object = self.inner.open(key)?;
-        if *key == self.panics {
-            Ok(Arc::new(PanickingObject(object)))
-        } else {
-            Ok(object)
-        }
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        self.inner.try_stat(key)
     }
 
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        self.inner.list(prefix)
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        let object = self.inner.open(key, hint).await?;
+        Ok(match *key == self.panics {
+            true => Arc::new(PanickingObject(object)),
+            false => object,
+        })
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        self.inner.list(prefix).await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
@@ -68,6 +74,7 @@ impl Store for FaultStore {
 #[derive(Debug)]
 struct PanickingObject(Arc<dyn Object>);
 
+#[async_trait]
 impl Object for PanickingObject {
     fn size_bytes(&self) -> u64 {
         self.0.size_bytes()
@@ -81,24 +88,38 @@ impl Object for PanickingObject {
         self.0.stat()
     }
 
-    fn read(&self, _: u64, _: usize, _: &mut [u8], _: Patience) -> Result<Data, StoreError> {
+    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
+        panic!("injected fault: a panic in a read")
+    }
+
+    async fn read(&self, _: u64, _: usize) -> Result<Data, StoreError> {
+        panic!("injected fault: a panic in a read")
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        self.0.as_local().map(|_| self as _)
+    }
+}
+
+impl LocalObject for PanickingObject {
+    fn read_blocking(&self, _: u64, _: usize, _: &mut [u8]) -> Result<Data, StoreError> {
         panic!("injected fault: a panic in a read")
     }
 }
 
-/// Any store as if it were far away: what has been asked once is at hand, all else hangs for as
-/// long as there is a gate file. If that is not empty, nothing is at hand.
+/// Any store as if it were remote: an answer that was given once is at hand, all else hangs as long
+/// as there is a gate file. If that file is not empty, nothing is at hand.
 #[derive(Debug)]
 pub struct HangingStore {
     inner: Box<dyn Store>,
-    network: Arc<Network>,
+    gate: Arc<Gate>,
 }
 
 #[derive(Debug)]
-struct Network {
-    gate: PathBuf,
+struct Gate {
+    path: PathBuf,
     timeout: Duration,
-    known: Mutex<HashSet<Question>>,
+    answered: Mutex<HashSet<Question>>,
 }
 
 /// What can be asked of a key.
@@ -112,59 +133,53 @@ enum Question {
 }
 
 impl HangingStore {
-    /// Makes `inner` hang, for `timeout` at most, while there is a file `gate`.
+    /// Lets `inner` hang, for `timeout` at most, while there is a file `gate`.
     pub fn new(inner: Box<dyn Store>, gate: PathBuf, timeout: Duration) -> Self {
-        let network = Arc::new(Network {
-            gate,
+        let gate = Arc::new(Gate {
+            path: gate,
             timeout,
-            known: Mutex::default(),
+            answered: Mutex::default(),
         });
-        Self { inner, network }
+        Self { inner, gate }
     }
 }
 
-impl Network {
-    fn know(&self, question: Question) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(question);
+/// How often the gate is looked at.
+const POLL_PERIOD: Duration = Duration::from_millis(10);
+
+impl Gate {
+    fn is_at_hand(&self, question: &Question) -> bool {
+        let is_forgetful = || self.path.metadata().is_ok_and(|gate| gate.len() > 0);
+        self.answered.lock().contains(question) && !is_forgetful()
     }
 
-    /// Asks what is not known yet, once that is possible.
-    fn ask<T>(
-        &self,
-        key: &Key,
-        question: Question,
-        patience: Patience,
-        ask: impl FnOnce() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_forgetful = || self.gate.metadata().is_ok_and(|gate| gate.len() > 0);
-        let is_known = known().contains(&question);
-        if is_known && !is_forgetful() {
-            return ask();
+    fn note<T>(&self, question: Question, answer: &Result<T, StoreError>) {
+        if matches!(answer, Ok(_) | Err(StoreError::NotFound { .. })) {
+            self.answered.lock().insert(question);
         }
-        may_wait(key)?;
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait { key: key.clone() });
+    }
+
+    /// Waits until the gate is open, unless the answer is at hand.
+    async fn pass(&self, key: &Key, question: &Question) -> Result<(), StoreError> {
+        if self.is_at_hand(question) {
+            return Ok(());
         }
+        runtime::leave_session_thread().await;
         let begun = Instant::now();
-        while self.gate.exists() {
+        while self.path.exists() {
             if begun.elapsed() >= self.timeout {
                 return Err(StoreError::TimedOut {
                     key: key.clone(),
                     what: "open gate".into(),
                 });
             }
-            thread::sleep(Duration::from_millis(10));
+            let _ = runtime::timeout(POLL_PERIOD, std::future::pending::<()>()).await;
         }
-        let answer = ask();
-        if matches!(answer, Ok(_) | Err(StoreError::NotFound { .. })) {
-            known().insert(question);
-        }
-        answer
+        Ok(())
     }
 }
 
+#[async_trait]
 impl Store for HangingStore {
     fn label(&self) -> &str {
         self.inner.label()
@@ -182,29 +197,42 @@ impl Store for HangingStore {
         self.inner.extent()
     }
 
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         let question = Question::Stat(key.clone());
-        let ask = || self.inner.stat(key);
-        self.network.ask(key, question, Patience::Wait, ask)
+        self.gate.pass(key, &question).await?;
+        let answer = self.inner.stat(key).await;
+        self.gate.note(question, &answer);
+        answer
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        let is_at_hand = self.gate.is_at_hand(&Question::Stat(key.clone()));
+        is_at_hand.then(|| self.inner.try_stat(key)).flatten()
+    }
+
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let question = Question::Open(key.clone());
-        let ask = || self.inner.open(key);
+        self.gate.pass(key, &question).await?;
+        let answer = self.inner.open(key, hint).await;
+        self.gate.note(question, &answer);
         Ok(Arc::new(HangingObject {
-            inner: self.network.ask(key, question, Patience::Wait, ask)?,
+            inner: answer?,
             key: key.clone(),
-            network: Arc::clone(&self.network),
+            gate: Arc::clone(&self.gate),
         }))
     }
 
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         let question = Question::List(prefix.clone());
-        let ask = || self.inner.list(prefix);
+        self.gate.pass(prefix, &question).await?;
+        let answer = self.inner.list(prefix).await;
+        self.gate.note(question, &answer);
         Ok(Box::new(HangingListing {
-            inner: self.network.ask(prefix, question, Patience::Wait, ask)?,
+            inner: answer?,
             key: prefix.clone(),
-            network: Arc::clone(&self.network),
+            gate: Arc::clone(&self.gate),
+            asked: None,
+            passed: None,
         }))
     }
 
@@ -217,9 +245,10 @@ impl Store for HangingStore {
 struct HangingObject {
     inner: Arc<dyn Object>,
     key: Key,
-    network: Arc<Network>,
+    gate: Arc<Gate>,
 }
 
+#[async_trait]
 impl Object for HangingObject {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
@@ -233,17 +262,24 @@ impl Object for HangingObject {
         self.inner.stat()
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
+    ) -> Option<Result<Data, StoreError>> {
+        let is_at_hand = self.gate.is_at_hand(&Question::Read(self.key.clone()));
+        is_at_hand
+            .then(|| self.inner.try_read(offset, size_bytes, buffer))
+            .flatten()
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let question = Question::Read(self.key.clone());
-        self.network.ask(&self.key, question, patience, || {
-            self.inner.read(offset, size_bytes, buffer, Patience::Wait)
-        })
+        self.gate.pass(&self.key, &question).await?;
+        let answer = self.inner.read(offset, size_bytes).await;
+        self.gate.note(question, &answer);
+        answer
     }
 }
 
@@ -251,22 +287,42 @@ impl Object for HangingObject {
 struct HangingListing {
     inner: Box<dyn Listing>,
     key: Key,
-    network: Arc<Network>,
+    gate: Arc<Gate>,
+    /// The visit that is to be made possible.
+    asked: Option<u64>,
+    /// The visit that [`Listing::load`] has let through.
+    passed: Option<u64>,
 }
 
+#[async_trait]
 impl Listing for HangingListing {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let question = Question::Visit(self.key.clone(), cookie);
-        let (inner, network, key) = (&mut self.inner, &self.network, &self.key);
-        let ask = || {
-            inner.visit(cookie, &mut |listed| {
-                // What a listing tells of a name is at hand, too.
-                if let (Some(_), Ok(key)) = (&listed.stat, key.join(listed.name)) {
-                    network.know(Question::Stat(key));
-                }
-                visit(listed)
-            })
-        };
-        self.network.ask(&self.key, question, Patience::Wait, ask)
+        if !self.gate.is_at_hand(&question) && self.passed.take() != Some(cookie) {
+            self.asked = Some(cookie);
+            return Ok(Visited::Pending);
+        }
+        let (gate, key) = (&self.gate, &self.key);
+        let visited = self.inner.visit(cookie, &mut |listed| {
+            // Attributes that a listing has are at hand, too.
+            if let (Some(_), Ok(key)) = (&listed.stat, key.join(listed.name)) {
+                gate.answered.lock().insert(Question::Stat(key));
+            }
+            visit(listed)
+        });
+        self.gate.note(question, &visited);
+        visited
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        match self.asked.take() {
+            Some(cookie) => {
+                let question = Question::Visit(self.key.clone(), cookie);
+                self.gate.pass(&self.key, &question).await?;
+                self.passed = Some(cookie);
+                Ok(())
+            }
+            None => self.inner.load().await,
+        }
     }
 }

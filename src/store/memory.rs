@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::{
-    Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport, Object, Patience, Stat,
-    Store, StoreError, Version, Visit,
+    AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
+    LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited,
 };
 
 /// Keys and values in a map.
@@ -48,7 +48,7 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
+impl SyncStore for MemoryStore {
     fn label(&self) -> &str {
         "memory"
     }
@@ -100,7 +100,7 @@ impl Store for MemoryStore {
         }
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+    fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let stat = self.stat(key)?;
         match self.values.get(key) {
             Some(value) if stat.kind == Kind::Object => Ok(Arc::new(MemoryObject {
@@ -143,13 +143,22 @@ impl Object for MemoryObject {
         Ok(self.stat)
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size: usize,
-        _: &mut [u8],
-        _: Patience,
-    ) -> Result<Data, StoreError> {
+        buffer: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        Some(self.read_blocking(offset, size, buffer))
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        Some(self)
+    }
+}
+
+impl LocalObject for MemoryObject {
+    fn read_blocking(&self, offset: u64, size: usize, _: &mut [u8]) -> Result<Data, StoreError> {
         let start = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(self.value.len());
@@ -162,7 +171,7 @@ impl Object for MemoryObject {
 struct MemoryListing(Vec<(Vec<u8>, Kind)>);
 
 impl Listing for MemoryListing {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         for (position, (name, kind)) in (0_u64..).zip(&self.0) {
             if position < cookie {
                 continue;
@@ -174,9 +183,9 @@ impl Listing for MemoryListing {
                 next: position.saturating_add(1),
             };
             if visit(listed).is_break() {
-                break;
+                return Ok(Visited::Stopped);
             }
         }
-        Ok(())
+        Ok(Visited::End)
     }
 }

@@ -3,8 +3,8 @@
 //! From the ground up: a [`Remote`] sends one request and says exactly what came back
 //! (`web`, `bucket`); decorators of the same trait count requests (`traffic`), bound how many are
 //! on their way (`limit`), and try again within a deadline (`retry`); `store` makes a
-//! [`Store`](super::Store) of it, with what it knows of names (`facts`, `listing`) and of bytes
-//! (`segments`, `value`); `archive` reads a zip that is there.
+//! [`Store`](super::Store) of it, with caches of names (`attr_cache`, `listing`) and of bytes
+//! (`range_cache`, `value`); `archive` reads a zip that is there.
 //!
 //! **Architecture Invariant:** absence is said only for an answer that proves it (404 for the key,
 //! in a bucket that exists). What could not be asked is an error and is never remembered.
@@ -13,18 +13,17 @@
 //! and every answer is compared with it: bytes of two versions are never put together.
 
 mod archive;
+mod attr_cache;
 mod blocks;
 mod bodies;
 mod bucket;
-mod facts;
-mod kept;
+mod cached;
 mod limit;
 mod listing;
 mod missing;
 mod open;
+mod range_cache;
 mod retry;
-mod runtime;
-mod segments;
 mod store;
 mod traffic;
 mod value;

@@ -1,21 +1,22 @@
-//! Bytes that are held to one version: every read is of the content that was there when they were
-//! opened, or it fails. Here for a local file, which is held open and watched.
+//! Snapshots: every read returns bytes of the version that was opened, or it fails.
 
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use rustix::fs::Stat as FileStat;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Kind, Patience, Stat, StoreError, TransferStats, Version};
+use super::{Kind, Stat, StoreError, TransferStats, Version};
 
-/// The bytes of one version of something, wherever they are: of a local file, or of an object at
-/// a server, whose versions are told apart by its ETag.
+/// The bytes of one version of an archive at a server.
+#[async_trait]
 pub trait SnapshotReader: Debug + Send + Sync {
     /// Exact size in bytes.
     fn size_bytes(&self) -> u64;
@@ -23,48 +24,72 @@ pub trait SnapshotReader: Debug + Send + Sync {
     /// When this version was written, as far as the source tells.
     fn modified(&self) -> SystemTime;
 
-    /// Fills `buffer` from `offset`, and proves that all of it is of this version.
-    ///
-    /// What is far away and not at hand is asked for with one request.
-    ///
-    /// # Errors
-    /// [`SnapshotError`]; [`SnapshotError::WouldWait`] for [`Patience::Now`] only.
-    fn read_exact_at(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError>;
-
-    /// As [`SnapshotReader::read_exact_at`], for a part of `span`, which is read as a file is: what is
-    /// far away may be fetched in bigger parts and ahead of the reader, but none of it beyond.
+    /// Fills `buffer` from `offset` if the bytes are in memory.
     ///
     /// # Errors
     /// As [`SnapshotReader::read_exact_at`].
-    fn read_within(
+    fn try_read_exact_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Option<Result<(), SnapshotError>>;
+
+    /// `length` bytes from `offset`, fetched with one request unless they are cached.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    async fn read_exact_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError>;
+
+    /// As [`SnapshotReader::try_read_exact_at`], for a part of `span`, which is read as a file is.
+    ///
+    /// # Errors
+    /// As [`SnapshotReader::read_exact_at`].
+    fn try_read_within(
         &self,
         buffer: &mut [u8],
         offset: u64,
         _span: Range<u64>,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        self.read_exact_at(buffer, offset, patience)
+    ) -> Option<Result<(), SnapshotError>> {
+        self.try_read_exact_at(buffer, offset)
     }
 
-    /// Fails if it is known that this version is not the present one any more. Nobody who is far
-    /// away is asked.
+    /// As [`SnapshotReader::read_exact_at`], for a part of `span`, which is read as a file is: bigger
+    /// parts of it may be fetched, and readahead may start, but nothing beyond it is fetched.
     ///
     /// # Errors
-    /// [`SnapshotError::Changed`], or what kept it from being found out.
+    /// As [`SnapshotReader::read_exact_at`].
+    async fn read_within(
+        &self,
+        offset: u64,
+        length: usize,
+        _span: Range<u64>,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        self.read_exact_at(offset, length).await
+    }
+
+    /// Fails if it is known that this version is not the present one any more. Sends no request.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Changed`].
     fn check(&self) -> Result<(), SnapshotError>;
 
-    /// Whether reading takes a network, so that every read should be worth a request.
-    fn is_remote(&self) -> bool;
-
-    /// What went over the network for them; none if there is none.
+    /// Counters of the network transfers.
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
+}
+
+/// Whether a read of a local file may block on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadMode {
+    /// Return [`SnapshotError::WouldBlock`] instead.
+    NonBlocking,
+    /// Wait for the disk.
+    Blocking,
 }
 
 /// What tells one content of a file from another: identity, size and the time that every write
@@ -121,15 +146,15 @@ pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// A failed read of [`SnapshotReader`].
+/// A failed read of a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// They are not any more what they were; what differs.
     #[error("changed: {0}")]
     Changed(String),
-    /// They are not at hand, and the caller did not want to wait.
-    #[error("would have to wait")]
-    WouldWait,
+    /// A non-blocking read would have to wait for the disk.
+    #[error("would block")]
+    WouldBlock,
     /// They end before the range does.
     #[error("{wanted} bytes expected at {offset:#x}, {got} there")]
     Short {
@@ -232,11 +257,11 @@ impl SnapshotFile {
     }
 
     /// Waits until a change can be told by its time.
-    fn settle(&self, patience: Patience) -> Result<(), SnapshotError> {
+    fn settle(&self, mode: ReadMode) -> Result<(), SnapshotError> {
         let left = |end: SystemTime| end.duration_since(SystemTime::now()).ok();
         match self.settles.and_then(left) {
             None => Ok(()),
-            Some(_) if patience == Patience::Now => Err(SnapshotError::WouldWait),
+            Some(_) if mode == ReadMode::NonBlocking => Err(SnapshotError::WouldBlock),
             Some(left) => {
                 std::thread::sleep(left.min(SETTLING));
                 Ok(())
@@ -249,13 +274,13 @@ impl SnapshotFile {
         &self,
         buffer: &mut [u8],
         offset: u64,
-        patience: Patience,
+        mode: ReadMode,
     ) -> Result<(), SnapshotError> {
-        self.settle(patience)?;
+        self.settle(mode)?;
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(filled as u64);
-            let nowait = patience == Patience::Now && self.nowait.load(Ordering::Relaxed);
+            let nowait = mode == ReadMode::NonBlocking && self.nowait.load(Ordering::Relaxed);
             let result = if nowait {
                 let mut slices = [io::IoSliceMut::new(rest)];
                 rustix::io::preadv2(&self.file, &mut slices, at, ReadWriteFlags::NOWAIT)
@@ -273,7 +298,7 @@ impl SnapshotFile {
                 }
                 Ok(n) => filled += n,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(SnapshotError::WouldWait),
+                Err(Errno::AGAIN) => return Err(SnapshotError::WouldBlock),
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if nowait => {
                     self.nowait.store(false, Ordering::Relaxed);
                 }
@@ -281,32 +306,5 @@ impl SnapshotFile {
             }
         }
         self.check()
-    }
-}
-
-impl SnapshotReader for SnapshotFile {
-    fn size_bytes(&self) -> u64 {
-        self.size_bytes()
-    }
-
-    fn modified(&self) -> SystemTime {
-        self.modified()
-    }
-
-    fn read_exact_at(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        self.read_exact_at(buffer, offset, patience)
-    }
-
-    fn check(&self) -> Result<(), SnapshotError> {
-        self.check()
-    }
-
-    fn is_remote(&self) -> bool {
-        false
     }
 }

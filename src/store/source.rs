@@ -201,10 +201,10 @@ impl SourceName {
     ///
     /// # Errors
     /// [`OpenError`], which names the source.
-    pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
+    pub async fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
         match &self.place {
             Place::Path(path) => open_local(path, self.is_zip, options),
-            Place::Url(url) => open_remote(url, self.is_zip, options),
+            Place::Url(url) => open_remote(url, self.is_zip, options).await,
         }
     }
 }
@@ -271,16 +271,17 @@ fn other_format(path: &Path) -> Option<&'static str> {
     }
 }
 
-fn open_remote(
+async fn open_remote(
     url: &str,
     is_zip: bool,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, OpenError> {
-    match remote::open(url, is_zip, &options.remote)? {
+    match remote::open(url, is_zip, &options.remote).await? {
         Found::Tree(store) => Ok(store),
         Found::Archive(archive, tail) => {
             let label = archive.label().to_owned();
-            ZipStore::open_far(archive, tail, &label, options.zip)
+            ZipStore::open_remote(archive, tail, &label, options.zip)
+                .await
                 .map(|store| Box::new(store) as _)
                 .map_err(|error| OpenError::Zip {
                     source_name: label,

@@ -14,34 +14,34 @@
 //! been read once, in whatever order; a bad one fails from then on, for good. With
 //! [`ZipOptions::verify`] every entry is checked before its first byte is served.
 
-mod cache;
 mod checked;
 mod entry;
-mod far;
 mod header;
 mod index;
 mod inflate;
 mod locate;
+mod prefetched;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use self::cache::PieceCache;
 use self::checked::CheckProgress;
 use self::entry::ZipObject;
-use self::far::HeldParts;
 use self::index::ZipIndex;
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
 use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
+use self::prefetched::PrefetchedTail;
 use super::snapshot::{SnapshotError, SnapshotFile, SnapshotReader};
 use super::{
-    AccessHint, Capabilities, Extent, Flights, Index, Key, Kind, Listed, Listing, ListingSupport,
-    Object, Position, Stat, Store, StoreError, TransferStats, Version, Visit, VisitChild,
+    AccessHint, Capabilities, Extent, Index, Key, Kind, Listed, Listing, ListingSupport, Object,
+    Position, Stat, StoreError, SyncStore, TransferStats, Version, Visit, VisitChild, Visited,
 };
+use crate::cache::{SingleFlight, WeightedLru};
+use crate::sync::Mutex;
 
 /// How an archive is opened.
 #[derive(Debug, Clone, Copy)]
@@ -106,26 +106,66 @@ pub enum ZipError {
 /// An open archive; shared by the store and the entries that are being read.
 #[derive(Debug)]
 struct Archive {
-    bytes: Arc<dyn SnapshotReader>,
-    /// Every read is a request.
-    is_remote: bool,
+    bytes: ArchiveBytes,
     index: ZipIndex,
     /// Where the central directory begins: entries end before it.
     data_end: u64,
     options: ZipOptions,
     /// When the archive was last changed.
     modified: SystemTime,
-    decoded: PieceCache,
+    decoded: DecodedCache,
     /// Entries that are being decoded whole.
-    decoding: Flights<Position, Arc<Vec<u8>>>,
+    decoding: SingleFlight<Position, Arc<Vec<u8>>, StoreError>,
     /// If it is far away: compressed bytes of the entries that are decoded in segments.
-    compressed: PieceCache,
+    compressed: DecodedCache,
     /// The longest that are kept there.
     compressed_max_bytes: u64,
     /// Deflated entries up to this size are decoded at once, bigger ones in segments.
     whole_max_bytes: u64,
     inflaters: Inflaters,
     checks: Mutex<CheckProgress>,
+}
+
+/// Where the bytes of an archive are.
+#[derive(Debug)]
+enum ArchiveBytes {
+    Local(SnapshotFile),
+    Remote(Arc<dyn SnapshotReader>),
+}
+
+impl ArchiveBytes {
+    fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Local(file) => file.size_bytes(),
+            Self::Remote(reader) => reader.size_bytes(),
+        }
+    }
+
+    fn modified(&self) -> SystemTime {
+        match self {
+            Self::Local(file) => file.modified(),
+            Self::Remote(reader) => reader.modified(),
+        }
+    }
+
+    /// Fails if the archive is known to have changed.
+    fn check(&self) -> Result<(), SnapshotError> {
+        match self {
+            Self::Local(file) => file.check(),
+            Self::Remote(reader) => reader.check(),
+        }
+    }
+}
+
+/// Decoded bytes of entries: of a whole one, or of a segment of a big one, by its number.
+type DecodedCache = Mutex<WeightedLru<(Position, u32), Arc<Vec<u8>>>>;
+
+fn decoded_cache(budget_bytes: u64) -> DecodedCache {
+    Mutex::new(WeightedLru::new(budget_bytes, usize::MAX))
 }
 
 /// A store in a zip archive.
@@ -149,32 +189,32 @@ impl ZipStore {
         let file = SnapshotFile::new(file)?;
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
         let directory = read_directory(&file, &mut buffer, 0, label, &options)?;
-        Self::with_directory(Arc::new(file), directory, label, options)
+        Self::with_directory(ArchiveBytes::Local(file), directory, label, options)
     }
 
-    /// Reads the central directory of an archive that is far away. `tail` is its end, which its
-    /// finder has from asking for the size.
+    /// Reads the central directory of a remote archive. `tail` is its end, which was fetched when its
+    /// size was asked for.
     ///
     /// Two requests are made at most; none if the directory is in the tail, and mostly one if not.
     ///
     /// # Errors
     /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
-    pub fn open_far(
-        bytes: Arc<dyn SnapshotReader>,
+    pub async fn open_remote(
+        reader: Arc<dyn SnapshotReader>,
         tail: Vec<u8>,
         label: &str,
         options: ZipOptions,
     ) -> Result<Self, ZipError> {
-        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
-        let mut held = HeldParts::new(bytes.size_bytes(), tail)?;
-        held.complete(bytes.as_ref(), &mut buffer, &options)?;
+        let mut held = PrefetchedTail::new(reader.size_bytes(), tail)?;
+        held.complete(&*reader, &options).await?;
         let fetched_bytes = held.fetched_bytes();
+        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
         let directory = read_directory(&held, &mut buffer, fetched_bytes, label, &options)?;
-        Self::with_directory(bytes, directory, label, options)
+        Self::with_directory(ArchiveBytes::Remote(reader), directory, label, options)
     }
 
     fn with_directory(
-        bytes: Arc<dyn SnapshotReader>,
+        bytes: ArchiveBytes,
         directory: Directory,
         label: &str,
         options: ZipOptions,
@@ -186,14 +226,13 @@ impl ZipStore {
         let compressed_bytes = COMPRESSED_MAX_BYTES.min(options.memory_limit_bytes / 8);
         let archive = Archive {
             modified: bytes.modified(),
-            is_remote: bytes.is_remote(),
-            decoded: PieceCache::new(decoded_bytes),
-            compressed: PieceCache::new(compressed_bytes),
+            decoded: decoded_cache(decoded_bytes),
+            compressed: decoded_cache(compressed_bytes),
             compressed_max_bytes: compressed_bytes.min(WHOLE_MAX_BYTES),
-            decoding: Flights::default(),
+            decoding: SingleFlight::default(),
             whole_max_bytes: WHOLE_MAX_BYTES.min(decoded_bytes / 2).max(SEGMENT_BYTES),
             inflaters: Inflaters::default(),
-            checks: Mutex::new(CheckProgress::default()),
+            checks: Mutex::default(),
             bytes,
             index: directory.index,
             data_end: directory.data_end,
@@ -215,7 +254,7 @@ fn archive_error(error: SnapshotError, key: Key) -> StoreError {
             key,
             what: format!("the archive: {what}"),
         },
-        SnapshotError::WouldWait => StoreError::WouldWait { key },
+        SnapshotError::WouldBlock => StoreError::internal("a blocking read that would block"),
         error @ SnapshotError::Short { .. } => StoreError::Corrupt {
             key,
             what: format!("the archive: {error}"),
@@ -235,7 +274,7 @@ fn archive_error(error: SnapshotError, key: Key) -> StoreError {
     }
 }
 
-impl Store for ZipStore {
+impl SyncStore for ZipStore {
     fn label(&self) -> &str {
         &self.label
     }
@@ -244,7 +283,7 @@ impl Store for ZipStore {
         Capabilities {
             immutable: true,
             open_infallible: self.archive.index.open_infallible(),
-            is_remote: self.archive.is_remote,
+            is_remote: self.archive.bytes.is_remote(),
             listing: ListingSupport::Complete,
         }
     }
@@ -260,11 +299,7 @@ impl Store for ZipStore {
         Ok(self.archive.stat_of(self.archive.find(key)?))
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        Index::open(self, self.archive.find(key)?)
-    }
-
-    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+    fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let object = ZipObject::open(&self.archive, self.archive.find(key)?)?;
         Ok(match hint {
             AccessHint::Ranges => Arc::new(object),
@@ -286,7 +321,10 @@ impl Store for ZipStore {
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
-        self.archive.bytes.transfer_stats()
+        match &self.archive.bytes {
+            ArchiveBytes::Local(_) => None,
+            ArchiveBytes::Remote(reader) => reader.transfer_stats(),
+        }
     }
 
     fn index(&self) -> Option<&dyn Index> {
@@ -379,7 +417,7 @@ struct ZipListing {
 }
 
 impl Listing for ZipListing {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let index = &self.archive.index;
         let dots = [b"." as &[u8], b".."]
             .into_iter()
@@ -398,9 +436,9 @@ impl Listing for ZipListing {
                 })
                 .is_break()
             {
-                break;
+                return Ok(Visited::Stopped);
             }
         }
-        Ok(())
+        Ok(Visited::End)
     }
 }

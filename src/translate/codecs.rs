@@ -71,7 +71,7 @@ pub(super) fn is_zstd(spec: &CodecSpec) -> bool {
 /// The v2 form of a v3 chain without shards.
 ///
 /// # Errors
-/// The codec that v2 can not express, or not at its place.
+/// The codec that v2 cannot express, or not at its place.
 pub(super) fn to_v2(
     specs: &[CodecSpec],
     data_type: &DataType,
@@ -242,7 +242,7 @@ fn bytes_to_v2(spec: &CodecSpec) -> Option<Value> {
 /// The v3 form of a v2 chain.
 ///
 /// # Errors
-/// The codec that v3 can not express, or not at its place.
+/// The codec that v3 cannot express, or not at its place.
 pub(super) fn to_v3(
     order: Order,
     filters: &[CodecSpec],

@@ -1,114 +1,143 @@
-//! What stands in the directories that are shown.
+//! Directories of a translation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
+use super::consolidated::Dated;
 use super::node::Translation;
-use super::resolve::{DOCUMENTS, Place};
+use super::resolve::Resolved;
 use super::text::Text;
-use super::whole::Dated;
-use super::{Shared, Shown};
+use super::{NodeView, Shared};
+use crate::hierarchy::{AssembledListing, is_document_name};
+use crate::runtime::leave_session_thread;
 use crate::store::{
-    IncompleteListing, Key, Kind, Listed, Listing, Object, Stat, StoreError, Visit, may_wait,
+    IncompleteListing, Key, Kind, Listing, Object, Stat, StoreError, Visit, Visited, visit_all,
 };
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
-/// Names of chunks are asked for one by one in directories of a near store with at most so many;
-/// else all of the grid are listed.
-const MAX_ASKED: u64 = 1 << 16;
+/// Each chunk is looked up in directories of a local store with at most so many; otherwise all chunks of
+/// the grid are listed.
+const MAX_LOOKED_UP: u64 = 1 << 16;
+/// Chunks that are looked up at a time.
+const BATCH: u64 = 1024;
 
-/// Cookies are offsets to the kernel, and the last ones have a meaning of their own.
-const LAST_COOKIE: u64 = (i64::MAX as u64) - (1 << 16);
-
-/// A name, what it is, and what is known of it.
-type Fixed = (Vec<u8>, Kind, Option<Stat>);
-
-/// Names of one directory. A cookie is the number of names before it.
+/// A directory of chunks, each of which is looked up.
 #[derive(Debug)]
-struct Names {
+struct ChunkListing {
     shared: Arc<Shared>,
-    prefix: Key,
-    fixed: Vec<Fixed>,
-    chunks: Option<(Arc<Shown>, Key, ChunkDir)>,
+    node: Arc<NodeView>,
+    array: Key,
+    cell: ChunkDir,
+    /// Names that were looked up and exist.
+    names: AssembledListing,
+    /// The place of the next name to look up; `None` after the last one.
+    next: Option<u64>,
 }
 
 impl Shared {
-    /// Opens a directory that is shown.
+    /// Opens a directory.
     ///
     /// # Errors
     /// As [`Shared::resolve`]; [`StoreError::NotAPrefix`] if it is none.
-    pub(super) fn list(shared: &Arc<Self>, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix, None));
-        let mut names = Names {
-            shared: Arc::clone(shared),
-            prefix: prefix.clone(),
-            fixed: dots.into(),
-            chunks: None,
-        };
-        match shared.resolve(prefix)? {
-            Place::Same(key) => return shared.store.list(&key),
-            Place::Document(..) | Place::Chunk(..) => {
-                return Err(StoreError::NotAPrefix {
-                    key: prefix.clone(),
-                });
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        prefix: &Key,
+    ) -> Result<Box<dyn Listing>, StoreError> {
+        let names = AssembledListing::new(prefix.clone());
+        match self.resolve(prefix).await? {
+            Resolved::Same(key) => self.store.list(&key).await,
+            Resolved::Document(..) | Resolved::Chunk(..) => Err(StoreError::NotAPrefix {
+                key: prefix.clone(),
+            }),
+            Resolved::Cell(node, array, cell) => {
+                self.cell_stat(&node, &array, cell).await?;
+                Ok(self.list_chunks(names, node, array, cell))
             }
-            Place::Cell(node, array, cell) => {
-                shared.cell_stat(&node, &array, cell)?;
-                names.chunks = Some((node, array, cell));
-            }
-            Place::Directory(node, key) => {
-                let whole = match key == shared.root {
-                    true => shared.whole(&node)?,
-                    false => None,
-                };
-                let own = node.texts.iter();
-                let own = own.map(|(name, text)| (*name, Arc::clone(text), node.modified));
-                let mut texts: Vec<_> = own.collect();
-                if let Some((text, modified)) = whole {
-                    let name = shared.target.consolidated();
-                    texts.retain(|(own, ..)| *own != name);
-                    texts.push((name, text, modified));
-                }
-                for (name, text, modified) in texts {
-                    let stat = Text::new(text, modified).stat()?;
-                    names.fixed.push((name.into(), Kind::Object, Some(stat)));
-                }
-                match &node.translation {
-                    Translation::Array(..) => {
-                        names.chunks = Some((node, key, ChunkDir::default()));
-                    }
-                    _ => shared.push_members(&node, &key, &mut names.fixed)?,
-                }
-            }
+            Resolved::Directory(node, key) => self.list_node(names, node, key).await,
         }
+    }
+
+    async fn list_node(
+        self: &Arc<Self>,
+        mut names: AssembledListing,
+        node: Arc<NodeView>,
+        key: Key,
+    ) -> Result<Box<dyn Listing>, StoreError> {
+        let consolidated = match key == self.root {
+            true => self.listed_consolidated(&node).await,
+            false => None,
+        };
+        let own = node.texts.iter();
+        let own = own.map(|(name, text)| (*name, Arc::clone(text), node.modified));
+        let mut texts: Vec<_> = own.collect();
+        if let Some((text, modified)) = consolidated {
+            let name = self.target.consolidated();
+            texts.retain(|(own, ..)| *own != name);
+            texts.push((name, text, modified));
+        }
+        for (name, text, modified) in texts {
+            let stat = Text::new(text, modified).stat()?;
+            names.push(name.as_bytes(), Kind::Object, Some(stat));
+        }
+        if node.chunks().is_some() {
+            return Ok(self.list_chunks(names, node, key, ChunkDir::default()));
+        }
+        self.push_members(&node, &key, &mut names).await?;
         Ok(Box::new(names))
     }
 
-    /// What is not known of the names in a directory.
-    pub(super) fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
-        let is_not_asked = |what: &str| IncompleteListing {
+    fn list_chunks(
+        self: &Arc<Self>,
+        mut names: AssembledListing,
+        node: Arc<NodeView>,
+        array: Key,
+        cell: ChunkDir,
+    ) -> Box<dyn Listing> {
+        let Some(chunks) = node.chunks() else {
+            return Box::new(names);
+        };
+        if !self.looks_up(&chunks.names, cell) {
+            names.push_chunks(Arc::clone(&chunks.names), cell);
+            return Box::new(names);
+        }
+        Box::new(ChunkListing {
+            shared: Arc::clone(self),
+            node,
+            array,
+            cell,
+            names,
+            next: Some(0),
+        })
+    }
+
+    /// Names that the listing of a directory may lack, or have without a key.
+    pub(super) async fn incomplete_listing(
+        self: &Arc<Self>,
+        prefix: &Key,
+    ) -> Option<IncompleteListing> {
+        let incomplete = |what: &str| IncompleteListing {
             is_unlisted: false,
             what: what.to_owned(),
         };
-        let of_chunks = |node: &Shown, cell: ChunkDir| {
+        let of_chunks = |node: &NodeView, cell: ChunkDir| {
             let names = &node.chunks()?.names;
             let what = "chunks are those that there can be";
-            (!self.asks_for(names, cell)).then(|| is_not_asked(what))
+            (!self.looks_up(names, cell)).then(|| incomplete(what))
         };
-        match self.resolve(prefix) {
-            Ok(Place::Same(key)) => self.store.incomplete_listing(&key),
-            Ok(Place::Cell(node, _, cell)) => of_chunks(&node, cell),
-            Ok(Place::Directory(node, _)) if node.chunks().is_some() => {
+        match self.resolve(prefix).await {
+            Ok(Resolved::Same(key)) => self.store.incomplete_listing(&key).await,
+            Ok(Resolved::Cell(node, _, cell)) => of_chunks(&node, cell),
+            Ok(Resolved::Directory(node, _)) if node.chunks().is_some() => {
                 of_chunks(&node, ChunkDir::default())
             }
-            Ok(Place::Directory(_, key)) => self.store.incomplete_listing(&key).or_else(|| {
+            Ok(Resolved::Directory(_, key)) => {
+                let of_store = self.store.incomplete_listing(&key).await;
                 let what = "nodes that are left out may be listed";
-                self.store
-                    .capabilities()
-                    .is_remote
-                    .then(|| is_not_asked(what))
-            }),
-            Ok(Place::Document(..) | Place::Chunk(..))
+                of_store.or_else(|| self.is_remote().then(|| incomplete(what)))
+            }
+            Ok(Resolved::Document(..) | Resolved::Chunk(..))
             | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => None,
             Err(error) => Some(IncompleteListing {
                 is_unlisted: true,
@@ -117,147 +146,112 @@ impl Shared {
         }
     }
 
-    /// Whether chunks are listed that are there, each asked for, and not all that there can be.
-    fn asks_for(&self, names: &ChunkNames, cell: ChunkDir) -> bool {
-        !self.store.capabilities().is_remote && names.len(cell) <= MAX_ASKED
+    /// Whether each chunk is looked up, and only those are listed that exist.
+    fn looks_up(&self, names: &ChunkNames, cell: ChunkDir) -> bool {
+        !self.is_remote() && names.len(cell) <= MAX_LOOKED_UP
     }
 
-    /// Adds what is in a group, or in a directory without documents.
-    fn push_members(
-        &self,
-        node: &Shown,
+    /// Adds the members of a group, or of a directory without documents.
+    async fn push_members(
+        self: &Arc<Self>,
+        node: &NodeView,
         key: &Key,
-        names: &mut Vec<Fixed>,
+        names: &mut AssembledListing,
     ) -> Result<(), StoreError> {
         let is_same = matches!(node.translation, Translation::Group(None));
         let mut members = Vec::new();
-        self.store.list(key)?.visit(0, &mut |listed| {
+        let mut listing = self.store.list(key).await?;
+        visit_all(&mut *listing, &mut |listed| {
             match listed.kind {
                 Kind::Object if is_same && self.is_own_document(listed.name) => {
-                    names.push((listed.name.to_vec(), Kind::Object, listed.stat));
+                    names.push(listed.name, Kind::Object, listed.stat);
                 }
-                _ if listed.is_below() && !DOCUMENTS.contains(&listed.name) => {
+                _ if listed.is_below() && !is_document_name(listed.name) => {
                     members.push(listed.name.to_vec());
                 }
                 _ => {}
             }
             ControlFlow::Continue(())
-        })?;
-        let is_remote = self.store.capabilities().is_remote;
+        })
+        .await?;
+        let is_remote = self.is_remote();
         for name in members {
-            // Far away it takes requests to know what a node is; looked up it is known.
-            if !is_remote && !self.is_shown(key, &name)? {
-                continue;
+            // In a remote store each node takes requests: it is left out when it is looked up.
+            if is_remote || self.is_member(key, &name).await {
+                names.push(&name, Kind::Prefix, None);
             }
-            names.push((name, Kind::Prefix, None));
         }
         Ok(())
     }
 
-    /// The document of the root that has the copies of all others, if it has one.
-    fn whole(&self, root: &Shown) -> Result<Option<Dated>, StoreError> {
-        match self.consolidated(root) {
-            Ok(whole) => Ok(whole),
-            Err(error @ StoreError::WouldWait { .. }) => Err(error),
-            // One node that can not be had does not hide the others.
-            Err(error) => {
-                let (name, target) = (self.target.consolidated(), self.target.word());
-                log::warn!("{name} of {target} is not listed: {error}");
-                Ok(None)
-            }
-        }
+    /// The root's document with the copies of all others, if it can be had.
+    async fn listed_consolidated(self: &Arc<Self>, root: &Arc<NodeView>) -> Option<Dated> {
+        let consolidated = self.consolidated(root).await;
+        consolidated.unwrap_or_else(|error| {
+            // A node that cannot be read does not hide the others.
+            let (name, target) = (self.target.consolidated(), self.target.word());
+            log::warn!("{name} of {target} is not listed: {error}");
+            None
+        })
     }
 
-    fn is_shown(&self, key: &Key, name: &[u8]) -> Result<bool, StoreError> {
+    /// Whether a directory is not left out. One that cannot be read fails when it is looked up.
+    async fn is_member(self: &Arc<Self>, key: &Key, name: &[u8]) -> bool {
         let Ok(below) = key.join(name) else {
-            return Ok(false);
+            return false;
         };
-        match self.node(&below) {
-            Ok(Some(node)) => Ok(!matches!(node.translation, Translation::LeftOut(_))),
-            Ok(None) => Ok(false),
-            Err(error @ StoreError::WouldWait { .. }) => Err(error),
-            // It may well be there: that it can not be read is said when it is looked up.
-            Err(_) => Ok(true),
+        match self.node(&below).await {
+            Ok(Some(node)) => !matches!(node.translation, Translation::LeftOut(_)),
+            Ok(None) => false,
+            Err(_) => true,
         }
     }
 
-    /// What is known of a chunk, or of a directory of chunks, if it is there.
-    fn found(
+    /// The kind of a chunk or a directory of chunks, and its attributes if it is a chunk; `None` if it does
+    /// not exist. One that cannot be read fails when it is opened.
+    async fn look_up(
         &self,
-        node: &Shown,
+        node: &NodeView,
         array: &Key,
         found: ChunkEntry,
-    ) -> Result<Option<Option<Stat>>, StoreError> {
-        let stat = match found {
-            ChunkEntry::Directory(cell) => self.cell_stat(node, array, cell),
-            ChunkEntry::Chunk(chunk) => self.chunk_stat(node, array, chunk),
+    ) -> Option<(Kind, Option<Stat>)> {
+        let (kind, stat) = match found {
+            ChunkEntry::Directory(cell) => (Kind::Prefix, self.cell_stat(node, array, cell).await),
+            ChunkEntry::Chunk(chunk) => (Kind::Object, self.chunk_stat(node, array, chunk).await),
         };
         match stat {
-            Ok(stat) => Ok(Some(Some(stat).filter(|stat| stat.kind == Kind::Object))),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error @ StoreError::WouldWait { .. }) => Err(error),
-            // One chunk that can not be had does not hide the others.
-            Err(_) => Ok(Some(None)),
+            Ok(stat) => Some((kind, Some(stat).filter(|stat| stat.kind == Kind::Object))),
+            Err(StoreError::NotFound { .. }) => None,
+            Err(_) => Some((kind, None)),
         }
     }
 }
 
-impl Listing for Names {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        let fixed = self.fixed.len() as u64;
-        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
-        for (next, (name, kind, stat)) in (1_u64..).zip(&self.fixed).skip(skip) {
-            let listed = Listed {
-                name,
-                kind: *kind,
-                stat: *stat,
-                next,
-            };
-            if visit(listed).is_break() {
+#[async_trait]
+impl Listing for ChunkListing {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        Ok(match self.names.visit(cookie, visit)? {
+            Visited::End if self.next.is_some() => Visited::Pending,
+            visited => visited,
+        })
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        let (Some(start), Some(chunks)) = (self.next, self.node.chunks()) else {
+            return Ok(());
+        };
+        leave_session_thread().await;
+        let end = start.saturating_add(BATCH);
+        for place in start..end {
+            let Some((name, found)) = chunks.names.nth(self.cell, place) else {
+                self.next = None;
                 return Ok(());
+            };
+            let looked_up = self.shared.look_up(&self.node, &self.array, found).await;
+            if let Some((kind, stat)) = looked_up {
+                self.names.push(name.as_bytes(), kind, stat);
             }
-        }
-        let Some((node, array, cell)) = &self.chunks else {
-            return Ok(());
-        };
-        let Some(names) = node.chunks().map(|chunks| &chunks.names) else {
-            return Ok(());
-        };
-        let is_asked = self.shared.asks_for(names, *cell);
-        if is_asked {
-            may_wait(&self.prefix)?;
-        }
-        for place in cookie.saturating_sub(fixed).. {
-            let Some((name, found)) = names.nth(*cell, place) else {
-                break;
-            };
-            let next = place.saturating_add(fixed).saturating_add(1);
-            if next > LAST_COOKIE {
-                return Err(StoreError::Unsupported {
-                    key: self.prefix.clone(),
-                    what: "more names than a listing can count".into(),
-                });
-            }
-            let stat = match is_asked {
-                true => match self.shared.found(node, array, found)? {
-                    Some(stat) => stat,
-                    None => continue,
-                },
-                false => None,
-            };
-            let kind = match found {
-                ChunkEntry::Directory(_) => Kind::Prefix,
-                ChunkEntry::Chunk(_) => Kind::Object,
-            };
-            let listed = Listed {
-                name: name.as_bytes(),
-                kind,
-                stat,
-                next,
-            };
-            if visit(listed).is_break() {
-                break;
-            }
+            self.next = Some(place.saturating_add(1));
         }
         Ok(())
     }

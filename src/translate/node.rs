@@ -1,9 +1,11 @@
 //! One node in another version: its documents, and where its chunks are in the store.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::shards::{SHARDING, Shards};
-use super::{Target, codecs, fill, masks, types};
+use super::{Target, codecs, fill, fill_mask, types};
 use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
@@ -14,9 +16,9 @@ use crate::zarr::{
 /// What becomes of a node.
 #[derive(Debug)]
 pub(super) enum Translation {
-    /// Nothing: it and all below it are shown as they are.
+    /// It and all below it stay as they are.
     Same,
-    /// A group; with its documents, unless they are shown as they are.
+    /// A group; with its documents, unless they stay as they are.
     Group(Option<Texts>),
     /// An array with other documents, and maybe other keys.
     Array(Texts, Box<Chunks>),
@@ -32,15 +34,15 @@ pub(super) type Texts = Vec<(&'static str, Value)>;
 /// How the chunks of an array are named, and found in the store.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    /// The names that are shown.
-    pub(super) names: ChunkNames,
+    /// The names in the translation.
+    pub(super) names: Arc<ChunkNames>,
     pub(super) keys: ChunkKeys,
-    /// The chunks that are shown.
+    /// The chunks of the translation.
     pub(super) grid: ChunkGrid,
     /// The keys in the store.
     pub(super) source_keys: ChunkKeys,
     /// How the chunks in the store are opened up, if they are.
-    pub(super) shards: Option<Shards>,
+    pub(super) shards: Option<Arc<Shards>>,
     /// Bytes of the content of the Zstandard frame that a chunk is, which its header has to state.
     pub(super) frame_content_bytes: Option<u64>,
 }
@@ -57,11 +59,11 @@ impl Chunks {
             None => array.grid.clone().map_err(|error| error.to_string())?,
         };
         Ok(Self {
-            names: ChunkNames::of_keys(keys, grid.shape()),
+            names: Arc::new(ChunkNames::of_keys(keys, grid.shape())),
             keys,
             grid,
             source_keys,
-            shards,
+            shards: shards.map(Arc::new),
             frame_content_bytes: None,
         })
     }
@@ -279,7 +281,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
             attributes.insert(DIMENSIONS.into(), json!(names));
         }
     }
-    masks::to_v2(&mut attributes, parts.data_type, parts.fill_value);
+    fill_mask::to_v2(&mut attributes, parts.data_type, parts.fill_value);
     if !attributes.is_empty() {
         texts.push((".zattrs", attributes.into()));
     }
@@ -334,7 +336,7 @@ fn array_to_v3(array: &Array) -> Result<Translation, String> {
                 members.insert("dimension_names".into(), json!(names));
             }
             attributes.shift_remove(DIMENSIONS);
-            masks::to_v3(&mut attributes, parts.data_type, parts.fill_value);
+            fill_mask::to_v3(&mut attributes, parts.data_type, parts.fill_value);
         }
         members.insert("attributes".into(), attributes.into());
     }

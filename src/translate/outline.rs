@@ -1,40 +1,39 @@
 //! A whole hierarchy as one value: the documents of a node and of all nodes below it.
 //!
-//! `reading` makes it of a store, `written` makes documents of it.
+//! `read` reads it from a store, `serialize` makes documents of it.
 
-mod reading;
-mod written;
+mod read;
+mod serialize;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::documents;
 use super::node::{Translation, implicit_group, translate};
-use super::resolve::DOCUMENTS;
-use super::{Target, masks};
+use super::{Target, fill_mask};
+use crate::hierarchy::{NODE_DOCUMENT_NAMES, is_document_name};
 use crate::store::{Key, StoreError};
 use crate::zarr::{Documents, MetadataError, Node};
 
-pub(super) use reading::{Hierarchy, copies_at};
-pub(super) use written::text;
-pub use written::{Whole, zmetadata_json, zom_json};
+pub(super) use read::{Hierarchy, copies_at};
+pub(super) use serialize::text;
+pub use serialize::{Whole, zmetadata_json, zom_json};
 
 /// The most nodes of one document.
 pub(super) const MAX_NODES: usize = 10_000;
 /// The documents of a node and of the nodes below it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Outline {
-    /// In the order of [`documents::NAMES`].
+    /// In the order of [`NODE_DOCUMENT_NAMES`].
     documents: [Option<Value>; 4],
     problem: Option<Problem>,
     members: BTreeMap<String, Outline>,
 }
 
-/// Why the documents of a node say nothing.
+/// Why the documents of a node do not describe it.
 #[derive(Debug, PartialEq)]
 enum Problem {
-    /// They, or the names below it, could not be read: there may be anything.
+    /// They, or the names below the node, could not be read.
     Unread(String),
     /// They were read, and are no metadata.
     Wrong(String),
@@ -51,10 +50,9 @@ impl Problem {
 /// Why there is no document of a whole hierarchy.
 #[derive(Debug, Clone)]
 pub enum NoOutline {
-    /// It can not be made: it would be too large, or take a request for each node, or lack nodes
-    /// that can not be read.
+    /// It would be too large, or take a request for each node, or lack nodes that cannot be read.
     Absent(String),
-    /// What it is made of could not be had.
+    /// The store failed.
     Failed(StoreError),
 }
 
@@ -65,7 +63,7 @@ impl From<StoreError> for NoOutline {
 }
 
 impl Outline {
-    /// Why a node of it could not be read, if there is one.
+    /// Why a node of it could not be read, if one could not.
     pub(super) fn unread(&self) -> Option<&str> {
         match &self.problem {
             Some(Problem::Unread(why)) => Some(why),
@@ -80,7 +78,7 @@ impl Outline {
         }
     }
 
-    /// What the documents say, if there are any.
+    /// The node that the documents describe, if there are any.
     fn node(&self) -> Option<Result<Node, MetadataError>> {
         let text = |document: &Option<Value>| {
             document
@@ -97,7 +95,7 @@ impl Outline {
         documents.node().map(|detected| detected.node)
     }
 
-    /// What a translation makes of the node; none if it is wrong, and shown as it is.
+    /// The translation of the node; `None` if its document is wrong and stays as it is.
     fn translation(&self, target: Target) -> Option<Translation> {
         if let Some(problem) = &self.problem {
             return Some(Translation::LeftOut(problem.why().to_owned()));
@@ -114,7 +112,7 @@ impl Outline {
         }
     }
 
-    /// The outline of what a translation shows. Nodes that are left out are not in it.
+    /// The outline of a translation, without nodes that are left out.
     pub(super) fn translated(self, target: Target) -> Option<Self> {
         let translation = self.translation(target)?;
         self.translated_to(target, translation)
@@ -128,7 +126,7 @@ impl Outline {
             }
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => {
                 for (name, text) in texts {
-                    let place = documents::NAMES.iter().position(|at| *at == name);
+                    let place = NODE_DOCUMENT_NAMES.iter().position(|at| *at == name);
                     let slot = place.and_then(|at| translated.documents.get_mut(at));
                     if let Some(slot) = slot {
                         *slot = Some(text);
@@ -139,7 +137,7 @@ impl Outline {
             Translation::LeftOut(_) => return None,
         }
         for (name, member) in self.members {
-            if DOCUMENTS.contains(&name.as_bytes()) {
+            if is_document_name(name.as_bytes()) {
                 continue;
             }
             let translation = match member.translation(target) {
@@ -161,7 +159,7 @@ impl Outline {
             None => {}
             Some(Translation::LeftOut(why)) => tell(key, &why),
             Some(Translation::Array(texts, _)) => {
-                if let Some(why) = masks::lost(&texts) {
+                if let Some(why) = fill_mask::lost(&texts) {
                     tell(key, &why);
                 }
             }
@@ -170,7 +168,7 @@ impl Outline {
                     let Ok(below) = key.join(name.as_bytes()) else {
                         continue;
                     };
-                    match DOCUMENTS.contains(&name.as_bytes()) {
+                    match is_document_name(name.as_bytes()) {
                         true => tell(&below, "its name is that of a document"),
                         false => member.left_out(target, &below, tell),
                     }
@@ -185,11 +183,11 @@ impl Outline {
         matches!(translation, Some(Translation::Group(Some(_))))
     }
 
-    /// Why a node of version 2 is no metadata, if there is one.
+    /// Why the document of a node of version 2 is wrong, if one is.
     fn wrong_v2(&self) -> Option<String> {
         if let Some(Problem::Wrong(why)) = &self.problem {
             // Readers of version 2 ignore `zarr.json`.
-            let is_v3 = why.starts_with(documents::NAMES[0]);
+            let is_v3 = why.starts_with(NODE_DOCUMENT_NAMES[0]);
             return (!is_v3).then(|| why.clone());
         }
         let mut members = self.members.iter();

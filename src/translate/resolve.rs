@@ -1,62 +1,54 @@
-//! From a key that is shown to what is behind it.
+//! Keys of a translation, resolved to nodes, documents and chunks.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::node::{Chunks, Translation};
-use super::shards::Shards;
 use super::unreadable::Unreadable;
-use super::{Shared, Shown, Target, zstd_frame};
-use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version, may_wait};
+use super::{NodeView, Shared, Target, zstd_frame};
+use crate::hierarchy::is_document_name;
+use crate::runtime::leave_session_thread;
+use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry};
 
-/// What is behind a key.
+/// What a key of a translation stands for.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Resolved {
     /// The same key of the store.
     Same(Key),
-    /// A document that was made, and when the last of what it was made of was changed.
+    /// A rendered document, and when the last of the documents in it was changed.
     Document(Arc<Vec<u8>>, SystemTime),
     /// The directory of a node.
-    Directory(Arc<Shown>, Key),
+    Directory(Arc<NodeView>, Key),
     /// A directory of chunks of the array at a key.
-    Cell(Arc<Shown>, Key, ChunkDir),
+    Cell(Arc<NodeView>, Key, ChunkDir),
     /// A chunk of the array at a key, by its number.
-    Chunk(Arc<Shown>, Key, u64),
+    Chunk(Arc<NodeView>, Key, u64),
 }
 
-/// The documents of both versions.
-pub(super) const DOCUMENTS: [&[u8]; 5] = [
-    b"zarr.json",
-    b".zarray",
-    b".zgroup",
-    b".zattrs",
-    b".zmetadata",
-];
-
 impl Shared {
-    /// What is behind a key.
+    /// Resolves a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if it is proven that there is nothing; those of the store.
-    pub(super) fn resolve(&self, key: &Key) -> Result<Place, StoreError> {
+    /// [`StoreError::NotFound`] if it is proved not to exist; those of the store.
+    pub(super) async fn resolve(self: &Arc<Self>, key: &Key) -> Result<Resolved, StoreError> {
         let absent = || StoreError::NotFound { key: key.clone() };
         let mut rest = key.below(&self.root).ok_or_else(absent)?;
         let mut at = self.root.clone();
         loop {
-            let node = self.node(&at)?.ok_or_else(absent)?;
+            let node = self.node(&at).await?.ok_or_else(absent)?;
             match &node.translation {
                 Translation::LeftOut(_) => return Err(absent()),
-                Translation::Same => return Ok(Place::Same(key.clone())),
-                _ if rest.is_empty() => return Ok(Place::Directory(node, at)),
+                Translation::Same => return Ok(Resolved::Same(key.clone())),
+                _ if rest.is_empty() => return Ok(Resolved::Directory(node, at)),
                 Translation::Array(_, chunks) => {
                     if let Some(text) = node.text(rest) {
-                        return Ok(Place::Document(text, node.modified));
+                        return Ok(Resolved::Document(text, node.modified));
                     }
                     return match chunks.names.find_path(rest).ok_or_else(absent)? {
-                        ChunkEntry::Directory(cell) => Ok(Place::Cell(node, at, cell)),
-                        ChunkEntry::Chunk(chunk) => Ok(Place::Chunk(node, at, chunk)),
+                        ChunkEntry::Directory(cell) => Ok(Resolved::Cell(node, at, cell)),
+                        ChunkEntry::Chunk(chunk) => Ok(Resolved::Chunk(node, at, chunk)),
                     };
                 }
                 Translation::Group(_) | Translation::Directory => {}
@@ -66,9 +58,9 @@ impl Shared {
                 Some((name, behind)) => (name, behind.get(1..).unwrap_or_default()),
                 None => (rest, &b""[..]),
             };
-            if DOCUMENTS.contains(&name) {
+            if is_document_name(name) {
                 return match behind.is_empty() {
-                    true => self.document(key, node, &at, name),
+                    true => self.document(key, node, &at, name).await,
                     false => Err(absent()),
                 };
             }
@@ -78,29 +70,29 @@ impl Shared {
     }
 
     /// A document of a group.
-    fn document(
-        &self,
+    async fn document(
+        self: &Arc<Self>,
         key: &Key,
-        node: Arc<Shown>,
+        node: Arc<NodeView>,
         at: &Key,
         name: &[u8],
-    ) -> Result<Place, StoreError> {
+    ) -> Result<Resolved, StoreError> {
         if matches!(node.translation, Translation::Group(None)) && self.is_own_document(name) {
-            return Ok(Place::Same(key.clone()));
+            return Ok(Resolved::Same(key.clone()));
         }
         if name == self.target.consolidated().as_bytes()
             && *at == self.root
-            && let Some((text, modified)) = self.consolidated(&node)?
+            && let Some((text, modified)) = self.consolidated(&node).await?
         {
-            return Ok(Place::Document(text, modified));
+            return Ok(Resolved::Document(text, modified));
         }
         match node.text(name) {
-            Some(text) => Ok(Place::Document(text, node.modified)),
+            Some(text) => Ok(Resolved::Document(text, node.modified)),
             None => Err(StoreError::NotFound { key: key.clone() }),
         }
     }
 
-    /// Whether groups of the target have a document of that name that says nothing of others.
+    /// Whether groups of the target have a document of that name that describes no other node.
     pub(super) fn is_own_document(&self, name: &[u8]) -> bool {
         match self.target {
             Target::V2 => matches!(name, b".zgroup" | b".zattrs"),
@@ -108,9 +100,9 @@ impl Shared {
         }
     }
 
-    /// The key in the store of a chunk that is shown, and the numbers of the inner chunks in it
-    /// that lead there.
-    pub(super) fn source_key(node: &Shown, array: &Key, chunk: u64) -> Option<(Key, Vec<u64>)> {
+    /// The key in the store of a chunk of the translation, and the numbers of the inner chunks in it that
+    /// lead to the chunk.
+    pub(super) fn source_key(node: &NodeView, array: &Key, chunk: u64) -> Option<(Key, Vec<u64>)> {
         let chunks = node.chunks()?;
         let index = chunks.grid.index(chunk)?;
         let (index, numbers) = match &chunks.shards {
@@ -121,9 +113,9 @@ impl Shared {
         Some((array.join_key(&below), numbers))
     }
 
-    pub(super) fn open_chunk(
+    pub(super) async fn open_chunk(
         &self,
-        node: &Shown,
+        node: &NodeView,
         array: &Key,
         chunk: u64,
         hint: AccessHint,
@@ -131,61 +123,62 @@ impl Shared {
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
-        let hint = shards.map_or(hint, Shards::reading);
-        let opened = self.store.open_for(&source, hint);
+        let hint = shards.map_or(hint, |shards| shards.access_hint());
+        let opened = self.store.open(&source, hint).await;
         let is_misplaced = matches!(opened, Err(StoreError::NotAPrefix { .. }));
-        let opened = opened.map_err(in_place);
-        let opened = opened.and_then(|object| match shards {
-            Some(shards) => self
-                .indexes
-                .open(shards, object, &source, &numbers, node.version),
-            None => Ok(object),
-        });
         let frame_content_bytes = node.chunks().and_then(|chunks| chunks.frame_content_bytes);
-        let opened = opened.and_then(|object| match frame_content_bytes {
-            Some(bytes) => {
-                may_wait(&source)?;
-                zstd_frame::with_content_size(object, &source, bytes)
+        let translated = async {
+            let mut object = opened.map_err(in_place)?;
+            if let Some(shards) = shards {
+                let chunks = &self.inner_chunks;
+                object = chunks
+                    .open(shards, object, &source, &numbers, node.version)
+                    .await?;
             }
-            None => Ok(object),
-        });
+            if let Some(bytes) = frame_content_bytes {
+                leave_session_thread().await;
+                object = zstd_frame::with_content_size(object, &source, bytes).await?;
+            }
+            Ok(object)
+        };
+        let opened = translated.await;
         if let Err(StoreError::Corrupt { .. }) = &opened {
-            self.store.doubt(&source);
+            self.store.invalidate(&source).await;
         }
-        // Behind the reading: metadata are written before chunks. What is absent is so only by the
-        // metadata that say where it would be.
+        // After reading the chunk: metadata are written before chunks. A chunk is absent only by the
+        // metadata that its key follows from.
         let is_changed = shards.is_some() || frame_content_bytes.is_some();
         if is_changed || matches!(opened, Err(StoreError::NotFound { .. })) {
-            self.check_document(array, node)?;
+            self.check_document(array, node).await?;
         }
         match opened {
             Err(error) if is_misplaced || is_changed && error.is_lasting() => {
-                let stat = self.unreadable(node, &source, &error)?;
+                let stat = self.unreadable(node, &source, &error).await?;
                 Ok(Arc::new(Unreadable { stat, error }))
             }
             opened => opened,
         }
     }
 
-    /// What is said of a chunk that is there and can not be had, however often it is asked for:
-    /// readers that are told of an error before they read take the chunk for one that is absent.
+    /// Attributes of a chunk that exists and cannot be read by any attempt: readers that get an error
+    /// before they read take the chunk for absent.
     ///
     /// # Errors
-    /// `error`, if the store can not tell this version of the chunk from others.
-    fn unreadable(
+    /// `error`, if the store cannot tell this version of the chunk from others.
+    async fn unreadable(
         &self,
-        node: &Shown,
+        node: &NodeView,
         source: &Key,
         error: &StoreError,
     ) -> Result<Stat, StoreError> {
-        let (modified, version) = match (self.store.stat(source), error) {
+        let (modified, version) = match (self.store.stat(source).await, error) {
             (Ok(stat), _) => (stat.modified, stat.version.0),
             (Err(StoreError::NotAPrefix { .. }), StoreError::Corrupt { .. }) => (node.modified, 0),
             _ => return Err(error.clone()),
         };
         Ok(Stat {
             kind: Kind::Object,
-            // Nobody asks for the bytes of a value that has none.
+            // No program reads an empty value.
             size_bytes: 1,
             modified,
             version: Version(super::hash(&[version, node.version, u64::MAX])),
@@ -193,59 +186,62 @@ impl Shared {
         })
     }
 
-    pub(super) fn chunk_stat(
+    pub(super) async fn chunk_stat(
         &self,
-        node: &Shown,
+        node: &NodeView,
         array: &Key,
         chunk: u64,
     ) -> Result<Stat, StoreError> {
         let is_opened =
             |chunks: &Chunks| chunks.shards.is_some() || chunks.frame_content_bytes.is_some();
         if node.chunks().is_some_and(is_opened) {
-            return self
-                .open_chunk(node, array, chunk, AccessHint::Ranges)?
-                .stat();
+            let hint = AccessHint::Ranges;
+            return self.open_chunk(node, array, chunk, hint).await?.stat();
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
-        match self.store.stat(&source).map_err(in_place) {
+        match self.store.stat(&source).await.map_err(in_place) {
             Ok(stat) if stat.kind == Kind::Object => Ok(stat),
             Ok(_) => {
                 let error = in_place(StoreError::NotAPrefix {
                     key: source.clone(),
                 });
-                self.unreadable(node, &source, &error)
+                self.unreadable(node, &source, &error).await
             }
-            Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error),
+            Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error).await,
             Err(error @ StoreError::NotFound { .. }) => {
-                self.check_document(array, node)?;
+                self.check_document(array, node).await?;
                 Err(error)
             }
             Err(error) => Err(error),
         }
     }
 
-    pub(super) fn directory_stat(&self, node: &Shown, key: &Key) -> Result<Stat, StoreError> {
+    pub(super) async fn directory_stat(
+        &self,
+        node: &NodeView,
+        key: &Key,
+    ) -> Result<Stat, StoreError> {
         match &node.translation {
             Translation::Array(_, chunks) => {
                 Ok(prefix(node, chunks.names.directories(ChunkDir::default())))
             }
-            _ => self.store.stat(key),
+            _ => self.store.stat(key).await,
         }
     }
 
-    /// A directory of chunks is there where the store has the directory that they are in, or keeps
-    /// its chunks in none.
-    pub(super) fn cell_stat(
+    /// A directory of chunks exists if the store has the directory that the chunks are in, or has its
+    /// chunks in none.
+    pub(super) async fn cell_stat(
         &self,
-        node: &Shown,
+        node: &NodeView,
         array: &Key,
         cell: ChunkDir,
     ) -> Result<Stat, StoreError> {
         let absent = || StoreError::NotFound { key: array.clone() };
         let chunks = node.chunks().ok_or_else(absent)?;
         if let Some(source) = source_prefix(chunks, array, cell)
-            && self.store.stat(&source)?.kind != Kind::Prefix
+            && self.store.stat(&source).await?.kind != Kind::Prefix
         {
             return Err(StoreError::NotFound { key: source });
         }
@@ -253,7 +249,7 @@ impl Shared {
     }
 }
 
-impl Shown {
+impl NodeView {
     pub(super) fn chunks(&self) -> Option<&Chunks> {
         match &self.translation {
             Translation::Array(_, chunks) => Some(chunks),
@@ -268,8 +264,8 @@ impl Shown {
     }
 }
 
-/// The directory in the store that holds the chunks of a directory that is shown; none if the store
-/// keeps them in the array's own.
+/// The directory in the store with the chunks of a directory of the translation; `None` if that is the
+/// array's own.
 fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
     if chunks.source_keys.separator == Separator::Dot {
         return None;
@@ -291,7 +287,7 @@ fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
         .collect();
     index.reverse();
     if let Some(shards) = &chunks.shards {
-        // The axes that are not chosen yet do not matter.
+        // Positions along further axes do not matter.
         index.resize(chunks.grid.shape().len(), 0);
         (index, _) = shards.locate(&index);
         index.truncate(axes);
@@ -306,7 +302,7 @@ fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
     Some(key)
 }
 
-fn prefix(node: &Shown, directories: u64) -> Stat {
+fn prefix(node: &NodeView, directories: u64) -> Stat {
     Stat {
         kind: Kind::Prefix,
         size_bytes: 0,
@@ -318,7 +314,7 @@ fn prefix(node: &Shown, directories: u64) -> Stat {
     }
 }
 
-/// A directory where a chunk should be does not prove that there is no chunk.
+/// A directory in place of a chunk does not prove that the chunk is absent.
 fn in_place(error: StoreError) -> StoreError {
     match error {
         StoreError::NotAPrefix { key } => StoreError::Corrupt {

@@ -1,15 +1,18 @@
 //! Inner chunks of shards as byte ranges (zarr-specs, `sharding_indexed`, "Binary shard format").
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use lru::LruCache;
+use async_trait::async_trait;
 
 use crate::array::{Engine, Reservation};
-use crate::codec::{CodecError, IndexLocation, Pipeline, ShardIndex, Sharding};
+use crate::codec::{IndexLocation, Pipeline, Sharding};
+use crate::hierarchy::{
+    CachedIndex, ShardId, ShardIndexCache, codec_error, read_shard_index, shard_index_range,
+};
+use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, Data, Flights, Key, Kind, Object, Patience, Stat, StoreError, Version, in_memory,
-    may_wait, read_into,
+    AccessHint, Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, in_memory,
 };
 use crate::zarr::{Array, CodecSpec};
 
@@ -60,13 +63,13 @@ impl Shards {
         Ok(Some((Self { pipeline, shapes }, inner)))
     }
 
-    /// Elements along each axis of the chunks that are shown.
+    /// Elements along each axis of the chunks of the translation.
     pub(super) fn chunk_shape(&self) -> &[u64] {
         self.shapes.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The chunk in the store that a chunk that is shown is in, and its number in there, and in
-    /// that, and so on.
+    /// The chunk in the store that a chunk of the translation is in, and its number in that, in the inner
+    /// chunk, and so on.
     pub(super) fn locate(&self, index: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let mut left: Vec<u64> = index
             .iter()
@@ -89,8 +92,8 @@ impl Shards {
         (shard, numbers.collect())
     }
 
-    /// What a shard is opened for: its index first.
-    pub(super) fn reading(&self) -> AccessHint {
+    /// What a shard is opened for: its index is read first.
+    pub(super) fn access_hint(&self) -> AccessHint {
         match self.pipeline.sharding() {
             Some(sharding) if sharding.index_location() == IndexLocation::End => {
                 AccessHint::Tail(sharding.index_size_bytes().min(MAX_TAIL_BYTES))
@@ -125,79 +128,65 @@ fn codecs(spec: &CodecSpec) -> Result<Vec<CodecSpec>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The indexes of shards that were read, least recently used first out.
+/// Opens inner chunks, and caches the indexes of their shards.
 #[derive(Debug)]
-pub(super) struct Indexes {
+pub(super) struct InnerChunks {
     engine: Arc<Engine>,
-    kept: Mutex<Kept>,
-    /// Indexes that are being read.
-    reading: Flights<(Place, Of), Arc<Held>>,
+    indexes: ShardIndexCache<Reservation>,
 }
 
-/// A chunk, and the numbers of the inner chunks that lead to a shard in it.
-type Place = (Key, Vec<u64>);
-
-/// The versions of a chunk and of the metadata that say where its index is.
-type Of = (Version, u64);
-
-/// An index, and the memory that it takes.
-#[derive(Debug)]
-struct Held {
-    index: ShardIndex,
-    memory: Reservation,
-}
-
-#[derive(Debug)]
-struct Kept {
-    indexes: LruCache<Place, (Of, Arc<Held>)>,
-    bytes: u64,
-}
-
-/// All that is kept takes about so much, and no more than this part of the memory that there may
-/// be; the last index is kept in any case.
-const MAX_KEPT_BYTES: u64 = 16 << 20;
-const MAX_KEPT_PART: u64 = 64;
+/// Indexes in the cache take at most this much, and at most this part of the memory limit.
+const MAX_CACHED_BYTES: u64 = 16 << 20;
+const MAX_CACHED_PART: u64 = 64;
 /// A longer index is not read: one of four million inner chunks has 64 MiB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_INDEX_PART: u64 = 8;
-/// Longer ones do not come with the opening of the shard, before there is memory for them.
+/// A longer index is not fetched when the shard is opened, before its memory is reserved.
 const MAX_TAIL_BYTES: u64 = 1 << 20;
-/// What an index takes besides its entries.
-const OVERHEAD_BYTES: u64 = 256;
 
-impl Indexes {
-    /// None; the memory of those to come is that of `engine`.
+impl InnerChunks {
+    /// An empty cache; indexes take memory of `engine`.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
+        let budget_bytes = MAX_CACHED_BYTES.min(engine.memory_limit_bytes() / MAX_CACHED_PART);
         Self {
             engine,
-            kept: Mutex::new(Kept {
-                indexes: LruCache::unbounded(),
-                bytes: 0,
-            }),
-            reading: Flights::default(),
+            indexes: ShardIndexCache::new(budget_bytes),
         }
     }
 
-    /// Opens an inner chunk of the chunk `object`. `mapping` is the version of the metadata.
+    /// Opens an inner chunk of the chunk `object`.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if the index says that it is not stored; [`StoreError::Corrupt`]
     /// if the index is wrong.
-    pub(super) fn open(
+    pub(super) async fn open(
         &self,
-        shards: &Shards,
+        shards: &Arc<Shards>,
         mut object: Arc<dyn Object>,
         source: &Key,
         numbers: &[u64],
-        mapping: u64,
+        metadata_version: u64,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        let whole = object.version();
-        for (depth, (sharding, number)) in shards.levels().zip(numbers).enumerate() {
-            // As many levels as numbers, by `locate`.
-            let path: Vec<u64> = numbers.iter().take(depth).copied().collect();
-            let place = (source.clone(), path);
-            let held = self.index(sharding, &*object, place, (whole, mapping))?;
-            let range = held
+        let chunk = object.version();
+        for (depth, number) in numbers.iter().enumerate() {
+            let shard = ShardId {
+                key: source.clone(),
+                path: numbers.iter().take(depth).copied().collect(),
+            };
+            let load = || {
+                let (engine, shards) = (Arc::clone(&self.engine), Arc::clone(shards));
+                let (object, source) = (Arc::clone(&object), source.clone());
+                async move {
+                    leave_session_thread().await;
+                    // As many levels as numbers, by `locate`.
+                    let level = shards.levels().nth(depth);
+                    let level = level.ok_or_else(|| StoreError::internal("a shard in no shard"))?;
+                    read_index(&engine, level, &*object, &source).await
+                }
+            };
+            let version = (chunk, metadata_version);
+            let cached = self.indexes.get_or_load(shard, version, load).await?;
+            let range = cached
                 .index
                 .entry(in_memory(*number)?)
                 .map_err(|error| codec_error(source, &error))?;
@@ -206,136 +195,61 @@ impl Indexes {
                     key: source.clone(),
                 });
             };
-            object = Arc::new(Inner {
-                version: Version(super::hash(&[whole.0, mapping, range.start, range.end])),
+            let words = [chunk.0, metadata_version, range.start, range.end];
+            object = Arc::new(InnerChunk {
+                version: Version(super::hash(&words)),
                 shard: object,
                 range,
             });
         }
         Ok(object)
     }
+}
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn kept_at(&self, place: &Place, of: Of) -> Option<Arc<Held>> {
-        let mut kept = self.kept();
-        let (version, held) = kept.indexes.get(place)?;
-        (*version == of).then(|| Arc::clone(held))
-    }
-
-    /// The index of a shard: kept, or read by one of all who want it.
-    fn index(
-        &self,
-        sharding: &Sharding,
-        object: &dyn Object,
-        place: Place,
-        of: Of,
-    ) -> Result<Arc<Held>, StoreError> {
-        if let Some(held) = self.kept_at(&place, of) {
-            return Ok(held);
-        }
-        may_wait(&place.0)?;
-        self.reading.once((place.clone(), of), || {
-            if let Some(held) = self.kept_at(&place, of) {
-                return Ok(held);
-            }
-            let held = Arc::new(self.read(sharding, object, &place.0)?);
-            self.keep(place, of, &held);
-            Ok(held)
-        })
-    }
-
-    fn read(
-        &self,
-        sharding: &Sharding,
-        object: &dyn Object,
-        key: &Key,
-    ) -> Result<Held, StoreError> {
-        let (size, index_bytes) = (object.size_bytes(), sharding.index_size_bytes());
-        let Some(end) = size.checked_sub(index_bytes) else {
-            return Err(StoreError::Corrupt {
-                key: key.clone(),
-                what: format!("a shard of {size} bytes, and its index takes {index_bytes}"),
-            });
-        };
-        let limit_bytes = MAX_INDEX_BYTES.min(self.engine.memory_limit_bytes() / MAX_INDEX_PART);
-        let too_large = || StoreError::TooLarge {
+async fn read_index(
+    engine: &Engine,
+    sharding: &Sharding,
+    shard: &dyn Object,
+    key: &Key,
+) -> Result<CachedIndex<Reservation>, StoreError> {
+    let range = shard_index_range(shard, key, sharding)?;
+    let index_bytes = range.end.saturating_sub(range.start);
+    let limit_bytes = MAX_INDEX_BYTES.min(engine.memory_limit_bytes() / MAX_INDEX_PART);
+    if index_bytes > limit_bytes {
+        return Err(StoreError::TooLarge {
             key: key.clone(),
             need_bytes: index_bytes,
             limit_bytes,
-        };
-        let length = usize::try_from(index_bytes).map_err(|_| too_large())?;
-        if index_bytes > limit_bytes {
-            return Err(too_large());
-        }
-        let start = match sharding.index_location() {
-            IndexLocation::Start => 0,
-            IndexLocation::End => end,
-        };
-        // Encoded and decoded.
-        let mut memory = self.engine.reserve(key, index_bytes.saturating_mul(2))?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length).map_err(|_| too_large())?;
-        bytes.resize(length, 0);
-        read_into(object, key, start, &mut bytes, Patience::Wait)?;
-        let index = sharding.decode_index(&bytes, size);
-        let index = index.map_err(|error| codec_error(key, &error))?;
-        drop(bytes);
-        memory.shrink(index_bytes);
-        Ok(Held { index, memory })
+        });
     }
-
-    fn keep(&self, place: Place, of: Of, held: &Arc<Held>) {
-        let bytes_of = |held: &Held| held.memory.bytes().saturating_add(OVERHEAD_BYTES);
-        let most = MAX_KEPT_BYTES.min(self.engine.memory_limit_bytes() / MAX_KEPT_PART);
-        let mut kept = self.kept();
-        kept.bytes = kept.bytes.saturating_add(bytes_of(held));
-        if let Some((_, old)) = kept.indexes.put(place, (of, Arc::clone(held))) {
-            kept.bytes = kept.bytes.saturating_sub(bytes_of(&old));
-        }
-        while kept.bytes > most && kept.indexes.len() > 1 {
-            let Some((_, (_, old))) = kept.indexes.pop_lru() else {
-                break;
-            };
-            kept.bytes = kept.bytes.saturating_sub(bytes_of(&old));
-        }
-    }
-}
-
-fn codec_error(key: &Key, error: &CodecError) -> StoreError {
-    let key = key.clone();
-    match error {
-        CodecError::Unsupported { name } => StoreError::Unsupported {
-            key,
-            what: format!("codec {name}"),
-        },
-        CodecError::TooLarge {
-            needed_bytes,
-            limit_bytes,
-            ..
-        } => StoreError::TooLarge {
-            key,
-            need_bytes: *needed_bytes,
-            limit_bytes: *limit_bytes,
-        },
-        error => StoreError::Corrupt {
-            key,
-            what: error.to_string(),
-        },
-    }
+    // Encoded and decoded.
+    let mut memory = engine.reserve(key, index_bytes.saturating_mul(2)).await?;
+    let index = read_shard_index(shard, key, sharding).await?;
+    memory.shrink(index_bytes);
+    Ok(CachedIndex { index, memory })
 }
 
 /// A range of a shard.
 #[derive(Debug)]
-struct Inner {
+struct InnerChunk {
     shard: Arc<dyn Object>,
     range: Range<u64>,
     version: Version,
 }
 
-impl Object for Inner {
+impl InnerChunk {
+    /// The part of a read that is in the inner chunk, as offset in the shard and size; `None` if it is
+    /// empty.
+    fn shift(&self, offset: u64, size_bytes: usize) -> Option<(u64, usize)> {
+        let left = self.size_bytes().saturating_sub(offset);
+        let size_bytes = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let offset = self.range.start.saturating_add(offset);
+        (size_bytes > 0).then_some((offset, size_bytes))
+    }
+}
+
+#[async_trait]
+impl Object for InnerChunk {
     fn size_bytes(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
@@ -355,20 +269,27 @@ impl Object for Inner {
         })
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let left = self.size_bytes().saturating_sub(offset);
-        let size_bytes = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
-        if size_bytes == 0 {
-            return Ok(Data::Filled(0..0));
+    ) -> Option<Result<Data, StoreError>> {
+        match self.shift(offset, size_bytes) {
+            Some((offset, size_bytes)) => self.shard.try_read(offset, size_bytes, buffer),
+            None => Some(Ok(Data::Filled(0..0))),
         }
-        let offset = self.range.start.saturating_add(offset);
-        self.shard.read(offset, size_bytes, buffer, patience)
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        match self.shift(offset, size_bytes) {
+            Some((offset, size_bytes)) => self.shard.read(offset, size_bytes).await,
+            None => Ok(Data::Filled(0..0)),
+        }
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        self.shard.as_local().map(|_| self as &dyn LocalObject)
     }
 
     fn is_parallel(&self) -> bool {
@@ -379,16 +300,31 @@ impl Object for Inner {
         self.shard.is_constant()
     }
 
-    fn is_shared(&self) -> bool {
-        self.shard.is_shared()
-    }
-
-    fn prepare(&self, ranges: &[Range<u64>]) {
+    async fn prefetch(&self, ranges: &[Range<u64>]) {
         let shift = |at: u64| self.range.start.saturating_add(at).min(self.range.end);
         let ranges: Vec<Range<u64>> = ranges
             .iter()
             .map(|range| shift(range.start)..shift(range.end))
             .collect();
-        self.shard.prepare(&ranges);
+        self.shard.prefetch(&ranges).await;
+    }
+}
+
+impl LocalObject for InnerChunk {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let Some(shard) = self.shard.as_local() else {
+            return Err(StoreError::internal(
+                "a remote shard is read as a local one",
+            ));
+        };
+        match self.shift(offset, size_bytes) {
+            Some((offset, size_bytes)) => shard.read_blocking(offset, size_bytes, buffer),
+            None => Ok(Data::Filled(0..0)),
+        }
     }
 }

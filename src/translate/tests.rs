@@ -1,13 +1,16 @@
-//! The store, over stores in memory that can be made to fail.
+//! Translated stores over stores in memory that can fail.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::array::EngineOptions;
-use crate::store::{Data, MemoryStore, Patience, never_waiting, read_to_end};
+use crate::runtime::block_on;
+use crate::store::{Data, Listed, MemoryStore, Visited, read_to_end, visit_all};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
@@ -18,7 +21,7 @@ pub(super) fn engine_of(memory_limit_bytes: u64) -> Arc<Engine> {
     let options = EngineOptions {
         cache_bytes: 0,
         memory_limit_bytes,
-        threads: 1,
+        parallel: 1,
         timeout: Duration::from_millis(200),
     };
     Arc::new(Engine::new(options).unwrap())
@@ -28,7 +31,7 @@ pub(super) fn engine() -> Arc<Engine> {
     engine_of(256 << 20)
 }
 
-/// A store that can change, be far away, and fail for keys with a suffix.
+/// A store that can change, be remote, and fail for keys with a suffix.
 #[derive(Debug)]
 pub(super) struct Odd {
     values: MemoryStore,
@@ -36,13 +39,13 @@ pub(super) struct Odd {
     fails: &'static str,
     is_denied: bool,
     version: AtomicU64,
-    /// Reads, of which each takes its time.
+    /// Number of reads.
     reads: Arc<AtomicU64>,
 }
 
 impl Odd {
-    /// A store that is near and complete.
-    pub(super) fn near(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
+    /// A local store.
+    pub(super) fn local(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
         Self {
             values,
             capabilities: Capabilities {
@@ -58,9 +61,9 @@ impl Odd {
         }
     }
 
-    /// A store that is far away.
-    pub(super) fn far(values: MemoryStore) -> Self {
-        let mut odd = Self::near(values, "", false);
+    /// A remote store.
+    pub(super) fn remote(values: MemoryStore) -> Self {
+        let mut odd = Self::local(values, "", false);
         odd.capabilities.is_remote = true;
         odd
     }
@@ -84,6 +87,7 @@ impl Odd {
     }
 }
 
+#[async_trait]
 impl Store for Odd {
     fn label(&self) -> &str {
         "odd"
@@ -97,63 +101,64 @@ impl Store for Odd {
         self.values.extent()
     }
 
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         self.check(key)?;
-        let stat = self.values.stat(key)?;
+        let stat = self.values.stat(key).await?;
         let version = Version(self.version.load(Ordering::Relaxed));
         Ok(Stat { version, ..stat })
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         if self.capabilities.is_remote {
-            crate::store::may_wait(key)?;
+            leave_session_thread().await;
         }
         self.check(key)?;
-        let object = self.values.open(key)?;
-        let version = Version(self.version.load(Ordering::Relaxed));
-        Ok(Arc::new(Versioned(
-            object,
-            version,
-            Arc::clone(&self.reads),
-        )))
+        Ok(Arc::new(Versioned {
+            object: self.values.open(key, hint).await?,
+            version: Version(self.version.load(Ordering::Relaxed)),
+            reads: Arc::clone(&self.reads),
+        }))
     }
 
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         self.check(prefix)?;
-        self.values.list(prefix)
+        self.values.list(prefix).await
     }
 }
 
 #[derive(Debug)]
-struct Versioned(Arc<dyn Object>, Version, Arc<AtomicU64>);
+struct Versioned {
+    object: Arc<dyn Object>,
+    version: Version,
+    reads: Arc<AtomicU64>,
+}
 
+#[async_trait]
 impl Object for Versioned {
     fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+        self.object.size_bytes()
     }
 
     fn version(&self) -> Version {
-        self.1
+        self.version
     }
 
     fn stat(&self) -> Result<Stat, StoreError> {
-        let version = self.1;
+        let version = self.version;
         Ok(Stat {
             version,
-            ..self.0.stat()?
+            ..self.object.stat()?
         })
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        self.2.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(1));
-        self.0.read(offset, size_bytes, buffer, patience)
+    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
+        None
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        leave_session_thread().await;
+        self.object.read(offset, size_bytes).await
     }
 }
 
@@ -225,7 +230,7 @@ fn translated(target: Target) -> Translated {
 }
 
 fn over(fails: &'static str, is_remote: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
-    let mut store = Odd::near(MemoryStore::new(values()), fails, false);
+    let mut store = Odd::local(MemoryStore::new(values()), fails, false);
     store.capabilities.is_remote = is_remote;
     over_store(store, ttl)
 }
@@ -239,29 +244,42 @@ fn over_store(store: Odd, ttl: Duration) -> (Arc<Odd>, Translated) {
 
 fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
     let mut names = Vec::new();
-    let mut listing = store.list(&key(prefix)).unwrap();
-    listing
-        .visit(0, &mut |listed| {
-            names.push(String::from_utf8(listed.name.to_vec()).unwrap());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+    let mut listing = list(store, prefix).unwrap();
+    let visit = &mut |listed: Listed<'_>| {
+        names.push(String::from_utf8(listed.name.to_vec()).unwrap());
+        ControlFlow::Continue(())
+    };
+    block_on(visit_all(&mut *listing, visit)).unwrap();
     assert_eq!(names[..2], [".", ".."]);
     names.drain(..2);
     names.sort();
     names
 }
 
+fn stat(store: &dyn Store, name: &str) -> Result<Stat, StoreError> {
+    block_on(store.stat(&key(name)))
+}
+
+fn open(store: &dyn Store, name: &str) -> Result<Arc<dyn Object>, StoreError> {
+    block_on(store.open(&key(name), AccessHint::Ranges))
+}
+
+fn list(store: &dyn Store, name: &str) -> Result<Box<dyn Listing>, StoreError> {
+    block_on(store.list(&key(name)))
+}
+
+fn node(store: &Translated, name: &str) -> Arc<NodeView> {
+    block_on(store.0.node(&key(name))).unwrap().unwrap()
+}
+
 fn read(store: &dyn Store, name: &str) -> Result<Vec<u8>, StoreError> {
-    let key = key(name);
-    let stat = store.stat(&key)?;
-    let object = store.open(&key)?;
+    let (stat, object) = (stat(store, name)?, open(store, name)?);
     assert_eq!(
         (stat.size_bytes, stat.version),
         (object.size_bytes(), object.version())
     );
     assert_eq!(object.stat()?.size_bytes, stat.size_bytes);
-    read_to_end(&*object, &key, 1 << 20)
+    block_on(read_to_end(&*object, &key(name), 1 << 20))
 }
 
 fn is_absent<T: std::fmt::Debug>(found: Result<T, StoreError>) -> bool {
@@ -284,7 +302,7 @@ fn names_are_those_of_the_other_version() {
     assert_eq!(names(&store, "plain/0"), ["0"]);
     assert_eq!(names(&store, "shards"), [".zarray", "0", "1", "2"]);
     assert_eq!(names(&store, "shards/1"), ["0"]);
-    // What can not be read is not hidden; what the index says is absent is.
+    // A chunk that cannot be read is listed; one that the index lacks is not.
     assert_eq!(names(&store, "holes/1"), ["0"]);
     assert!(names(&store, "holes/0").is_empty());
     assert_eq!(names(&store, "broken/1"), ["0"]);
@@ -308,8 +326,8 @@ fn names_are_those_of_the_other_version() {
         "holes/0/0",
         "plain/.zgroup",
     ] {
-        assert!(is_absent(store.stat(&key(absent))), "{absent}");
-        assert!(is_absent(store.open(&key(absent))), "{absent}");
+        assert!(is_absent(stat(&store, absent)), "{absent}");
+        assert!(is_absent(open(&store, absent)), "{absent}");
     }
     let store = translated(Target::Unsharded);
     assert_eq!(
@@ -329,13 +347,17 @@ fn values_are_the_same_bytes_or_a_range_of_a_shard() {
     assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
     assert_eq!(read(&store, "shards/1/0").unwrap(), [1, 2, 3, 4]);
     assert_eq!(read(&store, "shards/2/0").unwrap(), [1, 2, 3, 4]);
-    let object = store.open(&key("shards/0/0")).unwrap();
+    let object = open(&store, "shards/0/0").unwrap();
     let part = |offset: u64, size: usize| {
         let mut buffer = vec![0; size];
-        let data = object
-            .read(offset, size, &mut buffer, Patience::Wait)
-            .unwrap();
-        data.bytes(&buffer).unwrap().to_vec()
+        let tried = object.try_read(offset, size, &mut buffer).unwrap().unwrap();
+        let tried = tried.bytes(&buffer).unwrap().to_vec();
+        let local = object.as_local().unwrap();
+        let blocking = local.read_blocking(offset, size, &mut buffer).unwrap();
+        let awaited = block_on(object.read(offset, size)).unwrap();
+        assert_eq!(blocking.bytes(&buffer).unwrap(), tried);
+        assert_eq!(awaited.bytes(&[]).unwrap(), tried);
+        tried
     };
     assert_eq!(part(1, 2), [6, 7]);
     assert_eq!(part(3, 100), [8]);
@@ -375,7 +397,7 @@ fn no_failure_of_the_store_becomes_absence() {
         ("holes/zarr.json", ".zmetadata"),
     ] {
         let (_, store) = over(fails, false, Duration::ZERO);
-        for error in [store.stat(&key(asked)).err(), store.open(&key(asked)).err()] {
+        for error in [stat(&store, asked).err(), open(&store, asked).err()] {
             let is_right = matches!(
                 error,
                 Some(StoreError::TimedOut { .. } | StoreError::NotAPrefix { .. })
@@ -383,92 +405,104 @@ fn no_failure_of_the_store_becomes_absence() {
             assert!(is_right, "{fails} {asked}: {error:?}");
         }
     }
-    // One node that can not be had does not hide the others.
+    // A node that cannot be read does not hide the others.
     let (_, store) = over("holes/zarr.json", false, Duration::ZERO);
     let found = names(&store, "");
     assert!(found.contains(&"holes".into()) && found.contains(&"plain".into()));
 }
 
 #[test]
-fn who_does_not_wait_is_told_so() {
+fn a_remote_answer_is_ready_at_the_first_poll_once_it_is_cached() {
     let (_, store) = over("", true, Duration::MAX);
-    let would_wait = |name: &str| {
-        let found = never_waiting(|| store.open(&key(name)).map(drop));
-        matches!(found, Err(StoreError::WouldWait { .. }))
+    let is_ready = |name: &str| {
+        let chunk = key(name);
+        store
+            .open(&chunk, AccessHint::Ranges)
+            .now_or_never()
+            .is_some()
     };
-    assert!(would_wait("plain/.zarray") && would_wait("shards/0/0"));
+    assert!(!is_ready("plain/.zarray") && !is_ready("shards/0/0"));
     assert!(read(&store, "plain/.zarray").is_ok());
-    assert!(!would_wait("plain/.zarray"), "it is known by now");
+    assert!(is_ready("plain/.zarray"));
     assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
     // A walk would take a request for each node.
-    assert!(is_absent(store.stat(&key(".zmetadata"))));
+    assert!(is_absent(stat(&store, ".zmetadata")));
     let capabilities = store.capabilities();
     assert!(
         capabilities.is_remote
             && capabilities.listing == ListingSupport::BestEffort
             && !capabilities.open_infallible
     );
-    // All of the grid: which chunks there are would take requests.
+    // All of the grid: looking up each chunk would take requests.
     assert_eq!(names(&store, "holes/0"), ["0"]);
 }
 
 #[test]
-fn who_does_not_wait_gathers_nothing_of_a_near_store_either() {
+fn metadata_of_a_local_store_are_not_read_in_the_first_poll() {
     let (_, store) = over("", false, Duration::MAX);
-    let would_wait = |ask: &dyn Fn() -> Result<(), StoreError>| {
-        matches!(never_waiting(ask), Err(StoreError::WouldWait { .. }))
+    let is_listed = |name: &str| list(&store, name).is_ok();
+    let list = |name: &str| store.list(&key(name)).now_or_never().is_some();
+    let zmetadata = || store.stat(&key(".zmetadata")).now_or_never().is_some();
+    let open = |name: &str| {
+        let chunk = key(name);
+        store
+            .open(&chunk, AccessHint::Ranges)
+            .now_or_never()
+            .is_some()
     };
-    let list = |name: &str| {
-        let mut listing = store.list(&key(name))?;
-        listing.visit(0, &mut |_| ControlFlow::Continue(()))
-    };
-    let zmetadata = || store.stat(&key(".zmetadata")).map(drop);
-    let zarray = || store.open(&key("plain/.zarray")).map(drop);
-    assert!(would_wait(&zarray), "no document is at hand");
-    store.stat(&Key::root()).unwrap();
-    assert!(would_wait(&zmetadata), "only that of the root is");
-    assert!(would_wait(&|| list("")));
-    list("").unwrap();
-    assert!(!would_wait(&zmetadata) && !would_wait(&|| list("")));
-    assert!(!would_wait(&zarray));
-    let shard = || store.open(&key("shards/0/0")).map(drop);
-    assert!(would_wait(&shard), "the index is not at hand");
-    assert!(would_wait(&|| list("plain/0")), "each chunk is asked for");
-    shard().unwrap();
-    assert!(!would_wait(&shard));
-    // Others may be reading the hierarchy for as long as they like.
-    let (_, store) = over("", false, Duration::MAX);
-    let root = store.0.node(&Key::root()).unwrap().unwrap();
-    let (told, is_told) = std::sync::mpsc::channel();
-    let shared = Arc::clone(&store.0);
-    let asking = Arc::clone(&root);
-    let reading = store.0.consolidating.once(root.version, || {
-        std::thread::spawn(move || told.send(never_waiting(|| shared.consolidated(&asking))));
-        let answer = is_told.recv_timeout(Duration::from_secs(20));
-        answer.unwrap().map(|_| unreachable!("nobody has read it"))
+    assert!(!open("plain/.zarray"), "no document is cached");
+    stat(&store, "").unwrap();
+    assert!(!zmetadata(), "only that of the root is cached");
+    assert!(!list(""));
+    assert!(is_listed(""));
+    assert!(zmetadata() && list("") && open("plain/.zarray"));
+    assert!(!open("shards/0/0"), "the index is not cached");
+    read(&store, "shards/0/0").unwrap();
+    assert!(open("shards/0/0"));
+    let mut listing = block_on(store.list(&key("plain/0"))).unwrap();
+    let mut seen = 0;
+    let visited = listing.visit(0, &mut |_| {
+        seen += 1;
+        ControlFlow::Continue(())
     });
-    assert!(matches!(reading, Err(StoreError::WouldWait { .. })));
+    assert_eq!(
+        (visited.unwrap(), seen),
+        (Visited::Pending, 2),
+        "each chunk is looked up"
+    );
+    assert!(listing.load().now_or_never().is_none());
+    assert_eq!(names(&store, "plain/0"), ["0"]);
 }
 
 #[test]
-fn an_index_is_read_once_for_all_who_want_it() {
+fn chunks_are_looked_up_in_batches() {
+    let mut document = array(&[("shape", json!([5000, 4]))]);
+    document["chunk_grid"]["configuration"]["chunk_shape"] = json!([1, 4]);
+    document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
+    let values = (0..5000)
+        .step_by(7)
+        .map(|at| (key(&format!("{at}.0")), vec![0; 4]));
+    let document = (key("zarr.json"), document.to_string().into_bytes());
+    let store = Arc::new(MemoryStore::new(values.chain([document])));
+    let store = Translated::new(store, Key::root(), Target::V2, Duration::ZERO, engine());
+    let found = names(&store, "");
+    assert_eq!(found.len(), 1 + 5000_usize.div_ceil(7));
+    assert!(found.contains(&"0.0".into()) && found.contains(&"4998.0".into()));
+}
+
+#[test]
+fn an_index_is_read_once_for_all_requests() {
     let (inner, store) = over("", false, Duration::MAX);
-    store.stat(&key("shards")).unwrap();
+    stat(&store, "shards").unwrap();
     inner.reads.store(0, Ordering::Relaxed);
-    let all = std::sync::Barrier::new(8);
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                all.wait();
-                store.open(&key("shards/0/0")).unwrap();
-            });
-        }
-    });
+    let chunk = key("shards/0/0");
+    let opened = (0..8).map(|_| store.open(&chunk, AccessHint::Ranges));
+    assert!(block_on(join_all(opened)).iter().all(Result::is_ok));
     assert_eq!(inner.reads.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn what_is_read_and_kept_is_in_the_memory_that_there_is() {
+fn cached_metadata_take_reserved_memory() {
     let over = |memory: &Arc<Engine>| {
         let (store, root) = (Arc::new(MemoryStore::new(values())), Key::root());
         Translated::new(store, root, Target::V2, Duration::ZERO, Arc::clone(memory))
@@ -476,22 +510,22 @@ fn what_is_read_and_kept_is_in_the_memory_that_there_is() {
     let used = |memory: &Engine| memory.gauges()[0].1;
     let memory = engine();
     let store = over(&memory);
-    store.open(&key("shards/0/0")).unwrap();
+    open(&store, "shards/0/0").unwrap();
     let index = used(&memory);
     assert!(index > 0, "the index");
-    store.open(&key("shards/1/0")).unwrap();
+    open(&store, "shards/1/0").unwrap();
     assert_eq!(used(&memory), index);
-    store.stat(&key(".zmetadata")).unwrap();
+    stat(&store, ".zmetadata").unwrap();
     let all = used(&memory);
     assert!(all > index, "the consolidated metadata");
     drop(store);
     assert_eq!(used(&memory), 0);
     // Nothing is left for it.
     let store = over(&memory);
-    store.stat(&key("shards")).unwrap();
+    stat(&store, "shards").unwrap();
     let taken = memory.reserve_now(&Key::root(), 256 << 20).unwrap();
     for name in ["shards/0/0", ".zmetadata", "plain"] {
-        let error = store.stat(&key(name)).unwrap_err();
+        let error = stat(&store, name).unwrap_err();
         assert!(
             matches!(error, StoreError::TimedOut { .. }),
             "{name}: {error}"
@@ -504,51 +538,50 @@ fn what_is_read_and_kept_is_in_the_memory_that_there_is() {
     let store = over(&small);
     read(&store, "plain/0/0").unwrap();
     assert!(
-        is_absent(store.stat(&key(".zmetadata"))),
+        is_absent(stat(&store, ".zmetadata")),
         "it would be too large"
     );
-    let error = over(&engine_of(500)).stat(&key("shards/0/0"));
+    let error = stat(&over(&engine_of(500)), "shards/0/0");
     assert!(error.is_err(), "{error:?}");
 }
 
 #[test]
 fn an_index_of_other_metadata_is_read_again() {
     let (inner, store) = over("", false, Duration::ZERO);
-    store.open(&key("shards/0/0")).unwrap();
-    let shards = store.0.node(&key("shards")).unwrap().unwrap();
+    open(&store, "shards/0/0").unwrap();
+    let shards = node(&store, "shards");
     inner.reads.store(0, Ordering::Relaxed);
-    let object = inner.open(&key("shards/c/0/0")).unwrap();
+    let object = open(&*inner, "shards/c/0/0").unwrap();
     let layout = shards.chunks().unwrap().shards.as_ref().unwrap();
-    let open = |mapping: u64| {
+    let reads = |mapping: u64| {
         let (object, source) = (Arc::clone(&object), key("shards/c/0/0"));
-        let opened = store.0.indexes.open(layout, object, &source, &[0], mapping);
-        opened.unwrap();
+        let chunks = &store.0.inner_chunks;
+        block_on(chunks.open(layout, object, &source, &[0], mapping)).unwrap();
         inner.reads.load(Ordering::Relaxed)
     };
-    assert_eq!(open(shards.version), 0);
-    assert_eq!(open(shards.version + 1), 1);
+    assert_eq!(reads(shards.version), 0);
+    assert_eq!(reads(shards.version + 1), 1);
 }
 
 #[test]
-fn copies_are_left_out_where_a_node_can_not_be_read() {
+fn there_are_no_copies_where_a_node_cannot_be_read() {
     let asked = |fails: &'static str, is_denied: bool| {
-        let odd = Odd::near(MemoryStore::new(values()), fails, is_denied);
-        over_store(odd, Duration::ZERO).1.stat(&key(".zmetadata"))
+        let odd = Odd::local(MemoryStore::new(values()), fails, is_denied);
+        stat(&over_store(odd, Duration::ZERO).1, ".zmetadata")
     };
     assert!(asked("", false).is_ok());
-    // Who finds none looks for the nodes themselves.
+    // Readers that find no copies read documents.
     assert!(is_absent(asked("holes/zarr.json", true)));
     let late = asked("holes/zarr.json", false);
     assert!(matches!(late, Err(StoreError::TimedOut { .. })), "{late:?}");
 }
 
 #[test]
-fn names_that_nobody_could_find_out_are_unknown() {
+fn listings_that_may_lack_names_are_incomplete() {
     let unknown = |fails: &'static str, is_remote: bool, prefix: &str| {
         let (_, store) = over(fails, is_remote, Duration::ZERO);
-        store
-            .incomplete_listing(&key(prefix))
-            .map(|unknown| unknown.is_unlisted)
+        let incomplete = block_on(store.incomplete_listing(&key(prefix)));
+        incomplete.map(|incomplete| incomplete.is_unlisted)
     };
     assert_eq!(unknown("plain/zarr.json", false, "plain"), Some(true));
     for known in ["", "plain", "plain/0", "nothing", "plain/7"] {
@@ -562,25 +595,25 @@ fn names_that_nobody_could_find_out_are_unknown() {
 #[test]
 fn inner_chunks_of_metadata_that_have_changed_are_stale_once() {
     let (inner, store) = over("", false, Duration::MAX);
-    let before = store.stat(&key("shards/0/0")).unwrap().version;
+    let before = stat(&store, "shards/0/0").unwrap().version;
     inner.version.store(2, Ordering::Relaxed);
-    let error = store.open(&key("shards/0/0")).unwrap_err();
+    let error = open(&store, "shards/0/0").unwrap_err();
     assert!(matches!(error, StoreError::Stale { .. }), "{error}");
-    assert_ne!(store.stat(&key("shards/0/0")).unwrap().version, before);
+    assert_ne!(stat(&store, "shards/0/0").unwrap().version, before);
     assert_eq!(read(&store, "shards/0/0").unwrap(), [5, 6, 7, 8]);
 }
 
 #[test]
 fn chunks_are_absent_only_by_metadata_that_have_not_changed() {
     let (inner, store) = over("", false, Duration::MAX);
-    assert!(is_absent(store.stat(&key("plain/1/0"))));
-    assert!(is_absent(store.open(&key("plain/1/0"))));
+    assert!(is_absent(stat(&store, "plain/1/0")));
+    assert!(is_absent(open(&store, "plain/1/0")));
     inner.version.store(2, Ordering::Relaxed);
-    let found = store.stat(&key("plain/1/0"));
+    let found = stat(&store, "plain/1/0");
     assert!(matches!(found, Err(StoreError::Stale { .. })), "{found:?}");
-    assert!(is_absent(store.stat(&key("plain/1/0"))));
+    assert!(is_absent(stat(&store, "plain/1/0")));
     inner.version.store(3, Ordering::Relaxed);
-    let found = store.open(&key("plain/1/0"));
+    let found = open(&store, "plain/1/0");
     assert!(matches!(found, Err(StoreError::Stale { .. })), "{found:?}");
     assert_eq!(read(&*Arc::new(store), "plain/0/0").unwrap(), [9; 8]);
 }
@@ -589,12 +622,12 @@ fn chunks_are_absent_only_by_metadata_that_have_not_changed() {
 fn what_is_told_of_a_hierarchy_is_told_below_its_root_only() {
     let store = Arc::new(MemoryStore::new(values()));
     let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO, engine());
-    assert!(store.differs().unwrap());
+    assert!(block_on(store.differs()).unwrap());
     assert_eq!(read(&store, "plain/0/0").unwrap(), [9; 8]);
     for outside in ["", "shards", "plain2", "plai"] {
-        assert!(is_absent(store.stat(&key(outside))), "{outside}");
+        assert!(is_absent(stat(&store, outside)), "{outside}");
     }
-    let differs = Target::ALL.map(|target| translated(target).differs().unwrap());
+    let differs = Target::ALL.map(|target| block_on(translated(target).differs()).unwrap());
     assert_eq!(differs, [true, false, true]);
 }
 
@@ -616,7 +649,7 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
         Duration::ZERO,
         engine(),
     );
-    let mut listing = store.list(&Key::root()).unwrap();
+    let mut listing = list(&store, "").unwrap();
     let mut seen = 0;
     listing
         .visit(1_u64 << 39, &mut |listed| {
@@ -630,9 +663,9 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
         })
         .unwrap();
     assert_eq!(seen, 1000);
-    assert!(is_absent(store.stat(&key("1099511627775/0"))));
-    let short = store.open(&key("0/0")).unwrap();
-    let error = read_to_end(&*short, &key("0/0"), 1);
+    assert!(is_absent(stat(&store, "1099511627775/0")));
+    let short = open(&store, "0/0").unwrap();
+    let error = block_on(read_to_end(&*short, &key("0/0"), 1));
     assert!(
         matches!(error, Err(StoreError::Corrupt { .. })),
         "{error:?}"
@@ -640,18 +673,17 @@ fn a_grid_of_a_billion_inner_chunks_takes_no_memory() {
 }
 
 #[test]
-fn a_chunk_that_can_not_be_read_is_there_and_another_one_when_its_shard_is() {
+fn a_chunk_that_cannot_be_read_exists_and_changes_with_its_shard() {
     let (store, shown) = over("", false, Duration::ZERO);
     for chunk in ["broken/0/0", "broken/2/0"] {
-        let stat = shown.stat(&key(chunk)).unwrap();
-        assert_eq!((stat.kind, stat.size_bytes), (Kind::Object, 1));
-        let object = shown.open(&key(chunk)).unwrap();
-        assert_eq!(object.version(), stat.version);
-        let read = object.read(0, 1, &mut [0; 64], Patience::Wait);
-        let error = read.unwrap_err().to_string();
+        let before = stat(&shown, chunk).unwrap();
+        assert_eq!((before.kind, before.size_bytes), (Kind::Object, 1));
+        let object = open(&shown, chunk).unwrap();
+        assert_eq!(object.version(), before.version);
+        let error = block_on(object.read(0, 1)).unwrap_err().to_string();
         assert!(error.starts_with("broken/c/"), "{error}");
         store.version.fetch_add(1, Ordering::Relaxed);
-        assert_ne!(shown.stat(&key(chunk)).unwrap().version, stat.version);
+        assert_ne!(stat(&shown, chunk).unwrap().version, before.version);
     }
 }
 
@@ -692,8 +724,8 @@ fn what_is_consolidated_is_what_nodes_are() {
     let shown = |store: Arc<dyn Store>, target| {
         Translated::new(store, Key::root(), target, Duration::ZERO, engine())
     };
-    let near: Arc<dyn Store> = Arc::new(of_two_minds());
-    let v2 = shown(Arc::clone(&near), Target::V2);
+    let local: Arc<dyn Store> = Arc::new(of_two_minds());
+    let v2 = shown(Arc::clone(&local), Target::V2);
     assert_eq!(names(&v2, ""), [".zgroup", ".zmetadata", "a", "x"]);
     let copies = parsed(&v2, ".zmetadata")["metadata"].take();
     let copied: Vec<&String> = copies.as_object().unwrap().keys().collect();
@@ -701,8 +733,8 @@ fn what_is_consolidated_is_what_nodes_are() {
     for (name, copy) in copies.as_object().unwrap() {
         assert_eq!(parsed(&v2, name), *copy, "{name}");
     }
-    let far: Arc<dyn Store> = Arc::new(Odd::far(of_two_minds()));
-    for (store, data_type) in [(near, "int16"), (far, "uint8")] {
+    let remote: Arc<dyn Store> = Arc::new(Odd::remote(of_two_minds()));
+    for (store, data_type) in [(local, "int16"), (remote, "uint8")] {
         let v3 = shown(store, Target::V3);
         let copies = parsed(&v3, "zarr.json")["consolidated_metadata"]["metadata"].take();
         assert_eq!(copies["x"]["data_type"], data_type);
@@ -720,5 +752,5 @@ fn no_name_of_a_document_is_a_node() {
     let v3 = Translated::new(store, Key::root(), Target::V3, Duration::ZERO, engine());
     assert_eq!(names(&v3, "a"), ["b", "zarr.json"]);
     assert_eq!(parsed(&v3, "a/zarr.json")["node_type"], "group");
-    assert!(is_absent(v3.stat(&key("a/zarr.json/.zarray"))));
+    assert!(is_absent(stat(&v3, "a/zarr.json/.zarray")));
 }

@@ -1,15 +1,16 @@
-//! A document that was made, as a value.
+//! A rendered document as a value.
 
 use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
+use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
-/// A document that was made.
+/// A document that has no key in the store.
 #[derive(Debug)]
 pub(super) struct Text {
     text: Arc<Vec<u8>>,
@@ -18,7 +19,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// A document; its version is a hash of its bytes.
+    /// A document whose version is a hash of its bytes.
     pub(super) fn new(text: Arc<Vec<u8>>, modified: SystemTime) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write(&text);
@@ -31,6 +32,16 @@ impl Text {
     }
 }
 
+impl Text {
+    fn part(&self, offset: u64, size_bytes: usize) -> Data {
+        let length = self.text.len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+        let range: Range<usize> = start..start.saturating_add(size_bytes).min(length);
+        Data::Shared(Arc::clone(&self.text), range)
+    }
+}
+
+#[async_trait]
 impl Object for Text {
     fn size_bytes(&self) -> u64 {
         self.text.len() as u64
@@ -50,24 +61,20 @@ impl Object for Text {
         })
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         _: &mut [u8],
-        _: Patience,
-    ) -> Result<Data, StoreError> {
-        let length = self.text.len();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-        let range: Range<usize> = start..start.saturating_add(size_bytes).min(length);
-        Ok(Data::Shared(Arc::clone(&self.text), range))
+    ) -> Option<Result<Data, StoreError>> {
+        Some(Ok(self.part(offset, size_bytes)))
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        Ok(self.part(offset, size_bytes))
     }
 
     fn is_parallel(&self) -> bool {
-        true
-    }
-
-    fn is_shared(&self) -> bool {
         true
     }
 }

@@ -43,7 +43,7 @@ fn dtype(fixed: &Fixed) -> Result<Value, String> {
 /// The `data_type` of v3, and the order of the stored words where there are any.
 ///
 /// # Errors
-/// What v3 has no name for, or can not store.
+/// What v3 has no name for, or cannot store.
 pub(super) fn to_v3(data_type: &DataType) -> Result<(Value, Option<ByteOrder>), String> {
     match data_type {
         DataType::Variable(Variable::Text) => Ok(("string".into(), None)),

@@ -1,14 +1,17 @@
-//! A chunk that is there and can not be read.
+//! A chunk that exists and cannot be read.
 
-use crate::store::{Data, Object, Patience, Stat, StoreError, Version};
+use async_trait::async_trait;
 
-/// Opened like any other, as some readers take what they can not open for absent; each read fails.
+use crate::store::{Data, Object, Stat, StoreError, Version};
+
+/// It can be opened, since some readers take a chunk that cannot be for absent; each read fails.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) stat: Stat,
     pub(super) error: StoreError,
 }
 
+#[async_trait]
 impl Object for Unreadable {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
@@ -22,7 +25,11 @@ impl Object for Unreadable {
         Ok(self.stat)
     }
 
-    fn read(&self, _: u64, _: usize, _: &mut [u8], _: Patience) -> Result<Data, StoreError> {
+    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
+        Some(Err(self.error.clone()))
+    }
+
+    async fn read(&self, _: u64, _: usize) -> Result<Data, StoreError> {
         Err(self.error.clone())
     }
 }

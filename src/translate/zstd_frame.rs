@@ -4,7 +4,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::store::{Data, Key, Kind, Object, Patience, Stat, StoreError, Version, read_into};
+use async_trait::async_trait;
+
+use crate::store::{
+    Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, part_mut, read_into,
+};
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// Magic number, descriptor, window descriptor and dictionary ID.
@@ -17,7 +21,7 @@ const MAX_BLOCKS: usize = 1 << 16;
 ///
 /// # Errors
 /// Those of reading the headers of the frame and its blocks.
-pub(super) fn with_content_size(
+pub(super) async fn with_content_size(
     object: Arc<dyn Object>,
     key: &Key,
     content_bytes: u64,
@@ -26,16 +30,16 @@ pub(super) fn with_content_size(
     let mut start = [0; MAX_HEADER_BYTES];
     let start = start.get_mut(..length.min(MAX_HEADER_BYTES));
     let start = start.unwrap_or_default();
-    read_into(&*object, key, 0, start, Patience::Wait)?;
+    read_into(&*object, key, 0, start).await?;
     let Some((header, replaced)) = header_with_size(start, content_bytes) else {
         return Ok(object);
     };
     let has_checksum = header.get(MAGIC.len()).is_some_and(|flags| flags & 4 != 0);
-    if !is_only_frame(&*object, key, replaced as u64, has_checksum)? {
+    if !is_only_frame(&*object, key, replaced as u64, has_checksum).await? {
         return Ok(object);
     }
     let version = Version(super::hash(&[object.version().0, content_bytes]));
-    Ok(Arc::new(Sized {
+    Ok(Arc::new(SizedFrame {
         object,
         header,
         replaced: replaced as u64,
@@ -70,7 +74,7 @@ fn header_with_size(bytes: &[u8], content_bytes: u64) -> Option<(Vec<u8>, usize)
 }
 
 /// Whether the frame whose blocks begin at `at` ends where the chunk does.
-fn is_only_frame(
+async fn is_only_frame(
     object: &dyn Object,
     key: &Key,
     mut at: u64,
@@ -83,7 +87,7 @@ fn is_only_frame(
         if end.saturating_sub(at) < header.len() as u64 {
             return Ok(false);
         }
-        read_into(object, key, at, header, Patience::Wait)?;
+        read_into(object, key, at, header).await?;
         let block = u32::from_le_bytes(block);
         let content = match block >> 1 & 3 {
             // One byte that is repeated.
@@ -100,23 +104,70 @@ fn is_only_frame(
 
 /// A frame with another header.
 #[derive(Debug)]
-struct Sized {
+struct SizedFrame {
     object: Arc<dyn Object>,
     header: Vec<u8>,
-    /// The length of the header that is not shown.
+    /// The length of the header that it replaces.
     replaced: u64,
     version: Version,
 }
 
-impl Sized {
-    /// Where a place behind the header is in the chunk.
+impl SizedFrame {
+    /// Where an offset after the header is in the chunk.
     fn shift(&self, at: u64) -> u64 {
         let behind = at.saturating_sub(self.header.len() as u64);
         self.replaced.saturating_add(behind)
     }
+
+    /// The part of the new header that a read gets.
+    fn head(&self, offset: u64, size_bytes: usize) -> &[u8] {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let head = self.header.get(start..).unwrap_or_default();
+        head.get(..size_bytes).unwrap_or(head)
+    }
+
+    /// Reads with `read`, which reads the chunk.
+    fn read_with<R: FnOnce(u64, usize, &mut [u8]) -> Option<Result<Data, StoreError>>>(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+        read: R,
+    ) -> Option<Result<Data, StoreError>> {
+        let head = self.head(offset, size_bytes);
+        if head.is_empty() {
+            return read(self.shift(offset), size_bytes, buffer);
+        }
+        let rest = size_bytes.saturating_sub(head.len());
+        let data = match rest {
+            0 => Ok(Data::Filled(0..0)),
+            rest => read(self.replaced, rest, buffer)?,
+        };
+        Some(data.and_then(|data| prepend(head, data, buffer)))
+    }
 }
 
-impl Object for Sized {
+/// Moves data in `buffer` behind `head`.
+fn prepend(head: &[u8], data: Data, buffer: &mut [u8]) -> Result<Data, StoreError> {
+    let length = match data {
+        Data::Filled(range) => {
+            let length = range.len();
+            buffer.copy_within(range, head.len());
+            length
+        }
+        Data::Shared(..) => {
+            let bytes = data.bytes(&[])?;
+            let target = head.len()..head.len() + bytes.len();
+            part_mut(buffer, target)?.copy_from_slice(bytes);
+            bytes.len()
+        }
+    };
+    part_mut(buffer, 0..head.len())?.copy_from_slice(head);
+    Ok(Data::Filled(0..head.len() + length))
+}
+
+#[async_trait]
+impl Object for SizedFrame {
     fn size_bytes(&self) -> u64 {
         let rest = self.object.size_bytes().saturating_sub(self.replaced);
         rest.saturating_add(self.header.len() as u64)
@@ -136,41 +187,34 @@ impl Object for Sized {
         })
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let head = self.header.get(start..).unwrap_or_default();
+    ) -> Option<Result<Data, StoreError>> {
+        self.read_with(offset, size_bytes, buffer, |offset, size_bytes, buffer| {
+            self.object.try_read(offset, size_bytes, buffer)
+        })
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let head = self.head(offset, size_bytes);
         if head.is_empty() {
-            let offset = self.shift(offset);
-            return self.object.read(offset, size_bytes, buffer, patience);
+            return self.object.read(self.shift(offset), size_bytes).await;
         }
-        let head = head.get(..size_bytes).unwrap_or(head);
-        let mut length = head.len();
-        if size_bytes > length {
-            let rest = size_bytes - length;
-            let data = self.object.read(self.replaced, rest, buffer, patience)?;
-            match data {
-                Data::Filled(range) => {
-                    let filled = range.len();
-                    buffer.copy_within(range, length);
-                    length += filled;
-                }
-                Data::Shared(shared, range) => {
-                    let part = shared.get(range).unwrap_or_default();
-                    let target = buffer.get_mut(length..length + part.len());
-                    target.unwrap_or_default().copy_from_slice(part);
-                    length += part.len();
-                }
-            }
+        let mut bytes = head.to_vec();
+        let rest = size_bytes.saturating_sub(bytes.len());
+        if rest > 0 {
+            let data = self.object.read(self.replaced, rest).await?;
+            bytes.extend_from_slice(data.bytes(&[])?);
         }
-        let target = buffer.get_mut(..head.len()).unwrap_or_default();
-        target.copy_from_slice(head);
-        Ok(Data::Filled(0..length))
+        let length = bytes.len();
+        Ok(Data::Shared(Arc::new(bytes), 0..length))
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        self.object.as_local().map(|_| self as &dyn LocalObject)
     }
 
     fn is_parallel(&self) -> bool {
@@ -181,10 +225,29 @@ impl Object for Sized {
         self.object.is_constant()
     }
 
-    fn prepare(&self, ranges: &[Range<u64>]) {
+    async fn prefetch(&self, ranges: &[Range<u64>]) {
         let shift = |range: &Range<u64>| self.shift(range.start)..self.shift(range.end);
         let ranges: Vec<Range<u64>> = ranges.iter().map(shift).collect();
-        self.object.prepare(&ranges);
+        self.object.prefetch(&ranges).await;
+    }
+}
+
+impl LocalObject for SizedFrame {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let Some(local) = self.object.as_local() else {
+            return Err(StoreError::internal(
+                "a remote chunk is read as a local one",
+            ));
+        };
+        let read = self.read_with(offset, size_bytes, buffer, |offset, size_bytes, buffer| {
+            Some(local.read_blocking(offset, size_bytes, buffer))
+        });
+        read.unwrap_or_else(|| Err(StoreError::internal("a blocking read without a result")))
     }
 }
 
@@ -193,7 +256,8 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::store::{BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_to_end};
+    use crate::runtime::block_on;
+    use crate::store::{AccessHint, BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_to_end};
 
     /// A frame as a stream is written: without a size.
     fn frame(content: &[u8], has_checksum: bool) -> Vec<u8> {
@@ -213,7 +277,7 @@ mod tests {
     fn object(bytes: &[u8]) -> (Arc<dyn Object>, Key) {
         let key = Key::new(b"c").unwrap();
         let store = MemoryStore::new([(key.clone(), bytes.to_vec())]);
-        (store.open(&key).unwrap(), key)
+        (block_on(store.open(&key, AccessHint::Ranges)).unwrap(), key)
     }
 
     #[test]
@@ -225,8 +289,8 @@ mod tests {
             let stored = frame(&content, has_checksum);
             assert_eq!(stated_size(&stored), None);
             let (object, key) = object(&stored);
-            let sized = with_content_size(object, &key, content.len() as u64).unwrap();
-            let bytes = read_to_end(&*sized, &key, u64::MAX).unwrap();
+            let sized = block_on(with_content_size(object, &key, content.len() as u64)).unwrap();
+            let bytes = block_on(read_to_end(&*sized, &key, u64::MAX)).unwrap();
             assert_eq!(bytes.len(), stored.len() + 4);
             assert_eq!(sized.stat().unwrap().size_bytes, bytes.len() as u64);
             assert_eq!(stated_size(&bytes), Some(content.len() as u64));
@@ -238,9 +302,17 @@ mod tests {
             for offset in [0, 1, 5, 9, 10, 11, 1000, bytes.len() - 1, bytes.len()] {
                 for size in [1, 4, 9, 4096, bytes.len()] {
                     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
-                    let data = sized.read(offset as u64, size, &mut buffer, Patience::Wait);
-                    let end = bytes.len().min(offset + size);
-                    assert_eq!(data.unwrap().bytes(&buffer).unwrap(), &bytes[offset..end]);
+                    let offset = offset as u64;
+                    let tried = sized.try_read(offset, size, &mut buffer).unwrap().unwrap();
+                    let tried = tried.bytes(&buffer).unwrap().to_vec();
+                    let local = sized.as_local().unwrap();
+                    let blocking = local.read_blocking(offset, size, &mut buffer).unwrap();
+                    let awaited = block_on(sized.read(offset, size)).unwrap();
+                    let start = usize::try_from(offset).unwrap();
+                    let expected = &bytes[start..bytes.len().min(start + size)];
+                    assert_eq!(tried, expected);
+                    assert_eq!(blocking.bytes(&buffer).unwrap(), expected);
+                    assert_eq!(awaited.bytes(&[]).unwrap(), expected);
                 }
             }
         }
@@ -264,8 +336,11 @@ mod tests {
         let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0], &one[..]].concat();
         for stored in [sized, two, damaged, skippable, b"no frame".to_vec(), vec![]] {
             let (object, key) = object(&stored);
-            let shown = with_content_size(object, &key, content.len() as u64).unwrap();
-            assert_eq!(read_to_end(&*shown, &key, u64::MAX).unwrap(), stored);
+            let same = block_on(with_content_size(object, &key, content.len() as u64)).unwrap();
+            assert_eq!(
+                block_on(read_to_end(&*same, &key, u64::MAX)).unwrap(),
+                stored
+            );
         }
     }
 }

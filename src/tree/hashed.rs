@@ -6,12 +6,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::hash::Hasher;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Version};
+use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
+use crate::store::{
+    AccessHint, Key, Kind, Listing, Object, Stat, Store, StoreError, Version, Visited,
+};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The tree of a store without an index, or of a part of it.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub struct HashedTree {
     store: Arc<dyn Store>,
     root: Key,
     numbers: Numbers,
+    /// Numbers that the kernel knows.
     known: Mutex<HashMap<Ino, Known>>,
 }
 
@@ -51,6 +56,31 @@ impl Numbers {
 
     fn after(self, ino: Ino) -> Ino {
         self.of(ino.0.wrapping_add(1))
+    }
+
+    /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
+    fn number(self, root: &Key, key: &Key, stat: &Stat) -> Ino {
+        if key == root {
+            return self.root;
+        }
+        let mut hasher = SipHasher13::new();
+        hasher.write(key.as_bytes());
+        if stat.kind == Kind::Object {
+            hasher.write_u8(0);
+            hasher.write_u64(stat.version.0);
+        }
+        self.of(hasher.finish() >> 1)
+    }
+
+    fn directory_number(self, root: &Key, key: &Key) -> Ino {
+        let stat = Stat {
+            kind: Kind::Prefix,
+            size_bytes: 0,
+            modified: std::time::UNIX_EPOCH,
+            version: Version(0),
+            links: 2,
+        };
+        self.number(root, key, &stat)
     }
 }
 
@@ -89,26 +119,12 @@ impl HashedTree {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
-    fn number(&self, key: &Key, stat: &Stat) -> Ino {
-        if *key == self.root {
-            return self.numbers.root;
-        }
-        let mut hasher = SipHasher13::new();
-        hasher.write(key.as_bytes());
-        if stat.kind == Kind::Object {
-            hasher.write_u8(0);
-            hasher.write_u64(stat.version.0);
-        }
-        self.numbers.of(hasher.finish() >> 1)
+        self.known.lock()
     }
 
     /// Gives the key its number and counts a lookup.
     fn intern(&self, key: Key, stat: Stat) -> Node {
-        let mut ino = self.number(&key, &stat);
+        let mut ino = self.numbers.number(&self.root, &key, &stat);
         if ino == self.numbers.root {
             return Node { ino, stat };
         }
@@ -156,17 +172,63 @@ impl HashedTree {
     }
 }
 
+impl HashedTree {
+    /// The attributes of a number, if its key has the same content still.
+    fn current(&self, ino: Ino, stat: Stat) -> Result<Stat, StoreError> {
+        let (key, kind, version) = self.find(ino)?;
+        match stat.kind == kind && stat.version == version {
+            true => Ok(stat),
+            false => Err(changed(key)),
+        }
+    }
+
+    fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
+        let parent = match key == self.root {
+            true => self.numbers.root,
+            false => self.numbers.directory_number(&self.root, &key.parent()),
+        };
+        Box::new(HashedDir {
+            numbers: self.numbers,
+            root: self.root.clone(),
+            ino,
+            parent,
+            key,
+            listing,
+        })
+    }
+}
+
+fn changed(key: Key) -> StoreError {
+    StoreError::Stale {
+        key,
+        what: "it has another content by now".into(),
+    }
+}
+
+#[async_trait]
 impl Tree for HashedTree {
-    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+        let key = match self.child(parent, name) {
+            Ok(key) => key,
+            Err(error) => return Some(Err(error)),
+        };
+        let stat = self.store.try_stat(&key)?;
+        Some(stat.map(|stat| self.intern(key, stat)))
+    }
+
+    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         let key = self.child(parent, name)?;
-        let stat = self.store.stat(&key)?;
+        let stat = self.store.stat(&key).await?;
         Ok(self.intern(key, stat))
     }
 
-    fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
+    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match entry.stat {
-            Some(stat) => Ok(self.intern(self.child(parent, entry.name)?, stat)),
-            None => self.lookup(parent, entry.name),
+            Some(stat) => {
+                let key = self.child(parent, entry.name);
+                Some(key.map(|key| self.intern(key, stat)))
+            }
+            None => self.try_lookup(parent, entry.name),
         }
     }
 
@@ -184,65 +246,93 @@ impl Tree for HashedTree {
         }
     }
 
-    fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        let (key, kind, version) = self.find(ino)?;
-        let stat = self.store.stat(&key)?;
-        if stat.kind != kind || stat.version != version {
-            return Err(StoreError::Stale {
-                key,
-                what: "it has another content by now".into(),
-            });
-        }
-        Ok(stat)
+    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+        let key = match self.key(ino) {
+            Ok(key) => key,
+            Err(error) => return Some(Err(error)),
+        };
+        let stat = self.store.try_stat(&key)?;
+        Some(stat.and_then(|stat| self.current(ino, stat)))
+    }
+
+    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        let stat = self.store.stat(&self.key(ino)?).await?;
+        self.current(ino, stat)
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
         Ok(self.find(ino)?.0)
     }
 
-    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let (key, _, version) = self.find(ino)?;
-        let object = self.store.open(&key)?;
-        if object.version() != version {
-            return Err(StoreError::Stale {
-                key,
-                what: "it has another content by now".into(),
-            });
-        }
-        Ok(object)
-    }
-
-    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
-        let (key, ..) = self.find(ino)?;
-        let listing = self.store.list(&key)?;
-        let parent = match key == self.root {
-            true => self.numbers.root,
-            false => self.directory_number(&key.parent()),
+    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        let store = self.store.as_sync()?;
+        let open = || {
+            let (key, _, version) = self.find(ino)?;
+            let object = store.open(&key, AccessHint::Ranges)?;
+            match object.version() == version {
+                true => Ok(object),
+                false => Err(changed(key)),
+            }
         };
-        Ok(Directory {
-            ino,
-            parent,
-            key,
-            names: Names::Store(listing),
-        })
+        Some(open())
     }
 
-    /// Cookies are the store's.
-    fn visit(
-        &self,
-        directory: &mut Directory,
-        cookie: u64,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        let Directory {
+    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        let (key, _, version) = self.find(ino)?;
+        let object = self.store.open(&key, AccessHint::Ranges).await?;
+        match object.version() == version {
+            true => Ok(object),
+            false => Err(changed(key)),
+        }
+    }
+
+    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
+        let store = self.store.as_sync()?;
+        let key = match self.key(ino) {
+            Ok(key) => key,
+            Err(error) => return Some(Err(error)),
+        };
+        let listing = store.list(&key);
+        Some(listing.map(|listing| self.directory(ino, key, listing)))
+    }
+
+    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        let key = self.key(ino)?;
+        let listing = self.store.list(&key).await?;
+        Ok(self.directory(ino, key, listing))
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn known_inodes(&self) -> usize {
+        self.known().len().saturating_add(1)
+    }
+}
+
+/// An open directory; its cookies are those of the store.
+#[derive(Debug)]
+struct HashedDir {
+    numbers: Numbers,
+    root: Key,
+    ino: Ino,
+    parent: Ino,
+    key: Key,
+    listing: Box<dyn Listing>,
+}
+
+#[async_trait]
+impl DirStream for HashedDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        let Self {
+            numbers,
+            root,
             ino: here,
             parent,
             key,
-            names,
-        } = directory;
-        let Names::Store(listing) = names else {
-            return Ok(());
-        };
+            listing,
+        } = self;
         listing.visit(cookie, &mut |listed| {
             let ino = match (listed.name, &listed.stat) {
                 (b".", _) => *here,
@@ -252,8 +342,8 @@ impl Tree for HashedTree {
                         return ControlFlow::Continue(());
                     };
                     match stat {
-                        Some(stat) => self.number(&key, stat),
-                        None => self.directory_number(&key),
+                        Some(stat) => numbers.number(root, &key, stat),
+                        None => numbers.directory_number(root, &key),
                     }
                 }
             };
@@ -268,31 +358,15 @@ impl Tree for HashedTree {
         })
     }
 
-    fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    fn known_inodes(&self) -> usize {
-        self.known().len().saturating_add(1)
-    }
-}
-
-impl HashedTree {
-    fn directory_number(&self, key: &Key) -> Ino {
-        let stat = Stat {
-            kind: Kind::Prefix,
-            size_bytes: 0,
-            modified: std::time::UNIX_EPOCH,
-            version: Version(0),
-            links: 2,
-        };
-        self.number(key, &stat)
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.listing.load().await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::block_on;
     use crate::store::MemoryStore;
 
     fn tree() -> HashedTree {
@@ -308,8 +382,8 @@ mod tests {
     #[test]
     fn a_number_is_known_from_lookup_to_the_last_forget() {
         let tree = tree();
-        let a = tree.lookup(Ino::ROOT, b"a").unwrap();
-        assert_eq!(tree.lookup(Ino::ROOT, b"a").unwrap().ino, a.ino);
+        let a = block_on(tree.lookup(Ino::ROOT, b"a")).unwrap();
+        assert_eq!(block_on(tree.lookup(Ino::ROOT, b"a")).unwrap().ino, a.ino);
         assert_eq!(tree.known_inodes(), 2);
         tree.forget(a.ino, 1);
         assert_eq!(tree.key(a.ino).unwrap().as_bytes(), b"a");
@@ -321,15 +395,15 @@ mod tests {
     #[test]
     fn numbers_are_the_same_in_another_mount_and_in_listings() {
         let (one, two) = (tree(), tree());
-        let a = one.lookup(Ino::ROOT, b"a").unwrap().ino;
-        assert_eq!(a, two.lookup(Ino::ROOT, b"a").unwrap().ino);
+        let a = block_on(one.lookup(Ino::ROOT, b"a")).unwrap().ino;
+        assert_eq!(a, block_on(two.lookup(Ino::ROOT, b"a")).unwrap().ino);
         let mut listed = Vec::new();
-        let mut directory = two.open_dir(a).unwrap();
+        let mut directory = block_on(two.open_dir(a)).unwrap();
         let mut note = |entry: Entry<'_>| {
             listed.push((entry.name.to_vec(), entry.kind));
             ControlFlow::Continue(())
         };
-        two.visit(&mut directory, 0, &mut note).unwrap();
+        directory.visit(0, &mut note).unwrap();
         let names: Vec<&[u8]> = listed.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, [&b"."[..], b"..", b"0", b"1"]);
     }
@@ -339,11 +413,14 @@ mod tests {
         let native = tree();
         let beside = HashedTree::beside(Arc::clone(&native.store), Key::root(), 3 << 58, 58);
         let root = Ino(3 << 58);
-        assert_eq!(beside.stat(root).unwrap().kind, Kind::Prefix);
-        assert!(beside.stat(Ino::ROOT).is_err());
-        let a = beside.lookup(root, b"a").unwrap().ino;
+        assert_eq!(block_on(beside.stat(root)).unwrap().kind, Kind::Prefix);
+        assert!(block_on(beside.stat(Ino::ROOT)).is_err());
+        let a = block_on(beside.lookup(root, b"a")).unwrap().ino;
         assert!(a.0 > root.0 && a.0 < 1 << 60, "{a:?}");
-        assert_eq!(native.lookup(Ino::ROOT, b"a").unwrap().ino.0 >> 62, 1);
+        assert_eq!(
+            block_on(native.lookup(Ino::ROOT, b"a")).unwrap().ino.0 >> 62,
+            1
+        );
         assert_eq!(beside.key(a).unwrap().as_bytes(), b"a");
         beside.forget(a, 1);
         assert_eq!(beside.known_inodes(), 1);

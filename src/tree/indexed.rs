@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Directory, Entry, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Index, Key, Kind, Object, Position, Stat, Store, StoreError};
+use async_trait::async_trait;
+
+use super::{DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
+use crate::store::{Index, Key, Kind, Object, Position, Stat, Store, StoreError, Visited};
 
 /// The tree of a pinned store with an index, or of a part of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IndexedTree {
     store: Arc<dyn Store>,
     root: Position,
@@ -14,9 +16,6 @@ pub struct IndexedTree {
 
 /// Number of the first place; 1 is the root, whichever place that is.
 const FIRST: u64 = 2;
-
-/// Children come behind `.` and `..`.
-const DOTS: u64 = 2;
 
 impl IndexedTree {
     /// A tree with the prefix `root` at its root.
@@ -73,8 +72,8 @@ impl IndexedTree {
     }
 }
 
-impl Tree for IndexedTree {
-    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+impl IndexedTree {
+    fn find(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         let parent = self.position(parent)?;
         match self.index().child(parent, name) {
             Some(child) => self.node(child),
@@ -87,14 +86,48 @@ impl Tree for IndexedTree {
         }
     }
 
-    fn adopt(&self, _: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
-        self.node(self.position(entry.ino)?)
+    fn object(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        let position = self.position(ino)?;
+        self.node(position)?;
+        self.index().open(position)
+    }
+
+    fn directory(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        let position = self.position(ino)?;
+        if self.node(position)?.stat.kind != Kind::Prefix {
+            return Err(StoreError::NotAPrefix {
+                key: self.index().key(position),
+            });
+        }
+        let parent = match ino {
+            Ino::ROOT => ino,
+            _ => self.ino(self.index().parent(position)),
+        };
+        Ok(Box::new(IndexedDir {
+            tree: self.clone(),
+            ino,
+            parent,
+            position,
+        }))
+    }
+}
+
+#[async_trait]
+impl Tree for IndexedTree {
+    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+        Some(self.find(parent, name))
+    }
+
+    fn try_adopt(&self, _: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+        let position = self.position(entry.ino);
+        Some(position.and_then(|position| self.node(position)))
     }
 
     fn forget(&self, _: Ino, _: u64) {}
 
-    fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        Ok(self.node(self.position(ino)?)?.stat)
+    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+        let node = self.position(ino).and_then(|position| self.node(position));
+        Some(node.map(|node| node.stat))
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
@@ -103,71 +136,23 @@ impl Tree for IndexedTree {
         Ok(self.index().key(position))
     }
 
-    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let position = self.position(ino)?;
-        self.node(position)?;
-        self.index().open(position)
+    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        match self.object(ino) {
+            Ok(object) if object.size_bytes() == 0 => None,
+            opened => Some(opened),
+        }
     }
 
-    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
-        let position = self.position(ino)?;
-        if self.node(position)?.stat.kind != Kind::Prefix {
-            return Err(StoreError::NotAPrefix {
-                key: self.index().key(position),
-            });
+    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        let object = self.object(ino)?;
+        if object.size_bytes() == 0 {
+            object.verify_empty().await?;
         }
-        let parent = if ino == Ino::ROOT {
-            ino
-        } else {
-            self.ino(self.index().parent(position))
-        };
-        Ok(Directory {
-            ino,
-            parent,
-            key: Key::root(),
-            names: Names::Tree,
-        })
+        Ok(object)
     }
 
-    /// Cookies are counts: `.`, `..`, then the children in the order of the index.
-    fn visit(
-        &self,
-        directory: &mut Directory,
-        cookie: u64,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        for (next, name, ino) in [
-            (1, &b"."[..], directory.ino),
-            (DOTS, b"..", directory.parent),
-        ] {
-            let entry = Entry {
-                name,
-                ino,
-                kind: Kind::Prefix,
-                stat: None,
-                next,
-            };
-            if next > cookie && visit(entry).is_break() {
-                return Ok(());
-            }
-        }
-        let position = self.position(directory.ino)?;
-        let mut next = cookie.max(DOTS);
-        self.index().children(
-            position,
-            next.saturating_sub(DOTS),
-            &mut |name, kind, child| {
-                next = next.saturating_add(1);
-                visit(Entry {
-                    name,
-                    ino: self.ino(child),
-                    kind,
-                    stat: None,
-                    next,
-                })
-            },
-        );
-        Ok(())
+    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
+        Some(self.directory(ino))
     }
 
     fn store(&self) -> &dyn Store {
@@ -176,5 +161,42 @@ impl Tree for IndexedTree {
 
     fn known_inodes(&self) -> usize {
         1
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+struct IndexedDir {
+    tree: IndexedTree,
+    ino: Ino,
+    parent: Ino,
+    position: Position,
+}
+
+impl DirStream for IndexedDir {
+    /// Cookies are counts: `.`, `..`, then the children in the order of the index.
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        if visit_dots(self.ino, self.parent, cookie, visit) {
+            return Ok(Visited::Stopped);
+        }
+        let mut next = cookie.max(DOTS);
+        let (skip, mut visited) = (next.saturating_sub(DOTS), Visited::End);
+        let tree = &self.tree;
+        tree.index()
+            .children(self.position, skip, &mut |name, kind, child| {
+                next = next.saturating_add(1);
+                let flow = visit(Entry {
+                    name,
+                    ino: tree.ino(child),
+                    kind,
+                    stat: None,
+                    next,
+                });
+                if flow.is_break() {
+                    visited = Visited::Stopped;
+                }
+                flow
+            });
+        Ok(visited)
     }
 }

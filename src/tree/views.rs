@@ -8,21 +8,24 @@
 mod current;
 mod find;
 mod names;
-mod place;
+mod path;
 mod translated;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use self::place::{Known, Spotted, VIEW_BIT, What};
-pub(super) use self::place::{Made, Place};
+use async_trait::async_trait;
+
+use self::path::{FoundView, InodeEntry, VIEW_BIT, ViewKind};
+pub(super) use self::path::{ListedView, ViewPath};
 use self::translated::Translations;
-use super::{Directory, Entry, HashedTree, Ino, Names, Node, Tree, Visit, unknown};
-use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, may_wait};
-use crate::view::{Format, Nodes, ViewFile};
+use super::{DOTS, DirStream, Entry, HashedTree, Ino, Node, Tree, Visit, unknown, visit_dots};
+use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
+use crate::sync::{Mutex, MutexGuard};
+use crate::view::{Nodes, ViewFile};
 
-/// What is at the root.
+/// ViewKind is at the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The native tree, with `.zarrfs` in its directories.
@@ -43,7 +46,7 @@ pub struct ViewTree {
     /// Whether `.zarrfs` is listed.
     is_listed: bool,
     translations: Translations,
-    known: Mutex<HashMap<Ino, Known>>,
+    known: Mutex<HashMap<Ino, InodeEntry>>,
 }
 
 /// The directory of computed files.
@@ -53,11 +56,14 @@ const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
 /// Follows `.zarrfs` in listings of native directories; no file system's cookie.
 const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 
-/// What a number stands for.
-enum Spot<'a> {
+/// ViewKind a number stands for.
+enum Resolved<'a> {
     Native(Ino),
+    /// The directory of `native` and `views`.
     Top,
-    View(Place),
+    /// The root of the view tree, as the root of the mount.
+    TopGroup,
+    View(ViewPath),
     /// Of a translation, which has the same number.
     Translated(&'a HashedTree),
 }
@@ -67,74 +73,125 @@ impl ViewTree {
     ///
     /// # Errors
     /// Those of reading the metadata of the root, where it is shown.
-    pub fn new(
+    pub async fn new(
         native: Box<dyn Tree>,
         root: Key,
-        nodes: Nodes,
+        nodes: Arc<Nodes>,
         shown: Shown,
         is_listed: bool,
     ) -> Result<Self, StoreError> {
         if shown != Shown::Native || !nodes.store().capabilities().is_remote {
-            nodes.node(&root)?;
+            nodes.node(&root).await?;
         }
         Ok(Self {
             native,
             translations: Translations::new(&nodes, &root),
             root,
-            nodes: Arc::new(nodes),
+            nodes,
             shown,
             is_listed,
             known: Mutex::default(),
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, InodeEntry>> {
+        self.known.lock()
     }
 
-    fn spot(&self, ino: Ino) -> Result<Spot<'_>, StoreError> {
+    fn resolved(&self, ino: Ino) -> Result<Resolved<'_>, StoreError> {
         match (ino, self.shown) {
-            (Ino::ROOT, Shown::Both) => return Ok(Spot::Top),
-            (Ino::ROOT, Shown::Views) => return Ok(Spot::View(self.top_group()?)),
-            (NATIVE_ROOT, _) => return Ok(Spot::Native(Ino::ROOT)),
+            (Ino::ROOT, Shown::Both) => return Ok(Resolved::Top),
+            (Ino::ROOT, Shown::Views) => return Ok(Resolved::TopGroup),
+            (NATIVE_ROOT, _) => return Ok(Resolved::Native(Ino::ROOT)),
             _ => {}
         }
         if let Some(tree) = self.translations.tree(ino) {
-            return Ok(Spot::Translated(tree));
+            return Ok(Resolved::Translated(tree));
         }
         if ino.0 & VIEW_BIT == 0 || ino.0 >= VIEW_BIT << 1 {
-            return Ok(Spot::Native(ino));
+            return Ok(Resolved::Native(ino));
         }
         let known = self.known();
         let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
-        Ok(Spot::View(found.place.clone()))
+        Ok(Resolved::View(found.place.clone()))
     }
 
-    /// The directory of computed files in a native directory.
-    fn hidden(&self, native: Ino, parent: Ino) -> Result<Node, StoreError> {
-        let node = self.nodes.node(&self.native.key(native)?)?;
-        let what = What::Hidden;
-        self.intern(Place { node, what }, parent)
+    /// The view that a resolved number stands for.
+    async fn view(&self, resolved: Resolved<'_>) -> Result<ViewPath, StoreError> {
+        match resolved {
+            Resolved::View(place) => Ok(place),
+            Resolved::TopGroup => self.top_group().await,
+            _ => Err(StoreError::internal("a number that is not of a view")),
+        }
+    }
+
+    /// The directory of the views of a native directory.
+    async fn hidden(&self, native: Ino, parent: Ino) -> Result<Node, StoreError> {
+        let node = self.nodes.node(&self.native.key(native)?).await?;
+        let what = ViewKind::Hidden;
+        self.intern(ViewPath { node, what }, parent)
     }
 
     /// A number of the native tree as it is shown.
-    fn outer(&self, ino: Ino) -> Ino {
-        match (ino, self.shown) {
+    fn outer(shown: Shown, ino: Ino) -> Ino {
+        match (ino, shown) {
             (Ino::ROOT, Shown::Both) => NATIVE_ROOT,
             _ => ino,
         }
     }
 
-    fn top_group(&self) -> Result<Place, StoreError> {
-        Ok(Place {
-            node: self.nodes.node(&self.root)?,
-            what: What::Group,
+    async fn top_group(&self) -> Result<ViewPath, StoreError> {
+        Ok(ViewPath {
+            node: self.nodes.node(&self.root).await?,
+            what: ViewKind::Group,
         })
     }
 
+    fn object(&self, ino: Ino) -> Option<Arc<ViewFile>> {
+        let known = self.known();
+        known.get(&ino).and_then(|known| known.object.clone())
+    }
+
+    fn parent(&self, ino: Ino) -> Ino {
+        let known = self.known();
+        known.get(&ino).map_or(Ino::ROOT, |known| known.parent)
+    }
+
+    /// Shows a directory of the native tree; `hidden` is the number of its views if they are listed.
+    fn native_dir(
+        &self,
+        ino: Ino,
+        stream: Box<dyn DirStream>,
+        hidden: Option<Ino>,
+    ) -> Box<dyn DirStream> {
+        Box::new(NativeDir {
+            stream,
+            ino,
+            shown: self.shown,
+            hidden,
+        })
+    }
+
+    /// The number of the views of a native directory, if they are listed and no key has their name.
+    async fn listed_views(&self, native: Ino) -> Result<Option<Ino>, StoreError> {
+        if !self.is_listed {
+            return Ok(None);
+        }
+        let key = self.native.key(native)?;
+        let hidden = key.join(HIDDEN).unwrap_or_default();
+        match self.nodes.store().stat(&hidden).await {
+            Err(StoreError::NotFound { .. }) => {
+                let node = self.nodes.node(&key).await?;
+                let what = ViewKind::Hidden;
+                Ok(Some(ViewPath { node, what }.number()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Gives a place its number and counts a lookup.
-    fn intern(&self, spotted: impl Into<Spotted>, parent: Ino) -> Result<Node, StoreError> {
-        let Spotted { place, content } = spotted.into();
+    fn intern(&self, found: impl Into<FoundView>, parent: Ino) -> Result<Node, StoreError> {
+        let FoundView { place, content } = found.into();
         let object = place.object(content, &self.nodes);
         let stat = place.stat(object.as_deref())?;
         if self.shown == Shown::Views && place.is_group_at(&self.root) {
@@ -149,7 +206,7 @@ impl ViewTree {
             match known.entry(ino) {
                 _ if ino == NATIVE_ROOT => {}
                 Slot::Vacant(slot) => {
-                    slot.insert(Known {
+                    slot.insert(InodeEntry {
                         place,
                         parent,
                         object,
@@ -179,80 +236,71 @@ impl ViewTree {
 /// Stands between name and format of a file where a group or another file has the plain name.
 const ESCAPE: &str = "~view";
 
+#[async_trait]
 impl Tree for ViewTree {
-    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        match self.spot(parent)? {
-            Spot::View(place) => match self.find(&place, name) {
-                Err(absent @ StoreError::NotFound { .. }) => {
-                    self.find_translation(&place, name)?.ok_or(absent)
-                }
-                found => self.intern(found?, parent),
-            },
-            Spot::Translated(tree) => tree.lookup(parent, name),
-            Spot::Top => match name {
+    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+        match self.resolved(parent) {
+            Ok(Resolved::Native(ino)) if name != HIDDEN => self.native.try_lookup(ino, name),
+            Ok(Resolved::Translated(tree)) => tree.try_lookup(parent, name),
+            Ok(Resolved::View(place)) => {
+                let found = self.try_find(&place, name)?;
+                Some(found.and_then(|found| self.intern(found, parent)))
+            }
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        match self.resolved(parent)? {
+            Resolved::Translated(tree) => tree.lookup(parent, name).await,
+            Resolved::Top => match name {
                 b"native" => {
-                    let stat = self.native.stat(Ino::ROOT)?;
+                    let stat = self.native.stat(Ino::ROOT).await?;
                     Ok(Node {
                         ino: NATIVE_ROOT,
                         stat,
                     })
                 }
-                b"views" => self.intern(self.top_group()?, Ino::ROOT),
+                b"views" => self.intern(self.top_group().await?, Ino::ROOT),
                 _ => Err(StoreError::NotFound {
                     key: Key::new(name).unwrap_or_default(),
                 }),
             },
-            // What does not list can not prove that it has no such name for less than a request
-            // for each directory: there the computed files win.
-            Spot::Native(ino)
+            // A store that does not list proves the absence of such a name only with a request for
+            // each directory: there the views win.
+            Resolved::Native(ino)
                 if name == HIDDEN
                     && self.nodes.store().capabilities().listing == ListingSupport::BestEffort =>
             {
-                self.hidden(ino, parent)
+                self.hidden(ino, parent).await
             }
-            Spot::Native(ino) => match self.native.lookup(ino, name) {
-                Err(StoreError::NotFound { .. }) if name == HIDDEN => self.hidden(ino, parent),
+            Resolved::Native(ino) => match self.native.lookup(ino, name).await {
+                Err(StoreError::NotFound { .. }) if name == HIDDEN => {
+                    self.hidden(ino, parent).await
+                }
                 found => found,
             },
-        }
-    }
-
-    /// Metadata have to be read, and a text of elements is known only once they are decoded. A
-    /// store that is far away says itself which metadata are not at hand.
-    fn lookup_waits(&self, parent: Ino, name: &[u8]) -> bool {
-        let is_remote = self.store().capabilities().is_remote;
-        if self.translations.tree(parent).is_some() {
-            return !is_remote;
-        }
-        match self.known().get(&parent) {
-            _ if is_remote && !Format::may_be_costly(name) => false,
-            Some(known) => matches!(known.place.what, What::Hidden | What::Group),
-            None => name == HIDDEN || (parent == Ino::ROOT && self.shown != Shown::Native),
-        }
-    }
-
-    fn adopt(&self, parent: Ino, entry: &Entry<'_>) -> Result<Node, StoreError> {
-        match self.spot(parent)? {
-            Spot::Native(ino) if entry.name != HIDDEN => {
-                let entry = Entry {
-                    name: entry.name,
-                    ino: entry.ino,
-                    kind: entry.kind,
-                    stat: entry.stat,
-                    next: entry.next,
-                };
-                self.native.adopt(ino, &entry)
+            resolved => {
+                let place = self.view(resolved).await?;
+                match self.find(&place, name).await {
+                    Err(absent @ StoreError::NotFound { .. }) => {
+                        self.find_translation(&place, name).await?.ok_or(absent)
+                    }
+                    found => self.intern(found?, parent),
+                }
             }
-            // What is said of it has to be read first.
-            Spot::Translated(_) if entry.stat.is_none() => Err(StoreError::WouldWait {
-                key: Key::new(entry.name).unwrap_or_default(),
-            }),
-            Spot::Translated(tree) => tree.adopt(parent, entry),
-            // Decoded only if somebody looks at it.
-            Spot::View(_) if Format::may_be_costly(entry.name) => Err(StoreError::WouldWait {
-                key: Key::new(entry.name).unwrap_or_default(),
-            }),
-            _ => self.lookup(parent, entry.name),
+        }
+    }
+
+    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+        match self.resolved(parent) {
+            Ok(Resolved::Native(ino)) if entry.name != HIDDEN => self.native.try_adopt(ino, entry),
+            // Its attributes have to be read first.
+            Ok(Resolved::Translated(_)) if entry.stat.is_none() => None,
+            Ok(Resolved::Translated(tree)) => tree.try_adopt(parent, entry),
+            Ok(_) => self.try_lookup(parent, entry.name),
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -261,12 +309,13 @@ impl Tree for ViewTree {
             return tree.forget(ino, lookups);
         }
         let mut known = self.known();
+        let mut forgotten = None;
         match known.entry(ino) {
             Slot::Occupied(mut slot) => {
                 let left = slot.get().lookups.saturating_sub(lookups);
                 slot.get_mut().lookups = left;
                 if left == 0 {
-                    slot.remove();
+                    forgotten = Some(slot.remove());
                 }
             }
             Slot::Vacant(_) => {
@@ -278,176 +327,128 @@ impl Tree for ViewTree {
         if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
             known.shrink_to_fit();
         }
+        drop(known);
+        drop(forgotten);
     }
 
-    fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        match self.spot(ino)? {
-            Spot::Native(ino) => self.native.stat(ino),
-            Spot::Translated(tree) => tree.stat(ino),
-            Spot::Top => self.native.stat(Ino::ROOT),
-            Spot::View(place) => {
-                self.check(&place)?;
-                let object = self
-                    .known()
-                    .get(&ino)
-                    .and_then(|known| known.object.clone());
-                place.stat(object.as_deref())
+    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+        match self.resolved(ino) {
+            Ok(Resolved::Native(ino)) => self.native.try_stat(ino),
+            Ok(Resolved::Translated(tree)) => tree.try_stat(ino),
+            Ok(Resolved::Top) => self.native.try_stat(Ino::ROOT),
+            Ok(Resolved::View(place)) if self.nodes.store().capabilities().immutable => {
+                Some(place.stat(self.object(ino).as_deref()))
+            }
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        match self.resolved(ino)? {
+            Resolved::Native(ino) => self.native.stat(ino).await,
+            Resolved::Translated(tree) => tree.stat(ino).await,
+            Resolved::Top => self.native.stat(Ino::ROOT).await,
+            resolved => {
+                let place = self.view(resolved).await?;
+                self.check(&place).await?;
+                place.stat(self.object(ino).as_deref())
             }
         }
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
-        match self.spot(ino)? {
-            Spot::Native(ino) => self.native.key(ino),
-            Spot::Translated(tree) => tree.key(ino),
-            Spot::Top => Ok(self.root.clone()),
-            Spot::View(place) => Ok(place.key()),
+        match self.resolved(ino)? {
+            Resolved::Native(ino) => self.native.key(ino),
+            Resolved::Translated(tree) => tree.key(ino),
+            Resolved::Top | Resolved::TopGroup => Ok(self.root.clone()),
+            Resolved::View(place) => Ok(place.key()),
         }
     }
 
-    fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        match self.spot(ino)? {
-            Spot::Native(ino) => self.native.open(ino),
-            Spot::Translated(tree) => tree.open(ino),
-            Spot::Top => Err(StoreError::NotAPrefix {
+    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        match self.resolved(ino) {
+            Ok(Resolved::Native(ino)) => self.native.try_open(ino),
+            Ok(Resolved::Translated(tree)) => tree.try_open(ino),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        match self.resolved(ino)? {
+            Resolved::Native(ino) => self.native.open(ino).await,
+            Resolved::Translated(tree) => tree.open(ino).await,
+            Resolved::Top | Resolved::TopGroup => Err(StoreError::NotAPrefix {
                 key: self.root.clone(),
             }),
-            Spot::View(place) => {
-                self.check(&place)?;
-                let object = self
-                    .known()
-                    .get(&ino)
-                    .and_then(|known| known.object.clone());
-                let object = object.ok_or_else(|| StoreError::NotAPrefix { key: place.key() });
-                object?.open()
+            Resolved::View(place) => {
+                self.check(&place).await?;
+                let not_a_file = || StoreError::NotAPrefix { key: place.key() };
+                let object = self.object(ino).ok_or_else(not_a_file)?;
+                object.open().await
             }
         }
     }
 
-    fn open_dir(&self, ino: Ino) -> Result<Directory, StoreError> {
-        let mut directory = match self.spot(ino)? {
-            Spot::Translated(tree) => return tree.open_dir(ino),
-            Spot::Native(inner) => {
-                let mut directory = self.native.open_dir(inner)?;
-                directory.ino = self.outer(directory.ino);
-                directory.parent = match inner {
-                    Ino::ROOT => Ino::ROOT,
-                    _ => self.outer(directory.parent),
-                };
-                return Ok(directory);
+    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
+        match self.resolved(ino) {
+            Ok(Resolved::Native(inner)) if !self.is_listed => {
+                let opened = self.native.try_open_dir(inner)?;
+                Some(opened.map(|stream| self.native_dir(ino, stream, None)))
             }
-            Spot::Top => {
-                let views = self.top_group()?.number();
-                let made = |name: &[u8], ino| Made {
+            Ok(Resolved::Translated(tree)) => tree.try_open_dir(ino),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        let parent = self.parent(ino);
+        match self.resolved(ino)? {
+            Resolved::Translated(tree) => tree.open_dir(ino).await,
+            Resolved::Native(inner) => {
+                let stream = self.native.open_dir(inner).await?;
+                let hidden = self.listed_views(inner).await?;
+                Ok(self.native_dir(ino, stream, hidden))
+            }
+            Resolved::Top => {
+                let views = self.top_group().await?.number();
+                let listed = |name: &[u8], ino| ListedView {
                     name: name.to_vec(),
                     ino,
                     kind: Kind::Prefix,
                 };
-                let names = vec![made(b"native", NATIVE_ROOT), made(b"views", views)];
-                Directory::made(ino, Names::Made(names))
+                let names = vec![listed(b"native", NATIVE_ROOT), listed(b"views", views)];
+                Ok(Box::new(ViewDir { ino, parent, names }))
             }
-            Spot::View(place) => {
-                self.check(&place)?;
+            resolved => {
+                let place = self.view(resolved).await?;
+                self.check(&place).await?;
                 match &place.what {
-                    What::Hidden | What::Group => {
-                        // All children are read.
-                        may_wait(place.node.key())?;
-                        let mut names = self.names(&place)?;
-                        self.add_translations(&place, &mut names)?;
-                        Directory::made(ino, Names::Made(names))
+                    ViewKind::Hidden | ViewKind::Group => {
+                        let mut names = self.names(&place).await?;
+                        self.add_translations(&place, &mut names).await?;
+                        Ok(Box::new(ViewDir { ino, parent, names }))
                     }
-                    What::Cells { .. } => Directory::made(ino, Names::Cells(place)),
-                    What::File(..) | What::Chunk(_) | What::Inner(_) => {
-                        return Err(StoreError::NotAPrefix { key: place.key() });
+                    ViewKind::Chunks { .. } => Ok(Box::new(ChunksDir { ino, parent, place })),
+                    ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) => {
+                        Err(StoreError::NotAPrefix { key: place.key() })
                     }
                 }
             }
-        };
-        directory.parent = self
-            .known()
-            .get(&ino)
-            .map_or(Ino::ROOT, |known| known.parent);
-        Ok(directory)
+        }
     }
 
-    fn visit(
-        &self,
-        directory: &mut Directory,
-        cookie: u64,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        match &directory.names {
-            Names::Made(names) => {
-                let nth = |place| names.get(usize::try_from(place).ok()?).cloned();
-                self.visit_made(directory, names.len() as u64, nth, cookie, visit);
-                return Ok(());
+    async fn attributes(&self, ino: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let node = match self.resolved(ino)? {
+            Resolved::Top => return Ok(Vec::new()),
+            Resolved::Translated(tree) => return Self::translated_attributes(tree, ino).await,
+            Resolved::Native(ino) if self.native.stat(ino).await?.kind == Kind::Prefix => {
+                self.nodes.node(&self.native.key(ino)?).await?
             }
-            Names::Cells(place) => {
-                if let What::Cells { names, cell, .. } = &place.what {
-                    let nth = |number| Self::nth_cell(place, names, number);
-                    self.visit_made(directory, names.len(*cell), nth, cookie, visit);
-                }
-                return Ok(());
-            }
-            Names::Tree | Names::Store(_) => {}
-        }
-        if let Some(tree) = self.translations.tree(directory.ino) {
-            return tree.visit(directory, cookie, visit);
-        }
-        if cookie == BEHIND_HIDDEN {
-            return Ok(());
-        }
-        let mut is_full = false;
-        let (here, shown) = (directory.ino, self.shown);
-        if shown == Shown::Both && here == NATIVE_ROOT {
-            directory.ino = Ino::ROOT;
-        }
-        let result = self.native.visit(directory, cookie, &mut |mut entry| {
-            match entry.name {
-                b"." => entry.ino = here,
-                _ => entry.ino = self.outer(entry.ino),
-            }
-            let flow = visit(entry);
-            is_full = flow.is_break();
-            flow
-        });
-        directory.ino = here;
-        result?;
-        if self.is_listed && !is_full {
-            let inner = if here == NATIVE_ROOT { Ino::ROOT } else { here };
-            let key = self.native.key(inner)?;
-            let hidden = key.join(HIDDEN).unwrap_or_default();
-            let found = self.nodes.store().stat(&hidden);
-            if let Err(error @ StoreError::WouldWait { .. }) = found {
-                return Err(error);
-            }
-            if matches!(found, Err(StoreError::NotFound { .. })) {
-                let node = self.nodes.node(&key)?;
-                let place = Place {
-                    node,
-                    what: What::Hidden,
-                };
-                let _ = visit(Entry {
-                    name: HIDDEN,
-                    ino: place.number(),
-                    kind: Kind::Prefix,
-                    stat: None,
-                    next: BEHIND_HIDDEN,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn attributes(&self, ino: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let node = match self.spot(ino)? {
-            Spot::View(place) => place.node,
-            Spot::Top => return Ok(Vec::new()),
-            Spot::Translated(tree) => return Self::translated_attributes(tree, ino),
-            Spot::Native(ino) if self.native.stat(ino)?.kind == Kind::Prefix => {
-                self.nodes.node(&self.native.key(ino)?)?
-            }
-            Spot::Native(_) => return Ok(Vec::new()),
+            Resolved::Native(_) => return Ok(Vec::new()),
+            resolved => self.view(resolved).await?.node,
         };
         Ok(node.extended_attributes())
     }
@@ -466,4 +467,125 @@ impl Tree for ViewTree {
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         self.nodes.engine().gauges().to_vec()
     }
+}
+
+/// A directory of the native tree, with the directory of its views if that is listed.
+#[derive(Debug)]
+struct NativeDir {
+    stream: Box<dyn DirStream>,
+    ino: Ino,
+    shown: Shown,
+    hidden: Option<Ino>,
+}
+
+#[async_trait]
+impl DirStream for NativeDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        if cookie == BEHIND_HIDDEN {
+            return Ok(Visited::End);
+        }
+        let (here, shown) = (self.ino, self.shown);
+        let visited = self.stream.visit(cookie, &mut |mut entry| {
+            entry.ino = match entry.name {
+                b"." => here,
+                // The root of the native tree has the root of the mount above it.
+                b".." if here == NATIVE_ROOT => Ino::ROOT,
+                _ => ViewTree::outer(shown, entry.ino),
+            };
+            visit(entry)
+        })?;
+        let (Visited::End, Some(hidden)) = (visited, self.hidden) else {
+            return Ok(visited);
+        };
+        let flow = visit(Entry {
+            name: HIDDEN,
+            ino: hidden,
+            kind: Kind::Prefix,
+            stat: None,
+            next: BEHIND_HIDDEN,
+        });
+        Ok(match flow.is_break() {
+            true => Visited::Stopped,
+            false => Visited::End,
+        })
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.stream.load().await
+    }
+}
+
+/// A directory of views, whose names were made when it was opened. Cookies are counts.
+#[derive(Debug)]
+struct ViewDir {
+    ino: Ino,
+    parent: Ino,
+    names: Vec<ListedView>,
+}
+
+impl DirStream for ViewDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        let nth = |number| self.names.get(usize::try_from(number).ok()?).cloned();
+        let length = self.names.len() as u64;
+        Ok(visit_views(
+            self.ino,
+            self.parent,
+            length,
+            nth,
+            cookie,
+            visit,
+        ))
+    }
+}
+
+/// A directory of chunks, whose names are made as they are read. Cookies are counts.
+#[derive(Debug)]
+struct ChunksDir {
+    ino: Ino,
+    parent: Ino,
+    place: ViewPath,
+}
+
+impl DirStream for ChunksDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        let length = self.place.chunk_entries();
+        let nth = |number| self.place.nth_chunk_entry(number);
+        Ok(visit_views(
+            self.ino,
+            self.parent,
+            length,
+            nth,
+            cookie,
+            visit,
+        ))
+    }
+}
+
+fn visit_views(
+    ino: Ino,
+    parent: Ino,
+    length: u64,
+    nth: impl Fn(u64) -> Option<ListedView>,
+    cookie: u64,
+    visit: &mut Visit<'_>,
+) -> Visited {
+    if visit_dots(ino, parent, cookie, visit) {
+        return Visited::Stopped;
+    }
+    for number in cookie.saturating_sub(DOTS)..length {
+        let Some(listed) = nth(number) else {
+            break;
+        };
+        let entry = Entry {
+            name: &listed.name,
+            ino: listed.ino,
+            kind: listed.kind,
+            stat: None,
+            next: number.saturating_add(DOTS + 1),
+        };
+        if visit(entry).is_break() {
+            return Visited::Stopped;
+        }
+    }
+    Visited::End
 }

@@ -71,10 +71,29 @@ impl Asked {
 /// Why there is no file of a format.
 #[derive(Debug, Clone)]
 pub enum NoContent {
-    /// It can not be made of this node.
+    /// It cannot be made of this node.
     Absent(String),
-    /// What it is made of could not be had.
+    /// What it is made of could not be read.
     Failed(StoreError),
+    /// A node or numbers that it is made of have to be read first (`resolve`).
+    Unresolved,
+}
+
+impl NoContent {
+    /// Why what a user or the kernel asked for is not there, as an error of a key.
+    pub fn into_error(self, key: &crate::store::Key) -> StoreError {
+        match self {
+            Self::Absent(_) => StoreError::NotFound { key: key.clone() },
+            Self::Failed(error) => error,
+            Self::Unresolved => StoreError::internal("a node that was not resolved"),
+        }
+    }
+}
+
+impl From<StoreError> for NoContent {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl From<String> for NoContent {

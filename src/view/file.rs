@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
+
 use super::content::{CachedFile, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
-use crate::array::{ArrayReader, Handle, ServedVersions};
-use crate::store::{Data, Kind, Object, Patience, Stat, StoreError, Version};
+use crate::array::{ArrayReader, Extent, Handle, ServedVersions};
+use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
 /// A computed file, as one inode: it has one version of each chunk as long as it is open.
 #[derive(Debug)]
@@ -46,13 +48,13 @@ impl ViewFile {
     /// # Errors
     /// [`StoreError::Stale`] if the name must be looked up again, because the file has changed while
     /// another handle is open.
-    pub fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
+    pub async fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
         let file = Arc::clone(self);
         let Some(served) = &self.served else {
             return Ok(file);
         };
         let readers = self.made_of.readers();
-        match served.open(readers)? {
+        match served.open(readers).await {
             Some(handle) => Ok(Arc::new(OpenView { file, handle })),
             None => Err(StoreError::Stale {
                 key: readers
@@ -137,6 +139,7 @@ fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
     Data::Shared(text, start..end)
 }
 
+#[async_trait]
 impl Object for ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.made_of {
@@ -162,26 +165,47 @@ impl Object for ViewFile {
         })
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
+    ) -> Option<Result<Data, StoreError>> {
+        let served = self.served.as_deref();
+        match &self.made_of {
+            FileContent::Text(text) => Some(Ok(part_of(Arc::clone(text), offset, size))),
+            FileContent::Elements(nodes, node, rendering) => {
+                let text = nodes.cached_text(node, *rendering)?;
+                Some(Ok(part_of(text, offset, size)))
+            }
+            FileContent::File(file) => file.made.try_read(offset, size, buffer, served),
+            FileContent::Chunk(reader, chunk) => {
+                reader.try_read(Extent::Chunk(*chunk), offset, size, buffer, served)
+            }
+            FileContent::Inner(reader, inner) => {
+                reader.try_read(Extent::Inner(*inner), offset, size, buffer, served)
+            }
+        }
+    }
+
+    async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
         let served = self.served.as_deref();
         match &self.made_of {
             FileContent::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
             FileContent::Elements(nodes, node, rendering) => {
-                let text = nodes.text(node, *rendering, patience)?;
+                let text = nodes.text(node, *rendering).await?;
                 Ok(part_of(text, offset, size))
             }
-            FileContent::File(file) => file.made.read(offset, size, buffer, patience, served),
+            FileContent::File(file) => file.made.read(offset, size, served).await,
             FileContent::Chunk(reader, chunk) => {
-                reader.read_chunk(*chunk, offset, size, buffer, patience, served)
+                reader
+                    .read(Extent::Chunk(*chunk), offset, size, served)
+                    .await
             }
-            FileContent::Inner(reader, piece) => {
-                reader.read_inner(*piece, offset, size, buffer, patience, served)
+            FileContent::Inner(reader, inner) => {
+                reader
+                    .read(Extent::Inner(*inner), offset, size, served)
+                    .await
             }
         }
     }
@@ -204,6 +228,7 @@ struct OpenView {
     handle: Handle,
 }
 
+#[async_trait]
 impl Object for OpenView {
     fn size_bytes(&self) -> u64 {
         self.file.size_bytes()
@@ -217,14 +242,17 @@ impl Object for OpenView {
         self.file.stat()
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        self.file.read(offset, size, buffer, patience)
+    ) -> Option<Result<Data, StoreError>> {
+        self.file.try_read(offset, size, buffer)
+    }
+
+    async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
+        self.file.read(offset, size).await
     }
 
     fn is_parallel(&self) -> bool {

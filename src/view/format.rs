@@ -2,6 +2,8 @@
 //!
 //! A new format is one file with one function, and one line in [`TABLE`].
 
+use futures_util::future::BoxFuture;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +23,10 @@ use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
 pub struct Format(u8);
 
 /// The name of a view.
+/// Renders a text with the documents of all nodes of a group.
+pub type RenderHierarchy =
+    for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     /// A fixed name, only in the directory of the node's views.
@@ -54,10 +60,11 @@ pub enum Renderer {
     ),
     /// A file of an array and other nodes that has to be rendered to know whether it exists.
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
-    /// A text with the documents of all nodes of a group.
-    Hierarchy(fn(&dyn Store, &Key, &Engine) -> Result<Whole, NoOutline>),
-    /// A file of a group's arrays, or of its whole tree. The first function returns whether an array is
-    /// certainly a variable, by its metadata alone; the second one succeeds if there is any variable.
+    /// A text of a group and the documents of all nodes below it.
+    Hierarchy(RenderHierarchy),
+    /// A file of a group: of its arrays, or of all that is below it. The first function returns
+    /// whether an array is a variable of the file for certain, by its metadata alone; the second one
+    /// makes a file if there is any variable.
     Group(
         Depth,
         fn(&ViewNode) -> bool,

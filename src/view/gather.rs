@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::around::NodeResolver;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
 use super::branch::{DecodedTexts, Depth, GroupArray, GroupTree};
 use super::content::NoContent;
 use super::dataset::MAX_DIMENSIONS;
@@ -11,12 +13,10 @@ use super::georef::{RasterMetadata, crs_metadata};
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value};
-use crate::array::{ServedVersions, read_elements};
+use crate::array::{Extent, ServedVersions, read_elements};
 use crate::codec::Element;
-use crate::store::{
-    Data, Key, Kind, ListingSupport, Patience, StoreError, in_memory, list_prefixes, may_wait,
-    part, part_mut,
-};
+use crate::runtime::leave_session_thread;
+use crate::store::{Key, ListingSupport, StoreError, in_memory, list_prefixes};
 use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
 
 /// Nodes in one branch.
@@ -65,16 +65,16 @@ impl Nodes {
     ///
     /// # Errors
     /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
-    pub(super) fn branch(
-        &self,
+    pub(super) async fn group_tree(
+        self: &Arc<Self>,
         node: &Arc<ViewNode>,
         depth: Depth,
     ) -> Result<GroupTree, NoContent> {
-        self.branch_with(node, depth, true)
+        self.group_tree_with(node, depth, true).await
     }
 
-    fn branch_with(
-        &self,
+    async fn group_tree_with(
+        self: &Arc<Self>,
         node: &Arc<ViewNode>,
         depth: Depth,
         has_elements: bool,
@@ -87,12 +87,24 @@ impl Nodes {
             node_bytes: bytes,
             has_elements,
         };
-        let has_crs = self.is_below_crs(node)?;
-        self.gather(node, depth, 0, has_crs, &mut room)
+        let has_crs = self.is_below_crs(node).await?;
+        self.gather(node, depth, 0, has_crs, &mut room).await
     }
 
-    fn gather(
-        &self,
+    fn gather<'a>(
+        self: &'a Arc<Self>,
+        node: &'a Arc<ViewNode>,
+        wanted: Depth,
+        depth: usize,
+        has_crs: bool,
+        room: &'a mut Room,
+    ) -> BoxFuture<'a, Result<GroupTree, NoContent>> {
+        self.gather_level(node, wanted, depth, has_crs, room)
+            .boxed()
+    }
+
+    async fn gather_level(
+        self: &Arc<Self>,
         node: &Arc<ViewNode>,
         wanted: Depth,
         depth: usize,
@@ -115,15 +127,15 @@ impl Nodes {
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         };
-        let children = self.child_keys(node).map_err(NoContent::Failed)?;
-        self.check_names(node)?;
+        let children = self.child_keys(node).await?;
+        self.check_names(node).await?;
         for child in children {
             if !has_text_name(&child) {
                 room.take(child.as_bytes().len() as u64)?;
                 branch.left_out.push((child, "its name is no UTF-8".into()));
                 continue;
             }
-            let child = self.node(&child).map_err(NoContent::Failed)?;
+            let child = self.node(&child).await?;
             if child.memory_bytes > room.node_bytes {
                 room.take(0)?;
                 let why = format!(
@@ -139,7 +151,7 @@ impl Nodes {
                 branch.left_out.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
                 let mut texts = match room.has_elements {
-                    true => self.texts_of(&child)?,
+                    true => self.texts_of(&child).await?,
                     false => None,
                 };
                 if let Some(Ok(decoded)) = &texts {
@@ -153,7 +165,7 @@ impl Nodes {
                     }
                 }
                 let grid = match room.has_elements {
-                    true => self.grid_of(&child, has_crs)?,
+                    true => self.grid_of(&child, has_crs).await?,
                     false => None,
                 };
                 branch.arrays.push(GroupArray {
@@ -164,7 +176,9 @@ impl Nodes {
             } else if wanted == Depth::Own {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
-                let group = self.gather(&child, wanted, depth + 1, has_crs, room)?;
+                let group = self
+                    .gather(&child, wanted, depth + 1, has_crs, room)
+                    .await?;
                 let is_empty = group.arrays.is_empty() && group.groups.is_empty();
                 match is_empty && child.is_implicit {
                     true => branch.left_out.extend(group.left_out),
@@ -176,14 +190,14 @@ impl Nodes {
     }
 
     /// Whether a group above says a coordinate reference system for arrays below it.
-    fn is_below_crs(&self, node: &ViewNode) -> Result<bool, NoContent> {
+    async fn is_below_crs(&self, node: &ViewNode) -> Result<bool, NoContent> {
         let mut key = node.key().clone();
         for _ in 0..MAX_DEPTH {
             if key.is_root() {
                 break;
             }
             key = key.parent();
-            let group = NodeResolver::node(self, &key)?;
+            let group = self.node_if_present(&key).await?;
             if group.is_some_and(|group| crs_metadata::may_give_crs(&group)) {
                 return Ok(true);
             }
@@ -192,10 +206,17 @@ impl Nodes {
     }
 
     /// Where the elements of an array are; most arrays have nothing that could say it.
-    fn grid_of(&self, node: &ViewNode, has_crs: bool) -> Result<Option<Arc<Grid>>, NoContent> {
+    async fn grid_of(
+        self: &Arc<Self>,
+        node: &ViewNode,
+        has_crs: bool,
+    ) -> Result<Option<Arc<Grid>>, NoContent> {
         match node.array_view() {
             Some(view) if has_crs || crs_metadata::may_give_crs(node) => {
-                Ok(RasterMetadata::grid(&view, self)?.map(Arc::new))
+                let grid = self
+                    .resolve(|nodes| RasterMetadata::grid(&view, nodes))
+                    .await?;
+                Ok(grid.map(Arc::new))
             }
             _ => Ok(None),
         }
@@ -203,20 +224,19 @@ impl Nodes {
 
     /// Fails if a group may have nodes that nobody has named, once its listing was had: a file
     /// without some of the variables would look like one of all of them.
-    pub(super) fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
+    pub(super) async fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
         if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
         }
-        may_wait(node.key()).map_err(NoContent::Failed)?;
-        match self.store().incomplete_listing(node.key()) {
+        match self.store().incomplete_listing(node.key()).await {
             Some(unknown) => Err(NoContent::Absent(unknown.what)),
             None => Ok(()),
         }
     }
 
     /// The keys that may be nodes of a group, in order.
-    fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
-        let names = list_prefixes(&**self.store(), node.key(), usize::MAX)?;
+    async fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
+        let names = list_prefixes(&**self.store(), node.key(), usize::MAX).await?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
     }
@@ -226,27 +246,26 @@ impl Nodes {
     ///
     /// # Errors
     /// [`NoContent::Absent`] if the file has too many nodes; those of the store.
-    pub(super) fn has_certain(
-        &self,
+    pub(super) async fn has_certain(
+        self: &Arc<Self>,
         node: &Arc<ViewNode>,
         depth: Depth,
         is_certain: fn(&ViewNode) -> bool,
     ) -> Result<bool, NoContent> {
         if self.store().capabilities().is_remote {
             // Each node may take a request.
-            let found = self.finds_certain(node, depth, is_certain);
-            return match found.map_err(NoContent::Failed)? {
-                true => self.check_names(node).map(|()| true),
+            return match self.finds_certain(node, depth, is_certain).await? {
+                true => self.check_names(node).await.map(|()| true),
                 false => Ok(false),
             };
         }
-        let branch = self.branch_with(node, depth, false)?;
+        let branch = self.group_tree_with(node, depth, false).await?;
         let arrays = branch.all_arrays();
         let views = || arrays.iter().filter_map(|leaf| leaf.node.array_view());
         // Each axis may have a dimension of its own, and parts or characters one more.
         let dimensions: usize = views().map(|view| view.shape().len() + 1).sum();
         let bytes = views().try_fold(0_u64, |sum, view| {
-            sum.checked_add(view.reader.sequence_bytes())
+            sum.checked_add(view.reader.chunk_major_bytes())
         });
         let is_within_limits =
             dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_CERTAIN_BYTES);
@@ -255,7 +274,7 @@ impl Nodes {
 
     /// Whether an array for which `is_certain` is true is in a group, or below it; true as well if
     /// there are more nodes than are looked at.
-    fn finds_certain(
+    async fn finds_certain(
         &self,
         node: &ViewNode,
         depth: Depth,
@@ -264,13 +283,14 @@ impl Nodes {
         let mut left = MAX_LOOKED_AT;
         let mut groups = vec![node.key().clone()];
         while let Some(key) = groups.pop() {
-            let group = self.node(&key)?;
-            for key in self.child_keys(&group)?.into_iter().filter(has_text_name) {
+            let group = self.node(&key).await?;
+            let children = self.child_keys(&group).await?;
+            for key in children.into_iter().filter(has_text_name) {
                 let Some(rest) = left.checked_sub(1) else {
                     return Ok(true);
                 };
                 left = rest;
-                let child = self.node(&key)?;
+                let child = self.node(&key).await?;
                 match &child.elements {
                     _ if child.broken().is_some() => {}
                     Elements::None if depth == Depth::All => groups.push(key),
@@ -282,7 +302,7 @@ impl Nodes {
         Ok(false)
     }
 
-    fn texts_of(&self, node: &ViewNode) -> Result<Option<DecodedTexts>, NoContent> {
+    async fn texts_of(&self, node: &ViewNode) -> Result<Option<DecodedTexts>, NoContent> {
         let Node::Array(array) = node.metadata() else {
             return Ok(None);
         };
@@ -297,7 +317,7 @@ impl Nodes {
                 if reader.size_bytes() > most {
                     return Ok(Some(Err(too_much())));
                 }
-                let bytes = self.all_bytes(node)?;
+                let bytes = self.all_bytes(node).await?;
                 let texts = bytes.chunks_exact(data_type.size_bytes.max(4));
                 let texts = texts.map(|text| utf32(text, order)).collect::<Option<_>>();
                 let texts = texts.ok_or("not the code points of any text".to_owned());
@@ -307,16 +327,14 @@ impl Nodes {
                 let Ok(DataType::Variable(Variable::Text)) = &array.data_type else {
                     return Ok(None);
                 };
-                may_wait(node.key()).map_err(NoContent::Failed)?;
                 let (store, engine) = (&**self.store(), self.engine());
                 let elements = read_elements(store, node.key(), array, pipeline, most, engine);
-                let elements = match elements {
+                let elements = match elements.await {
                     Ok(elements) => elements,
                     Err(StoreError::TooLarge { .. }) => return Ok(Some(Err(too_much()))),
                     Err(error) => return Err(NoContent::Failed(error)),
                 };
-                self.check_document(document.as_ref())
-                    .map_err(NoContent::Failed)?;
+                self.check_document(document.as_ref()).await?;
                 let texts = elements.iter().map(|element| match element {
                     Element::Text(text) => Some(text.as_str().to_owned()),
                     _ => None,
@@ -329,70 +347,39 @@ impl Nodes {
     }
 
     /// All bytes of a small array.
-    fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
+    async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
         let Some(reader) = node.reader() else {
             return Err(NoContent::Absent("no elements of constant size".into()));
         };
-        // Decoding takes its time.
-        may_wait(node.key()).map_err(NoContent::Failed)?;
-        let size = in_memory(reader.size_bytes()).map_err(NoContent::Failed)?;
+        leave_session_thread().await;
+        let size = in_memory(reader.size_bytes())?;
         let served = ServedVersions::new(self.engine());
-        all_of(node.key(), size, |at, rest| {
-            reader.read(at, rest.len(), rest, Patience::Wait, Some(&served))
-        })
-        .map_err(NoContent::Failed)
-    }
-}
-
-/// So many bytes, each read into what is left of them.
-fn all_of(
-    key: &Key,
-    size: usize,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<Data, StoreError>,
-) -> Result<Vec<u8>, StoreError> {
-    let no_memory = |()| StoreError::TooLarge {
-        key: key.clone(),
-        need_bytes: size as u64,
-        limit_bytes: 0,
-    };
-    let mut bytes = bytemuck::try_zeroed_vec(size).map_err(no_memory)?;
-    let mut at = 0;
-    while at < size {
-        let rest = part_mut(&mut bytes, at..size)?;
-        let length = match read(at as u64, rest)? {
-            Data::Filled(range) => part(rest, range)?.len(),
-            Data::Shared(shared, range) => {
-                let part = part(&shared, range)?;
-                part_mut(rest, 0..part.len())?.copy_from_slice(part);
-                part.len()
+        let mut bytes = Vec::new();
+        while bytes.len() < size {
+            let (at, left) = (bytes.len() as u64, size - bytes.len());
+            let read = reader
+                .read(Extent::RowMajor, at, left, Some(&served))
+                .await?;
+            let part = read.bytes(&[])?;
+            if part.is_empty() {
+                let what = format!("{at} bytes of elements instead of {size}");
+                let key = node.key().clone();
+                return Err(StoreError::Internal { key, what }.into());
             }
-        };
-        if length == 0 {
-            return Err(StoreError::Internal {
-                key: key.clone(),
-                what: format!("{at} bytes of elements instead of {size}"),
-            });
+            bytes.extend_from_slice(part);
         }
-        at += length;
-    }
-    Ok(bytes)
-}
-
-impl NodeResolver for Nodes {
-    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
-        if let Some(node) = self.known(key) {
-            return Ok(Some(node));
-        }
-        match self.store().stat(key) {
-            Ok(stat) if stat.kind == Kind::Prefix => {
-                self.node(key).map(Some).map_err(NoContent::Failed)
-            }
-            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
-            Err(error) => Err(NoContent::Failed(error)),
-        }
+        Ok(bytes)
     }
 
-    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent> {
+    /// All numbers of a small array in C order.
+    ///
+    /// # Errors
+    /// As [`NodeResolver::numbers`].
+    pub(super) async fn numbers(
+        &self,
+        node: &ViewNode,
+        most: u64,
+    ) -> Result<Vec<Value>, NoContent> {
         let Some(view) = node.array_view() else {
             return Err(NoContent::Absent("no numbers".into()));
         };
@@ -405,7 +392,7 @@ impl NodeResolver for Nodes {
         if view.reader.size_bytes() / number.size_bytes as u64 > most {
             return Err(NoContent::Absent(format!("more than {most} numbers")));
         }
-        let bytes = self.all_bytes(node)?;
+        let bytes = self.all_bytes(node).await?;
         let numbers = bytes.chunks_exact(number.size_bytes);
         Ok(numbers
             .filter_map(|bytes| Number::read(number, bytes))
@@ -427,32 +414,4 @@ fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
     });
     let text: Option<String> = points.map(char::from_u32).collect();
     Some(text?.trim_end_matches('\0').to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_that_end_early_are_an_error_and_no_zeros() {
-        let key = Key::new(b"a").unwrap();
-        let source: Vec<u8> = (1..=10).collect();
-        let read = |end: usize| {
-            let source = Arc::new(source.clone());
-            all_of(&key, 10, move |at, rest| {
-                let at = usize::try_from(at).unwrap();
-                let length = rest.len().min(3).min(end - at);
-                Ok(match at % 2 {
-                    0 => Data::Shared(Arc::clone(&source), at..at + length),
-                    _ => {
-                        rest[..length].copy_from_slice(&source[at..at + length]);
-                        Data::Filled(0..length)
-                    }
-                })
-            })
-        };
-        assert_eq!(read(10).unwrap(), source);
-        let error = read(7).unwrap_err();
-        assert!(matches!(error, StoreError::Internal { .. }), "{error}");
-    }
 }

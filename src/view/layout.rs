@@ -41,7 +41,7 @@ impl ArrayExtent {
     ) -> Option<Self> {
         let size_bytes = match order {
             ElementOrder::RowMajor => reader.size_bytes(),
-            ElementOrder::ChunkMajor => reader.sequence_bytes(),
+            ElementOrder::ChunkMajor => reader.chunk_major_bytes(),
         };
         let conversion = conversion.filter(|conversion| !conversion.is_identity());
         let size_bytes = match &conversion {

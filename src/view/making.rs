@@ -1,8 +1,10 @@
 //! Making the files of a node, each when it is asked for, and telling why there is none.
 
 use std::hash::Hasher;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
 use super::around::ArrayView;
@@ -12,7 +14,8 @@ use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::readme::{AvailableView, Diagnostic, Readme};
-use crate::store::{StoreError, may_wait};
+use crate::runtime::leave_session_thread;
+use crate::store::StoreError;
 use crate::translate::{NoOutline, left_out};
 use crate::zarr::chunk_names::ChunkNames;
 
@@ -24,20 +27,31 @@ impl Nodes {
     ///
     /// # Errors
     /// Why there is no such file, or that it could not be found out.
-    pub fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, NoContent> {
+    pub fn content<'a>(
+        self: &'a Arc<Self>,
+        node: &'a Arc<ViewNode>,
+        format: Format,
+    ) -> BoxFuture<'a, Result<Content, NoContent>> {
+        self.find_content(node, format).boxed()
+    }
+
+    async fn find_content(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        format: Format,
+    ) -> Result<Content, NoContent> {
         match (format.renderer(), &node.elements) {
             (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Renderer::Readme, _) => match self.still_kept(node, format) {
+            (Renderer::Readme, _) => match self.cached_file(node, format) {
                 Some(file) => Ok(Content::File(file)),
                 None => {
-                    let (text, asked) = self.readme(node)?;
+                    let (text, asked) = self.readme(node).await?;
                     let made = VirtualFile::text(text);
                     Ok(Content::File(self.keep(node, format, made, asked)?))
                 }
             },
             (Renderer::Elements, Elements::Variable(..)) => {
-                let rendering = self.rendering(node).map_err(NoContent::Failed)?;
-                Ok(Content::Elements(rendering))
+                Ok(Content::Elements(self.rendering(node).await?))
             }
             (Renderer::Elements, _) => {
                 array_of(node)?;
@@ -48,32 +62,18 @@ impl Nodes {
             (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
                 Err("no document says that it is a group".to_owned().into())
             }
-            (Renderer::Hierarchy(make), _) => self.kept(node, format, || {
-                let whole = make(&**self.store(), &node.key, self.engine())?;
-                let notes = whole.notes;
-                Ok(VirtualFile {
-                    notes,
-                    ..VirtualFile::text(whole.text)
-                })
-            }),
-            (Renderer::Group(depth, _, make), _) => {
-                if node.is_array() {
-                    return Err("this is an array".to_owned().into());
-                }
-                self.kept(node, format, || Ok(make(&self.branch(node, depth)?)?))
+            (Renderer::Group(..), _) if node.is_array() => {
+                Err("this is an array".to_owned().into())
+            }
+            (Renderer::Hierarchy(_) | Renderer::Group(..), _) => self.made(node, format).await,
+            (Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_), _) => {
+                array_of(node)?;
+                self.made(node, format).await
             }
             (Renderer::Array(make), _) => {
-                let made = make(&array_of(node)?)?;
-                let made = self.file(node, format, made, None, Asked::now())?;
-                Ok(Content::File(made))
-            }
-            (Renderer::ArrayWithNodes(_, make), _) => {
-                let array = array_of(node)?;
-                self.kept(node, format, || make(&array, self))
-            }
-            (Renderer::UncheckedArray(make), _) => {
-                let array = array_of(node)?;
-                self.kept(node, format, || make(&array, self))
+                let file = make(&array_of(node)?)?;
+                let file = self.file(node, format, file, None, Asked::now())?;
+                Ok(Content::File(file))
             }
             (Renderer::Chunks, _) => {
                 let reader = array_of(node)?.reader;
@@ -99,63 +99,81 @@ impl Nodes {
     ///
     /// # Errors
     /// Those of [`Nodes::content`].
-    pub fn check(&self, node: &Arc<ViewNode>, format: Format) -> Result<(), NoContent> {
+    pub async fn check(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        format: Format,
+    ) -> Result<(), NoContent> {
         let is_certain = match (format.renderer(), &node.elements) {
             // The first is made of the answers of this function. The second is decoded, which fails
             // or succeeds, but never proves that there is no such file.
             (Renderer::Readme, _) | (Renderer::Elements, Elements::Variable(..)) => true,
             (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
-                is_certain(&array_of(node)?, self)?
+                let array = array_of(node)?;
+                self.resolve(|nodes| is_certain(&array, nodes)).await?
             }
             (Renderer::Group(depth, is_certain, _), Elements::None) => {
-                self.has_certain(node, depth, is_certain)?
+                self.has_certain(node, depth, is_certain).await?
             }
             _ => false,
         };
         match is_certain {
             true => Ok(()),
-            false => self.content(node, format).map(drop),
+            false => self.content(node, format).await.map(drop),
         }
     }
 
-    /// A file of several nodes: kept, or made again, once however many ask for it at the same time.
-    fn kept(
-        &self,
-        node: &ViewNode,
+    /// A file of several nodes: cached, or made once for all callers.
+    async fn made(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
         format: Format,
-        make: impl FnOnce() -> Result<VirtualFile, NoContent>,
     ) -> Result<Content, NoContent> {
-        if let Some(file) = self.still_kept(node, format) {
+        if let Some(file) = self.cached_file(node, format) {
             return Ok(Content::File(file));
         }
-        let failed = NoContent::Failed;
-        may_wait(&node.key).map_err(failed)?;
-        let place = (node.key.clone(), node.version, format.number());
-        let deadline = self.engine().deadline();
-        let answer = self.in_the_making.answer(place, deadline, || {
+        let (nodes, own) = (Arc::clone(self), Arc::clone(node));
+        let load = move || async move {
+            leave_session_thread().await;
             let asked = Asked::now();
-            match make().and_then(|made| self.keep(node, format, made, asked)) {
-                Ok(file) => Ok(Ok(file)),
-                Err(NoContent::Absent(why)) => Ok(Err(why)),
-                Err(NoContent::Failed(error)) => Err(error),
-            }
-        });
-        let timed_out = || StoreError::TimedOut {
-            key: node.key.clone(),
-            what: format!("its {format}, which is being made"),
+            let file = nodes.render(&own, format).await?;
+            nodes.keep(&own, format, file, asked)
         };
-        match answer.unwrap_or_else(|| Err(timed_out())).map_err(failed)? {
-            Ok(file) => Ok(Content::File(file)),
-            Err(why) => Err(NoContent::Absent(why)),
+        let place = (node.key.clone(), node.version, format.number());
+        let panicked = StoreError::internal(format!("a panic while {format} was made"));
+        let file = self.file_loads.run(place, load, panicked.into()).await?;
+        Ok(Content::File(file))
+    }
+
+    async fn render(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        format: Format,
+    ) -> Result<VirtualFile, NoContent> {
+        match format.renderer() {
+            Renderer::Hierarchy(make) => {
+                let whole = make(&**self.store(), &node.key, self.engine()).await?;
+                let notes = whole.notes;
+                Ok(VirtualFile {
+                    notes,
+                    ..VirtualFile::text(whole.text)
+                })
+            }
+            Renderer::Group(depth, _, make) => Ok(make(&self.group_tree(node, depth).await?)?),
+            Renderer::ArrayWithNodes(_, make) | Renderer::UncheckedArray(make) => {
+                let array = array_of(node)?;
+                self.resolve(|nodes| make(&array, nodes)).await
+            }
+            _ => Err(StoreError::internal("a format that is made of one node").into()),
         }
     }
 
-    fn still_kept(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
+    fn cached_file(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
         let place = (node.key.clone(), node.version, format.number());
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = made.get(&place)?;
-        let is_pinned = self.store().capabilities().immutable && !file.asked.is_in_vain;
-        let is_trusted = is_pinned || file.asked.when.elapsed() < self.options().ttl;
+        let mut files = self.files.lock();
+        let file = files.get(&place)?;
+        let is_immutable = self.store().capabilities().immutable && !file.asked.is_in_vain;
+        let is_trusted = is_immutable || file.asked.when.elapsed() < self.options().ttl;
         is_trusted.then(|| Arc::clone(file))
     }
 
@@ -180,10 +198,9 @@ impl Nodes {
         };
         let file = self.file(node, format, made, Some(rendering), asked)?;
         let bytes = file.made.layout.header_bytes();
-        let most = self.engine().memory_limit_bytes() / 16;
         let place = (node.key.clone(), node.version, format.number());
-        let mut kept = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.put(place, Arc::clone(&file), bytes, most, usize::MAX);
+        let evicted = self.files.lock().insert(place, Arc::clone(&file), bytes);
+        drop(evicted);
         Ok(file)
     }
 
@@ -211,7 +228,7 @@ impl Nodes {
     }
 
     /// Returns the text of `README.txt`.
-    fn readme(&self, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
+    async fn readme(self: &Arc<Self>, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
         let problems = node.problems.iter();
         let mut readme = Readme {
             node: node.name.clone(),
@@ -225,8 +242,8 @@ impl Nodes {
         for format in formats.filter(|format| !matches!(format.renderer(), Renderer::Readme)) {
             let name = format.own_name(&node.name);
             let content = match format.is_of_many() {
-                true => self.content(node, format).map(Some),
-                false => self.check(node, format).map(|()| None),
+                true => self.content(node, format).await.map(Some),
+                false => self.check(node, format).await.map(|()| None),
             };
             match content {
                 Ok(content) => {
@@ -249,9 +266,7 @@ impl Nodes {
                 Err(NoContent::Absent(reason)) => {
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
-                Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => {
-                    return Err(NoContent::Failed(error));
-                }
+                Err(NoContent::Unresolved) => return Err(NoContent::Unresolved),
                 Err(NoContent::Failed(error)) => {
                     asked.is_in_vain = true;
                     let reason = error.to_string();
@@ -260,16 +275,13 @@ impl Nodes {
             }
         }
         if readme.is_root {
-            let left_out = match left_out(&**self.store(), &node.key, self.engine()) {
+            let left_out = match left_out(&**self.store(), &node.key, self.engine()).await {
                 // A translation that leaves out the root is absent as a whole.
                 Ok(nodes) => nodes
                     .into_iter()
                     .filter(|left| left.key != node.key)
                     .map(|node| Diagnostic::of_node(node.to_string()))
                     .collect(),
-                Err(NoOutline::Failed(error @ StoreError::WouldWait { .. })) => {
-                    return Err(NoContent::Failed(error));
-                }
                 Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
                 Err(NoOutline::Failed(error)) => {
                     asked.is_in_vain = true;

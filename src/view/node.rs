@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::array::ArrayReader;
 use crate::codec::Pipeline;
+use crate::hierarchy::NodeDocuments;
 use crate::store::{Key, Store, StoreError, Version};
-use crate::translate::documents::Found;
 use crate::zarr::Node;
 
 /// A node and what can be made of it.
@@ -119,8 +119,11 @@ impl ViewNode {
 ///
 /// # Errors
 /// Those of the store.
-pub fn attributes_at(store: &dyn Store, key: &Key) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-    let found = Found::read(store, key)?;
+pub async fn attributes_at(
+    store: &dyn Store,
+    key: &Key,
+) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let found = NodeDocuments::read(store, key).await?;
     let node = found.documents().node().map(|detected| detected.node);
     Ok(match node {
         Some(Ok(node)) => extended_attributes(&node),

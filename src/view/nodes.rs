@@ -1,16 +1,18 @@
 //! The nodes of a store, read when they are first needed, and what can be made of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::content::{CachedFile, Text};
-use super::document::Found;
+use super::content::{CachedFile, NoContent, Text};
 use super::format::{Format, FormatSet};
-use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use crate::array::{ArrayReader, Engine, check_version};
+use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
-use crate::store::{Flights, Key, Store, StoreError, Version, may_wait};
+use crate::hierarchy::NodeDocuments;
+use crate::runtime::leave_session_thread;
+use crate::store::{Key, Kind, Store, StoreError, Version};
+use crate::sync::Mutex;
 use crate::zarr::node::{Documents, Group};
 use crate::zarr::{self, DataType, Node, ZarrFormat};
 /// How nodes are shown.
@@ -30,31 +32,35 @@ pub struct Nodes {
     store: Arc<dyn Store>,
     engine: Arc<Engine>,
     options: NodesOptions,
-    kept: Mutex<Kept<Key, Read>>,
-    pub(super) texts: Mutex<Kept<(Key, u64), Text>>,
-    pub(super) texts_in_the_making: Flights<(Key, u64), Text>,
-    pub(super) made: Mutex<Kept<(Key, u64, u8), Arc<CachedFile>>>,
-    pub(super) in_the_making: Flights<(Key, u64, u8), Result<Arc<CachedFile>, String>>,
+    read: Mutex<WeightedLru<Key, Read>>,
+    pub(super) texts: Mutex<WeightedLru<(Key, u64), Text>>,
+    pub(super) text_loads: SingleFlight<(Key, u64), Text, StoreError>,
+    pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
+    pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, NoContent>,
 }
+
+/// A file of a node: the node's key and version, and the number of the format.
+pub(super) type FileId = (Key, u64, u8);
 
 /// A node and when it was read.
 type Read = (Arc<ViewNode>, Instant);
 
-/// Nodes that are kept.
+/// Nodes that are cached.
 const MAX_NODES: usize = 4096;
 
 impl Nodes {
     /// The nodes of `store`; arrays are decoded by `engine`.
     pub fn new(store: Arc<dyn Store>, engine: Arc<Engine>, options: NodesOptions) -> Self {
+        let memory = engine.memory_limit_bytes();
         Self {
             store,
             engine,
             options,
-            kept: Mutex::default(),
-            texts: Mutex::default(),
-            texts_in_the_making: Flights::default(),
-            made: Mutex::default(),
-            in_the_making: Flights::default(),
+            read: WeightedLru::new(memory / 16, MAX_NODES).into(),
+            texts: WeightedLru::new(memory / 8, usize::MAX).into(),
+            text_loads: SingleFlight::default(),
+            files: WeightedLru::new(memory / 16, usize::MAX).into(),
+            file_loads: SingleFlight::default(),
         }
     }
 
@@ -83,45 +89,51 @@ impl Nodes {
     /// # Errors
     /// Those of the store. A document that is wrong is no error: the node is a group without
     /// attributes that is [broken](ViewNode::broken).
-    pub fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
-        if let Some(node) = self.known(key) {
+    pub async fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
+        if let Some(node) = self.cached_node(key) {
             return Ok(node);
         }
-        // A store that is far away says itself which documents are at hand.
-        if !self.store.capabilities().is_remote {
-            may_wait(key)?;
-        }
-        let read = Instant::now();
-        let documents = Found::read(&*self.store, key)?;
-        let mut known = self.lock();
-        let node = match known.get(key) {
-            Some((node, _)) if node.version == documents.version => Arc::clone(node),
-            _ => {
-                drop(known);
-                let node = Arc::new(self.open(key, documents)?);
-                known = self.lock();
-                node
-            }
+        leave_session_thread().await;
+        let since = Instant::now();
+        let documents = NodeDocuments::read(&*self.store, key).await?;
+        let last = self.read.lock().get(key).map(|(node, _)| Arc::clone(node));
+        let node = match last.filter(|node| node.version == documents.version) {
+            Some(node) => node,
+            None => Arc::new(self.open(key, documents).await?),
         };
-        let most = self.engine.memory_limit_bytes() / 16;
-        let entry = (Arc::clone(&node), read);
-        known.put(key.clone(), entry, node.memory_bytes, most, MAX_NODES);
+        let read = (Arc::clone(&node), since);
+        let evicted = self
+            .read
+            .lock()
+            .insert(key.clone(), read, node.memory_bytes);
+        drop(evicted);
         Ok(node)
     }
 
-    /// The node at a key, if it was read and is trusted still.
-    pub(super) fn known(&self, key: &Key) -> Option<Arc<ViewNode>> {
-        let is_pinned = self.store.capabilities().immutable;
-        let mut known = self.lock();
-        let (node, read) = known.get(key)?;
-        (is_pinned || read.elapsed() < self.options.ttl).then(|| Arc::clone(node))
+    /// The node at a key; `None` if it is proven that there is no such prefix.
+    pub(super) async fn node_if_present(
+        &self,
+        key: &Key,
+    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        if let Some(node) = self.cached_node(key) {
+            return Ok(Some(node));
+        }
+        match self.store.stat(key).await {
+            Ok(stat) if stat.kind == Kind::Prefix => Ok(Some(self.node(key).await?)),
+            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept<Key, Read>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The node at a key, if it was read and is still trusted.
+    pub(super) fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
+        let is_immutable = self.store.capabilities().immutable;
+        let mut read = self.read.lock();
+        let (node, since) = read.get(key)?;
+        (is_immutable || since.elapsed() < self.options.ttl).then(|| Arc::clone(node))
     }
 
-    fn open(&self, key: &Key, mut found: Found) -> Result<ViewNode, StoreError> {
+    async fn open(&self, key: &Key, mut found: NodeDocuments) -> Result<ViewNode, StoreError> {
         let texts = found.texts.iter().flatten();
         let memory_bytes: u64 = texts
             .map(|text| zarr::document::memory_bytes(text) as u64)
@@ -138,10 +150,7 @@ impl Nodes {
             Some(_) => 0,
             None => memory_bytes,
         };
-        let _memory = match may_wait(key) {
-            Ok(()) => self.engine.reserve(key, memory_bytes)?,
-            Err(_) => self.engine.reserve_now(key, memory_bytes)?,
-        };
+        let _memory = self.engine.reserve(key, memory_bytes).await?;
         let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
         let documents = Documents {
             zarr_json: zarr_json.as_deref(),
@@ -252,13 +261,13 @@ impl Nodes {
     }
 
     /// Fails if the document of an array is not any more the one that was read.
-    pub(super) fn check_document(
+    pub(super) async fn check_document(
         &self,
         document: Option<&(Key, Version)>,
     ) -> Result<(), StoreError> {
         match document {
             Some((key, version)) if !self.store.capabilities().immutable => {
-                check_version(&*self.store, key, *version)
+                check_version(&*self.store, key, *version).await
             }
             _ => Ok(()),
         }

@@ -2,140 +2,230 @@
 
 use std::sync::Arc;
 
-use super::layout::{ArrayExtent, ElementOrder, SegmentSlice, VirtualFile};
-use crate::array::{ArrayReader, ServedVersions};
-use crate::store::{Data, Patience, StoreError, in_memory, part_mut};
+use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
+use super::number::Conversion;
+use crate::array::{ArrayReader, Extent, ServedVersions};
+use crate::store::{Data, StoreError, in_memory, part_mut};
+
+/// A part of the elements of an array, as a file has them.
+struct Elements<'a> {
+    reader: &'a Arc<ArrayReader>,
+    conversion: Option<&'a Conversion>,
+    extent: Extent,
+    /// Where the stored elements begin that have a byte of the part, and how many bytes they are.
+    offset: u64,
+    size: usize,
+    /// Bytes of the first converted element that are before the part.
+    skip: usize,
+}
 
 impl VirtualFile {
-    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end. `served` is
-    /// as in [`ArrayReader::read`].
+    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end, if no piece
+    /// has to be decoded. `served` is as in [`ArrayReader::try_read`].
     ///
     /// # Errors
-    /// Those of [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format
-    /// cannot hold.
-    pub fn read(
+    /// As [`VirtualFile::read`].
+    pub fn try_read(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-        patience: Patience,
         served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let end = offset
-            .saturating_add(size as u64)
-            .min(self.layout.size_bytes());
-        // One part that is not converted: the reply is made from the decoded piece itself.
-        if let Some(SegmentSlice::Array(placed, range)) = self.layout.at(offset, size as u64)?
-            && placed.conversion.is_none()
-            && range.end - range.start == end.saturating_sub(offset)
-        {
-            let reader = self.source(placed)?;
-            let size = in_memory(range.end - range.start)?;
-            let from = (reader, placed.order, served);
-            return read_elements(from, range.start, size, buffer, patience);
+    ) -> Option<Result<Data, StoreError>> {
+        self.try_segments(offset, size, buffer, served).transpose()
+    }
+
+    fn try_segments(
+        &self,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<Option<Data>, StoreError> {
+        if let Some(only) = self.only(offset, size)? {
+            return only.try_read(buffer, served).transpose();
         }
         let mut filled = 0;
-        while filled < size {
-            let (at, left) = (offset.saturating_add(filled as u64), size - filled);
-            let Some(part) = self.layout.at(at, left as u64)? else {
-                break;
-            };
-            let count = in_memory(part.size_bytes())?;
+        while let Some((part, count)) = self.segment(offset, size, filled)? {
             let target = part_mut(buffer, filled..filled + count)?;
-            match part {
-                SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
-                SegmentSlice::Zeros(_) => target.fill(0),
-                SegmentSlice::ChunkIndex(index, range) => {
-                    let missing = || StoreError::internal("an index of chunks that is too short");
-                    index.read(range.start, target).ok_or_else(missing)?;
-                }
-                SegmentSlice::Array(placed, range) => {
-                    let reader = self.source(placed)?;
-                    read_placed(reader, placed, range.start, target, patience, served)?;
-                }
-            }
-            if count == 0 {
-                let what = format!("an empty part at {at}");
-                return Err(StoreError::internal(what));
+            if let Some(elements) = self.elements(&part)? {
+                let mut stored = vec![0; elements.size];
+                let Some(data) = elements.try_read(&mut stored, served) else {
+                    return Ok(None);
+                };
+                elements.render(data?.bytes(&stored)?, target)?;
+            } else {
+                fill(part, target)?;
             }
             filled += count;
         }
-        Ok(Data::Filled(0..filled))
+        Ok(Some(Data::Filled(0..filled)))
     }
 
-    fn source(&self, placed: &ArrayExtent) -> Result<&Arc<ArrayReader>, StoreError> {
-        let missing = || StoreError::internal("a layout without its array");
-        self.sources.get(placed.source).ok_or_else(missing)
+    /// Reads `size` bytes of the file from `offset`, fewer only at the end.
+    ///
+    /// # Errors
+    /// Those of [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format
+    /// cannot hold.
+    pub async fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        if let Some(only) = self.only(offset, size)? {
+            return only.read(served).await;
+        }
+        let left = self.layout.size_bytes().saturating_sub(offset);
+        let size = in_memory(left.min(size as u64))?;
+        let mut bytes = vec![0; size];
+        let mut filled = 0;
+        while let Some((part, count)) = self.segment(offset, size, filled)? {
+            let target = part_mut(&mut bytes, filled..filled + count)?;
+            if let Some(elements) = self.elements(&part)? {
+                let data = elements.read(served).await?;
+                elements.render(data.bytes(&[])?, target)?;
+            } else {
+                fill(part, target)?;
+            }
+            filled += count;
+        }
+        Ok(Data::Shared(Arc::new(bytes), 0..filled))
     }
-}
 
-fn read_elements(
-    (reader, order, served): (&Arc<ArrayReader>, ElementOrder, Option<&ServedVersions>),
-    offset: u64,
-    size: usize,
-    buffer: &mut [u8],
-    patience: Patience,
-) -> Result<Data, StoreError> {
-    match order {
-        ElementOrder::RowMajor => reader.read(offset, size, buffer, patience, served),
-        ElementOrder::ChunkMajor => reader.read_sequence(offset, size, buffer, patience, served),
+    /// The elements that a read consists of, if there is nothing else and they are not converted: the
+    /// reply is made from the decoded piece itself.
+    fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
+        let end = offset
+            .saturating_add(size as u64)
+            .min(self.layout.size_bytes());
+        let Some(part) = self.layout.at(offset, size as u64)? else {
+            return Ok(None);
+        };
+        let is_all = part.size_bytes() == end.saturating_sub(offset);
+        let elements = self.elements(&part)?;
+        Ok(elements.filter(|elements| is_all && elements.conversion.is_none()))
     }
-}
 
-/// Fills `target`, which lies whole in the placed array.
-fn read_placed(
-    reader: &Arc<ArrayReader>,
-    placed: &ArrayExtent,
-    offset: u64,
-    target: &mut [u8],
-    patience: Patience,
-    served: Option<&ServedVersions>,
-) -> Result<(), StoreError> {
-    let from = (reader, placed.order, served);
-    let short = || StoreError::Internal {
-        key: reader.key().clone(),
-        what: "fewer elements than the file has".into(),
-    };
-    let Some(conversion) = &placed.conversion else {
-        let data = read_elements(from, offset, target.len(), target, patience)?;
-        return settle(data, target).ok_or_else(short);
-    };
-    // The numbers that have a byte in the target, whole.
-    let (stored, to) = (
-        conversion.from.size_bytes as u64,
-        conversion.to.size_bytes as u64,
-    );
-    let first = offset / to;
-    let count = (offset + target.len() as u64).div_ceil(to) - first;
-    let converted_bytes = in_memory(count * to)?;
-    let mut numbers = vec![0; in_memory(count * stored)?];
-    let size = numbers.len();
-    let data = read_elements(from, first * stored, size, &mut numbers, patience)?;
-    settle(data, &mut numbers).ok_or_else(short)?;
-    let fail = |value| StoreError::Corrupt {
-        key: reader.key().clone(),
-        what: format!("the file's numbers cannot hold {value:?}"),
-    };
-    if offset.is_multiple_of(to) && target.len() == converted_bytes {
-        return conversion.convert(&numbers, target).map_err(fail);
-    }
-    let mut converted = vec![0; converted_bytes];
-    conversion.convert(&numbers, &mut converted).map_err(fail)?;
-    let skip = in_memory(offset - first * to)?;
-    let part = converted
-        .get(skip..)
-        .and_then(|rest| rest.get(..target.len()));
-    target.copy_from_slice(part.ok_or_else(short)?);
-    Ok(())
-}
-
-/// Puts what was read into the target, if it is all of it.
-fn settle(data: Data, target: &mut [u8]) -> Option<()> {
-    match data {
-        Data::Filled(range) => (range == (0..target.len())).then_some(()),
-        Data::Shared(bytes, range) => {
-            let bytes = bytes.get(range)?;
-            (bytes.len() == target.len()).then(|| target.copy_from_slice(bytes))
+    /// The segment at the first byte that is not filled, and its size; `None` at the end.
+    fn segment(
+        &self,
+        offset: u64,
+        size: usize,
+        filled: usize,
+    ) -> Result<Option<(SegmentSlice<'_>, usize)>, StoreError> {
+        if filled >= size {
+            return Ok(None);
+        }
+        let at = offset.saturating_add(filled as u64);
+        let Some(part) = self.layout.at(at, (size - filled) as u64)? else {
+            return Ok(None);
+        };
+        match in_memory(part.size_bytes())? {
+            0 => Err(StoreError::internal(format!("an empty part at {at}"))),
+            count => Ok(Some((part, count))),
         }
     }
+
+    /// The elements of a segment, if it is of an array.
+    fn elements<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Elements<'a>>, StoreError> {
+        let SegmentSlice::Array(placed, range) = part else {
+            return Ok(None);
+        };
+        let reader = self.sources.get(placed.source);
+        let reader = reader.ok_or_else(|| StoreError::internal("a layout without its array"))?;
+        let extent = match placed.order {
+            ElementOrder::RowMajor => Extent::RowMajor,
+            ElementOrder::ChunkMajor => Extent::ChunkMajor,
+        };
+        let whole = Elements {
+            reader,
+            conversion: placed.conversion.as_ref(),
+            extent,
+            offset: range.start,
+            size: in_memory(range.end - range.start)?,
+            skip: 0,
+        };
+        let Some(conversion) = whole.conversion else {
+            return Ok(Some(whole));
+        };
+        // The numbers that have a byte in the range, whole.
+        let (stored, to) = (
+            conversion.from.size_bytes as u64,
+            conversion.to.size_bytes as u64,
+        );
+        let first = range.start / to;
+        let count = range.end.div_ceil(to) - first;
+        Ok(Some(Elements {
+            offset: first * stored,
+            size: in_memory(count * stored)?,
+            skip: in_memory(range.start - first * to)?,
+            ..whole
+        }))
+    }
+}
+
+impl Elements<'_> {
+    fn try_read(
+        &self,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Option<Result<Data, StoreError>> {
+        self.reader
+            .try_read(self.extent, self.offset, self.size, buffer, served)
+    }
+
+    async fn read(&self, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
+        self.reader
+            .read(self.extent, self.offset, self.size, served)
+            .await
+    }
+
+    /// Writes stored elements as the file has them; `target` lies whole in them.
+    fn render(&self, stored: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
+        let short = || StoreError::Internal {
+            key: self.reader.key().clone(),
+            what: "fewer elements than the file has".into(),
+        };
+        if stored.len() != self.size {
+            return Err(short());
+        }
+        let Some(conversion) = self.conversion else {
+            if target.len() != stored.len() {
+                return Err(short());
+            }
+            target.copy_from_slice(stored);
+            return Ok(());
+        };
+        let fail = |value| StoreError::Corrupt {
+            key: self.reader.key().clone(),
+            what: format!("the file's numbers cannot hold {value:?}"),
+        };
+        let count = stored.len() / conversion.from.size_bytes.max(1);
+        let converted_bytes = count * conversion.to.size_bytes;
+        if self.skip == 0 && target.len() == converted_bytes {
+            return conversion.convert(stored, target).map_err(fail);
+        }
+        let mut converted = vec![0; converted_bytes];
+        conversion.convert(stored, &mut converted).map_err(fail)?;
+        let part = converted
+            .get(self.skip..)
+            .and_then(|rest| rest.get(..target.len()));
+        target.copy_from_slice(part.ok_or_else(short)?);
+        Ok(())
+    }
+}
+
+/// Fills a segment that is no array.
+fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
+    match part {
+        SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
+        SegmentSlice::Zeros(_) => target.fill(0),
+        SegmentSlice::ChunkIndex(index, range) => {
+            let missing = || StoreError::internal("an index of chunks that is too short");
+            index.read(range.start, target).ok_or_else(missing)?;
+        }
+        SegmentSlice::Array(..) => return Err(StoreError::internal("elements that are not read")),
+    }
+    Ok(())
 }

@@ -1,48 +1,51 @@
 //! Texts that are made of decoded elements.
 
 use std::hash::Hasher;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use siphasher::sip::SipHasher13;
 
 use super::content::{Rendering, Text};
 use super::elements::render;
-use super::kept::Kept;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use crate::array::read_elements;
-use crate::store::{Key, Patience, StoreError, may_wait};
+use crate::runtime::leave_session_thread;
+use crate::store::StoreError;
 use crate::zarr::Node;
 
 /// Elements of variable length, and the text that is made of them, may take so much.
 const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
 
 impl Nodes {
-    /// The text of the elements of an array of variable length: kept, or made again.
+    /// The text of the elements of an array of variable length, if it is cached.
+    pub fn cached_text(&self, node: &ViewNode, expected: Rendering) -> Option<Arc<Vec<u8>>> {
+        let place = (node.key.clone(), node.version);
+        let mut texts = self.texts.lock();
+        let text = texts
+            .get(&place)
+            .filter(|text| text.rendering == expected)?;
+        Some(Arc::clone(&text.bytes))
+    }
+
+    /// The text of the elements of an array of variable length: cached, or made again.
     ///
     /// # Errors
-    /// [`StoreError::WouldWait`] for [`Patience::Now`] only; [`StoreError::Stale`] if `expected` is
-    /// another text than there is by now; why a chunk can not be decoded.
-    pub fn text(
-        &self,
-        node: &ViewNode,
+    /// [`StoreError::Stale`] if `expected` is another text than there is by now; why a chunk cannot be
+    /// decoded.
+    pub async fn text(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
         expected: Rendering,
-        patience: Patience,
     ) -> Result<Arc<Vec<u8>>, StoreError> {
-        let place = (node.key.clone(), node.version);
-        if let Some(text) = self.texts().get(&place)
-            && text.rendering == expected
-        {
-            return Ok(Arc::clone(&text.bytes));
+        if let Some(text) = self.cached_text(node, expected) {
+            return Ok(text);
         }
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait { key: place.0 });
-        }
-        let text = self.make_text(node)?;
+        let text = self.make_text(node).await?;
         if text.rendering != expected {
             return Err(StoreError::Stale {
-                key: place.0,
+                key: node.key.clone(),
                 what: "its elements have changed".into(),
             });
         }
@@ -50,34 +53,33 @@ impl Nodes {
     }
 
     /// Which text the elements of an array of variable length are now.
-    pub(super) fn rendering(&self, node: &ViewNode) -> Result<Rendering, StoreError> {
-        let is_pinned = self.store().capabilities().immutable;
+    pub(super) async fn rendering(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<Rendering, StoreError> {
+        let is_immutable = self.store().capabilities().immutable;
         let place = (node.key.clone(), node.version);
-        if let Some(text) = self.texts().get(&place)
-            && (is_pinned || text.made.elapsed() < self.options().ttl)
+        if let Some(text) = self.texts.lock().get(&place)
+            && (is_immutable || text.made.elapsed() < self.options().ttl)
         {
             return Ok(text.rendering);
         }
-        Ok(self.make_text(node)?.rendering)
+        Ok(self.make_text(node).await?.rendering)
     }
 
-    /// The text, made once however many ask for it at the same time.
-    fn make_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
-        may_wait(&node.key)?;
+    /// The text, made once for all callers.
+    async fn make_text(self: &Arc<Self>, node: &Arc<ViewNode>) -> Result<Text, StoreError> {
+        let (nodes, own) = (Arc::clone(self), Arc::clone(node));
+        let load = move || async move {
+            leave_session_thread().await;
+            nodes.render_text(&own).await
+        };
         let place = (node.key.clone(), node.version);
-        let deadline = self.engine().deadline();
-        let made = self
-            .texts_in_the_making
-            .answer(place, deadline, || self.make_text_now(node));
-        made.unwrap_or_else(|| {
-            Err(StoreError::TimedOut {
-                key: node.key.clone(),
-                what: "its elements, which are being decoded".into(),
-            })
-        })
+        let panicked = StoreError::internal("a panic while elements were made a text");
+        self.text_loads.run(place, load, panicked).await
     }
 
-    fn make_text_now(&self, node: &ViewNode) -> Result<Text, StoreError> {
+    async fn render_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
         let made = Instant::now();
         let (Node::Array(array), Elements::Variable(pipeline, document)) =
             (&node.node, &node.elements)
@@ -93,8 +95,9 @@ impl Nodes {
             what: e.to_string(),
         })?;
         let engine = self.engine();
-        let elements = read_elements(&**self.store(), &node.key, array, pipeline, limit, engine)?;
-        self.check_document(document.as_ref())?;
+        let elements = read_elements(&**self.store(), &node.key, array, pipeline, limit, engine);
+        let elements = elements.await?;
+        self.check_document(document.as_ref()).await?;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let bytes = render(&elements, data_type, &array.shape, most).ok_or_else(|| {
             StoreError::TooLarge {
@@ -114,14 +117,12 @@ impl Nodes {
             rendering,
             made,
         };
-        let most = self.engine().memory_limit_bytes() / 8;
         let place = (node.key.clone(), node.version);
-        self.texts()
-            .put(place, text.clone(), rendering.size_bytes, most, usize::MAX);
+        let evicted = self
+            .texts
+            .lock()
+            .insert(place, text.clone(), rendering.size_bytes);
+        drop(evicted);
         Ok(text)
-    }
-
-    fn texts(&self) -> MutexGuard<'_, Kept<(Key, u64), Text>> {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

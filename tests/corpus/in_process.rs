@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use zarrfs::fs::FsError;
+use zarrfs::runtime::block_on;
 use zarrfs::store::{
-    BUFFER_HEADROOM_BYTES, Key, Kind, Object, Patience, Store, StoreError, ZipError, ZipOptions,
-    ZipStore,
+    AccessHint, BUFFER_HEADROOM_BYTES, Data, Key, Kind, Object, Store, StoreError, ZipError,
+    ZipOptions, ZipStore,
 };
 
 use crate::allocations;
@@ -25,7 +27,7 @@ const MANY_FILES: usize = 1000;
 /// Opens an archive, wherever it is.
 type Open<'a> = &'a dyn Fn(ZipOptions) -> Result<ZipStore, ZipError>;
 
-/// Runs a case, with a local and a remote archive, and returns everything that is wrong.
+/// Runs a case, with the archive in a file and at a server, and says everything that is wrong.
 pub fn check(case: &Case) -> Vec<String> {
     let file = memory_file(&case.archive);
     let mut problems = check_where(case, &|options| open_file(&file, options));
@@ -142,7 +144,7 @@ pub fn listing(store: &ZipStore) -> BTreeMap<Vec<u8>, (bool, u64)> {
     let mut all = BTreeMap::new();
     let mut pending = vec![Key::root()];
     while let Some(prefix) = pending.pop() {
-        let mut listing = store.list(&prefix).unwrap();
+        let mut listing = block_on(store.list(&prefix)).unwrap();
         listing
             .visit(0, &mut |listed| {
                 if matches!(listed.name, b"." | b"..") {
@@ -169,10 +171,28 @@ pub fn said(error: StoreError) -> (Errno, String) {
     (zarrfs::errno::errno(&FsError::Store(error)), words)
 }
 
+/// Opens the value of a key.
+pub fn open_object(store: &ZipStore, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
+    block_on(store.open(key, AccessHint::Ranges))
+}
+
+/// Reads a range and waits for it, as the file system does.
+pub fn read_blocking(
+    object: &dyn Object,
+    offset: u64,
+    size: usize,
+    buffer: &mut [u8],
+) -> Result<Data, StoreError> {
+    match object.as_local() {
+        Some(local) => local.read_blocking(offset, size, buffer),
+        None => block_on(object.read(offset, size)),
+    }
+}
+
 /// Reads one range.
 pub fn read_range(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u8>, StoreError> {
     let mut buffer = vec![0xa5; size + BUFFER_HEADROOM_BYTES];
-    let data = object.read(offset, size, &mut buffer, Patience::Wait)?;
+    let data = read_blocking(object, offset, size, &mut buffer)?;
     Ok(data.bytes(&buffer).unwrap().to_vec())
 }
 
@@ -182,12 +202,10 @@ pub fn read_to_end(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreEr
     let mut buffer = vec![0xa5; piece + BUFFER_HEADROOM_BYTES];
     loop {
         let offset = all.len() as u64;
-        // A reader in a hurry gets the same bytes or is told to wait.
-        let data = match object.read(offset, piece, &mut buffer, Patience::Now) {
-            Err(StoreError::WouldWait { .. }) => {
-                object.read(offset, piece, &mut buffer, Patience::Wait)?
-            }
-            other => other?,
+        // A read that does not wait returns the same bytes or nothing.
+        let data = match object.try_read(offset, piece, &mut buffer) {
+            None => read_blocking(object, offset, piece, &mut buffer)?,
+            Some(data) => data?,
         };
         let bytes = data.bytes(&buffer).unwrap();
         all.extend_from_slice(bytes);
@@ -198,7 +216,7 @@ pub fn read_to_end(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreEr
 }
 
 fn open_and_read(store: &ZipStore, path: &[u8], piece: usize) -> Result<Vec<u8>, StoreError> {
-    let object = store.open(&Key::new(path).unwrap())?;
+    let object = open_object(store, &Key::new(path).unwrap())?;
     read_to_end(object.as_ref(), piece)
 }
 
@@ -239,7 +257,7 @@ fn check_files(
         if let Outcome::FailsToOpen(errno, _) = outcome
             && let Ok(key) = Key::new(path)
         {
-            match store.open(&key).map(|_| ()).map_err(said) {
+            match open_object(store, &key).map(|_| ()).map_err(said) {
                 Err((found, _)) if found == *errno => {}
                 other => problems.push(format!("{shown}: open gives {other:?}")),
             }
@@ -259,7 +277,7 @@ fn check_files(
 
 /// Reads of ranges at random places, also beyond the end.
 fn check_ranges(store: &ZipStore, path: &[u8], content: &[u8]) -> Option<String> {
-    let object = match store.open(&Key::new(path).unwrap()) {
+    let object = match open_object(store, &Key::new(path).unwrap()) {
         Ok(object) => object,
         Err(error) => return Some(error.to_string()),
     };
@@ -319,8 +337,8 @@ fn check_verified(case: &Case, store: &ZipStore) -> Vec<String> {
     for (path, outcome) in sample(case) {
         let shown = path.escape_ascii().to_string();
         let key = Key::new(path).unwrap();
-        let size = store.stat(&key).map_or(0, |stat| stat.size_bytes);
-        let opened = store.open(&key);
+        let size = block_on(store.stat(&key)).map_or(0, |stat| stat.size_bytes);
+        let opened = open_object(store, &key);
         match outcome {
             Outcome::Bytes(content) => {
                 let middle = content.len() / 2;

@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use zarrfs::store::{BUFFER_HEADROOM_BYTES, Key, Object, Patience, Store, StoreError, ZipOptions};
+use zarrfs::store::{BUFFER_HEADROOM_BYTES, Key, Object, StoreError, ZipOptions};
 
 use crate::allocations;
 use crate::cases::{noise, random, text};
-use crate::in_process::{listing, memory_file, open_file};
+use crate::in_process::{listing, memory_file, open_file, open_object, read_blocking};
 use crate::records::extra_field;
 use crate::remote;
 use crate::support::{Mount, scratch};
@@ -163,7 +163,7 @@ fn claimed_checksums(bytes: &[u8]) -> BTreeMap<&[u8], BTreeSet<u32>> {
 fn read_to_end(object: &dyn Object, buffer: &mut [u8]) -> Result<Vec<u8>, StoreError> {
     let mut all = Vec::new();
     loop {
-        let data = object.read(all.len() as u64, PIECE, buffer, Patience::Wait)?;
+        let data = read_blocking(object, all.len() as u64, PIECE, buffer)?;
         let bytes = data.bytes(buffer)?;
         all.extend_from_slice(bytes);
         if bytes.len() < PIECE {
@@ -211,9 +211,9 @@ fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tal
         if *is_directory {
             continue;
         }
-        let object = store.open(&Key::new(path).unwrap());
+        let object = open_object(&store, &Key::new(path).unwrap());
         let read = object.and_then(|object| {
-            let middle = object.read(size / 2, 1, buffer, Patience::Wait);
+            let middle = read_blocking(&*object, size / 2, 1, buffer);
             let whole = read_to_end(object.as_ref(), buffer);
             assert!(
                 !verify || middle.is_ok() == whole.is_ok(),

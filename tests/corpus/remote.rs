@@ -1,15 +1,17 @@
-//! The same archives as remote sources, which must answer as local files do.
+//! The same archives at a server: what is told of them must be what is told of a local file.
 
 use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
+use zarrfs::runtime::block_on;
 use zarrfs::store::{
-    Key, Patience, SnapshotError, SnapshotReader, Store, StoreError, ZipError, ZipOptions, ZipStore,
+    Key, SnapshotError, SnapshotReader, Store, StoreError, ZipError, ZipOptions, ZipStore,
 };
 
-use crate::in_process::{listing, memory_file, open_file, read_to_end};
+use crate::in_process::{listing, memory_file, open_file, open_object, read_to_end};
 
 /// What is had of the end of an archive in the usual case, and so little that the rest has to be
 /// fetched.
@@ -17,14 +19,15 @@ pub const TAILS: [usize; 2] = [64 << 10, 300];
 /// Of bigger archives not every file is read.
 const MANY_FILES: usize = 1000;
 
-/// Bytes of a remote archive.
+/// An archive at a server.
 #[derive(Debug)]
-pub struct RemoteArchive {
+struct Remote {
     content: Vec<u8>,
     requests: AtomicUsize,
 }
 
-impl SnapshotReader for RemoteArchive {
+#[async_trait]
+impl SnapshotReader for Remote {
     fn size_bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -34,49 +37,46 @@ impl SnapshotReader for RemoteArchive {
         UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
 
-    fn read_exact_at(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
+    fn try_read_exact_at(&self, buffer: &mut [u8], _: u64) -> Option<Result<(), SnapshotError>> {
         assert!(!buffer.is_empty(), "a request for nothing");
-        if patience == Patience::Now {
-            return Err(SnapshotError::WouldWait);
-        }
+        None
+    }
+
+    async fn read_exact_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        assert_ne!(length, 0, "a request for nothing");
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let there = self.content.get(offset as usize..);
-        match there.and_then(|there| there.get(..buffer.len())) {
-            Some(there) => buffer.copy_from_slice(there),
-            None => panic!("a request for {} bytes at {offset}", buffer.len()),
+        let rest = self.content.get(offset as usize..);
+        match rest.and_then(|rest| rest.get(..length)) {
+            Some(bytes) => Ok(Arc::new(bytes.to_vec())),
+            None => panic!("a request for {length} bytes at {offset}"),
         }
-        Ok(())
     }
 
     fn check(&self) -> Result<(), SnapshotError> {
         Ok(())
     }
-
-    fn is_remote(&self) -> bool {
-        true
-    }
 }
 
-/// Opens an archive as if it were remote.
+/// Opens an archive as if it were at a server.
 pub fn open(archive: &[u8], tail: usize, options: ZipOptions) -> Result<ZipStore, ZipError> {
-    let remote = Arc::new(RemoteArchive {
+    let remote = Arc::new(Remote {
         content: archive.to_vec(),
         requests: AtomicUsize::new(0),
     });
     let tail = archive[archive.len().saturating_sub(tail)..].to_vec();
-    let store = ZipStore::open_far(Arc::clone(&remote) as _, tail, "corpus", options);
+    let store = ZipStore::open_remote(Arc::clone(&remote) as _, tail, "corpus", options);
+    let store = block_on(store);
     let requests = remote.requests.load(Ordering::Relaxed);
     assert!(requests <= 2, "{requests} requests");
     store
 }
 
 fn read(store: &ZipStore, path: &[u8]) -> Result<Vec<u8>, StoreError> {
-    let object = store.open(&Key::new(path).unwrap())?;
+    let object = open_object(store, &Key::new(path).unwrap())?;
     read_to_end(object.as_ref(), 1 << 20)
 }
 
@@ -101,7 +101,7 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
             (Err(local), Err(remote)) if local.to_string() == remote.to_string() => continue,
             // What is fetched is counted too.
             (Err(ZipError::TooLarge { .. }), Err(ZipError::TooLarge { .. })) => continue,
-            // Nor is more asked for than is worth it for an archive that cannot be right.
+            // Nor is more asked for than is worth it for an archive that can not be right.
             (Err(_), Err(remote)) if tail < TAILS[0] && remote.to_string().contains("strewn") => {
                 continue;
             }

@@ -316,3 +316,39 @@ fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
         assert!(read(path).unwrap() == big());
     }
 }
+
+#[test]
+fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        // Far longer than the test: only a cancellation can end a request.
+        let mount = remote.mount(&["--timeout", "600s"]);
+        for (key, is_view) in [(1, true), (2, false)] {
+            let path = match is_view {
+                true => remote.view(&mount, "z", key),
+                false => mount.join(remote.key("z", key)),
+            };
+            fs::metadata(&path).unwrap();
+            let gate = remote.server.hold(&remote.at("z", key));
+            // Direct reads: each process has a request of its own in the daemon.
+            let input = format!("if={}", path.display());
+            let reader = || {
+                let words = ["dd", "iflag=direct", "bs=1M", "of=/dev/null", &input];
+                client(&words.map(std::ffi::OsStr::new))
+            };
+            let (mut first, mut second) = (reader(), reader());
+            gate.wait_for(1);
+            assert!(wait_until(AT_ONCE, || remote.server.under_way() == 1));
+            first.0.kill().unwrap();
+            assert!(!ended(&mut first.0, AT_ONCE), "it was killed");
+            // The second reader still waits for it. (The watcher looks five times a second.)
+            let is_cancelled = || remote.server.under_way() == 0;
+            assert!(!wait_until(Duration::from_secs(1), is_cancelled));
+            second.0.kill().unwrap();
+            assert!(!ended(&mut second.0, AT_ONCE), "it was killed");
+            assert!(wait_until(LIMIT, is_cancelled), "is a view: {is_view}");
+            gate.open();
+        }
+        remote.heals(&mount, "z");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
-    BUFFER_HEADROOM_BYTES, Key, Kind, Patience, Store, ZipOptions, ZipStore, fuzz_listing,
+    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_listing,
     fuzz_page,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
@@ -77,14 +77,15 @@ pub fn zip_index(archive: &[u8]) {
     let mut left = OUTPUT_BYTES;
     let mut buffer = vec![0; OUTPUT_BYTES + BUFFER_HEADROOM_BYTES];
     for (key, size_bytes) in objects {
-        let Ok(object) = store.open(&key) else {
+        let Ok(object) = store.open(&key, AccessHint::Ranges) else {
             continue;
         };
         let wanted = left.min(usize::try_from(size_bytes).unwrap_or(left));
         if wanted == 0 {
             continue;
         }
-        if let Ok(data) = object.read(0, wanted, &mut buffer, Patience::Wait) {
+        let local = object.as_local().unwrap();
+        if let Ok(data) = local.read_blocking(0, wanted, &mut buffer) {
             assert_eq!(data.bytes(&buffer).unwrap().len(), wanted, "{key}");
             left -= wanted;
         }

@@ -1,10 +1,12 @@
-//! Session threads do not wait for a local store either.
+//! Session threads do not wait for work on a local store either.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use zarrfs::array::{Engine, EngineOptions};
-use zarrfs::store::{Key, MemoryStore, Store, StoreError, never_waiting};
+use zarrfs::runtime::block_on;
+use zarrfs::store::{Key, MemoryStore, Store};
 use zarrfs::tree::{self, Ino, Shown, Tree, ViewTree};
 use zarrfs::view::{FormatSet, Nodes, NodesOptions};
 
@@ -20,7 +22,7 @@ fn tree() -> ViewTree {
     let engine = Engine::new(EngineOptions {
         cache_bytes: 1 << 20,
         memory_limit_bytes: 64 << 20,
-        threads: 1,
+        parallel: 1,
         timeout: Duration::from_secs(10),
     });
     let options = NodesOptions {
@@ -28,26 +30,25 @@ fn tree() -> ViewTree {
         formats: FormatSet::default(),
         ttl: Duration::ZERO,
     };
-    let native = tree::native(Arc::clone(&store), &Key::root()).unwrap();
-    let nodes = Nodes::new(store, Arc::new(engine.unwrap()), options);
-    ViewTree::new(native, Key::root(), nodes, Shown::Native, false).unwrap()
-}
-
-fn would_wait<T>(answer: Result<T, StoreError>) -> bool {
-    matches!(answer, Err(StoreError::WouldWait { .. }))
+    let native = block_on(tree::native(Arc::clone(&store), &Key::root())).unwrap();
+    let nodes = Arc::new(Nodes::new(store, Arc::new(engine.unwrap()), options));
+    let tree = ViewTree::new(native, Key::root(), nodes, Shown::Native, false);
+    block_on(tree).unwrap()
 }
 
 #[test]
-fn a_session_thread_reads_no_nodes_and_makes_no_files() {
+fn a_session_thread_reads_no_nodes_and_renders_no_files() {
     let tree = tree();
-    let hidden = tree.lookup(Ino::ROOT, b".zarrfs").unwrap().ino;
-    assert!(would_wait(never_waiting(|| tree.open_dir(hidden))));
-    assert!(would_wait(
-        never_waiting(|| tree.lookup(hidden, b"root.nc"))
-    ));
-    let file = tree.lookup(hidden, b"root.nc").unwrap().ino;
-    // The store is pinned: what was made is cached.
-    assert!(never_waiting(|| tree.stat(file)).unwrap().size_bytes > 4);
-    assert!(never_waiting(|| tree.open(file)).is_ok());
-    assert!(tree.open_dir(hidden).is_ok());
+    let hidden = block_on(tree.lookup(Ino::ROOT, b".zarrfs")).unwrap().ino;
+    assert!(tree.try_open_dir(hidden).is_none());
+    assert!(tree.try_lookup(hidden, b"root.nc").is_none());
+    // The first poll, which a session thread does, only leaves that thread.
+    assert!(tree.open_dir(hidden).now_or_never().is_none());
+    assert!(tree.lookup(hidden, b"root.nc").now_or_never().is_none());
+    let file = block_on(tree.lookup(hidden, b"root.nc")).unwrap().ino;
+    // The store is immutable: a rendered file is at hand.
+    let stat = tree.stat(file).now_or_never();
+    assert!(stat.unwrap().unwrap().size_bytes > 4);
+    assert!(tree.open(file).now_or_never().unwrap().is_ok());
+    assert!(block_on(tree.open_dir(hidden)).is_ok());
 }

@@ -13,12 +13,11 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Modules that are not in the order, and the module whose step they share.
-const BESIDE: [(&str, &str); 5] = [
+const BESIDE: [(&str, &str); 4] = [
     ("inspect", "cli"),
     ("errno", "fuse"),
-    ("explore", "hierarchy"),
-    ("units", "request"),
-    ("machine", "request"),
+    ("units", "sync"),
+    ("machine", "sync"),
 ];
 
 /// The modules that may name `fuser`.

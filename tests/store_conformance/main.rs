@@ -19,13 +19,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use zarrfs::array::{Engine, EngineOptions};
+use zarrfs::runtime::block_on;
 use zarrfs::store::{
-    BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, Listing,
-    MemoryStore, Object, OpenOptions, Patience, Position, RemoteOptions, SnapshotError,
-    SnapshotReader, SourceName, Store, StoreError, ZipOptions, ZipStore,
+    AccessHint, BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, Listing,
+    MemoryStore, Object, OpenOptions, Position, RemoteOptions, SnapshotError, SnapshotReader,
+    SourceName, Stat, Store, StoreError, Visited, ZipOptions, ZipStore,
 };
-
 use zarrfs::translate::{Target, Translated};
 
 use faulty::{Fault, Server, on};
@@ -96,18 +97,32 @@ fn memory(values: &Values) -> MemoryStore {
     )
 }
 
-/// Reads a range as the file system does: at once if it can be, otherwise with patience.
+/// Opens the value of a key.
+fn open(store: &dyn Store, name: &str) -> Result<Arc<dyn Object>, StoreError> {
+    block_on(store.open(&key(name), AccessHint::Ranges))
+}
+
+fn stat(store: &dyn Store, key: &Key) -> Result<Stat, StoreError> {
+    let stat = block_on(store.stat(key));
+    // What is at hand is the same.
+    if let Some(at_hand) = store.try_stat(key) {
+        assert_eq!(at_hand.as_ref().ok(), stat.as_ref().ok(), "{key}");
+    }
+    stat
+}
+
+/// Reads a range as the file system does: at once if it is at hand, otherwise by waiting.
 fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
     let mut bytes = Vec::new();
     while bytes.len() < size {
         let (at, left) = (offset + bytes.len() as u64, size - bytes.len());
-        let data = match object.read(at, left, &mut buffer, Patience::Now) {
-            Err(StoreError::WouldWait { .. }) => {
-                object.read(at, left, &mut buffer, Patience::Wait).unwrap()
-            }
-            data => data.unwrap(),
+        let data = match (object.try_read(at, left, &mut buffer), object.as_local()) {
+            (Some(data), _) => data,
+            (None, Some(local)) => local.read_blocking(at, left, &mut buffer),
+            (None, None) => block_on(object.read(at, left)),
         };
+        let data = data.unwrap();
         let got = data.bytes(&buffer).unwrap();
         if got.is_empty() {
             break;
@@ -125,24 +140,31 @@ fn visited(
     most: usize,
 ) -> (Vec<(Vec<u8>, Kind, u64)>, bool) {
     let (mut found, mut is_broken) = (Vec::new(), false);
-    listing
-        .visit(cookie, &mut |name| {
+    let mut cookie = cookie;
+    loop {
+        let visited = listing.visit(cookie, &mut |name| {
             is_broken = found.len() == most;
             if is_broken {
                 return ControlFlow::Break(());
             }
+            cookie = name.next;
             found.push((name.name.to_vec(), name.kind, name.next));
             ControlFlow::Continue(())
-        })
-        .unwrap();
-    (found, is_broken)
+        });
+        let visited = visited.unwrap();
+        assert_eq!(visited == Visited::Stopped, is_broken);
+        match visited {
+            Visited::Pending => block_on(listing.load()).unwrap(),
+            Visited::Stopped | Visited::End => return (found, is_broken),
+        }
+    }
 }
 
 fn names(store: &dyn Store, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
     // Broken off behind every number of names, each time by a listing that was opened for it.
     let (mut listing, found) = (0..)
         .find_map(|most| {
-            let mut listing = store.list(&key(prefix)).unwrap();
+            let mut listing = block_on(store.list(&key(prefix))).unwrap();
             let (found, is_broken) = visited(&mut *listing, 0, most);
             assert!(!is_broken || found.len() == most);
             (!is_broken).then_some((listing, found))
@@ -195,9 +217,9 @@ fn prefixes(values: &Values) -> Vec<String> {
 fn conforms(store: &dyn Store, values: &Values) {
     assert!(!store.label().is_empty());
     for prefix in prefixes(values) {
-        let stat = store.stat(&key(&prefix)).unwrap();
+        let found = stat(store, &key(&prefix)).unwrap();
         assert_eq!(
-            (stat.kind, stat.size_bytes),
+            (found.kind, found.size_bytes),
             (Kind::Prefix, 0),
             "{prefix:?}"
         );
@@ -209,34 +231,37 @@ fn conforms(store: &dyn Store, values: &Values) {
             true => 0,
             false => below.count(),
         };
-        assert_eq!(stat.links as usize, 2 + below, "links of {prefix:?}");
-        let not_found = store.stat(&key(&prefix).join(b"absent").unwrap());
+        assert_eq!(found.links as usize, 2 + below, "links of {prefix:?}");
+        let not_found = stat(store, &key(&prefix).join(b"absent").unwrap());
         assert!(
             matches!(not_found, Err(StoreError::NotFound { .. })),
             "{not_found:?}"
         );
         assert!(
-            store.open(&key(&prefix)).is_err(),
+            open(store, &prefix).is_err(),
             "{prefix:?} opened as a value"
         );
     }
     for (name, value) in values {
-        let stat = store.stat(&key(name)).unwrap();
+        let found = stat(store, &key(name)).unwrap();
         assert_eq!(
-            (stat.kind, stat.size_bytes),
+            (found.kind, found.size_bytes),
             (Kind::Object, value.len() as u64),
             "{name}"
         );
-        let object = store.open(&key(name)).unwrap();
+        let object = open(store, name).unwrap();
         assert_eq!(object.size_bytes(), value.len() as u64, "{name}");
-        assert_eq!(object.version(), stat.version, "{name}");
-        assert_eq!(object.stat().unwrap().version, stat.version, "{name}");
+        assert_eq!(object.version(), found.version, "{name}");
+        assert_eq!(object.stat().unwrap().version, found.version, "{name}");
         check_reads(&*object, value, name);
         assert!(
-            matches!(store.list(&key(name)), Err(StoreError::NotAPrefix { .. })),
+            matches!(
+                block_on(store.list(&key(name))),
+                Err(StoreError::NotAPrefix { .. })
+            ),
             "{name}"
         );
-        let below = store.stat(&key(name).join(b"0").unwrap());
+        let below = stat(store, &key(name).join(b"0").unwrap());
         assert!(
             matches!(
                 below,
@@ -346,11 +371,12 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
     conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
 }
 
-/// Bytes of a remote source: never cached.
+/// An archive at a server: its bytes are never at hand.
 #[derive(Debug)]
-struct Far(Vec<u8>);
+struct Remote(Vec<u8>);
 
-impl SnapshotReader for Far {
+#[async_trait]
+impl SnapshotReader for Remote {
     fn size_bytes(&self) -> u64 {
         self.0.len() as u64
     }
@@ -359,26 +385,21 @@ impl SnapshotReader for Far {
         SystemTime::UNIX_EPOCH
     }
 
-    fn read_exact_at(
+    fn try_read_exact_at(&self, _: &mut [u8], _: u64) -> Option<Result<(), SnapshotError>> {
+        None
+    }
+
+    async fn read_exact_at(
         &self,
-        buffer: &mut [u8],
         offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        if patience == Patience::Now {
-            return Err(SnapshotError::WouldWait);
-        }
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
         let start = usize::try_from(offset).unwrap();
-        buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
-        Ok(())
+        Ok(Arc::new(self.0[start..start + length].to_vec()))
     }
 
     fn check(&self) -> Result<(), SnapshotError> {
         Ok(())
-    }
-
-    fn is_remote(&self) -> bool {
-        true
     }
 }
 
@@ -394,8 +415,9 @@ fn remote_zips_conform() {
                 verify,
                 ..ZipOptions::default()
             };
-            let far = Arc::new(Far(bytes.clone()));
-            let store = ZipStore::open_far(far, tail, method, options).unwrap();
+            let remote = Arc::new(Remote(bytes.clone()));
+            let store = ZipStore::open_remote(remote, tail, method, options);
+            let store = block_on(store).unwrap();
             assert!(store.capabilities().is_remote);
             conforms(&store, &values);
         }
@@ -420,7 +442,7 @@ fn buckets_with_pages_of_any_length_conform() {
             ..OpenOptions::default()
         };
         let source = SourceName::parse(Path::new("s3://bucket/store")).unwrap();
-        let store = source.open(&options).unwrap();
+        let store = block_on(source.open(&options)).unwrap();
         conforms(&*store, &values);
     }
 }
@@ -468,14 +490,14 @@ fn a_translation_conforms() {
         let options = EngineOptions {
             cache_bytes: 0,
             memory_limit_bytes: 64 << 20,
-            threads: 1,
+            parallel: 1,
             timeout: Duration::from_secs(60),
         };
         let engine = Arc::new(Engine::new(options).unwrap());
         let (root, ttl) = (Key::root(), Duration::from_secs(60));
         let store = Translated::new(store, root, Target::V2, ttl, engine);
         let document = |name: &'static str| {
-            let object = store.open(&key(name)).unwrap();
+            let object = open(&store, name).unwrap();
             (name, read(&*object, 0, 10_000))
         };
         let values: Values = BTreeMap::from([
@@ -504,7 +526,7 @@ fn the_fault_store_conforms_where_it_does_not_fail() {
     let store = FaultStore::new(Box::new(memory(&values)), key("none of them"));
     conforms(&store, &values);
     let store = FaultStore::new(Box::new(memory(&values)), key("flat/0.0"));
-    let object = store.open(&key("flat/0.0")).unwrap();
+    let object = open(&store, "flat/0.0").unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| read(&*object, 0, 1)));
     assert!(panicked.is_err());
 }
@@ -513,7 +535,7 @@ fn the_fault_store_conforms_where_it_does_not_fail() {
 fn an_open_value_of_a_directory_is_stale_once_it_is_rewritten() {
     let (dir, values) = (tempfile::tempdir().unwrap(), values());
     let store = directory(dir.path(), &values);
-    let object: Arc<dyn Object> = store.open(&key("flat/0.0")).unwrap();
+    let object = open(&store, "flat/0.0").unwrap();
     read(&*object, 0, 1);
     std::thread::sleep(std::time::Duration::from_millis(30));
     let mut file = File::options()
@@ -521,12 +543,11 @@ fn an_open_value_of_a_directory_is_stale_once_it_is_rewritten() {
         .open(dir.path().join("flat/0.0"))
         .unwrap();
     file.write_all(b"changed").unwrap();
-    let mut buffer = vec![0; 100 + BUFFER_HEADROOM_BYTES];
-    let stale = object.read(0, 100, &mut buffer, Patience::Wait);
+    let stale = block_on(object.read(0, 100));
     assert!(matches!(stale, Err(StoreError::Stale { .. })), "{stale:?}");
     assert!(matches!(object.stat(), Err(StoreError::Stale { .. })));
     assert_ne!(
-        store.stat(&key("flat/0.0")).unwrap().version,
+        stat(&store, &key("flat/0.0")).unwrap().version,
         object.version()
     );
 }

@@ -1,19 +1,20 @@
-//! The bytes of an archive that is somewhere else, held to the version that was found at first.
+//! The bytes of a remote archive, held to the version that was found at first.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use lru::LruCache;
 
 use super::blocks::Blocks;
-use super::store::Far;
-use super::value::fetch;
+use super::store::RemoteSource;
+use super::value::{fetch, fetch_cached};
 use super::{Meta, RequestError, TransferStats};
-use crate::store::waiting::may_wait;
-use crate::store::{Key, Patience, SnapshotError, SnapshotReader, StoreError};
+use crate::store::{Data, Key, SnapshotError, SnapshotReader, StoreError, part};
+use crate::sync::Mutex;
 
 /// Entries that are read in parts at the same time.
 const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -21,7 +22,7 @@ const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// An archive at a source that is asked for ranges of it.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteArchive {
-    far: Arc<Far>,
+    source: Arc<RemoteSource>,
     meta: Meta,
     /// Its last bytes, which were fetched to find out what it is.
     tail: Arc<Vec<u8>>,
@@ -32,9 +33,9 @@ pub(in crate::store) struct RemoteArchive {
 }
 
 impl RemoteArchive {
-    pub(super) fn new(far: &Arc<Far>, meta: Meta, tail: Arc<Vec<u8>>) -> Self {
+    pub(super) fn new(source: &Arc<RemoteSource>, meta: Meta, tail: Arc<Vec<u8>>) -> Self {
         Self {
-            far: Arc::clone(far),
+            source: Arc::clone(source),
             meta,
             tail,
             is_changed: AtomicBool::new(false),
@@ -44,21 +45,20 @@ impl RemoteArchive {
 
     /// The source as a person would write it, without secrets.
     pub(in crate::store) fn label(&self) -> &str {
-        &self.far.label
+        &self.source.label
     }
 
-    fn judge<T>(&self, answer: Result<T, StoreError>) -> Result<T, SnapshotError> {
+    fn note_change<T>(&self, answer: Result<T, StoreError>) -> Result<T, SnapshotError> {
         answer.map_err(|error| match error {
             StoreError::Stale { what, .. } => {
                 self.is_changed.store(true, Ordering::Relaxed);
                 SnapshotError::Changed(what)
             }
-            StoreError::WouldWait { .. } => SnapshotError::WouldWait,
             error => SnapshotError::Store(error),
         })
     }
 
-    fn prepare(&self, range: &Range<u64>) -> Result<(), SnapshotError> {
+    fn check_range(&self, range: &Range<u64>) -> Result<(), SnapshotError> {
         self.check()?;
         match range.end <= self.meta.size_bytes {
             true => Ok(()),
@@ -77,54 +77,64 @@ impl RemoteArchive {
         self.tail.get(index(range.start)?..index(range.end)?)
     }
 
-    fn exact(
-        &self,
-        range: Range<u64>,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<(), StoreError> {
-        let root = Key::root();
-        if let Some(bytes) = self
-            .in_tail(&range)
-            .filter(|bytes| bytes.len() == buffer.len())
-        {
-            buffer.copy_from_slice(bytes);
-            return Ok(());
-        }
-        let bytes = match self.far.at_hand(&root, &self.meta, range.clone()) {
-            Some(bytes) => {
-                self.far.counters.hit(&root);
-                bytes
-            }
-            None if patience == Patience::Now => return Err(StoreError::WouldWait { key: root }),
+    /// A range that is in memory.
+    fn try_exact(&self, range: &Range<u64>, buffer: &mut [u8]) -> Option<Result<(), StoreError>> {
+        let cached = match self.in_tail(range) {
+            Some(_) => None,
             None => {
-                may_wait(&root)?;
-                let start = range.start;
-                let bytes = Arc::new(fetch(&self.far, &root, &self.meta, range)?);
-                if self.far.disk.is_some() {
-                    self.far.keep(&root, &self.meta, start, &bytes);
-                }
-                bytes
+                let root = Key::root();
+                let cached = self.source.in_memory(&root, &self.meta, range)?;
+                self.source.counters.hit(&root);
+                Some(cached)
             }
         };
-        match bytes.len() == buffer.len() {
-            true => {
-                buffer.copy_from_slice(&bytes);
-                Ok(())
-            }
+        let bytes = match &cached {
+            Some(bytes) => &bytes[..],
+            None => self.in_tail(range)?,
+        };
+        let whole = part(bytes, 0..buffer.len());
+        Some(whole.map(|bytes| buffer.copy_from_slice(bytes)))
+    }
+
+    async fn exact(&self, range: Range<u64>) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.in_tail(&range) {
+            return Ok(Arc::new(bytes.to_vec()));
+        }
+        let (root, length) = (Key::root(), range.end - range.start);
+        let bytes = match self.source.disk {
+            Some(_) => fetch_cached(&self.source, &root, &self.meta, range).await?,
+            // The zip store caches what it decodes of it.
+            None => match self.source.in_memory(&root, &self.meta, &range) {
+                Some(bytes) => bytes,
+                None => Arc::new(fetch(&self.source, &root, &self.meta, range).await?),
+            },
+        };
+        match bytes.len() as u64 == length {
+            true => Ok(bytes),
             false => Err(RequestError::lasting("another number of bytes came").of(&root)),
         }
     }
 
+    /// Whether a range is read like a file, in blocks of its span.
+    fn is_in_blocks(&self, range: &Range<u64>, span: &Range<u64>) -> bool {
+        let is_inside = span.start <= range.start && range.end <= span.end;
+        self.in_tail(range).is_none() && is_inside && span.end <= self.meta.size_bytes
+    }
+
     fn blocks(&self, span: Range<u64>) -> Arc<Blocks> {
-        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spans = self.spans.lock();
         let place = (span.start, span.end);
         Arc::clone(spans.get_or_insert(place, || {
-            Arc::new(Blocks::new(&self.far, &Key::root(), &self.meta, span))
+            Arc::new(Blocks::new(&self.source, &Key::root(), &self.meta, span))
         }))
     }
 }
 
+fn range_of(offset: u64, length: usize) -> Range<u64> {
+    offset..offset.saturating_add(length as u64)
+}
+
+#[async_trait]
 impl SnapshotReader for RemoteArchive {
     fn size_bytes(&self) -> u64 {
         self.meta.size_bytes
@@ -134,38 +144,64 @@ impl SnapshotReader for RemoteArchive {
         self.meta.modified.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    fn read_exact_at(
+    fn try_read_exact_at(
         &self,
         buffer: &mut [u8],
         offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        let range = offset..offset.saturating_add(buffer.len() as u64);
-        if range.is_empty() {
-            return Ok(());
+    ) -> Option<Result<(), SnapshotError>> {
+        let range = range_of(offset, buffer.len());
+        if let Err(error) = self.check_range(&range) {
+            return Some(Err(error));
         }
-        self.prepare(&range)?;
-        self.judge(self.exact(range, buffer, patience))
+        let read = self.try_exact(&range, buffer)?;
+        Some(self.note_change(read))
     }
 
-    fn read_within(
+    async fn read_exact_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        let range = range_of(offset, length);
+        self.check_range(&range)?;
+        self.note_change(self.exact(range).await)
+    }
+
+    fn try_read_within(
         &self,
         buffer: &mut [u8],
         offset: u64,
         span: Range<u64>,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        let range = offset..offset.saturating_add(buffer.len() as u64);
-        if range.is_empty() {
-            return Ok(());
+    ) -> Option<Result<(), SnapshotError>> {
+        let range = range_of(offset, buffer.len());
+        if !self.is_in_blocks(&range, &span) {
+            return self.try_read_exact_at(buffer, offset);
         }
-        self.prepare(&range)?;
-        let is_inside = span.start <= range.start && range.end <= span.end;
-        if self.in_tail(&range).is_some() || !is_inside || span.end > self.meta.size_bytes {
-            return self.judge(self.exact(range, buffer, patience));
+        if let Err(error) = self.check_range(&range) {
+            return Some(Err(error));
         }
+        let read = self.blocks(span).try_read(range, buffer)?;
+        Some(self.note_change(read.map(drop)))
+    }
+
+    async fn read_within(
+        &self,
+        offset: u64,
+        length: usize,
+        span: Range<u64>,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        let range = range_of(offset, length);
+        if !self.is_in_blocks(&range, &span) {
+            return self.read_exact_at(offset, length).await;
+        }
+        self.check_range(&range)?;
         let blocks = self.blocks(span);
-        self.judge(blocks.read(range, buffer, patience).map(drop))
+        match self.note_change(blocks.read(range).await)? {
+            Data::Shared(bytes, range) if range == (0..bytes.len()) => Ok(bytes),
+            _ => Err(SnapshotError::Store(StoreError::internal(
+                "blocks without bytes of their own",
+            ))),
+        }
     }
 
     fn check(&self) -> Result<(), SnapshotError> {
@@ -177,15 +213,11 @@ impl SnapshotReader for RemoteArchive {
         }
     }
 
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    /// Which of the arrays inside it was for is not known here.
+    /// Counters of the whole archive: transfers are not counted for each array in it.
     fn transfer_stats(&self) -> Option<TransferStats> {
         Some(TransferStats {
             arrays: Vec::new(),
-            ..self.far.usage()
+            ..self.source.transfer_stats()
         })
     }
 }

@@ -9,10 +9,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::store::is_document;
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 
-/// A source that is asked at most so many things at the same time; the others wait their turn.
+/// A source with at most so many requests in flight; others wait.
 ///
-/// Documents of metadata and names do not wait behind chunks: a part of the source that hangs is in
-/// nobody's way who only wants to know what there is.
+/// Documents of metadata and names do not wait behind chunks, so that listing works while reads of
+/// chunks hang.
 #[derive(Debug)]
 pub(super) struct Limited {
     inner: Arc<dyn Remote>,

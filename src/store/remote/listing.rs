@@ -1,20 +1,20 @@
-//! What prefixes hold: listed page by page while somebody reads, and kept when it is complete.
+//! Names of prefixes: listed page by page while a program reads, and cached when complete.
 //!
 //! One request for all keys below a prefix often brings the whole hierarchy: if it fits on one page,
 //! every prefix below is known from then on.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lru::LruCache;
+use async_trait::async_trait;
 
-use super::facts::Fact;
-use super::store::Far;
+use super::attr_cache::Attrs;
+use super::store::RemoteSource;
 use super::{Depth, List, Meta, Page, RequestError};
-use crate::store::waiting::may_wait;
-use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit};
+use crate::cache::WeightedLru;
+use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit, Visited};
+use crate::sync::Mutex;
 
 /// One name, as it was listed.
 #[derive(Debug, Clone)]
@@ -59,91 +59,64 @@ impl Names {
     }
 }
 
-/// Complete listings, the least recently used first to go.
+/// Complete listings; the least recently used ones are evicted first.
 #[derive(Debug)]
-pub(super) struct Listings {
-    kept: Mutex<Kept>,
+pub(super) struct ListingCache {
+    listings: Mutex<WeightedLru<Key, (Arc<Names>, Instant)>>,
     budget_bytes: u64,
     ttl: Duration,
-    /// How long it is trusted that a name is not there which a writer may add any moment.
+    /// How long the absence of a name is trusted that a writer may add any moment.
     absent_ttl: Duration,
 }
 
-#[derive(Debug)]
-struct Kept {
-    names: LruCache<Key, (Arc<Names>, Instant)>,
-    bytes: u64,
-}
-
-impl Listings {
+impl ListingCache {
     pub(super) fn new(budget_bytes: u64, ttl: Duration, absent_ttl: Duration) -> Self {
-        let kept = Kept {
-            names: LruCache::unbounded(),
-            bytes: 0,
-        };
         Self {
-            kept: Mutex::new(kept),
+            listings: Mutex::new(WeightedLru::new(budget_bytes, usize::MAX)),
             budget_bytes,
             ttl,
             absent_ttl,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn get(&self, prefix: &Key) -> Option<(Arc<Names>, Duration)> {
-        let mut kept = self.lock();
-        let (names, since) = kept.names.get(prefix)?;
+        let mut listings = self.listings.lock();
+        let (names, since) = listings.get(prefix)?;
         let age = since.elapsed();
         (age < self.ttl).then(|| (Arc::clone(names), age))
     }
 
     /// What a complete listing says of a key. `is_settled` says that what is not there now is not
     /// added later, as chunks are.
-    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Option<Fact> {
+    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Option<Attrs> {
         if self.get(key).is_some_and(|(names, _)| !names.0.is_empty()) {
-            return Some(Fact::Prefix);
+            return Some(Attrs::Prefix);
         }
         let (names, age) = self.get(&key.parent())?;
         let name = key.as_bytes().rsplit(|byte| *byte == b'/').next()?;
         match names.find(name) {
-            None if is_settled || age < self.absent_ttl => Some(Fact::Absent),
+            None if is_settled || age < self.absent_ttl => Some(Attrs::Absent),
             None => None,
-            Some(name) if name.kind == Kind::Prefix => Some(Fact::Prefix),
-            Some(name) => name.meta.clone().map(Fact::Object),
+            Some(name) if name.kind == Kind::Prefix => Some(Attrs::Prefix),
+            Some(name) => name.meta.clone().map(Attrs::Object),
         }
     }
 
-    /// It is not so any more.
-    pub(super) fn forget(&self, prefix: &Key) {
-        let mut kept = self.lock();
-        if let Some((names, _)) = kept.names.pop(prefix) {
-            kept.bytes = kept.bytes.saturating_sub(names.bytes());
+    pub(super) fn invalidate(&self, prefix: &Key) {
+        let evicted = self.listings.lock().remove(prefix);
+        drop(evicted);
+    }
+
+    fn insert(&self, prefix: Key, names: Arc<Names>, since: Instant) {
+        let weight = names.bytes();
+        if weight <= self.budget_bytes {
+            let evicted = self.listings.lock().insert(prefix, (names, since), weight);
+            drop(evicted);
         }
     }
 
-    fn put(&self, prefix: Key, names: Arc<Names>, since: Instant) {
-        let cost = names.bytes();
-        if cost > self.budget_bytes {
-            return;
-        }
-        let mut kept = self.lock();
-        kept.bytes = kept.bytes.saturating_add(cost);
-        if let Some((old, _)) = kept.names.put(prefix, (names, since)) {
-            kept.bytes = kept.bytes.saturating_sub(old.bytes());
-        }
-        while kept.bytes > self.budget_bytes {
-            let Some((_, (old, _))) = kept.names.pop_lru() else {
-                break;
-            };
-            kept.bytes = kept.bytes.saturating_sub(old.bytes());
-        }
-    }
-
-    /// Keeps what one page says of a prefix and of every prefix below it.
-    fn put_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
+    /// Caches what one page says of a prefix and of every prefix below it.
+    fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
         prefixes.insert(Vec::new(), Vec::new());
         for (key, meta) in page.objects {
@@ -179,7 +152,7 @@ impl Listings {
             if below.is_root() {
                 top = Arc::clone(&names);
             }
-            self.put(root.join_key(&below), names, since);
+            self.insert(root.join_key(&below), names, since);
         }
         top
     }
@@ -188,7 +161,7 @@ impl Listings {
 /// A listing that asks for pages as it is read.
 #[derive(Debug)]
 pub(super) struct RemoteListing {
-    far: Arc<Far>,
+    source: Arc<RemoteSource>,
     prefix: Key,
     names: Arc<Names>,
     /// More names than are in `names`, if the listing is not complete yet.
@@ -223,24 +196,23 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 impl RemoteListing {
     /// Opens a prefix: what is known of it, or its first page.
-    pub(super) fn open(far: &Arc<Far>, prefix: &Key) -> Result<Self, StoreError> {
+    pub(super) async fn open(source: &Arc<RemoteSource>, prefix: &Key) -> Result<Self, StoreError> {
         let complete = |names| Self {
-            far: Arc::clone(far),
+            source: Arc::clone(source),
             prefix: prefix.clone(),
             names,
             open: None,
         };
-        if let Some((names, _)) = far.listings().get(prefix) {
+        if let Some((names, _)) = source.listings.get(prefix) {
             return Ok(complete(names));
         }
-        may_wait(prefix)?;
         let since = Instant::now();
         let mut next = Next::Page(None);
         let mut names = Vec::new();
-        if far.can_list() {
-            let page = far.list(&question(prefix, Depth::All, &next))?;
+        if source.can_list() {
+            let page = source.list(list_of(prefix, Depth::All, &next)).await?;
             if page.next.is_none() && page.is_complete && tree_bytes(&page) <= MAX_TREE_BYTES {
-                return Ok(complete(far.listings().put_tree(prefix, page, since)));
+                return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
             if page.objects.iter().all(is_flat)
@@ -252,7 +224,7 @@ impl RemoteListing {
             }
         }
         let mut listing = Self {
-            far: Arc::clone(far),
+            source: Arc::clone(source),
             prefix: prefix.clone(),
             names: Arc::new(Names(names)),
             open: Some(Open {
@@ -260,11 +232,11 @@ impl RemoteListing {
                 since,
                 bytes: 0,
                 empty: 0,
-                is_complete: far.can_list(),
+                is_complete: source.can_list(),
             }),
         };
         while listing.is_empty() && listing.open.is_some() {
-            listing.go_on()?;
+            listing.load_page().await?;
         }
         Ok(listing)
     }
@@ -285,14 +257,14 @@ impl RemoteListing {
     }
 
     /// Adds a page.
-    fn go_on(&mut self) -> Result<(), StoreError> {
+    async fn load_page(&mut self) -> Result<(), StoreError> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        may_wait(&self.prefix)?;
         let page = self
-            .far
-            .list(&question(&self.prefix, Depth::One, &open.next))?;
+            .source
+            .list(list_of(&self.prefix, Depth::One, &open.next))
+            .await?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
         open.is_complete &= page.is_complete;
         let next = page.next.clone().map(|token| Next::Page(Some(token)));
@@ -312,7 +284,7 @@ impl RemoteListing {
         }
         let added = more.iter().map(|name| name.name.len() as u64 + NAME_BYTES);
         open.bytes = open.bytes.saturating_add(added.sum());
-        let limit_bytes = self.far.listings().budget_bytes.saturating_mul(LONGEST);
+        let limit_bytes = self.source.listings.budget_bytes.saturating_mul(LONGEST);
         if open.bytes > limit_bytes {
             return Err(StoreError::TooLarge {
                 key: self.prefix.clone(),
@@ -330,9 +302,11 @@ impl RemoteListing {
         if is_last {
             self.open = None;
             // What is not kept is not copied.
-            if is_complete && self.names.bytes() <= self.far.listings().budget_bytes {
+            if is_complete && self.names.bytes() <= self.source.listings.budget_bytes {
                 let names = Arc::new(Names::new(self.names.0.clone()));
-                self.far.listings().put(self.prefix.clone(), names, since);
+                self.source
+                    .listings
+                    .insert(self.prefix.clone(), names, since);
             }
         }
         Ok(())
@@ -348,7 +322,7 @@ fn tree_bytes(page: &Page) -> usize {
     keys.fold(0, usize::saturating_add)
 }
 
-fn question(prefix: &Key, depth: Depth, next: &Next) -> List {
+fn list_of(prefix: &Key, depth: Depth, next: &Next) -> List {
     let (page, after) = match next {
         Next::Page(page) => (page.clone(), None),
         Next::After(after) => (None, Some(after.clone())),
@@ -381,8 +355,9 @@ fn names_of(page: Page) -> Vec<Name> {
     prefixes.chain(objects).collect()
 }
 
+#[async_trait]
 impl Listing for RemoteListing {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let mut at = cookie;
         for (next, name) in (1_u64..).zip(DOTS) {
             if next <= at {
@@ -395,35 +370,34 @@ impl Listing for RemoteListing {
                 next,
             };
             if visit(listed).is_break() {
-                return Ok(());
+                return Ok(Visited::Stopped);
             }
             at = next;
         }
-        loop {
-            let skip = usize::try_from(at.saturating_sub(DOTS.len() as u64)).unwrap_or(usize::MAX);
-            let names = Arc::clone(&self.names);
-            let rest = names.0.get(skip..).unwrap_or_default();
-            for name in rest {
-                at = at.saturating_add(1);
-                let stat = match name.kind {
-                    Kind::Prefix => Some(self.far.prefix_stat()),
-                    Kind::Object => name.meta.as_ref().map(Meta::stat),
-                };
-                let listed = Listed {
-                    name: &name.name,
-                    kind: name.kind,
-                    stat,
-                    next: at,
-                };
-                if visit(listed) == ControlFlow::Break(()) {
-                    return Ok(());
-                }
+        let skip = usize::try_from(at.saturating_sub(DOTS.len() as u64)).unwrap_or(usize::MAX);
+        for name in self.names.0.iter().skip(skip) {
+            at = at.saturating_add(1);
+            let stat = match name.kind {
+                Kind::Prefix => Some(self.source.prefix_stat()),
+                Kind::Object => name.meta.as_ref().map(Meta::stat),
+            };
+            let listed = Listed {
+                name: &name.name,
+                kind: name.kind,
+                stat,
+                next: at,
+            };
+            if visit(listed).is_break() {
+                return Ok(Visited::Stopped);
             }
-            drop(names);
-            if self.open.is_none() {
-                return Ok(());
-            }
-            self.go_on()?;
         }
+        Ok(match self.open {
+            Some(_) => Visited::Pending,
+            None => Visited::End,
+        })
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.load_page().await
     }
 }

@@ -4,27 +4,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
 use super::archive::RemoteArchive;
-use super::bodies::Bodies;
+use super::attr_cache::{AttrCache, Attrs};
+use super::bodies::BodyBudget;
 use super::bucket::{self, Bucket, BucketOptions};
-use super::facts::{Fact, Facts};
 use super::limit::Limited;
-use super::listing::{Listings, RemoteListing};
+use super::listing::{ListingCache, RemoteListing};
 use super::missing::Missing;
+use super::range_cache::RangeCache;
 use super::retry::Retry;
-use super::runtime::Network;
-use super::segments::Segments;
-use super::store::{Far, RemoteStore};
+use super::store::{RemoteSource, RemoteStore};
 use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
 use super::{Get, Part, Remote, RequestError};
-use crate::store::flight::Flights;
+use crate::cache::SingleFlight;
+use crate::runtime;
 use crate::store::{DiskCache, Key, Store, StoreError};
 
-/// How sources that are far away are asked.
+/// How remote sources are read.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
     /// Ask without credentials.
@@ -170,7 +171,7 @@ const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`RemoteError`], which names the source and no secret of it.
-pub(in crate::store) fn open(
+pub(in crate::store) async fn open(
     url: &str,
     is_zip: bool,
     options: &RemoteOptions,
@@ -180,12 +181,12 @@ pub(in crate::store) fn open(
         label: label.clone(),
         error,
     };
-    let far = far(label.clone(), identity, remote.0, options)?;
+    let source = layered(label.clone(), identity, remote.0, options)?;
     let looks_zipped = [".zip", ".ozx"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end));
     if is_zip || looks_zipped {
-        match archive(&far).map_err(failed)? {
+        match archive(&source).await.map_err(failed)? {
             Some((archive, tail)) => return Ok(Found::Archive(archive, tail)),
             None if is_zip => {
                 let what = "no such object".into();
@@ -195,14 +196,14 @@ pub(in crate::store) fn open(
         }
     }
     let is_tree = match remote.1 {
-        Kind::Bucket => open_bucket(&far).map_err(failed)?,
-        Kind::Web => open_web(&far).map_err(failed)?,
+        Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
+        Kind::Web => open_web(&source).await.map_err(failed)?,
     };
     if is_tree {
-        return Ok(Found::Tree(Box::new(RemoteStore { far })));
+        return Ok(Found::Tree(Box::new(RemoteStore { source })));
     }
     if !looks_zipped
-        && let Some((archive, tail)) = archive(&far).map_err(failed)?
+        && let Some((archive, tail)) = archive(&source).await.map_err(failed)?
         && is_archive(&tail)
     {
         return Ok(Found::Archive(archive, tail));
@@ -265,13 +266,13 @@ fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
 }
 
 /// Puts the layers on top of a client.
-fn far(
+fn layered(
     label: String,
     identity: String,
     remote: Arc<dyn Remote>,
     options: &RemoteOptions,
-) -> Result<Arc<Far>, RemoteError> {
-    let network = Network::start().map_err(|error| RemoteError::System {
+) -> Result<Arc<RemoteSource>, RemoteError> {
+    runtime::network().map_err(|error| RemoteError::System {
         label: label.clone(),
         error,
     })?;
@@ -285,24 +286,23 @@ fn far(
         log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
         remote = Arc::new(Missing::new(remote, statuses.clone()));
     }
-    Ok(Arc::new(Far {
+    Ok(Arc::new(RemoteSource {
         remote,
-        network,
         label,
         identity,
         can_list: AtomicBool::new(false),
         timeout: options.timeout,
-        facts: Facts::new(options.ttl, options.absent_ttl),
-        listings: Listings::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
-        segments: Segments::new(options.memory_bytes),
-        bodies: Bodies::new(options.memory_bytes.saturating_mul(2)),
+        attrs: AttrCache::new(options.ttl, options.absent_ttl),
+        listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
+        ranges: RangeCache::new(options.memory_bytes),
+        bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
         disk: options.disk.clone(),
         counters,
         anchor: OnceLock::new(),
         modified: OnceLock::new(),
-        questions: Flights::default(),
-        wholes: Flights::default(),
-        parts: Flights::default(),
+        attr_loads: SingleFlight::default(),
+        value_loads: SingleFlight::default(),
+        range_loads: SingleFlight::default(),
     }))
 }
 
@@ -314,25 +314,25 @@ fn document(name: &str) -> Key {
 }
 
 /// Notes a key that is there for as long as the source is.
-fn anchor(far: &Far, name: &str) {
+async fn set_anchor(source: &Arc<RemoteSource>, name: &str) {
     let key = document(name);
-    if let Ok(Fact::Object(meta)) = far.fact(&key)
+    if let Ok(Attrs::Object(meta)) = source.attrs(&key).await
         && let Some(modified) = meta.modified
     {
-        let _ = far.modified.set(modified);
+        let _ = source.modified.set(modified);
     }
-    let _ = far.anchor.set(key);
+    let _ = source.anchor.set(key);
 }
 
 /// Lists the keys of a bucket, or finds documents where listing is not allowed.
-fn open_bucket(far: &Arc<Far>) -> Result<bool, StoreError> {
-    far.can_list.store(true, Ordering::Relaxed);
-    let listing = match RemoteListing::open(far, &Key::root()) {
+async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
+    source.can_list.store(true, Ordering::Relaxed);
+    let listing = match RemoteListing::open(source, &Key::root()).await {
         Ok(listing) => listing,
         Err(StoreError::Denied { what, .. }) => {
-            log::warn!("{}: it may not be listed: {what}", far.label);
-            far.can_list.store(false, Ordering::Relaxed);
-            return open_web(far);
+            log::warn!("{}: it may not be listed: {what}", source.label);
+            source.can_list.store(false, Ordering::Relaxed);
+            return open_web(source).await;
         }
         Err(error) => return Err(error),
     };
@@ -342,19 +342,19 @@ fn open_bucket(far: &Arc<Far>) -> Result<bool, StoreError> {
     let listed = |name: &&str| listing.lists(name.as_bytes());
     let found = match ANCHORS.into_iter().find(listed) {
         // The pages that follow may have it.
-        None if !listing.is_at_end() => first_document(far)?,
+        None if !listing.is_at_end() => first_document(source).await?,
         found => found,
     };
     if let Some(name) = found {
-        anchor(far, name);
+        set_anchor(source, name).await;
     }
     Ok(true)
 }
 
 /// The first document that is there, asked for one by one.
-fn first_document(far: &Far) -> Result<Option<&'static str>, StoreError> {
+async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static str>, StoreError> {
     for name in ANCHORS {
-        if matches!(far.fact(&document(name))?, Fact::Object(_)) {
+        if matches!(source.attrs(&document(name)).await?, Attrs::Object(_)) {
             return Ok(Some(name));
         }
     }
@@ -363,20 +363,13 @@ fn first_document(far: &Far) -> Result<Option<&'static str>, StoreError> {
 
 /// Looks for the documents of a root: two at a time, so that most sources are known after the
 /// time of one request.
-fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
+async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     for pair in ANCHORS.chunks(2) {
-        let answers = std::thread::scope(|scope| {
-            let ask = |name: &&str| {
-                let key = document(name);
-                scope.spawn(move || far.whole(&key, MAX_DOCUMENT_BYTES))
-            };
-            let asked: Vec<_> = pair.iter().map(ask).collect();
-            let answers = asked.into_iter().map(|thread| match thread.join() {
-                Ok(answer) => answer,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            answers.collect::<Vec<_>>()
+        let loads = pair.iter().map(|name| {
+            let key = document(name);
+            async move { source.whole(&key, MAX_DOCUMENT_BYTES).await }
         });
+        let answers = join_all(loads).await;
         let mut found = None;
         for (name, answer) in pair.iter().zip(answers) {
             match answer {
@@ -395,12 +388,12 @@ fn open_web(far: &Arc<Far>) -> Result<bool, StoreError> {
             }
         }
         if let Some(name) = found {
-            anchor(far, name);
+            set_anchor(source, name).await;
             return Ok(true);
         }
     }
     // A directory of hierarchies, if the server lists it.
-    match RemoteListing::open(far, &Key::root()) {
+    match RemoteListing::open(source, &Key::root()).await {
         Ok(_) => Ok(true),
         Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -416,11 +409,11 @@ fn is_page(bytes: &[u8]) -> bool {
 type Tailed = (Arc<RemoteArchive>, Vec<u8>);
 
 /// The object at the root, if there is one.
-fn archive(far: &Arc<Far>) -> Result<Option<Tailed>, StoreError> {
+async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreError> {
     let get = Get::new(&Key::root(), Part::Tail(TAIL_BYTES));
-    match far.get(&get) {
+    match source.get(get).await {
         Ok(got) => {
-            let archive = RemoteArchive::new(far, got.meta, Arc::new(got.bytes.clone()));
+            let archive = RemoteArchive::new(source, got.meta, Arc::new(got.bytes.clone()));
             Ok(Some((Arc::new(archive), got.bytes)))
         }
         Err(RequestError::NotFound | RequestError::IsPrefix) => Ok(None),

@@ -1,19 +1,21 @@
-//! A tree of keys that is somewhere else, as a [`Store`].
+//! A remote tree of keys as a [`Store`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::bodies::{Bodies, Reserved};
-use super::facts::{Fact, Facts};
-use super::listing::{Listings, MAX_EMPTY_PAGES, RemoteListing};
-use super::runtime::Network;
-use super::segments::{Segment, Segments};
+use async_trait::async_trait;
+use futures_util::future::join;
+
+use super::attr_cache::{AttrCache, Attrs};
+use super::bodies::{BodyBudget, ReservedBody};
+use super::listing::{ListingCache, MAX_EMPTY_PAGES, RemoteListing};
+use super::range_cache::{RangeCache, RangeKey};
 use super::traffic::{Counters, TransferStats};
 use super::value::{RemoteObject, Value};
 use super::{Depth, Get, Got, List, Meta, Page, Part, Remote, RequestError};
-use crate::store::flight::Flights;
-use crate::store::waiting::may_wait;
+use crate::cache::SingleFlight;
+use crate::runtime;
 use crate::store::{
     AccessHint, Capabilities, DiskCache, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
     Store, StoreError, Version,
@@ -21,28 +23,30 @@ use crate::store::{
 
 /// What a store and its open objects share.
 #[derive(Debug)]
-pub(super) struct Far {
+pub(super) struct RemoteSource {
     pub(super) remote: Arc<dyn Remote>,
-    pub(super) network: Network,
     pub(super) label: String,
     /// What tells the source from any other one, for the disk cache.
     pub(super) identity: String,
     /// Whether it lists; found out when it is opened.
     pub(super) can_list: AtomicBool,
     pub(super) timeout: Duration,
-    pub(super) facts: Facts,
-    pub(super) listings: Listings,
-    pub(super) segments: Segments,
-    pub(super) bodies: Bodies,
+    pub(super) attrs: AttrCache,
+    pub(super) listings: ListingCache,
+    pub(super) ranges: RangeCache,
+    pub(super) bodies: BodyBudget,
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     /// A key that was there when the source was opened: without it nothing is absent, all is gone.
     pub(super) anchor: OnceLock<Key>,
     /// When the source was changed, as far as it tells.
     pub(super) modified: OnceLock<SystemTime>,
-    pub(super) questions: Flights<Key, Fact>,
-    pub(super) wholes: Flights<(Key, Part), Value>,
-    pub(super) parts: Flights<Segment, Arc<Vec<u8>>>,
+    /// Attributes that are being asked for.
+    pub(super) attr_loads: SingleFlight<Key, Attrs, StoreError>,
+    /// Values, or their ends, that are being fetched.
+    pub(super) value_loads: SingleFlight<(Key, Part), Value, StoreError>,
+    /// Ranges that are being fetched.
+    pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
 }
 
 /// Absence is believed for so long without looking whether the source itself is still there.
@@ -50,123 +54,124 @@ const ANCHOR_TTL: Duration = Duration::from_secs(1);
 /// Documents of metadata are not longer than this; a value that looks like one is fetched whole.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-impl Far {
+impl RemoteSource {
     pub(super) fn can_list(&self) -> bool {
         self.can_list.load(Ordering::Relaxed)
     }
 
-    pub(super) fn listings(&self) -> &Listings {
-        &self.listings
-    }
-
-    /// What was asked for and what is kept.
-    pub(super) fn usage(&self) -> TransferStats {
+    pub(super) fn transfer_stats(&self) -> TransferStats {
         TransferStats {
             total: self.counters.total(),
             arrays: self.counters.by_prefix(),
             disk: self.disk.as_ref().map(|disk| disk.counters()),
-            memory_bytes: self.segments.bytes(),
+            memory_bytes: self.ranges.bytes(),
         }
     }
 
-    /// Memory for a body of so many bytes that is copied once; waits for it.
-    pub(super) fn reserve(&self, key: &Key, bytes: u64) -> Result<Reserved, StoreError> {
+    /// Reserves memory for a body of so many bytes that is copied once.
+    pub(super) async fn reserve(&self, key: &Key, bytes: u64) -> Result<ReservedBody, StoreError> {
         let bytes = bytes.saturating_mul(2);
-        let reserved = self.bodies.reserve(bytes, &self.network, self.timeout);
-        reserved.ok_or_else(|| self.late(key))
-    }
-
-    /// The same for what is read ahead; none if readers need it.
-    pub(super) fn reserve_spare(&self, bytes: u64) -> Option<Reserved> {
-        self.bodies.reserve_spare(bytes.saturating_mul(2))
-    }
-
-    /// When who asks now wants to have an answer.
-    pub(super) fn deadline(&self) -> Instant {
-        // The request itself ends by its own deadline; what follows it gets some time more.
-        Instant::now() + self.timeout + Duration::from_secs(1)
-    }
-
-    pub(super) fn late(&self, key: &Key) -> StoreError {
-        StoreError::TimedOut {
+        let reserved = self.bodies.reserve(bytes, self.timeout).await;
+        reserved.ok_or_else(|| StoreError::TimedOut {
             key: key.clone(),
-            what: format!("answer ({:.1?})", self.timeout),
-        }
+            what: format!("memory for the answer ({:.1?})", self.timeout),
+        })
     }
 
-    /// What is told of a prefix: nothing but that it is one.
+    /// The same for a prefetch; `None` if requests need the memory.
+    pub(super) fn try_reserve_spare(&self, bytes: u64) -> Option<ReservedBody> {
+        self.bodies.try_reserve_spare(bytes.saturating_mul(2))
+    }
+
+    /// Attributes of a prefix: it has none but that it is one.
     pub(super) fn prefix_stat(&self) -> Stat {
+        let modified = self.modified.get().copied();
         Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            modified: self
-                .modified
-                .get()
-                .copied()
-                .unwrap_or(SystemTime::UNIX_EPOCH),
+            modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
             version: Version(0),
             links: 2,
         }
     }
 
-    /// One page of names.
-    pub(super) fn list(&self, list: &List) -> Result<Page, StoreError> {
-        may_wait(&list.prefix)?;
-        let page = self.network.wait(self.remote.list(list));
-        page.map_err(|error| error.of(&list.prefix))
+    /// Sends a request; dropping the future cancels it.
+    pub(super) async fn request_get(&self, get: Get) -> Result<Got, RequestError> {
+        let remote = Arc::clone(&self.remote);
+        let answer = runtime::on_network(async move { remote.get(&get).await });
+        answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Bytes of an object; what the answer says of it is known from then on.
-    pub(super) fn get(&self, get: &Get) -> Result<Got, RequestError> {
+    async fn request_head(&self, key: &Key) -> Result<Meta, RequestError> {
+        let (remote, key) = (Arc::clone(&self.remote), key.clone());
+        let answer = runtime::on_network(async move { remote.head(&key).await });
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    async fn request_list(&self, list: List) -> Result<Page, RequestError> {
+        let remote = Arc::clone(&self.remote);
+        let answer = runtime::on_network(async move { remote.list(&list).await });
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// One page of names.
+    pub(super) async fn list(&self, list: List) -> Result<Page, StoreError> {
+        let prefix = list.prefix.clone();
+        let page = self.request_list(list).await;
+        page.map_err(|error| error.of(&prefix))
+    }
+
+    /// Bytes of an object; the attributes in the answer are cached.
+    pub(super) async fn get(&self, get: Get) -> Result<Got, RequestError> {
         let asked = Instant::now();
-        let answer = self.network.wait(self.remote.get(get));
+        let (key, is_expected) = (get.key.clone(), get.expected.is_some());
+        let answer = self.request_get(get).await;
         match &answer {
             Ok(Got { meta, .. }) | Err(RequestError::TooLong(meta)) => {
-                self.facts.put(&get.key, Fact::Object(meta.clone()), asked);
+                self.attrs.insert(&key, Attrs::Object(meta.clone()), asked);
             }
-            Err(RequestError::IsPrefix) => self.facts.put(&get.key, Fact::Prefix, asked),
-            Err(RequestError::Changed(_)) => self.forget(&get.key),
+            Err(RequestError::IsPrefix) => self.attrs.insert(&key, Attrs::Prefix, asked),
+            Err(RequestError::Changed(_)) => self.invalidate(&key),
             // It was there.
-            Err(RequestError::NotFound) if get.expected.is_some() => self.forget(&get.key),
+            Err(RequestError::NotFound) if is_expected => self.invalidate(&key),
             Err(_) => {}
         }
         answer
     }
 
-    /// What is known of a key is not so any more.
-    fn forget(&self, key: &Key) {
-        self.facts.forget(key);
-        self.listings.forget(&key.parent());
+    /// Forgets the attributes of a key.
+    fn invalidate(&self, key: &Key) {
+        self.attrs.invalidate(key);
+        self.listings.invalidate(&key.parent());
     }
 
-    /// A fact that needs no request.
-    fn known(&self, key: &Key) -> Option<Fact> {
+    /// Attributes that need no request.
+    fn known(&self, key: &Key) -> Option<Attrs> {
         if key.is_root() {
-            return Some(Fact::Prefix);
+            return Some(Attrs::Prefix);
         }
         let is_settled = is_document(key);
-        let fact = self.facts.get(key);
-        fact.or_else(|| self.listings.find(key, is_settled))
+        let attrs = self.attrs.get(key);
+        attrs.or_else(|| self.listings.find(key, is_settled))
     }
 
-    /// What a key leads to.
-    pub(super) fn fact(&self, key: &Key) -> Result<Fact, StoreError> {
-        if let Some(fact) = self.known(key) {
-            return Ok(fact);
+    /// Attributes of a key.
+    pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
+        if let Some(attrs) = self.known(key) {
+            return Ok(attrs);
         }
-        may_wait(key)?;
-        let ask = || self.find_out(key);
-        let answer = self.questions.answer(key.clone(), self.deadline(), ask);
-        answer.unwrap_or_else(|| Err(self.late(key)))
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.load_attrs(&wanted).await };
+        self.attr_loads.run(key.clone(), load, panicked()).await
     }
 
-    fn find_out(&self, key: &Key) -> Result<Fact, StoreError> {
+    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         if is_document(key) {
-            // Who wants to know it will read it.
-            return match self.whole(key, MAX_DOCUMENT_BYTES) {
-                Ok(value) => Ok(Fact::Object(value.meta)),
-                Err(StoreError::NotFound { .. }) => Ok(Fact::Absent),
-                Err(StoreError::NotAPrefix { .. }) => Ok(Fact::Prefix),
+            // The caller will most likely read it.
+            return match self.whole(key, MAX_DOCUMENT_BYTES).await {
+                Ok(value) => Ok(Attrs::Object(value.meta)),
+                Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
+                Err(StoreError::NotAPrefix { .. }) => Ok(Attrs::Prefix),
                 Err(error) => Err(error),
             };
         }
@@ -180,48 +185,44 @@ impl Far {
         };
         let (head, page) = match self.can_list() {
             true => {
-                let both = async {
-                    let head = self.head(key);
-                    futures_util::future::join(head, self.first_page(below)).await
-                };
-                let (head, page) = self.network.wait(both);
+                let (head, page) = join(self.head(key), self.first_page(below)).await;
                 (head, Some(page))
             }
-            false => (self.network.wait(self.head(key)), None),
+            false => (self.head(key).await, None),
         };
         let (is_prefix, refusal) = match page {
             Some(Ok(has_names)) => (has_names, None),
-            // Who may not list may still read.
+            // A user without the right to list may still read.
             Some(Err(error @ (RequestError::Denied(_) | RequestError::Expired(_)))) => {
                 (false, Some(error))
             }
             None => (false, None),
             Some(Err(error)) => return Err(error.of(key)),
         };
-        let fact = match (head, refusal) {
-            _ if is_prefix => Fact::Prefix,
-            (Ok(meta), _) => Fact::Object(meta),
-            (Err(RequestError::IsPrefix), _) => Fact::Prefix,
+        let attrs = match (head, refusal) {
+            _ if is_prefix => Attrs::Prefix,
+            (Ok(meta), _) => Attrs::Object(meta),
+            (Err(RequestError::IsPrefix), _) => Attrs::Prefix,
             (Err(RequestError::NotFound), Some(refusal)) => return Err(refusal.of(key)),
             (Err(RequestError::NotFound), None) => {
-                self.check_anchor(key)?;
-                Fact::Absent
+                self.check_anchor(key).await?;
+                Attrs::Absent
             }
             (Err(error), _) => return Err(error.of(key)),
         };
-        self.facts.put(key, fact.clone(), asked);
-        Ok(fact)
+        self.attrs.insert(key, attrs.clone(), asked);
+        Ok(attrs)
     }
 
-    /// What is known of an object. That it is empty is believed only if GET brings nothing, too:
-    /// some servers answer every HEAD with `Content-Length: 0`.
+    /// Attributes of an object. A size of 0 is believed only if GET brings nothing, too: some servers
+    /// answer every HEAD with `Content-Length: 0`.
     async fn head(&self, key: &Key) -> Result<Meta, RequestError> {
-        let meta = self.remote.head(key).await?;
+        let meta = self.request_head(key).await?;
         if meta.size_bytes > 0 {
             return Ok(meta);
         }
         let first_byte = Get::new(key, Part::Range(0..1));
-        match self.remote.get(&first_byte).await {
+        match self.request_get(first_byte).await {
             Ok(got) => Ok(got.meta),
             Err(RequestError::NoSuchRange) => Ok(meta),
             Err(error) => Err(error),
@@ -231,7 +232,7 @@ impl Far {
     /// Whether a listing has any name: its first pages can be empty.
     async fn first_page(&self, mut list: List) -> Result<bool, RequestError> {
         for _ in 0..MAX_EMPTY_PAGES {
-            let page = self.remote.list(&list).await?;
+            let page = self.request_list(list.clone()).await?;
             if !page.objects.is_empty() || !page.prefixes.is_empty() {
                 return Ok(true);
             }
@@ -245,140 +246,168 @@ impl Far {
     }
 
     /// Fails if the source itself is gone, so that its keys are not taken for absent.
-    fn check_anchor(&self, key: &Key) -> Result<(), StoreError> {
+    async fn check_anchor(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
         let Some(anchor) = self.anchor.get().filter(|anchor| *anchor != key) else {
             return Ok(());
         };
-        if self.facts.is_fresh(anchor, ANCHOR_TTL) {
+        if self.attrs.is_fresh(anchor, ANCHOR_TTL) {
             return Ok(());
         }
-        let gone = || StoreError::Unavailable {
+        let gone = |key: &Key, anchor: &Key| StoreError::Unavailable {
             key: key.clone(),
             what: format!("not there, and neither is {anchor}: the whole source is gone"),
         };
-        let asked = Instant::now();
-        let ask = || match self.network.wait(self.head(anchor)) {
-            Ok(meta) => {
-                // Another content is still there; what is known of it is older.
-                match self.facts.last(anchor) {
-                    Some(last) if !last.is_same(&meta) => self.facts.forget(anchor),
-                    _ => {}
+        let (own, wanted, about) = (Arc::clone(self), anchor.clone(), key.clone());
+        let load = move || async move {
+            let asked = Instant::now();
+            match own.head(&wanted).await {
+                Ok(meta) => {
+                    // Another content is still there; what is cached of it is older.
+                    match own.attrs.last(&wanted) {
+                        Some(last) if !last.is_same(&meta) => own.attrs.invalidate(&wanted),
+                        _ => {}
+                    }
+                    let attrs = Attrs::Object(meta);
+                    own.attrs.insert(&wanted, attrs.clone(), asked);
+                    Ok(attrs)
                 }
-                let fact = Fact::Object(meta);
-                self.facts.put(anchor, fact.clone(), asked);
-                Ok(fact)
+                Err(RequestError::NotFound) => Err(gone(&about, &wanted)),
+                Err(error) => Err(error.of(&about)),
             }
-            Err(RequestError::NotFound) => Err(gone()),
-            Err(error) => Err(error.of(key)),
         };
-        let answer = self.questions.answer(anchor.clone(), self.deadline(), ask);
-        match answer.unwrap_or_else(|| Err(self.late(key)))? {
-            Fact::Object(_) => Ok(()),
-            // Somebody else has asked for it, and it is not there.
-            Fact::Prefix | Fact::Absent => Err(gone()),
+        match self
+            .attr_loads
+            .run(anchor.clone(), load, panicked())
+            .await?
+        {
+            Attrs::Object(_) => Ok(()),
+            // Another load has asked for it, and it is not there.
+            Attrs::Prefix | Attrs::Absent => Err(gone(key, anchor)),
         }
     }
 
-    /// A whole value of at most `at_most` bytes; only what is told of it, if it is longer.
-    pub(super) fn whole(&self, key: &Key, at_most: u64) -> Result<Value, StoreError> {
+    /// Fails for a key that is known not to be an object; returns its attributes if they are known.
+    fn known_object(&self, key: &Key) -> Result<Option<Meta>, StoreError> {
         match self.known(key) {
-            Some(Fact::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
-            Some(Fact::Prefix) => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            Some(Fact::Object(meta)) if meta.size_bytes > at_most => {
+            Some(Attrs::Absent) => Err(StoreError::NotFound { key: key.clone() }),
+            Some(Attrs::Prefix) => Err(StoreError::NotAPrefix { key: key.clone() }),
+            Some(Attrs::Object(meta)) => Ok(Some(meta)),
+            None => Ok(None),
+        }
+    }
+
+    /// A whole value of at most `at_most` bytes; only its attributes, if it is longer.
+    pub(super) async fn whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+    ) -> Result<Value, StoreError> {
+        if let Some(meta) = self.known_object(key)? {
+            if meta.size_bytes > at_most {
                 return Ok(Value { meta, bytes: None });
             }
-            Some(Fact::Object(meta)) => {
-                if let Some(bytes) = self.at_hand(key, &meta, 0..meta.size_bytes) {
-                    self.counters.hit(key);
-                    let bytes = Some(bytes);
-                    return Ok(Value { meta, bytes });
-                }
+            if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
+                self.counters.hit(key);
+                let bytes = Some(bytes);
+                return Ok(Value { meta, bytes });
             }
-            None => {}
         }
-        may_wait(key)?;
-        let question = (key.clone(), Part::All(at_most));
-        let ask = || self.fetch_whole(key, at_most);
-        let answer = self.wholes.answer(question, self.deadline(), ask);
-        answer.unwrap_or_else(|| Err(self.late(key)))
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.fetch_whole(&wanted, at_most).await };
+        let place = (key.clone(), Part::All(at_most));
+        self.value_loads.run(place, load, panicked()).await
     }
 
-    fn fetch_whole(&self, key: &Key, at_most: u64) -> Result<Value, StoreError> {
+    async fn fetch_whole(self: Arc<Self>, key: &Key, at_most: u64) -> Result<Value, StoreError> {
         let mut get = Get::new(key, Part::All(at_most));
-        let last = self.facts.last(key).or_else(|| self.last_on_disk(key));
-        let kept = last.and_then(|meta| {
+        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let cached = last.and_then(|meta| {
             meta.etag.as_ref()?;
-            let bytes = self.at_hand(key, &meta, 0..meta.size_bytes)?;
+            let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
             Some((meta, bytes))
         });
-        get.known = kept.as_ref().map(|(meta, _)| meta.clone());
+        get.known = cached.as_ref().map(|(meta, _)| meta.clone());
         let asked = Instant::now();
-        match (self.get(&get), kept) {
+        match (self.get(get).await, cached) {
             (Ok(got), _) => {
                 let bytes = Arc::new(got.bytes);
-                self.keep(key, &got.meta, 0, &bytes);
+                self.insert(key, &got.meta, 0, &bytes);
                 Ok(Value {
                     meta: got.meta,
                     bytes: Some(bytes),
                 })
             }
             (Err(RequestError::NotModified), Some((meta, bytes))) => {
-                self.facts.put(key, Fact::Object(meta.clone()), asked);
+                self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
                 self.counters.hit(key);
                 let bytes = Some(bytes);
                 Ok(Value { meta, bytes })
             }
             (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
-            (Err(RequestError::NotFound), _) => {
-                self.check_anchor(key)?;
-                self.facts.put(key, Fact::Absent, asked);
-                Err(StoreError::NotFound { key: key.clone() })
-            }
-            (Err(error), _) => Err(error.of(key)),
+            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
         }
     }
 
-    /// What is told of a value, and its last bytes at hand.
-    fn tail(&self, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
-        match self.known(key) {
-            Some(Fact::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
-            Some(Fact::Prefix) => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            Some(Fact::Object(meta)) => return Ok(meta),
-            None => {}
-        }
-        may_wait(key)?;
-        let question = (key.clone(), Part::Tail(bytes));
-        let ask = || {
-            let asked = Instant::now();
-            let mut get = Get::new(key, Part::Tail(bytes));
-            let last = self.facts.last(key).or_else(|| self.last_on_disk(key));
-            get.known = last.filter(|meta| {
-                let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
-                meta.etag.is_some() && self.at_hand(key, meta, tail).is_some()
-            });
-            let known = get.known.clone();
-            match (self.get(&get), known) {
-                (Err(RequestError::NotModified), Some(meta)) => {
-                    self.facts.put(key, Fact::Object(meta.clone()), asked);
-                    self.counters.hit(key);
-                    Ok(Value { meta, bytes: None })
-                }
-                (Ok(got), _) => {
-                    self.keep(key, &got.meta, got.start, &Arc::new(got.bytes));
-                    let (meta, bytes) = (got.meta, None);
-                    Ok(Value { meta, bytes })
-                }
-                (Err(RequestError::NotFound), _) => {
-                    self.check_anchor(key)?;
-                    self.facts.put(key, Fact::Absent, asked);
-                    Err(StoreError::NotFound { key: key.clone() })
-                }
-                (Err(error), _) => Err(error.of(key)),
+    /// The error of a failed request for an object; absence is proven and cached.
+    async fn absent_or(
+        self: &Arc<Self>,
+        key: &Key,
+        error: RequestError,
+        asked: Instant,
+    ) -> StoreError {
+        if let RequestError::NotFound = error {
+            if let Err(gone) = self.check_anchor(key).await {
+                return gone;
             }
-        };
-        let answer = self.wholes.answer(question, self.deadline(), ask);
-        Ok(answer.unwrap_or_else(|| Err(self.late(key)))?.meta)
+            self.attrs.insert(key, Attrs::Absent, asked);
+        }
+        error.of(key)
     }
+
+    /// Attributes of a value; its last bytes are cached.
+    async fn tail(self: &Arc<Self>, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
+        if let Some(meta) = self.known_object(key)? {
+            return Ok(meta);
+        }
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.fetch_tail(&wanted, bytes).await };
+        let place = (key.clone(), Part::Tail(bytes));
+        let value = self.value_loads.run(place, load, panicked()).await?;
+        Ok(value.meta)
+    }
+
+    async fn fetch_tail(self: Arc<Self>, key: &Key, bytes: u64) -> Result<Value, StoreError> {
+        let asked = Instant::now();
+        let mut get = Get::new(key, Part::Tail(bytes));
+        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        get.known = last.filter(|meta| {
+            let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
+            meta.etag.is_some() && self.cached(key, meta, &tail).is_some()
+        });
+        let known = get.known.clone();
+        let meta = match (self.get(get).await, known) {
+            (Err(RequestError::NotModified), Some(meta)) => {
+                self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+                self.counters.hit(key);
+                meta
+            }
+            (Ok(got), _) => {
+                self.insert(key, &got.meta, got.start, &Arc::new(got.bytes));
+                got.meta
+            }
+            (Err(error), _) => return Err(self.absent_or(key, error, asked).await),
+        };
+        Ok(Value { meta, bytes: None })
+    }
+}
+
+/// The network runtime has ended, or a request panicked.
+fn ended() -> RequestError {
+    RequestError::lasting("the request was not completed")
+}
+
+pub(super) fn panicked() -> StoreError {
+    StoreError::internal("a panic while a request was sent")
 }
 
 /// Whether a key has a name that documents of metadata have.
@@ -388,21 +417,30 @@ pub(super) fn is_document(key: &Key) -> bool {
     name == b"zarr.json" || name.starts_with(b".z")
 }
 
-/// A tree of keys that is somewhere else.
+/// A remote tree of keys.
 #[derive(Debug)]
 pub(super) struct RemoteStore {
-    pub(super) far: Arc<Far>,
+    pub(super) source: Arc<RemoteSource>,
 }
 
 impl RemoteStore {
     fn object(&self, key: &Key, value: Value, is_exact: bool) -> Arc<dyn Object> {
-        Arc::new(RemoteObject::new(&self.far, key, value, is_exact))
+        Arc::new(RemoteObject::new(&self.source, key, value, is_exact))
+    }
+
+    fn stat_of(&self, key: &Key, attrs: Attrs) -> Result<Stat, StoreError> {
+        match attrs {
+            Attrs::Prefix => Ok(self.source.prefix_stat()),
+            Attrs::Object(meta) => Ok(meta.stat()),
+            Attrs::Absent => Err(StoreError::NotFound { key: key.clone() }),
+        }
     }
 }
 
+#[async_trait]
 impl Store for RemoteStore {
     fn label(&self) -> &str {
-        &self.far.label
+        &self.source.label
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -410,7 +448,7 @@ impl Store for RemoteStore {
             immutable: false,
             open_infallible: false,
             is_remote: true,
-            listing: match self.far.can_list() {
+            listing: match self.source.can_list() {
                 true => ListingSupport::Complete,
                 false => ListingSupport::BestEffort,
             },
@@ -421,61 +459,51 @@ impl Store for RemoteStore {
         Extent::default()
     }
 
-    fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        match self.far.fact(key)? {
-            Fact::Prefix => Ok(self.far.prefix_stat()),
-            Fact::Object(meta) => Ok(meta.stat()),
-            Fact::Absent => Err(StoreError::NotFound { key: key.clone() }),
-        }
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.stat_of(key, self.source.attrs(key).await?)
     }
 
-    fn open(&self, key: &Key) -> Result<Arc<dyn Object>, StoreError> {
-        match self.far.fact(key)? {
-            Fact::Object(meta) => {
-                let value = Value { meta, bytes: None };
-                Ok(self.object(key, value, false))
-            }
-            Fact::Prefix => Err(StoreError::NotAPrefix { key: key.clone() }),
-            Fact::Absent => Err(StoreError::NotFound { key: key.clone() }),
-        }
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        Some(self.stat_of(key, self.source.known(key)?))
     }
 
-    fn open_for(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let value = match hint {
-            AccessHint::Ranges => return self.open(key),
-            AccessHint::Whole(at_most) => self.far.whole(key, at_most)?,
-            AccessHint::Tail(bytes) => {
-                let (meta, bytes) = (self.far.tail(key, bytes)?, None);
-                Value { meta, bytes }
+            AccessHint::Ranges => {
+                let meta = match self.source.attrs(key).await? {
+                    Attrs::Object(meta) => meta,
+                    Attrs::Prefix => return Err(StoreError::NotAPrefix { key: key.clone() }),
+                    Attrs::Absent => return Err(StoreError::NotFound { key: key.clone() }),
+                };
+                return Ok(self.object(key, Value { meta, bytes: None }, false));
             }
+            AccessHint::Whole(at_most) => self.source.whole(key, at_most).await?,
+            AccessHint::Tail(bytes) => Value {
+                meta: self.source.tail(key, bytes).await?,
+                bytes: None,
+            },
         };
         Ok(self.object(key, value, true))
     }
 
-    fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         if !prefix.is_root() {
-            match self.far.known(prefix) {
-                Some(Fact::Object(_)) => {
-                    return Err(StoreError::NotAPrefix {
-                        key: prefix.clone(),
-                    });
-                }
-                Some(Fact::Absent) => {
-                    return Err(StoreError::NotFound {
-                        key: prefix.clone(),
-                    });
-                }
+            let key = prefix.clone();
+            match self.source.known(prefix) {
+                Some(Attrs::Object(_)) => return Err(StoreError::NotAPrefix { key }),
+                Some(Attrs::Absent) => return Err(StoreError::NotFound { key }),
                 _ => {}
             }
         }
-        Ok(Box::new(RemoteListing::open(&self.far, prefix)?))
+        let listing = RemoteListing::open(&self.source, prefix).await?;
+        Ok(Box::new(listing))
     }
 
-    fn doubt(&self, key: &Key) {
-        self.far.forget(key);
+    async fn invalidate(&self, key: &Key) {
+        self.source.invalidate(key);
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
-        Some(self.far.usage())
+        Some(self.source.transfer_stats())
     }
 }

@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{DiskCounters, Key};
+use crate::sync::Mutex;
 
 /// Counters of requests; all only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(super) struct Counters {
 
 impl Counters {
     fn count(&self, key: &Key, what: impl Fn(&mut TransferCounters)) {
-        let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prefixes = self.prefixes.lock();
         let of = array_of(key);
         let of = match prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(&of) {
             true => OTHERS.to_owned(),
@@ -134,7 +135,7 @@ impl Counters {
 
     /// Below each prefix.
     pub(super) fn by_prefix(&self) -> Vec<(String, TransferCounters)> {
-        let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefixes = self.prefixes.lock();
         let each = prefixes
             .iter()
             .map(|(name, traffic)| (name.clone(), *traffic));

@@ -1,21 +1,20 @@
-//! One version of an object that is somewhere else, read in parts.
+//! One version of a remote object, read in parts.
 //!
-//! Who decodes asks for exactly what it needs, and gets exactly that. Who reads a file like any
-//! other gets blocks, and a reader that goes from beginning to end gets them fetched ahead, many at
-//! a time.
+//! A decoder reads exactly the ranges that it needs. Other readers get blocks, and for a sequential
+//! reader blocks are read ahead, many at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::blocks::Blocks;
-use super::segments::Segment;
-use super::store::Far;
+use super::range_cache::RangeKey;
+use super::store::{RemoteSource, panicked};
 use super::{Get, Meta, Part, RequestError};
-use crate::store::flight::Claim;
-use crate::store::waiting::may_wait;
-use crate::store::{Data, Key, Object, Patience, Stat, StoreError, Version};
+use crate::runtime::leave_session_thread;
+use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
 /// What an answer brought.
 #[derive(Debug, Clone)]
@@ -33,7 +32,7 @@ const JOINED_BYTES: u64 = 8 << 20;
 /// One version of an object.
 #[derive(Debug)]
 pub(super) struct RemoteObject {
-    far: Arc<Far>,
+    source: Arc<RemoteSource>,
     key: Key,
     value: Value,
     is_exact: bool,
@@ -41,43 +40,40 @@ pub(super) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// `is_exact` says that parts are asked for as they are needed, and not as a file is read.
-    pub(super) fn new(far: &Arc<Far>, key: &Key, value: Value, is_exact: bool) -> Self {
+    /// `is_exact` means that ranges are read as they are needed, and not as a file is.
+    pub(super) fn new(source: &Arc<RemoteSource>, key: &Key, value: Value, is_exact: bool) -> Self {
         Self {
-            far: Arc::clone(far),
+            source: Arc::clone(source),
             key: key.clone(),
-            blocks: Blocks::new(far, key, &value.meta, 0..value.meta.size_bytes),
+            blocks: Blocks::new(source, key, &value.meta, 0..value.meta.size_bytes),
             value,
             is_exact,
         }
     }
 
-    fn exact(&self, range: Range<u64>, patience: Patience) -> Result<Data, StoreError> {
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let shared = |bytes| Ok(Data::Shared(bytes, 0..length));
-        let (far, meta) = (&self.far, &self.value.meta);
-        if let Some(bytes) = far.at_hand(&self.key, meta, range.clone()) {
-            far.counters.hit(&self.key);
-            return shared(bytes);
-        }
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait {
-                key: self.key.clone(),
-            });
-        }
-        may_wait(&self.key)?;
-        let ask = || fetch(far, &self.key, meta, range.clone()).map(Arc::new);
-        let question = self.segment(range.clone());
-        let answer = far.parts.answer(question, far.deadline(), || {
-            let bytes = ask()?;
-            far.keep(&self.key, meta, range.start, &bytes);
-            Ok(bytes)
-        });
-        shared(answer.unwrap_or_else(|| Err(far.late(&self.key)))?)
+    /// The part of a range that the object has.
+    fn clamp(&self, offset: u64, size_bytes: usize) -> Range<u64> {
+        let end = offset.saturating_add(size_bytes as u64);
+        offset..end.min(self.value.meta.size_bytes)
     }
 
-    fn segment(&self, range: Range<u64>) -> Segment {
-        Segment {
+    /// A range of the value, if all of it came with the answer to the open.
+    fn in_value(&self, range: &Range<u64>) -> Result<Option<Data>, StoreError> {
+        let Some(bytes) = &self.value.bytes else {
+            return Ok(None);
+        };
+        let range = in_memory(range.start)?..in_memory(range.end)?;
+        Ok(Some(Data::Shared(Arc::clone(bytes), range)))
+    }
+
+    async fn fetch_exact(&self, range: Range<u64>) -> Result<Data, StoreError> {
+        let length = in_memory(range.end - range.start)?;
+        let bytes = fetch_cached(&self.source, &self.key, &self.value.meta, range).await?;
+        Ok(Data::Shared(bytes, 0..length))
+    }
+
+    fn range_key(&self, range: &Range<u64>) -> RangeKey {
+        RangeKey {
             key: self.key.clone(),
             version: self.value.meta.version(),
             start: range.start,
@@ -86,13 +82,43 @@ impl RemoteObject {
     }
 }
 
+/// A range of one version of an object: cached, or fetched once for all readers and cached.
+pub(super) async fn fetch_cached(
+    source: &Arc<RemoteSource>,
+    key: &Key,
+    meta: &Meta,
+    range: Range<u64>,
+) -> Result<Arc<Vec<u8>>, StoreError> {
+    if source.disk.is_some() {
+        leave_session_thread().await;
+    }
+    if let Some(bytes) = source.cached(key, meta, &range) {
+        source.counters.hit(key);
+        return Ok(bytes);
+    }
+    let place = RangeKey {
+        key: key.clone(),
+        version: meta.version(),
+        start: range.start,
+        end: range.end,
+    };
+    let (own, wanted, version) = (Arc::clone(source), key.clone(), meta.clone());
+    let load = move || async move {
+        let start = range.start;
+        let bytes = Arc::new(fetch(&own, &wanted, &version, range).await?);
+        own.insert(&wanted, &version, start, &bytes);
+        Ok(bytes)
+    };
+    source.range_loads.run(place, load, panicked()).await
+}
+
 pub(super) fn wrong_length(key: &Key, got: u64, wanted: u64) -> StoreError {
     RequestError::lasting(format!("{got} bytes came, {wanted} were asked for")).of(key)
 }
 
 /// Bytes of one version of an object, all that were asked for.
-pub(super) fn fetch(
-    far: &Far,
+pub(super) async fn fetch(
+    source: &RemoteSource,
     key: &Key,
     meta: &Meta,
     range: Range<u64>,
@@ -100,7 +126,7 @@ pub(super) fn fetch(
     let length = range.end.saturating_sub(range.start);
     let mut get = Get::new(key, Part::Range(range));
     get.expected = Some(meta.clone());
-    let got = far.get(&get).map_err(|error| gone(error, key))?;
+    let got = source.get(get).await.map_err(|error| gone(error, key))?;
     match got.bytes.len() as u64 == length && got.meta.is_same(meta) {
         true => Ok(got.bytes),
         false => Err(wrong_length(key, got.bytes.len() as u64, length)),
@@ -115,6 +141,7 @@ fn gone(error: RequestError, key: &Key) -> StoreError {
     }
 }
 
+#[async_trait]
 impl Object for RemoteObject {
     fn size_bytes(&self) -> u64 {
         self.value.meta.size_bytes
@@ -128,105 +155,115 @@ impl Object for RemoteObject {
         Ok(self.value.meta.stat())
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let end = offset
-            .saturating_add(size_bytes as u64)
-            .min(self.size_bytes());
-        if offset >= end {
-            return Ok(Data::Filled(0..0));
+    ) -> Option<Result<Data, StoreError>> {
+        let range = self.clamp(offset, size_bytes);
+        if range.is_empty() {
+            return Some(Ok(Data::Filled(0..0)));
         }
-        let range = offset..end;
-        if let Some(bytes) = &self.value.bytes {
-            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-            return Ok(Data::Shared(Arc::clone(bytes), index(offset)..index(end)));
+        if let found @ (Ok(Some(_)) | Err(_)) = self.in_value(&range) {
+            return found.transpose();
         }
-        if self.is_exact {
-            return self.exact(range, patience);
+        if !self.is_exact {
+            return self.blocks.try_read(range, buffer);
         }
-        self.blocks.read(range, buffer, patience)
+        let bytes = self.source.in_memory(&self.key, &self.value.meta, &range)?;
+        self.source.counters.hit(&self.key);
+        let length = bytes.len();
+        Some(Ok(Data::Shared(bytes, 0..length)))
     }
 
-    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
-        let end = offset.saturating_add(size_bytes as u64);
-        if self.value.bytes.is_none() && !self.is_exact && offset < self.size_bytes() {
-            return self.blocks.read_owned(offset..end.min(self.size_bytes()));
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let range = self.clamp(offset, size_bytes);
+        if range.is_empty() {
+            return Ok(Data::Filled(0..0));
         }
-        // Nothing is copied.
-        self.read(offset, size_bytes, &mut [], Patience::Wait)
+        if let Some(data) = self.in_value(&range)? {
+            return Ok(data);
+        }
+        match self.is_exact {
+            true => self.fetch_exact(range).await,
+            false => self.blocks.read(range).await,
+        }
     }
 
     fn is_parallel(&self) -> bool {
         true
     }
 
-    fn is_shared(&self) -> bool {
-        self.is_exact
-    }
-
-    /// Fetches neighbours together; each is kept by itself.
-    fn prepare(&self, ranges: &[Range<u64>]) {
-        let (far, meta) = (&self.far, &self.value.meta);
-        if self.value.bytes.is_some() || may_wait(&self.key).is_err() {
+    /// Fetches neighbours together; each is cached by itself.
+    async fn prefetch(&self, ranges: &[Range<u64>]) {
+        let (source, meta) = (&self.source, &self.value.meta);
+        if self.value.bytes.is_some() {
             return;
         }
-        let mut leads = Vec::new();
-        for range in ranges {
+        let is_missing = |range: &&Range<u64>| {
             let is_inside = range.start < range.end && range.end <= meta.size_bytes;
-            if !is_inside || far.at_hand(&self.key, meta, range.clone()).is_some() {
-                continue;
+            is_inside && source.cached(&self.key, meta, range).is_none()
+        };
+        let mut missing: Vec<Range<u64>> = ranges.iter().filter(is_missing).cloned().collect();
+        missing.sort_by_key(|range| range.start);
+        missing.dedup();
+        let keys: Vec<RangeKey> = missing.iter().map(|range| self.range_key(range)).collect();
+        let start = |idle: Vec<usize>| {
+            let groups = joined(&missing, idle);
+            let loads = groups.into_iter().map(|(group, all)| {
+                let own: Vec<_> = group
+                    .iter()
+                    .filter_map(|i| missing.get(*i).cloned())
+                    .collect();
+                let source = Arc::clone(source);
+                let (key, meta) = (self.key.clone(), meta.clone());
+                (group, fetch_joined(source, key, meta, all, own))
+            });
+            loads.collect()
+        };
+        // Each range fails when it is read.
+        let _ = join_all(source.range_loads.run_groups(&keys, start, panicked())).await;
+    }
+}
+
+/// Sorted ranges in groups that are fetched with one request each.
+fn joined(ranges: &[Range<u64>], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
+    let mut groups: Vec<(Vec<usize>, Range<u64>)> = Vec::new();
+    for index in indexes {
+        let Some(range) = ranges.get(index) else {
+            continue;
+        };
+        match groups.last_mut() {
+            Some((group, all))
+                if range.start <= all.end.saturating_add(GAP_BYTES)
+                    && range.end.max(all.end) - all.start <= JOINED_BYTES =>
+            {
+                all.end = all.end.max(range.end);
+                group.push(index);
             }
-            if let Claim::Lead(lead) = far.parts.claim(self.segment(range.clone())) {
-                leads.push(lead);
-            }
-        }
-        leads.sort_by_key(|lead| lead.question().start);
-        let mut joined: Vec<(Range<u64>, Vec<_>)> = Vec::new();
-        for lead in leads {
-            let (start, end) = (lead.question().start, lead.question().end);
-            match joined.last_mut() {
-                Some((range, group))
-                    if start <= range.end.saturating_add(GAP_BYTES)
-                        && end.max(range.end) - range.start <= JOINED_BYTES =>
-                {
-                    range.end = range.end.max(end);
-                    group.push(lead);
-                }
-                _ => joined.push((start..end, vec![lead])),
-            }
-        }
-        let gets: Vec<Get> = joined
-            .iter()
-            .map(|(range, _)| Get {
-                expected: Some(meta.clone()),
-                ..Get::new(&self.key, Part::Range(range.clone()))
-            })
-            .collect();
-        let answers = far
-            .network
-            .wait(join_all(gets.iter().map(|get| far.remote.get(get))));
-        for ((range, group), answer) in joined.into_iter().zip(answers) {
-            let answer = answer.map_err(|error| gone(error, &self.key));
-            for lead in group {
-                let index = |at: u64| usize::try_from(at - range.start).unwrap_or(usize::MAX);
-                let (start, end) = (lead.question().start, lead.question().end);
-                let own = match &answer {
-                    Ok(got) => match got.bytes.get(index(start)..index(end)) {
-                        Some(bytes) => Ok(Arc::new(bytes.to_vec())),
-                        None => Err(wrong_length(&self.key, got.bytes.len() as u64, end)),
-                    },
-                    Err(error) => Err(error.clone()),
-                };
-                if let Ok(bytes) = &own {
-                    far.keep(&self.key, meta, start, bytes);
-                }
-                let _ = lead.tell(own);
-            }
+            _ => groups.push((vec![index], range.clone())),
         }
     }
+    groups
+}
+
+/// Fetches a range of an object, and caches the parts `own` of it.
+async fn fetch_joined(
+    source: Arc<RemoteSource>,
+    key: Key,
+    meta: Meta,
+    all: Range<u64>,
+    own: Vec<Range<u64>>,
+) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
+    let start = all.start;
+    let bytes = fetch(&source, &key, &meta, all).await?;
+    let mut parts = Vec::with_capacity(own.len());
+    for range in own {
+        let place = in_memory(range.start - start)?..in_memory(range.end - start)?;
+        let part = Arc::new(crate::store::part(&bytes, place)?.to_vec());
+        source.insert(&key, &meta, range.start, &part);
+        parts.push(part);
+    }
+    Ok(parts)
 }

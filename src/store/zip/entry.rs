@@ -3,35 +3,31 @@
 //! that is worth it, and no byte is read twice.
 
 mod decoded;
+mod local;
+pub(super) mod remote;
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use flate2::Crc;
 
-use super::cache::{Piece, PieceCache};
 use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{Coding, Node};
-use super::{Archive, archive_error};
-use crate::store::waiting::may_wait;
+use super::{Archive, ArchiveBytes, DecodedCache, archive_error};
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Data, Key, Object, Patience, Position, Stat, StoreError, Version,
-    in_memory, part, part_mut,
+    Data, Key, LocalObject, Object, Position, Stat, StoreError, Version, in_memory, part,
 };
 
 /// What is read with the header in the hope that it holds all of the extra field.
 const USUAL_EXTRA_BYTES: usize = 64;
 /// Pieces in which an entry is read that is checked before it is served.
 const CHECK_PIECE_BYTES: usize = 1 << 20;
-/// The same of an archive that is far away.
-const FAR_CHECK_PIECE_BYTES: usize = 8 << 20;
 /// The longest local header.
 const MAX_HEADER_BYTES: usize = HEADER_BYTES + 2 * 0xFFFF;
-/// Data before a part that is wanted, up to here, is no reason for a second request.
-const NEAR_HEADER_BYTES: u64 = 64 << 10;
 
 /// An entry that can be read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ZipObject {
     archive: Arc<Archive>,
     position: Position,
@@ -86,10 +82,6 @@ impl ZipObject {
         if node.crc_verdict() == Some(false) {
             return Err(object.bad_crc(None));
         }
-        if node.size_bytes() == 0 && node.crc_verdict().is_none() {
-            // Nobody reads from an empty file, so it is judged here.
-            object.read(0, 0, &mut [0; BUFFER_HEADROOM_BYTES], Patience::Wait)?;
-        }
         Ok(object)
     }
 
@@ -122,163 +114,98 @@ impl ZipObject {
         })
     }
 
-    fn judge_crc(&self, actual: u32) -> Result<(), StoreError> {
-        if self.node().judge_crc(actual) {
+    fn verify_crc(&self, actual: u32) -> Result<(), StoreError> {
+        if self.node().verify_crc(actual) {
             Ok(())
         } else {
             Err(self.bad_crc(Some(actual)))
         }
     }
 
-    fn pread(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> Result<(), StoreError> {
-        let bytes = &self.archive.bytes;
-        let result = if buffer.is_empty() {
-            bytes.check()
-        } else {
-            bytes.read_exact_at(buffer, offset, patience)
-        };
-        result.map_err(|error| archive_error(error, self.key()))
+    fn archive_error(&self, error: super::SnapshotError) -> StoreError {
+        archive_error(error, self.key())
     }
 
-    /// A piece from a cache, if the archive is still the one that it came from.
-    fn cached(&self, cache: &PieceCache, piece: Piece) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
-        let Some(bytes) = cache.get(piece) else {
-            return Ok(None);
-        };
-        let unchanged = self.archive.bytes.check();
-        unchanged.map_err(|error| archive_error(error, self.key()))?;
-        Ok(Some(bytes))
-    }
-
-    /// Reads the local header into `buffer`, and the first `data_bytes` behind it if they fit;
-    /// checks the header; returns its length and how many bytes were read.
-    fn read_header(
+    /// Bytes from a cache, if the archive is still the one that they came from.
+    fn cached(
         &self,
-        buffer: &mut [u8],
-        data_bytes: usize,
-        patience: Patience,
-    ) -> Result<(usize, usize), StoreError> {
-        let node = self.node();
-        let name_bytes =
-            usize::try_from(self.archive.index.key_length(self.position)).unwrap_or(usize::MAX);
-        let room = self.archive.data_end.saturating_sub(node.header_offset());
-        let limit = buffer
-            .len()
-            .min(usize::try_from(room).unwrap_or(usize::MAX));
-        let mut length = HEADER_BYTES
-            .saturating_add(name_bytes)
+        cache: &DecodedCache,
+        number: u32,
+    ) -> Result<Option<Arc<Vec<u8>>>, StoreError> {
+        let found = cache.lock().get(&(self.position, number)).map(Arc::clone);
+        if found.is_some() {
+            let unchanged = self.archive.bytes.check();
+            unchanged.map_err(|error| self.archive_error(error))?;
+        }
+        Ok(found)
+    }
+
+    fn cache(&self, cache: &DecodedCache, number: u32, bytes: &Arc<Vec<u8>>) {
+        let place = (self.position, number);
+        let weight = bytes.len() as u64;
+        let evicted = cache.lock().insert(place, Arc::clone(bytes), weight);
+        drop(evicted);
+    }
+
+    /// Bytes from the entry's header to the central directory.
+    fn room_bytes(&self) -> u64 {
+        let start = self.node().header_offset();
+        self.archive.data_end.saturating_sub(start)
+    }
+
+    /// How much is read for the local header and `data_bytes` behind it: mostly enough.
+    fn first_read_bytes(&self, data_bytes: usize) -> usize {
+        let name_bytes = self.archive.index.key_length(self.position);
+        let room = usize::try_from(self.room_bytes()).unwrap_or(usize::MAX);
+        HEADER_BYTES
+            .saturating_add(usize::try_from(name_bytes).unwrap_or(usize::MAX))
             .saturating_add(USUAL_EXTRA_BYTES)
             .saturating_add(data_bytes)
-            .min(limit);
-        let first = part_mut(buffer, 0..length)?;
-        self.pread(first, node.header_offset(), patience)?;
-        let header = LocalHeader::parse(first)
+            .min(room)
+    }
+
+    /// The length of the local header that `bytes` begin with.
+    fn header_bytes(&self, bytes: &[u8]) -> Result<usize, StoreError> {
+        let header = LocalHeader::parse(bytes)
             .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
+        let header_bytes = HEADER_BYTES
+            .saturating_add(header.name_bytes)
+            .saturating_add(header.extra_bytes);
+        let data_end = (header_bytes as u64).checked_add(self.node().compressed_bytes());
+        match data_end.is_none_or(|end| end > self.room_bytes()) {
+            true => Err(self.corrupt("reaches into the central directory".into())),
+            false => Ok(header_bytes),
+        }
+    }
+
+    /// Verifies the local header, all of it, against the directory.
+    fn verify_header(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let header = LocalHeader::parse(bytes)
+            .ok_or_else(|| StoreError::internal("a local header that was there before"))?;
         let name_end = HEADER_BYTES.saturating_add(header.name_bytes);
-        let header_bytes = name_end.saturating_add(header.extra_bytes);
-        let data_end = (header_bytes as u64).checked_add(node.compressed_bytes());
-        if data_end.is_none_or(|end| end > room) {
-            return Err(self.corrupt("reaches into the central directory".into()));
-        }
-        if header_bytes > buffer.len() {
-            return Err(self.corrupt(format!("local header of {header_bytes} bytes")));
-        }
-        let wanted = match header_bytes.saturating_add(data_bytes) {
-            all if all <= buffer.len() => all,
-            _ => header_bytes,
-        };
-        if let Some(rest) = buffer.get_mut(length..wanted).filter(|r| !r.is_empty()) {
-            // The extra field is longer than usual.
-            let at = node.header_offset().saturating_add(length as u64);
-            self.pread(rest, at, patience)?;
-            length = wanted;
-        }
-        let name = part(buffer, HEADER_BYTES..name_end)?;
-        let extra = part(buffer, name_end..header_bytes)?;
+        let name = part(bytes, HEADER_BYTES..name_end)?;
+        let extra = part(bytes, name_end..bytes.len())?;
         if !self.archive.index.is_named(self.position, name) {
             return Err(self.corrupt(format!(
                 "its local header is named {:?}",
                 String::from_utf8_lossy(name)
             )));
         }
-        if let Err((what, there, here)) = header.agrees(node, extra) {
+        if let Err((what, there, here)) = header.agrees(self.node(), extra) {
             return Err(self.corrupt(format!(
                 "{what} is {there} in the directory and {here} in the local header"
             )));
         }
-        node.set_header_length(u32::try_from(header_bytes).unwrap_or(0));
-        Ok((header_bytes, length))
+        let length = u32::try_from(bytes.len()).unwrap_or(0);
+        self.node().set_header_length(length);
+        Ok(())
     }
 
-    /// Where the entry's data begins in the archive.
-    fn data_start(&self, patience: Patience) -> Result<u64, StoreError> {
-        let node = self.node();
-        let header_length = match node.header_length() {
-            Some(length) => length,
-            None => {
-                let mut buffer = vec![0; MAX_HEADER_BYTES];
-                self.read_header(&mut buffer, 0, patience)?.0 as u64
-            }
-        };
-        Ok(node.header_offset().saturating_add(header_length))
-    }
-
-    fn read_stored(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let node = self.node();
-        if self.archive.options.verify
-            && node.crc_verdict().is_none()
-            && (size as u64) < node.size_bytes()
-        {
-            self.check_stored(patience)?;
-        }
-        let mut start = None;
-        if node.header_length().is_none() {
-            // Header and data together: of a small entry, or if a second request costs more than
-            // what lies between.
-            let end = usize::try_from(offset)
-                .unwrap_or(usize::MAX)
-                .saturating_add(size);
-            let is_near = match self.archive.is_remote {
-                true => offset <= NEAR_HEADER_BYTES,
-                false => end <= buffer.len() / 2,
-            };
-            let data_bytes = if is_near { end } else { 0 };
-            let (header, length) = self.read_header(buffer, data_bytes, patience)?;
-            let wanted = header.saturating_add(end);
-            start = (wanted <= length).then(|| wanted.saturating_sub(size));
-        }
-        let start = match start {
-            Some(start) => start,
-            None => {
-                let data = self.data_start(patience)?;
-                let at = data.saturating_add(offset);
-                let target = part_mut(buffer, 0..size)?;
-                match self.archive.is_remote && !self.is_exact && !target.is_empty() {
-                    true => {
-                        let span = data..data.saturating_add(node.size_bytes());
-                        let read = self.archive.bytes.read_within(target, at, span, patience);
-                        read.map_err(|error| archive_error(error, self.key()))?;
-                    }
-                    false => self.pread(target, at, patience)?,
-                }
-                0
-            }
-        };
-        let range = start..start.saturating_add(size);
-        if node.crc_verdict().is_none() {
-            self.note_stored(offset, part(buffer, range.clone())?)?;
-        }
-        Ok(Data::Filled(range))
-    }
-
-    /// Follows what has been seen of a stored entry; judges it when that is all.
+    /// Follows what has been read of a stored entry; verifies its checksum when that is all.
     fn note_stored(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        if self.node().crc_verdict().is_some() {
+            return Ok(());
+        }
         let entry_bytes = self.node().size_bytes();
         let crc_of = |bytes: &[u8]| {
             let mut crc = Crc::new();
@@ -286,49 +213,49 @@ impl ZipObject {
             crc
         };
         if offset == 0 && bytes.len() as u64 == entry_bytes {
-            return self.judge_crc(crc_of(bytes).sum());
+            return self.verify_crc(crc_of(bytes).sum());
         }
-        let checks = || {
-            let checks = &self.archive.checks;
-            checks.lock().unwrap_or_else(PoisonError::into_inner)
-        };
+        let checks = &self.archive.checks;
         let end = offset.saturating_add(bytes.len() as u64);
         // The sums are made without the lock; parts that another thread has seen in the meantime
         // are left out.
-        let unseen = checks().unseen(self.position, offset, end);
+        let unseen = checks.lock().unseen(self.position, offset, end);
         for Range { start, end } in unseen {
             let own = part(bytes, in_memory(start - offset)?..in_memory(end - offset)?)?;
             let crc = crc_of(own);
-            let whole = checks().add(self.position, start, end, crc, entry_bytes);
-            whole.map_or(Ok(()), |actual| self.judge_crc(actual))?;
+            let whole = checks
+                .lock()
+                .add(self.position, start, end, crc, entry_bytes);
+            whole.map_or(Ok(()), |actual| self.verify_crc(actual))?;
         }
         Ok(())
     }
 
-    /// Reads all of a stored entry and judges it.
-    fn check_stored(&self, patience: Patience) -> Result<(), StoreError> {
-        if patience == Patience::Now {
-            return Err(StoreError::WouldWait { key: self.key() });
+    /// Whether all of a stored entry has to be verified before a part of it is served.
+    fn is_verified_first(&self, size: usize) -> bool {
+        let node = self.node();
+        self.archive.options.verify
+            && node.crc_verdict().is_none()
+            && (size as u64) < node.size_bytes()
+    }
+
+    /// What there is of a range; an error if the entry is known to be corrupt.
+    fn clamp(&self, offset: u64, size: usize) -> Result<(u64, usize), StoreError> {
+        let node = self.node();
+        if node.crc_verdict() == Some(false) {
+            return Err(self.bad_crc(None));
         }
-        let start = self.data_start(patience)?;
-        let size = self.node().size_bytes();
-        let most = match self.archive.is_remote {
-            true => FAR_CHECK_PIECE_BYTES,
-            false => CHECK_PIECE_BYTES,
-        };
-        let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX).min(most)];
-        let mut crc = Crc::new();
-        let mut done = 0;
-        while done < size {
-            let piece = usize::try_from(size.saturating_sub(done))
-                .unwrap_or(usize::MAX)
-                .min(most);
-            let target = part_mut(&mut buffer, 0..piece)?;
-            self.pread(target, start.saturating_add(done), patience)?;
-            crc.update(target);
-            done = done.saturating_add(piece as u64);
+        let offset = offset.min(node.size_bytes());
+        let left = usize::try_from(node.size_bytes() - offset).unwrap_or(usize::MAX);
+        Ok((offset, size.min(left)))
+    }
+
+    fn no_memory(&self, need_bytes: u64) -> StoreError {
+        StoreError::TooLarge {
+            key: self.key(),
+            need_bytes,
+            limit_bytes: self.archive.options.memory_limit_bytes,
         }
-        self.judge_crc(crc.sum())
     }
 }
 
@@ -338,6 +265,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
+#[async_trait]
 impl Object for ZipObject {
     fn size_bytes(&self) -> u64 {
         self.node().size_bytes()
@@ -351,55 +279,39 @@ impl Object for ZipObject {
         Ok(self.archive.stat_of(self.position))
     }
 
-    fn read(
+    fn try_read(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Data, StoreError> {
-        let node = self.node();
-        let patience = match self.archive.is_remote && may_wait(&Key::root()).is_err() {
-            true => Patience::Now,
-            false => patience,
-        };
-        if node.crc_verdict() == Some(false) {
-            return Err(self.bad_crc(None));
+    ) -> Option<Result<Data, StoreError>> {
+        match &self.archive.bytes {
+            ArchiveBytes::Local(file) => self.try_read_local(file, offset, size, buffer),
+            ArchiveBytes::Remote(reader) => self
+                .try_read_remote(&**reader, offset, size, buffer)
+                .transpose(),
         }
-        // An empty entry is decoded too, which proves its header and checksum.
-        let offset = offset.min(node.size_bytes());
-        let left = usize::try_from(node.size_bytes() - offset).unwrap_or(usize::MAX);
-        let size = size.min(left);
-        if node.size_bytes() > 0 && size == 0 {
-            return Ok(Data::Filled(0..0));
+    }
+
+    async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
+        match &self.archive.bytes {
+            ArchiveBytes::Local(_) => self.read_owned(offset, size),
+            ArchiveBytes::Remote(reader) => self.read_remote(reader, offset, size).await,
         }
-        if node.coding() == Coding::Stored {
-            return self.read_stored(offset, size, buffer, patience);
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        match &self.archive.bytes {
+            ArchiveBytes::Local(_) => Some(self),
+            ArchiveBytes::Remote(_) => None,
         }
-        let mut data = self.read_decoded(offset, size, buffer, patience)?;
-        let mut done = data.bytes(buffer)?.len();
-        if done < size {
-            // The range crosses segments: put them together in the buffer.
-            let mut joined = Vec::with_capacity(size);
-            joined.extend_from_slice(data.bytes(buffer)?);
-            while done < size {
-                data = self.read_decoded(
-                    offset.saturating_add(done as u64),
-                    size.saturating_sub(done),
-                    buffer,
-                    patience,
-                )?;
-                if data.bytes(buffer)?.is_empty() {
-                    return Err(
-                        self.corrupt(format!("ends at {}", offset.saturating_add(done as u64)))
-                    );
-                }
-                joined.extend_from_slice(data.bytes(buffer)?);
-                done = joined.len();
-            }
-            return Ok(Data::Shared(Arc::new(joined), 0..size));
+    }
+
+    async fn verify_empty(&self) -> Result<(), StoreError> {
+        match self.node().crc_verdict() {
+            None => self.read(0, 0).await.map(drop),
+            Some(_) => Ok(()),
         }
-        Ok(data)
     }
 }
 

@@ -117,7 +117,7 @@ impl Node {
     }
 
     /// Compares and remembers the CRC of the whole entry; a bad one stays bad.
-    pub(super) fn judge_crc(&self, actual: u32) -> bool {
+    pub(super) fn verify_crc(&self, actual: u32) -> bool {
         let good = actual == self.crc;
         self.state
             .fetch_or(if good { CRC_GOOD } else { CRC_BAD }, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flate2::Crc;
 use lru::LruCache;
@@ -14,7 +14,8 @@ use miniz_oxide::inflate::core::inflate_flags::{
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
 use super::index::Node;
-use crate::store::{Position, StoreError};
+use crate::store::{Position, StoreError, part_mut};
+use crate::sync::Mutex;
 
 /// Entries up to this size are decoded at once.
 pub(super) const WHOLE_MAX_BYTES: u64 = 64 << 20;
@@ -108,9 +109,11 @@ pub(super) fn zstd_growing(
     }
 }
 
-/// Why a segment could not be had.
+/// Why a segment could not be decoded.
 #[derive(Debug)]
 pub(super) enum SegmentError {
+    /// Compressed bytes from this offset on are not at hand; decoding goes on from the place.
+    NeedsInput(u64, Box<Place>),
     /// The compressed bytes could not be read.
     Store(StoreError),
     /// They are wrong.
@@ -131,7 +134,7 @@ impl Default for Inflaters {
 
 impl Inflaters {
     pub(super) fn of(&self, entry: Position) -> Arc<Mutex<Inflater>> {
-        let mut inflaters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inflaters = self.0.lock();
         let inflater = Arc::clone(inflaters.get_or_insert(entry, Default::default));
         if inflaters.len() > MAX_INFLATERS {
             inflaters.pop_lru();
@@ -142,12 +145,19 @@ impl Inflaters {
 
 /// A place in a deflate stream from which it can be decoded on, at a segment's beginning.
 #[derive(Clone, Default)]
-struct Place {
+pub(super) struct Place {
     decoder: Box<DecompressorOxide>,
     /// The last 32 KiB before this place.
     window: Vec<u8>,
     compressed_offset: u64,
     segment: u32,
+}
+
+impl Place {
+    /// Where its compressed bytes begin in those of the entry.
+    pub(super) fn compressed_offset(&self) -> u64 {
+        self.compressed_offset
+    }
 }
 
 impl std::fmt::Debug for Place {
@@ -168,47 +178,45 @@ pub(super) struct Inflater {
     pub(super) was_fetched: bool,
 }
 
-/// Reads compressed bytes at an offset.
-type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<(), StoreError> + 'a;
+/// Reads compressed bytes at an offset; returns how many are at hand.
+pub(super) type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, StoreError> + 'a;
 
 impl Inflater {
-    /// Decodes segment `wanted`, from the nearest place before it; `keep` gets every segment that
-    /// is decoded on the way. Compressed bytes are read `input_bytes` at a time.
+    /// Decodes segment `wanted`, from `from` or else from the nearest place before it; `keep` gets every
+    /// segment that is decoded on the way.
     ///
-    /// When the end is reached for the first time, the checksum of all is judged.
+    /// When the end is reached for the first time, the checksum of all is verified.
     pub(super) fn segment(
         &mut self,
         wanted: u32,
+        from: Option<Box<Place>>,
         node: &Node,
-        input_bytes: usize,
         read: &ReadInput<'_>,
         keep: &dyn Fn(u32, Arc<Vec<u8>>),
     ) -> Result<Arc<Vec<u8>>, SegmentError> {
         let segments = u32::try_from(node.size_bytes().div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
         let spacing = segments.div_ceil(MAX_CHECKPOINTS).max(1);
-        let mut place = if wanted >= self.frontier.segment {
-            self.frontier.clone()
-        } else {
-            let before = self
-                .checkpoints
-                .partition_point(|place| place.segment <= wanted);
-            before
-                .checked_sub(1)
-                .and_then(|i| self.checkpoints.get(i))
-                .cloned()
-                .unwrap_or_default()
+        let mut place = match from {
+            Some(place) => *place,
+            None => self.nearest(wanted),
         };
         loop {
             let number = place.segment;
-            let bytes = Arc::new(decode_segment(&mut place, node, input_bytes, read)?);
+            let start = place.clone();
+            let decoded = decode_segment(&mut place, node, read);
+            let bytes = decoded.map_err(|failed| match failed {
+                Stopped::NeedsInput(offset) => SegmentError::NeedsInput(offset, Box::new(start)),
+                Stopped::Failed(error) => error,
+            })?;
+            let bytes = Arc::new(bytes);
             keep(number, Arc::clone(&bytes));
-            if place.segment > self.frontier.segment {
+            if number == self.frontier.segment {
                 self.crc.update(&bytes);
                 self.frontier = place.clone();
                 if place.segment % spacing == 0 {
                     self.checkpoints.push(place.clone());
                 }
-                if place.segment == segments && !node.judge_crc(self.crc.sum()) {
+                if place.segment == segments && !node.verify_crc(self.crc.sum()) {
                     return Err(SegmentError::Crc(self.crc.sum()));
                 }
             }
@@ -217,15 +225,35 @@ impl Inflater {
             }
         }
     }
+
+    fn nearest(&self, wanted: u32) -> Place {
+        if wanted >= self.frontier.segment {
+            return self.frontier.clone();
+        }
+        let before = self
+            .checkpoints
+            .partition_point(|place| place.segment <= wanted);
+        let checkpoint = before.checked_sub(1).and_then(|i| self.checkpoints.get(i));
+        checkpoint.cloned().unwrap_or_default()
+    }
+}
+
+/// Compressed bytes that are decoded at a time.
+const INPUT_BYTES: usize = 256 << 10;
+
+/// Why decoding a segment has ended.
+enum Stopped {
+    NeedsInput(u64),
+    Failed(SegmentError),
 }
 
 /// Decodes one segment and moves `place` to its end.
 fn decode_segment(
     place: &mut Place,
     node: &Node,
-    input_bytes: usize,
     read: &ReadInput<'_>,
-) -> Result<Vec<u8>, SegmentError> {
+) -> Result<Vec<u8>, Stopped> {
+    let corrupt = |what: String| Stopped::Failed(SegmentError::Corrupt(what));
     let done = u64::from(place.segment).saturating_mul(SEGMENT_BYTES);
     let left = node.size_bytes().saturating_sub(done);
     let is_last = left <= SEGMENT_BYTES;
@@ -235,17 +263,22 @@ fn decode_segment(
     // One byte more at the end shows whether the stream ends where it should.
     let mut output = place.window.clone();
     resize(&mut output, end.saturating_add(is_last.into()))
-        .map_err(|NoMemory| SegmentError::Corrupt("no memory for a segment".into()))?;
-    let mut input = vec![0; input_bytes];
+        .map_err(|NoMemory| corrupt("no memory for a segment".into()))?;
+    let mut input = vec![0; INPUT_BYTES];
     let mut at = window;
     let mut status = TINFLStatus::NeedsMoreInput;
     while status == TINFLStatus::NeedsMoreInput {
         let rest = node
             .compressed_bytes()
             .saturating_sub(place.compressed_offset);
-        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(input_bytes);
-        let piece = input.get_mut(..length).unwrap_or_default();
-        read(piece, place.compressed_offset).map_err(SegmentError::Store)?;
+        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(INPUT_BYTES);
+        let failed = |error| Stopped::Failed(SegmentError::Store(error));
+        let piece = part_mut(&mut input, 0..length).map_err(failed)?;
+        let length = read(piece, place.compressed_offset).map_err(failed)?;
+        if length == 0 && rest > 0 {
+            return Err(Stopped::NeedsInput(place.compressed_offset));
+        }
+        let piece = part_mut(piece, 0..length).map_err(failed)?;
         let more = if rest > length as u64 {
             TINFL_FLAG_HAS_MORE_INPUT
         } else {
@@ -267,7 +300,7 @@ fn decode_segment(
         _ => false,
     };
     if !complete {
-        return Err(SegmentError::Corrupt(format!(
+        return Err(corrupt(format!(
             "bad deflate data: {status:?} at {} of {} bytes",
             done.saturating_add(at.saturating_sub(window) as u64),
             node.size_bytes()

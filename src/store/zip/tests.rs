@@ -1,4 +1,4 @@
-//! Archives that are far away: which ranges are asked for, and what becomes of failures.
+//! Remote archives: which ranges are requested, and what becomes of failures.
 
 #![allow(clippy::single_range_in_vec_init, clippy::cast_possible_truncation)]
 
@@ -8,23 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
+
 use super::{ZipError, ZipOptions, ZipStore};
+use crate::runtime::block_on;
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Key, Object, Patience, SnapshotError, SnapshotReader, Store, StoreError,
-    never_waiting,
+    AccessHint, BUFFER_HEADROOM_BYTES, Key, Object, SnapshotError, SnapshotReader, StoreError,
+    SyncStore,
 };
 
-/// Bytes far away, which notes what it is asked for.
+/// Remote bytes, which note what is requested.
 #[derive(Debug, Default)]
-struct Far {
+struct RemoteBytes {
     content: Vec<u8>,
-    asked: Mutex<Vec<Range<u64>>>,
+    requested: Mutex<Vec<Range<u64>>>,
     failure: Mutex<Option<StoreError>>,
     is_changed: AtomicBool,
     delay: Duration,
 }
 
-impl Far {
+impl RemoteBytes {
     fn of(content: Vec<u8>) -> Arc<Self> {
         Arc::new(Self {
             content,
@@ -36,8 +39,8 @@ impl Far {
         self.content[self.content.len().saturating_sub(bytes)..].to_vec()
     }
 
-    fn asked(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn requested(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.requested.lock().unwrap())
     }
 
     fn fail(&self, error: StoreError) {
@@ -49,11 +52,17 @@ impl Far {
     }
 
     fn open_with(self: &Arc<Self>, tail: usize, o: ZipOptions) -> Result<ZipStore, ZipError> {
-        ZipStore::open_far(Arc::clone(self) as _, self.tail(tail), "far", o)
+        block_on(ZipStore::open_remote(
+            Arc::clone(self) as _,
+            self.tail(tail),
+            "remote",
+            o,
+        ))
     }
 }
 
-impl SnapshotReader for Far {
+#[async_trait]
+impl SnapshotReader for RemoteBytes {
     fn size_bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -62,26 +71,26 @@ impl SnapshotReader for Far {
         UNIX_EPOCH
     }
 
-    fn read_exact_at(
+    fn try_read_exact_at(&self, _: &mut [u8], _: u64) -> Option<Result<(), SnapshotError>> {
+        None
+    }
+
+    async fn read_exact_at(
         &self,
-        buffer: &mut [u8],
         offset: u64,
-        patience: Patience,
-    ) -> Result<(), SnapshotError> {
-        assert!(!buffer.is_empty(), "a request for nothing");
-        if patience == Patience::Now {
-            return Err(SnapshotError::WouldWait);
-        }
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        assert!(length > 0, "a request for nothing");
         std::thread::sleep(self.delay);
-        let end = offset + buffer.len() as u64;
-        self.asked.lock().unwrap().push(offset..end);
+        let end = offset + length as u64;
+        self.requested.lock().unwrap().push(offset..end);
         if let Some(error) = &*self.failure.lock().unwrap() {
             return Err(SnapshotError::Store(error.clone()));
         }
         self.check()?;
         let there = self.content.get(offset as usize..end as usize);
-        buffer.copy_from_slice(there.expect("a request behind the end"));
-        Ok(())
+        let there = there.expect("a request behind the end");
+        Ok(Arc::new(there.to_vec()))
     }
 
     fn check(&self) -> Result<(), SnapshotError> {
@@ -89,10 +98,6 @@ impl SnapshotReader for Far {
             true => Err(SnapshotError::Changed("another ETag".into())),
             false => Ok(()),
         }
-    }
-
-    fn is_remote(&self) -> bool {
-        true
     }
 }
 
@@ -189,9 +194,9 @@ impl Maker {
         (all, place)
     }
 
-    fn far(&self) -> (Arc<Far>, Range<u64>) {
+    fn remote(&self) -> (Arc<RemoteBytes>, Range<u64>) {
         let (content, directory) = self.make();
-        (Far::of(content), directory)
+        (RemoteBytes::of(content), directory)
     }
 }
 
@@ -219,21 +224,29 @@ fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap()
 }
 
-fn read(
-    object: &dyn Object,
-    offset: u64,
-    size: usize,
-    patience: Patience,
-) -> Result<Vec<u8>, StoreError> {
+fn open(store: &ZipStore, name: &str) -> Result<Arc<dyn Object>, StoreError> {
+    let object = store.open(&key(name), AccessHint::Ranges)?;
+    if object.size_bytes() == 0 {
+        block_on(object.verify_empty())?;
+    }
+    Ok(object)
+}
+
+fn read(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u8>, StoreError> {
+    Ok(block_on(object.read(offset, size))?.bytes(&[])?.to_vec())
+}
+
+/// What is read without a request.
+fn try_read(object: &dyn Object, offset: u64, size: usize) -> Option<Result<Vec<u8>, StoreError>> {
     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
-    let data = object.read(offset, size, &mut buffer, patience)?;
-    Ok(data.bytes(&buffer)?.to_vec())
+    let data = object.try_read(offset, size, &mut buffer)?;
+    Some(data.and_then(|data| Ok(data.bytes(&buffer)?.to_vec())))
 }
 
 fn read_all(store: &ZipStore, name: &str) -> Result<Vec<u8>, StoreError> {
-    let object = store.open(&key(name))?;
+    let object = open(store, name)?;
     let size = usize::try_from(object.size_bytes()).unwrap();
-    read(object.as_ref(), 0, size, Patience::Wait)
+    read(object.as_ref(), 0, size)
 }
 
 fn assert_serves(store: &ZipStore, maker: &Maker) {
@@ -247,20 +260,20 @@ fn assert_serves(store: &ZipStore, maker: &Maker) {
 #[test]
 fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
     let maker = Maker::many(100);
-    let (far, _) = maker.far();
-    let store = far.open(64 << 10).unwrap();
-    assert_eq!(far.asked(), []);
+    let (remote, _) = maker.remote();
+    let store = remote.open(64 << 10).unwrap();
+    assert_eq!(remote.requested(), []);
     assert!(store.capabilities().is_remote);
     assert_serves(&store, &maker);
     // 1,000 entries, and the tail begins in the directory's middle or in its last record.
     let maker = Maker::many(1000);
-    let (far, directory) = maker.far();
-    let size = far.content.len() as u64;
+    let (remote, directory) = maker.remote();
+    let size = remote.content.len() as u64;
     for tail in [30_000, size - directory.end + 50] {
-        let store = far.open(tail as usize).unwrap();
-        assert_eq!(far.asked(), [directory.start..size - tail]);
+        let store = remote.open(tail as usize).unwrap();
+        assert_eq!(remote.requested(), [directory.start..size - tail]);
         assert_serves(&store, &maker);
-        far.asked();
+        remote.requested();
     }
 }
 
@@ -269,10 +282,10 @@ fn a_directory_of_200_000_entries_is_one_range() {
     for zip64 in [false, true] {
         let mut maker = Maker::many(200_000);
         maker.zip64 = zip64;
-        let (far, directory) = maker.far();
-        let store = far.open(64 << 10).unwrap();
-        let tail_start = far.content.len() as u64 - (64 << 10);
-        assert_eq!(far.asked(), [directory.start..tail_start]);
+        let (remote, directory) = maker.remote();
+        let store = remote.open(64 << 10).unwrap();
+        let tail_start = remote.content.len() as u64 - (64 << 10);
+        assert_eq!(remote.requested(), [directory.start..tail_start]);
         assert_serves(&store, &maker);
     }
 }
@@ -287,13 +300,13 @@ fn every_tail_tells_the_same() {
                 maker.prefix = vec![0; prefix];
             }
             maker.comment = b"about this and that".to_vec();
-            let (far, _) = maker.far();
-            for tail in 0..=far.content.len() {
-                let store = far.open(tail).unwrap();
-                let fetched = far.asked();
+            let (remote, _) = maker.remote();
+            for tail in 0..=remote.content.len() {
+                let store = remote.open(tail).unwrap();
+                let fetched = remote.requested();
                 assert!(fetched.len() <= 2, "{tail}: {fetched:?}");
                 assert_serves(&store, &maker);
-                far.asked();
+                remote.requested();
             }
         }
     }
@@ -304,9 +317,9 @@ fn comments_are_looked_behind_with_one_range() {
     for (comment, fetches) in [(2000, 1), (60_000, 1), (65_535, 1)] {
         let mut maker = Maker::many(3000);
         maker.comment = vec![b'x'; comment];
-        let (far, _) = maker.far();
-        let store = far.open(64 << 10).unwrap();
-        let fetched = far.asked();
+        let (remote, _) = maker.remote();
+        let store = remote.open(64 << 10).unwrap();
+        let fetched = remote.requested();
         assert_eq!(fetched.len(), fetches, "{comment}: {fetched:?}");
         assert_serves(&store, &maker);
     }
@@ -314,10 +327,10 @@ fn comments_are_looked_behind_with_one_range() {
     let mut maker = Maker::many(60_000);
     maker.comment = b"PK\x05\x06 and so on ".repeat(20);
     maker.comment.resize(60_000, b' ');
-    let (far, directory) = maker.far();
+    let (remote, directory) = maker.remote();
     assert!(directory.end - directory.start > 2 << 20);
-    let store = far.open(50_000).unwrap();
-    assert_eq!(far.asked().len(), 2);
+    let store = remote.open(50_000).unwrap();
+    assert_eq!(remote.requested().len(), 2);
     assert_serves(&store, &maker);
 }
 
@@ -333,9 +346,9 @@ fn a_program_before_the_archive_is_not_fetched() {
     ] {
         let mut maker = Maker::many(entries);
         maker.prefix = noise(1, prefix);
-        let (far, directory) = maker.far();
-        let store = far.open(64 << 10).unwrap();
-        let fetched = far.asked();
+        let (remote, directory) = maker.remote();
+        let store = remote.open(64 << 10).unwrap();
+        let fetched = remote.requested();
         let bytes: u64 = fetched.iter().map(|range| range.end - range.start).sum();
         let most = directory.end - directory.start + (70 << 10);
         assert!(
@@ -352,10 +365,10 @@ fn a_long_directory_is_fetched_when_its_first_record_was_seen() {
     for i in 0..150_000 {
         maker.add(format!("{:0>230}", i), Vec::new(), false);
     }
-    let (far, directory) = maker.far();
-    assert!(directory.end - directory.start > super::far::UNSEEN_MAX_BYTES);
-    let store = far.open(64 << 10).unwrap();
-    let fetched = far.asked();
+    let (remote, directory) = maker.remote();
+    assert!(directory.end - directory.start > super::prefetched::UNSEEN_MAX_BYTES);
+    let store = remote.open(64 << 10).unwrap();
+    let fetched = remote.requested();
     assert_eq!(fetched.len(), 2);
     assert_eq!(fetched[0].start, directory.start);
     assert_eq!(fetched[0].end, fetched[1].start);
@@ -372,15 +385,15 @@ fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
     maker.add("last", noise(9, 10_000), false);
     for (extra, requests) in [(0, 1), (28, 1), (64, 1), (300, 2), (60_000, 2)] {
         maker.extra = extra;
-        let (far, directory) = maker.far();
-        let store = far.open(64 << 10).unwrap();
-        far.asked();
+        let (remote, directory) = maker.remote();
+        let store = remote.open(64 << 10).unwrap();
+        remote.requested();
         let (mut ends, mut bytes) = (0, 0);
         for (name, content, _) in &maker.entries {
             assert_eq!(read_all(&store, name).unwrap(), *content);
-            let asked = far.asked();
-            assert_eq!(asked.len(), requests, "{name}: {asked:?}");
-            for range in asked {
+            let requested = remote.requested();
+            assert_eq!(requested.len(), requests, "{name}: {requested:?}");
+            for range in requested {
                 assert!(range.start >= ends, "{name}: read twice");
                 assert!(range.end <= directory.start);
                 ends = range.end.min(directory.start);
@@ -393,7 +406,7 @@ fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
         // Once more: headers are known now, and the longest decoded ones are kept.
         for (name, content, _) in &maker.entries {
             assert_eq!(read_all(&store, name).unwrap(), *content);
-            assert!(far.asked().len() <= 1, "{name}");
+            assert!(remote.requested().len() <= 1, "{name}");
         }
     }
 }
@@ -404,14 +417,14 @@ fn parts_of_stored_entries_are_exact() {
     let mut maker = Maker::default();
     maker.add("near", content.clone(), false);
     maker.add("away", content.clone(), false);
-    let (far, _) = maker.far();
-    let store = far.open(64 << 10).unwrap();
+    let (remote, _) = maker.remote();
+    let store = remote.open(64 << 10).unwrap();
     let data = 30 + 4;
-    let open = |name: &str| store.open(&key(name)).unwrap();
+    let open = |name: &str| open(&store, name).unwrap();
     let part = |object: &Arc<dyn Object>, offset: usize, size: usize| {
-        let bytes = read(object.as_ref(), offset as u64, size, Patience::Wait).unwrap();
+        let bytes = read(object.as_ref(), offset as u64, size).unwrap();
         assert_eq!(bytes, content[offset..offset + size]);
-        far.asked()
+        remote.requested()
     };
     let near = open("near");
     assert_eq!(part(&near, 50_000, 70_000), [0..data + 64 + 120_000]);
@@ -427,61 +440,52 @@ fn parts_of_stored_entries_are_exact() {
 }
 
 #[test]
-fn who_does_not_wait_gets_what_is_decoded_and_nothing_else() {
+fn decoded_entries_are_at_hand_and_nothing_else_is() {
     let mut maker = Maker::default();
     maker.add("stored", noise(1, 5000), false);
     maker.add("deflated", noise(2, 5000), true);
     maker.add("empty", Vec::new(), false);
-    let (far, _) = maker.far();
-    let store = far.open(64 << 10).unwrap();
-    let would_wait = |result: Result<Vec<u8>, StoreError>, name: &str| {
-        let told =
-            matches!(&result, Err(StoreError::WouldWait { key: told }) if *told == key(name));
-        assert!(told, "{name}: {result:?}");
-    };
+    let (remote, _) = maker.remote();
+    let store = remote.open(64 << 10).unwrap();
     assert!(!store.capabilities().open_infallible);
     for name in ["stored", "deflated"] {
-        let object = store.open(&key(name)).unwrap();
-        assert!(!object.is_shared());
-        would_wait(read(object.as_ref(), 0, 5000, Patience::Now), name);
-        would_wait(never_waiting(|| read_all(&store, name)), name);
+        let object = open(&store, name).unwrap();
+        assert!(try_read(object.as_ref(), 0, 5000).is_none(), "{name}");
     }
-    let opened = never_waiting(|| store.open(&key("empty")).map(|_| Vec::new()));
-    would_wait(opened, "empty");
-    assert_eq!(far.asked(), []);
+    assert_eq!(remote.requested(), []);
     for (name, content, _) in &maker.entries {
         assert_eq!(read_all(&store, name).unwrap(), *content);
     }
-    assert_eq!(far.asked().len(), 3);
-    let object = store.open(&key("deflated")).unwrap();
-    let again = read(object.as_ref(), 10, 100, Patience::Now).unwrap();
+    assert_eq!(remote.requested().len(), 3);
+    let object = open(&store, "deflated").unwrap();
+    let again = try_read(object.as_ref(), 10, 100).unwrap().unwrap();
     assert_eq!(again, maker.entries[1].1[10..110]);
-    let object = store.open(&key("stored")).unwrap();
-    would_wait(read(object.as_ref(), 0, 10, Patience::Now), "stored");
-    never_waiting(|| store.open(&key("empty")).unwrap());
-    assert_eq!(far.asked(), []);
-    far.is_changed.store(true, Ordering::Relaxed);
+    let object = open(&store, "stored").unwrap();
+    assert!(try_read(object.as_ref(), 0, 10).is_none());
+    open(&store, "empty").unwrap();
+    assert_eq!(remote.requested(), []);
+    remote.is_changed.store(true, Ordering::Relaxed);
     let stale = read_all(&store, "deflated");
     assert!(matches!(stale, Err(StoreError::Stale { .. })), "{stale:?}");
-    assert_eq!(far.asked(), [], "the network was asked");
+    assert_eq!(remote.requested(), [], "a request was sent");
 }
 
 #[test]
 fn readers_of_one_entry_fetch_it_once() {
     let mut maker = Maker::default();
     maker.add("a", noise(2, 500_000), true);
-    let far = Arc::new(Far {
+    let remote = Arc::new(RemoteBytes {
         content: maker.make().0,
         delay: Duration::from_millis(200),
-        ..Far::default()
+        ..RemoteBytes::default()
     });
-    let store = far.open(1 << 10).unwrap();
+    let store = remote.open(1 << 10).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| assert_eq!(read_all(&store, "a").unwrap(), maker.entries[0].1));
         }
     });
-    assert_eq!(far.asked().len(), 1);
+    assert_eq!(remote.requested().len(), 1);
 }
 
 #[test]
@@ -490,48 +494,53 @@ fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
     for name in ["a", "b"] {
         maker.add(name, noise(2, 30 << 20), true);
     }
-    let (far, directory) = maker.far();
+    let (remote, directory) = maker.remote();
     let piece = 1 << 20;
     let pieces: Vec<usize> = (0..30).collect();
     let read_pieces = |store: &ZipStore, names: &[&str]| {
         for i in pieces.iter().map(|i| i * 7 % 30) {
             for name in names {
-                let object = store.open(&key(name)).unwrap();
+                let object = open(store, name).unwrap();
                 let offset = i * piece;
-                let bytes = read(object.as_ref(), offset as u64, piece, Patience::Wait).unwrap();
+                let bytes = read(object.as_ref(), offset as u64, piece).unwrap();
                 assert!(bytes == maker.entries[0].1[offset..offset + piece]);
             }
         }
-        far.asked()
+        remote.requested()
     };
     let options = ZipOptions {
         cache_bytes: 8 << 20,
         ..ZipOptions::default()
     };
-    let store = far.open_with(64 << 10, options).unwrap();
-    let asked = read_pieces(&store, &["a", "b"]);
-    assert_eq!(asked.len(), 2, "{asked:?}");
-    assert!(asked.iter().all(|range| range.end <= directory.start));
+    let store = remote.open_with(64 << 10, options).unwrap();
+    let requested = read_pieces(&store, &["a", "b"]);
+    assert_eq!(requested.len(), 2, "{requested:?}");
+    assert!(requested.iter().all(|range| range.end <= directory.start));
     // There is room for one of the two, so one of them is read piece by piece.
     let compressed = directory.start / 2;
     let options = ZipOptions {
         memory_limit_bytes: 8 * (compressed + 1000),
         ..options
     };
-    let store = far.open_with(64 << 10, options).unwrap();
-    let object = store.open(&key("a")).unwrap();
-    read(object.as_ref(), 0, piece, Patience::Wait).unwrap();
-    let asked = read_pieces(&store, &["b", "a"]);
-    let whole = asked.iter().filter(|r| r.end - r.start >= compressed);
-    assert_eq!(whole.count(), 2, "{asked:?}");
+    let store = remote.open_with(64 << 10, options).unwrap();
+    let object = open(&store, "a").unwrap();
+    read(object.as_ref(), 0, piece).unwrap();
+    let requested = read_pieces(&store, &["b", "a"]);
+    let whole = requested.iter().filter(|r| r.end - r.start >= compressed);
+    assert_eq!(whole.count(), 2, "{requested:?}");
     // None has room.
     let options = ZipOptions {
         memory_limit_bytes: 64 << 20,
         ..options
     };
-    let store = far.open_with(64 << 10, options).unwrap();
-    let asked = read_pieces(&store, &["a"]);
-    assert!(asked.iter().all(|range| range.end - range.start <= 1 << 20));
+    let store = remote.open_with(64 << 10, options).unwrap();
+    let requested = read_pieces(&store, &["a"]);
+    let most = super::entry::remote::SEGMENT_INPUT_BYTES;
+    assert!(
+        requested
+            .iter()
+            .all(|range| range.end - range.start <= most)
+    );
 }
 
 #[test]
@@ -539,8 +548,8 @@ fn failures_keep_their_kind_and_name_the_entry() {
     let mut maker = Maker::default();
     maker.add("stored", noise(1, 5000), false);
     maker.add("deflated", noise(2, 5000), true);
-    let (far, _) = maker.far();
-    let store = far.open(1000).unwrap();
+    let (remote, _) = maker.remote();
+    let store = remote.open(1000).unwrap();
     let what = || "it".to_owned();
     let elsewhere = || key("elsewhere");
     for error in [
@@ -562,7 +571,7 @@ fn failures_keep_their_kind_and_name_the_entry() {
             what: what(),
         },
     ] {
-        far.fail(error.clone());
+        remote.fail(error.clone());
         for name in ["stored", "deflated"] {
             let told = read_all(&store, name).unwrap_err();
             assert_eq!(
@@ -571,7 +580,7 @@ fn failures_keep_their_kind_and_name_the_entry() {
             );
             assert!(told.to_string().starts_with(name), "{told}");
         }
-        match far.open(30) {
+        match remote.open(30) {
             Err(ZipError::Source(told)) => {
                 assert_eq!(
                     std::mem::discriminant(&told),
@@ -582,13 +591,13 @@ fn failures_keep_their_kind_and_name_the_entry() {
         }
     }
     // An archive that is not there any more proves nothing absent.
-    far.fail(StoreError::NotFound { key: elsewhere() });
+    remote.fail(StoreError::NotFound { key: elsewhere() });
     for name in ["stored", "deflated"] {
         let told = read_all(&store, name).unwrap_err();
         assert!(matches!(told, StoreError::Stale { .. }), "{told}");
     }
-    far.failure.lock().unwrap().take();
-    far.is_changed.store(true, Ordering::Relaxed);
+    remote.failure.lock().unwrap().take();
+    remote.is_changed.store(true, Ordering::Relaxed);
     for name in ["stored", "deflated"] {
         let told = read_all(&store, name).unwrap_err();
         assert!(
@@ -596,12 +605,12 @@ fn failures_keep_their_kind_and_name_the_entry() {
             "{told}"
         );
     }
-    let refused = far.open(30);
+    let refused = remote.open(30);
     assert!(
         matches!(refused, Err(ZipError::Source(StoreError::Stale { .. }))),
         "{refused:?}"
     );
-    far.is_changed.store(false, Ordering::Relaxed);
+    remote.is_changed.store(false, Ordering::Relaxed);
     for (name, content, _) in &maker.entries {
         assert_eq!(read_all(&store, name).unwrap(), *content);
     }
@@ -614,36 +623,36 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         ..ZipOptions::default()
     };
     // Three megabytes, at the end of which something should be.
-    let far = Far::of(noise(3, 3 << 20));
-    let refused = far.open(64 << 10);
+    let remote = RemoteBytes::of(noise(3, 3 << 20));
+    let refused = remote.open(64 << 10);
     assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
-    assert_eq!(far.asked().len(), 1);
+    assert_eq!(remote.requested().len(), 1);
     // Truncated: the end record is gone.
     let (mut content, directory) = Maker::many(1000).make();
     content.truncate(directory.end as usize - 10);
-    let far = Far::of(content);
+    let remote = RemoteBytes::of(content);
     for tail in [0, 100, 10_000] {
-        let refused = far.open(tail);
+        let refused = remote.open(tail);
         assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
-        assert!(far.asked().len() <= 1);
+        assert!(remote.requested().len() <= 1);
     }
     // A directory of which only 4 KiB may be fetched, or that would take all.
     for claims in [(0, 50), (0, u32::MAX), (10, 20 << 20), (5 << 20, 20)] {
         let mut maker = Maker::many(10);
         maker.prefix = noise(1, 20 << 20);
         maker.claims = Some(claims);
-        let (far, _) = maker.far();
-        let local = ZipStore::open(memory_file(&far.content), "local", small);
-        let refused = far.open_with(64 << 10, small);
+        let (remote, _) = maker.remote();
+        let local = ZipStore::open(memory_file(&remote.content), "local", small);
+        let refused = remote.open_with(64 << 10, small);
         assert!(local.is_err() && refused.is_err(), "{local:?}, {refused:?}");
-        let asked = far.asked();
-        let bytes: u64 = asked.iter().map(|range| range.end - range.start).sum();
-        assert!(bytes <= 1 << 20, "{claims:?}: {asked:?}");
+        let requested = remote.requested();
+        let bytes: u64 = requested.iter().map(|range| range.end - range.start).sum();
+        assert!(bytes <= 1 << 20, "{claims:?}: {requested:?}");
     }
     // An honest one that is too long for the limit.
-    let (far, directory) = Maker::many(30_000).far();
+    let (remote, directory) = Maker::many(30_000).remote();
     assert!(directory.end - directory.start > 1 << 20);
-    match far.open_with(64 << 10, small) {
+    match remote.open_with(64 << 10, small) {
         Err(ZipError::TooLarge {
             entries: 30_000,
             limit_bytes: 0x10_0000,
@@ -651,8 +660,13 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         }) => {}
         other => panic!("{other:?}"),
     }
-    assert_eq!(far.asked(), []);
-    let longer = ZipStore::open_far(Far::of(vec![0; 10]), vec![0; 11], "longer", small);
+    assert_eq!(remote.requested(), []);
+    let longer = block_on(ZipStore::open_remote(
+        RemoteBytes::of(vec![0; 10]),
+        vec![0; 11],
+        "longer",
+        small,
+    ));
     assert!(matches!(longer, Err(ZipError::BadDirectory(_))));
 }
 
@@ -674,16 +688,20 @@ fn verified_entries_are_read_whole_first() {
         verify: true,
         ..ZipOptions::default()
     };
-    let far = Far::of(bytes.clone());
-    let store = far.open_with(64 << 10, options).unwrap();
-    let object = store.open(&key("a")).unwrap();
-    let part = read(object.as_ref(), 1000, 10, Patience::Wait).unwrap();
+    let remote = RemoteBytes::of(bytes.clone());
+    let store = remote.open_with(64 << 10, options).unwrap();
+    let object = open(&store, "a").unwrap();
+    let part = read(object.as_ref(), 1000, 10).unwrap();
     assert_eq!(part, content[1000..1010]);
-    assert_eq!(far.asked().len(), 5, "the header, three pieces, the part");
+    assert_eq!(
+        remote.requested().len(),
+        5,
+        "the header, three pieces, the part"
+    );
     bytes[10 << 20] ^= 1;
-    let far = Far::of(bytes);
-    let store = far.open_with(64 << 10, options).unwrap();
-    let object = store.open(&key("a")).unwrap();
-    let bad = read(object.as_ref(), 1000, 10, Patience::Wait);
+    let remote = RemoteBytes::of(bytes);
+    let store = remote.open_with(64 << 10, options).unwrap();
+    let object = open(&store, "a").unwrap();
+    let bad = read(object.as_ref(), 1000, 10);
     assert!(matches!(bad, Err(StoreError::Corrupt { .. })), "{bad:?}");
 }

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::array::Engine;
+use crate::runtime::block_on;
 use crate::store::{MemoryStore, Store};
 use crate::translate::left_out;
 use crate::translate::tests::{Odd, engine, engine_of};
@@ -58,8 +59,8 @@ fn the_object_model_holds_what_documents_say_and_members() {
             "members": {}},
         "old": {"zarr_format": 2, "attributes": {}, "members": {"y": y}},
     }});
-    let zom = |path: &str| zom_json(&store, &key(path), &engine());
-    let zmetadata = |path: &str| zmetadata_json(&store, &key(path), &engine());
+    let zom = |path: &str| block_on(zom_json(&store, &key(path), &engine()));
+    let zmetadata = |path: &str| block_on(zmetadata_json(&store, &key(path), &engine()));
     let parsed = |whole: &Whole| -> Value { serde_json::from_slice(&whole.text).unwrap() };
     let found = zom("").unwrap();
     assert_eq!(parsed(&found), expected);
@@ -100,9 +101,9 @@ fn copied(outline: Outline) -> Vec<String> {
 }
 
 #[test]
-fn copies_speak_for_nodes_where_documents_are_far() {
-    let far = Odd::far(of_two_minds());
-    let outline = read(&far).unwrap().outline;
+fn copies_describe_nodes_of_remote_stores() {
+    let remote = Odd::remote(of_two_minds());
+    let outline = read(&remote).unwrap().outline;
     outline.left_out(Target::V2, &Key::root(), &mut |key, why| {
         panic!("{key}: {why}");
     });
@@ -111,7 +112,7 @@ fn copies_speak_for_nodes_where_documents_are_far() {
 }
 
 #[test]
-fn copies_of_a_group_above_speak_for_inner_groups_of_remote_stores() {
+fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
     let zgroup = json!({"zarr_format": 2});
     let metadata = json!({
         ".zgroup": zgroup, "g/.zgroup": zgroup, "g/x/.zarray": zarray(),
@@ -126,23 +127,24 @@ fn copies_of_a_group_above_speak_for_inner_groups_of_remote_stores() {
         store(&values)
     };
     for path in ["g", "g/h"] {
-        let (near, far) = (values(), Odd::far(values()));
+        let (local, remote) = (values(), Odd::remote(values()));
         for make in [zom_json, zmetadata_json] {
-            let [near, far]: [&dyn Store; 2] = [&near, &far];
-            let [near, far] = [near, far].map(|store| make(store, &key(path), &engine()));
-            let [near, far]: [Value; 2] =
-                [near, far].map(|whole| serde_json::from_slice(&whole.unwrap().text).unwrap());
-            assert_eq!(near, far, "{path}");
+            let [local, remote]: [&dyn Store; 2] = [&local, &remote];
+            let [local, remote] =
+                [local, remote].map(|store| block_on(make(store, &key(path), &engine())));
+            let [local, remote]: [Value; 2] =
+                [local, remote].map(|whole| serde_json::from_slice(&whole.unwrap().text).unwrap());
+            assert_eq!(local, remote, "{path}");
         }
     }
     // Copies that do not name it say nothing of it.
-    let far = Odd::far(values());
-    let none = zom_json(&far, &key("other"), &engine());
+    let remote = Odd::remote(values());
+    let none = block_on(zom_json(&remote, &key("other"), &engine()));
     assert!(matches!(none, Err(NoOutline::Absent(_))), "{none:?}");
 }
 
 #[test]
-fn documents_that_are_near_speak_for_themselves() {
+fn documents_describe_nodes_of_local_stores() {
     let store = of_two_minds();
     let outline = read(&store).unwrap().outline;
     assert_eq!(copied(outline), [".zgroup", "g/.zgroup", "y/.zarray"]);
@@ -181,7 +183,7 @@ fn nodes_with_the_names_of_documents_are_left_out() {
         copied(read(&store).unwrap().outline),
         [".zgroup", "x/.zarray"]
     );
-    let below = left_out(&store, &key("x"), &engine()).unwrap();
+    let below = block_on(left_out(&store, &key("x"), &engine())).unwrap();
     assert!(below.is_empty());
 }
 
@@ -191,7 +193,7 @@ fn what_is_left_out_is_named_by_its_path_in_the_translation() {
         ("sub/zarr.json", group()),
         ("sub/.zarray/zarr.json", array()),
     ]);
-    let found = left_out(&store, &key("sub"), &engine()).unwrap();
+    let found = block_on(left_out(&store, &key("sub"), &engine())).unwrap();
     assert_eq!(found[0].key, key("sub/.zarray"));
     assert!(found[0].to_string().starts_with("as-v2/.zarray: "));
 }
@@ -222,7 +224,11 @@ fn too_many_nodes_and_too_deep_ones_have_no_outline() {
     let names: Vec<String> = (0..=MAX_NODES).map(|i| format!("{i}/.zgroup")).collect();
     let values = names.iter().map(|name| (key(name), b"{}".to_vec()));
     let many = MemoryStore::new(values.take(200));
-    let walked = |most| Hierarchy::read(&many, &Key::root(), &engine(), most).map(drop);
+    let walked = |most| {
+        let (root, engine) = (Key::root(), engine());
+        let read = Hierarchy::read(&many, &root, &engine, most);
+        block_on(read).map(drop)
+    };
     assert!(walked(200).is_ok());
     assert!(matches!(walked(100), Err(NoOutline::Absent(_))));
     let deep = MemoryStore::new([(key(&format!("{}x", "a/".repeat(100))), vec![])]);
@@ -232,7 +238,7 @@ fn too_many_nodes_and_too_deep_ones_have_no_outline() {
 }
 
 #[test]
-fn what_can_not_be_read_is_in_no_document_of_the_whole() {
+fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     let values = || {
         store(&[
             (".zgroup", json!({"zarr_format": 2})),
@@ -244,20 +250,20 @@ fn what_can_not_be_read_is_in_no_document_of_the_whole() {
     let wholes = |store: &Odd| {
         let root = &Key::root();
         [
-            zom_json(store, root, &engine()),
-            zmetadata_json(store, root, &engine()),
+            block_on(zom_json(store, root, &engine())),
+            block_on(zmetadata_json(store, root, &engine())),
             read_all(store).map(|_| Whole {
                 text: Vec::new(),
                 notes: Vec::new(),
             }),
         ]
     };
-    for whole in wholes(&Odd::near(values(), "", true)) {
+    for whole in wholes(&Odd::local(values(), "", true)) {
         assert!(whole.unwrap().notes.is_empty());
     }
     // A document, and the names in a group.
     for fails in ["a/.zarray", "b"] {
-        for whole in wholes(&Odd::near(values(), fails, true)) {
+        for whole in wholes(&Odd::local(values(), fails, true)) {
             let Err(NoOutline::Absent(why)) = whole else {
                 panic!("{fails}: {whole:?}");
             };
@@ -265,7 +271,7 @@ fn what_can_not_be_read_is_in_no_document_of_the_whole() {
         }
     }
     for fails in ["a/.zarray", "b"] {
-        for whole in wholes(&Odd::near(values(), fails, false)) {
+        for whole in wholes(&Odd::local(values(), fails, false)) {
             assert!(matches!(whole, Err(NoOutline::Failed(_))), "{whole:?}");
         }
     }
@@ -273,7 +279,7 @@ fn what_can_not_be_read_is_in_no_document_of_the_whole() {
     let denied = "a/.zarray: access denied: as the test wants it";
     let copies = "no copies of the metadata below it, some can not be read";
     assert_eq!(
-        lines(&Odd::near(values(), "a/.zarray", true)),
+        lines(&Odd::local(values(), "a/.zarray", true)),
         [
             &format!("as-v2/a: {denied}"),
             &format!("as-v3/a: {denied}"),
@@ -289,7 +295,7 @@ fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
     values.push((key("g/a/.zarray"), b"{".to_vec()));
     values.push((key("b/.zarray"), zarray().to_string().into_bytes()));
     let store = MemoryStore::new(values);
-    let whole = zom_json(&store, &Key::root(), &engine()).unwrap();
+    let whole = block_on(zom_json(&store, &Key::root(), &engine())).unwrap();
     let model: Value = serde_json::from_slice(&whole.text).unwrap();
     assert_eq!(model["members"].as_object().unwrap().len(), 1);
     assert_eq!(
@@ -300,9 +306,11 @@ fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
         (key(".zgroup"), b"{}".to_vec()),
         (key("a/.zarray"), b"{".to_vec()),
     ]);
-    let notes = zom_json(&below, &Key::root(), &engine()).unwrap().notes;
+    let notes = block_on(zom_json(&below, &Key::root(), &engine()))
+        .unwrap()
+        .notes;
     assert!(notes[0].starts_with("without a: .zarray: "), "{notes:?}");
-    let none = zmetadata_json(&store, &Key::root(), &engine());
+    let none = block_on(zmetadata_json(&store, &Key::root(), &engine()));
     let Err(NoOutline::Absent(why)) = none else {
         panic!("{none:?}");
     };
@@ -317,14 +325,19 @@ fn read(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
 }
 
 fn read_with(store: &dyn Store, engine: &Engine) -> Result<Hierarchy, NoOutline> {
-    Hierarchy::read(store, &Key::root(), engine, MAX_NODES)
+    block_on(Hierarchy::read(store, &Key::root(), engine, MAX_NODES))
 }
 
 fn read_all(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
-    Hierarchy::read_all(store, &Key::root(), &engine(), MAX_NODES)
+    block_on(Hierarchy::read_all(
+        store,
+        &Key::root(),
+        &engine(),
+        MAX_NODES,
+    ))
 }
 
 fn lines(store: &dyn Store) -> Vec<String> {
-    let left_out = left_out(store, &Key::root(), &engine()).unwrap();
+    let left_out = block_on(left_out(store, &Key::root(), &engine())).unwrap();
     left_out.iter().map(ToString::to_string).collect()
 }

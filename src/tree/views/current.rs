@@ -1,37 +1,26 @@
 //! The files at places, and whether they are still what their nodes say.
 
-use std::sync::Arc;
-
 use super::ViewTree;
-use super::place::{Place, What};
+use super::path::{ViewKind, ViewPath};
 use crate::store::StoreError;
-use crate::view::{Content, Format, NoContent, Rendering, ViewNode};
+use crate::view::{Content, Rendering};
 
 impl ViewTree {
-    fn content(&self, node: &Arc<ViewNode>, format: Format) -> Result<Content, StoreError> {
-        self.nodes
-            .content(node, format)
-            .map_err(|error| match error {
-                NoContent::Absent(_) => StoreError::NotFound {
-                    key: node.key().clone(),
-                },
-                NoContent::Failed(error) => error,
-            })
-    }
-
-    /// Fails if the metadata that a place was made of are not those of its node any more.
-    pub(super) fn check(&self, place: &Place) -> Result<(), StoreError> {
+    /// Fails if the metadata that a view was made of are not those of its node any more.
+    pub(super) async fn check(&self, place: &ViewPath) -> Result<(), StoreError> {
         if self.nodes.store().capabilities().immutable {
             return Ok(());
         }
         let key = place.node.key();
-        self.nodes.store().stat(key)?;
-        if self.nodes.node(key)?.version() != place.node.version() {
+        self.nodes.store().stat(key).await?;
+        let node = self.nodes.node(key).await?;
+        if node.version() != place.node.version() {
             return Err(has_changed(place));
         }
         match &place.what {
-            What::File(format, Some(rendering)) if format.is_of_many() => {
-                let content = self.content(&place.node, *format)?;
+            ViewKind::File(format, Some(rendering)) if format.is_of_many() => {
+                let content = self.nodes.content(&place.node, *format).await;
+                let content = content.map_err(|error| error.into_error(key))?;
                 match rendering_of(&content) == Some(*rendering) {
                     true => Ok(()),
                     false => Err(has_changed(place)),
@@ -51,7 +40,7 @@ pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
     }
 }
 
-fn has_changed(place: &Place) -> StoreError {
+fn has_changed(place: &ViewPath) -> StoreError {
     StoreError::Stale {
         key: place.node.key().clone(),
         what: "its metadata have changed".into(),

@@ -1,29 +1,28 @@
-//! What stands in the directories of views.
+//! ViewKind stands in the directories of views.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::place::{Made, Place, What};
+use super::path::{ListedView, ViewKind, ViewPath};
 use super::{ESCAPE, ViewTree};
 use crate::store::{Kind, StoreError, list_prefixes};
-use crate::tree::{Directory, Entry, Visit};
-use crate::view::{ChunkEntry, ChunkNames, Format, NoContent, Renderer, ViewNode};
+use crate::view::{ChunkEntry, Format, NoContent, Renderer, ViewNode};
 
 /// The names of a directory, each once.
 #[derive(Debug, Default)]
 struct Listed {
-    names: Vec<Made>,
+    names: Vec<ListedView>,
     taken: HashSet<Vec<u8>>,
     /// Those whose plain names others have.
-    escaped: Vec<Made>,
+    escaped: Vec<ListedView>,
 }
 
-/// What a file is called, plain and escaped.
+/// ViewKind a file is called, plain and escaped.
 type FileName = (String, String);
 
 impl Listed {
     /// All of them: plain names win over escaped ones.
-    fn into_names(mut self) -> Vec<Made> {
+    fn into_names(mut self) -> Vec<ListedView> {
         for made in self.escaped {
             if self.taken.insert(made.name.clone()) {
                 self.names.push(made);
@@ -35,34 +34,23 @@ impl Listed {
 
 impl ViewTree {
     /// The names in the directory of a node's views.
-    pub(super) fn names(&self, place: &Place) -> Result<Vec<Made>, StoreError> {
+    pub(super) async fn names(&self, place: &ViewPath) -> Result<Vec<ListedView>, StoreError> {
         let node = &place.node;
         let children = match node.is_array() {
             true => Vec::new(),
-            false => self.child_names(node)?,
-        };
-        let is_group = |name: &str| {
-            let name = name.as_bytes();
-            if children
-                .binary_search_by(|child| child[..].cmp(name))
-                .is_err()
-            {
-                return Ok(false);
-            }
-            match self.is_group(place, name) {
-                Err(error) if error.is_lasting() => Ok(false),
-                found => found,
-            }
+            false => self.child_names(node).await?,
         };
         let mut listed = Listed::default();
-        self.add_files(node, &mut listed, &is_group, |format| {
-            let escaped = format.escaped_name(node.name(), ESCAPE);
-            Some((format.own_name(node.name()), escaped))
-        })?;
+        let own = FileNames {
+            place,
+            children: &children,
+            beside: false,
+        };
+        self.add_files(node, &mut listed, own).await?;
         for name in &children {
-            // One node that can not be read does not hide the others; one that can not be read now
-            // is not missing.
-            let child = match self.child(node, name) {
+            // One node that cannot be read does not hide the others; one that cannot be read now is
+            // not missing.
+            let child = match self.child(node, name).await {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
                 Err(error) if error.is_lasting() => {
@@ -72,18 +60,19 @@ impl ViewTree {
                 Err(error) => return Err(error),
             };
             if child.is_array() {
-                let escaped = format!("{}{ESCAPE}", child.name());
-                self.add_files(&child, &mut listed, &is_group, |format| {
-                    let plain = format.name_beside(child.name())?;
-                    Some((plain, format.name_beside(&escaped)?))
-                })?;
-            } else if place.what == What::Group {
-                let place = Place {
+                let beside = FileNames {
+                    place,
+                    children: &children,
+                    beside: true,
+                };
+                self.add_files(&child, &mut listed, beside).await?;
+            } else if place.what == ViewKind::Group {
+                let place = ViewPath {
                     node: child,
-                    what: What::Group,
+                    what: ViewKind::Group,
                 };
                 listed.taken.insert(name.clone());
-                listed.names.push(Made {
+                listed.names.push(ListedView {
                     name: name.clone(),
                     ino: place.number(),
                     kind: Kind::Prefix,
@@ -93,40 +82,39 @@ impl ViewTree {
         Ok(listed.into_names())
     }
 
-    /// What may be nodes in a group, in order. A file is named after its array only in UTF-8.
-    fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut names = list_prefixes(&**self.nodes.store(), node.key(), usize::MAX)?;
+    /// ViewKind may be nodes in a group, in order. A file is named after its array only in UTF-8.
+    async fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut names = list_prefixes(&**self.nodes.store(), node.key(), usize::MAX).await?;
         names.retain(|name| std::str::from_utf8(name).is_ok());
         Ok(names)
     }
 
     /// Names of the formats of a node that are listed and can be made. Those of all others are
     /// taken as well: they are found before what has the same name.
-    fn add_files(
+    async fn add_files(
         &self,
         node: &Arc<ViewNode>,
         listed: &mut Listed,
-        is_group: &dyn Fn(&str) -> Result<bool, StoreError>,
-        name: impl Fn(Format) -> Option<FileName>,
+        names: FileNames<'_>,
     ) -> Result<(), StoreError> {
         for format in Format::all().filter(|format| format.suits(node.is_array())) {
-            let Some((plain, escaped)) = name(format) else {
+            let Some((plain, escaped)) = names.of(node, format) else {
                 continue;
             };
-            let is_free = !is_group(&plain)? && listed.taken.insert(plain.clone().into_bytes());
+            let is_group = self.is_child_group(names, plain.as_bytes()).await?;
+            let is_free = !is_group && listed.taken.insert(plain.clone().into_bytes());
             if !self.nodes.lists(format) {
                 continue;
             }
-            match self.nodes.check(node, format) {
+            match self.nodes.check(node, format).await {
                 Ok(()) => {}
-                Err(NoContent::Failed(error @ StoreError::WouldWait { .. })) => return Err(error),
                 // It may well be there: why it can not be had is said when it is looked up.
-                Err(NoContent::Failed(_)) => {}
+                Err(NoContent::Failed(_) | NoContent::Unresolved) => {}
                 Err(NoContent::Absent(_)) => continue,
             }
-            let place = Place {
+            let place = ViewPath {
                 node: Arc::clone(node),
-                what: What::File(format, None),
+                what: ViewKind::File(format, None),
             };
             let (kind, ino) = match format.is_directory() {
                 true => (
@@ -139,7 +127,7 @@ impl ViewTree {
                 true => (&mut listed.names, plain),
                 false => (&mut listed.escaped, escaped),
             };
-            target.push(Made {
+            target.push(ListedView {
                 name: name.into_bytes(),
                 ino,
                 kind,
@@ -148,69 +136,74 @@ impl ViewTree {
         Ok(())
     }
 
-    pub(super) fn visit_made(
-        &self,
-        directory: &Directory,
-        length: u64,
-        nth: impl Fn(u64) -> Option<Made>,
-        cookie: u64,
-        visit: &mut Visit<'_>,
-    ) {
-        for (next, name, ino) in [(1, &b"."[..], directory.ino), (2, b"..", directory.parent)] {
-            let entry = Entry {
-                name,
-                ino,
-                kind: Kind::Prefix,
-                stat: None,
-                next,
-            };
-            if next > cookie && visit(entry).is_break() {
-                return;
-            }
+    /// Whether the directory of views has a group of this name.
+    async fn is_child_group(&self, names: FileNames<'_>, name: &[u8]) -> Result<bool, StoreError> {
+        let is_child = names
+            .children
+            .binary_search_by(|child| child[..].cmp(name))
+            .is_ok();
+        if !is_child {
+            return Ok(false);
         }
-        for place in cookie.saturating_sub(2)..length {
-            let Some(made) = nth(place) else {
-                return;
-            };
-            let entry = Entry {
-                name: &made.name,
-                ino: made.ino,
-                kind: made.kind,
-                stat: None,
-                next: place.saturating_add(3),
-            };
-            if visit(entry).is_break() {
-                return;
-            }
+        match self.is_group(names.place, name).await {
+            Err(error) if error.is_lasting() => Ok(false),
+            found => found,
+        }
+    }
+}
+
+/// How the files of a node are called in a directory of views.
+#[derive(Clone, Copy)]
+struct FileNames<'a> {
+    place: &'a ViewPath,
+    /// Names of the nodes in the group of the directory, sorted.
+    children: &'a [Vec<u8>],
+    /// Whether the node is one of them, and not the node of the directory.
+    beside: bool,
+}
+
+impl FileNames<'_> {
+    fn of(self, node: &ViewNode, format: Format) -> Option<FileName> {
+        if !self.beside {
+            let escaped = format.escaped_name(node.name(), ESCAPE);
+            return Some((format.own_name(node.name()), escaped));
+        }
+        let escaped = format!("{}{ESCAPE}", node.name());
+        let plain = format.name_beside(node.name())?;
+        Some((plain, format.name_beside(&escaped)?))
+    }
+}
+
+impl ViewPath {
+    /// Number of names in a directory of chunks.
+    pub(super) fn chunk_entries(&self) -> u64 {
+        match &self.what {
+            ViewKind::Chunks { names, dir, .. } => names.len(*dir),
+            _ => 0,
         }
     }
 
-    /// Names of a directory of chunks are made as they are asked for.
-    pub(super) fn nth_cell(place: &Place, names: &ChunkNames, number: u64) -> Option<Made> {
-        let What::Cells {
-            names: shared,
-            cell,
-            inner,
-        } = &place.what
-        else {
+    /// A name of a directory of chunks, by its number.
+    pub(super) fn nth_chunk_entry(&self, number: u64) -> Option<ListedView> {
+        let ViewKind::Chunks { names, dir, inner } = &self.what else {
             return None;
         };
-        let (name, found) = names.nth(*cell, number)?;
-        let (what, kind) = match found {
-            ChunkEntry::Directory(cell) => (
-                What::Cells {
-                    names: Arc::clone(shared),
-                    cell,
+        let (name, entry) = names.nth(*dir, number)?;
+        let (what, kind) = match entry {
+            ChunkEntry::Directory(dir) => (
+                ViewKind::Chunks {
+                    names: Arc::clone(names),
+                    dir,
                     inner: *inner,
                 },
                 Kind::Prefix,
             ),
-            ChunkEntry::Chunk(chunk) if *inner => (What::Inner(chunk), Kind::Object),
-            ChunkEntry::Chunk(chunk) => (What::Chunk(chunk), Kind::Object),
+            ChunkEntry::Chunk(chunk) if *inner => (ViewKind::Inner(chunk), Kind::Object),
+            ChunkEntry::Chunk(chunk) => (ViewKind::Chunk(chunk), Kind::Object),
         };
-        Some(Made {
+        Some(ListedView {
             name: name.into_bytes(),
-            ino: place.with(what).number(),
+            ino: self.with(what).number(),
             kind,
         })
     }

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::place::{Made, Place, VIEW_BIT, What};
+use super::path::{ListedView, VIEW_BIT, ViewKind, ViewPath};
 use super::{HashedTree, Ino, ViewTree};
 use crate::store::{Key, Kind, Store, StoreError};
 use crate::translate::{Target, Translated};
@@ -71,9 +71,9 @@ impl Translations {
 }
 
 impl Translation {
-    fn node(&self) -> Result<Node, StoreError> {
+    async fn node(&self) -> Result<Node, StoreError> {
         let ino = self.ino();
-        let stat = self.tree.stat(ino)?;
+        let stat = self.tree.stat(ino).await?;
         Ok(Node { ino, stat })
     }
 
@@ -84,27 +84,27 @@ impl Translation {
 
 impl ViewTree {
     /// Whether translations are beside the views of a place.
-    fn has_translations(&self, place: &Place) -> bool {
-        matches!(place.what, What::Hidden | What::Group) && *place.node.key() == self.root
+    fn has_translations(&self, place: &ViewPath) -> bool {
+        matches!(place.what, ViewKind::Hidden | ViewKind::Group) && *place.node.key() == self.root
     }
 
     /// The root of a translation, where a directory of views has one of that name.
-    pub(super) fn find_translation(
+    pub(super) async fn find_translation(
         &self,
-        place: &Place,
+        place: &ViewPath,
         name: &[u8],
     ) -> Result<Option<Node>, StoreError> {
         match self.translations.root(name) {
-            Some(translation) if self.has_translations(place) => translation.node().map(Some),
+            Some(translation) if self.has_translations(place) => translation.node().await.map(Some),
             _ => Ok(None),
         }
     }
 
     /// Adds the translations that are listed beside the views of a place.
-    pub(super) fn add_translations(
+    pub(super) async fn add_translations(
         &self,
-        place: &Place,
-        names: &mut Vec<Made>,
+        place: &ViewPath,
+        names: &mut Vec<ListedView>,
     ) -> Result<(), StoreError> {
         if !self.has_translations(place) {
             return Ok(());
@@ -116,28 +116,27 @@ impl ViewTree {
             if is_taken || !formats.lists_translation(translation.target) {
                 continue;
             }
-            match translation.store.differs() {
-                Ok(true) => names.push(Made {
+            match translation.store.differs().await {
+                Ok(true) => names.push(ListedView {
                     name: name.to_vec(),
                     ino: translation.ino(),
                     kind: Kind::Prefix,
                 }),
                 Ok(false) => {}
-                Err(error @ StoreError::WouldWait { .. }) => return Err(error),
                 Err(error) => log::warn!("{} is not listed: {error}", translation.target.word()),
             }
         }
         Ok(())
     }
 
-    /// What the documents say that are shown in a directory of a translation.
-    pub(super) fn translated_attributes(
+    /// ViewKind the documents say that are shown in a directory of a translation.
+    pub(super) async fn translated_attributes(
         tree: &HashedTree,
         ino: Ino,
     ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        if tree.stat(ino)?.kind != Kind::Prefix {
+        if tree.stat(ino).await?.kind != Kind::Prefix {
             return Ok(Vec::new());
         }
-        attributes_at(tree.store(), &tree.key(ino)?)
+        attributes_at(tree.store(), &tree.key(ino)?).await
     }
 }

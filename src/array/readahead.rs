@@ -1,0 +1,79 @@
+//! Decoding ahead of a sequential reader.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::cache::Claim;
+use super::geometry::Geometry;
+use super::order::ElementOrder;
+use super::reader::ArrayReader;
+use crate::runtime::{Priority, accepts_prefetch};
+
+/// Prefetch tasks that one reader starts at a time.
+const MAX_TASKS: usize = 64;
+
+/// Runs that are looked at to find what to decode ahead: a session thread does it.
+const MAX_AHEAD_RUNS: u64 = 1 << 14;
+
+impl ArrayReader {
+    /// Notes a read, and starts to decode what a sequential reader will read next.
+    pub(super) fn read_ahead(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) {
+        let size_bytes = order.geometry.size_bytes();
+        let Some(ahead) = order
+            .readahead
+            .observe(range, self.window_bytes, size_bytes)
+        else {
+            return;
+        };
+        let reached = self.prefetch(order, &ahead);
+        if reached < ahead.end {
+            order.readahead.truncate(&ahead, reached);
+        }
+    }
+
+    /// Starts to decode a range; returns how far.
+    fn prefetch(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) -> u64 {
+        if !accepts_prefetch(MAX_TASKS) {
+            return range.start;
+        }
+        let (pieces, reached) = self.pieces_of(&order.geometry, range);
+        let mut leaders = Vec::new();
+        for piece in pieces {
+            let key = self.pieces.key_of(piece);
+            if let Claim::Lead(leader) = self.claim(key) {
+                leaders.push((key, leader));
+            }
+        }
+        self.submit(leaders, self.group_pieces(), Priority::Prefetch);
+        reached
+    }
+
+    /// The pieces of a range, as many as may be started at a time, and how far they reach. In each
+    /// row of pieces only so many runs are looked at as meet all of its pieces.
+    fn pieces_of(&self, geometry: &Geometry, range: &Range<u64>) -> (Vec<u64>, u64) {
+        let (plane, row) = (geometry.plane_bytes().max(1), geometry.outer_bytes().max(1));
+        let piece_bytes = geometry.piece_bytes().max(1);
+        let most = (self.engine.cache.budget_bytes() / 2 / piece_bytes)
+            .min(self.group_pieces().saturating_mul(MAX_TASKS) as u64);
+        let mut pieces = Vec::new();
+        let (mut at, mut runs_left) = (range.start, MAX_AHEAD_RUNS);
+        while at < range.end {
+            let room = most.saturating_sub(pieces.len() as u64);
+            if room == 0 {
+                break;
+            }
+            let row_end = (at / row + 1).saturating_mul(row).min(range.end);
+            let end = at.saturating_add(plane).min(row_end);
+            let room_bytes = room.saturating_mul(piece_bytes);
+            let batch = Batch::of(geometry, at..end, room_bytes, runs_left);
+            runs_left = runs_left.saturating_sub(batch.runs);
+            pieces.extend(batch.pieces);
+            if batch.end < end {
+                return (pieces, batch.end);
+            }
+            at = row_end;
+        }
+        (pieces, at)
+    }
+}

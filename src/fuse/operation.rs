@@ -1,0 +1,351 @@
+//! Requests with one answer: answered by the session thread if that is at hand, otherwise by the future
+//! of the request.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fuser::{
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEntry, ReplyOpen, ReplyXattr,
+    Request,
+};
+
+use super::Service;
+use super::in_flight::{Refuse, RequestId};
+use super::reply::{absent, file_attr, report, send_xattr};
+use crate::fs::{Attr, Fs, FsError, Handle, Ino, Opened, StoreError};
+
+/// A request and how it is answered.
+pub(super) trait Operation {
+    const NAME: &'static str;
+    type Output: Send;
+    type Reply: Refuse;
+    /// The same request, for a future.
+    type Owned: Operation<Output = Self::Output, Reply = Self::Reply> + Send + Sync + 'static;
+
+    fn ino(&self) -> INodeNo;
+
+    fn name(&self) -> Option<&OsStr> {
+        None
+    }
+
+    /// The answer, if it is at hand.
+    fn try_run(&self, fs: &Fs) -> Option<Result<Self::Output, FsError>>;
+
+    fn run(&self, fs: &Fs) -> impl Future<Output = Result<Self::Output, FsError>> + Send;
+
+    fn answer(&self, service: &Service, output: Self::Output, reply: Self::Reply);
+
+    /// Undoes what the operation has counted, if its caller got another answer.
+    fn undo(_: &Fs, _: Self::Output) {}
+
+    fn owned(self) -> Self::Owned;
+}
+
+impl Service {
+    /// Answers a request.
+    pub(super) fn serve<O: Operation>(
+        self: &Arc<Self>,
+        request: &Request,
+        operation: O,
+        reply: O::Reply,
+    ) {
+        match operation.try_run(&self.fs) {
+            Some(Ok(output)) => operation.answer(self, output, reply),
+            Some(Err(error)) => {
+                let (ino, name) = (operation.ino(), operation.name());
+                reply.refuse(report(&self.fs, O::NAME, ino, name, &error));
+            }
+            None => self.start(request.pid(), operation.owned(), reply),
+        }
+    }
+
+    fn start<O>(self: &Arc<Self>, tid: u32, operation: O, reply: O::Reply)
+    where
+        O: Operation + Send + Sync + 'static,
+    {
+        let id = RequestId {
+            operation: O::NAME,
+            ino: operation.ino(),
+            name: operation.name().map(OsStr::to_owned),
+            bytes: None,
+        };
+        let Some((guard, starting)) = self.tracker.begin(&self.fs, tid, id, reply) else {
+            return;
+        };
+        let service = Arc::clone(self);
+        starting.poll(async move {
+            match operation.run(&service.fs).await {
+                Ok(output) => match guard.take() {
+                    Some(reply) => operation.answer(&service, output, reply),
+                    None => O::undo(&service.fs, output),
+                },
+                Err(error) => guard.refuse(&error),
+            }
+        });
+    }
+}
+
+/// LOOKUP.
+pub(super) struct Lookup<'a> {
+    pub(super) parent: INodeNo,
+    pub(super) name: Cow<'a, OsStr>,
+}
+
+impl Operation for Lookup<'_> {
+    const NAME: &'static str = "lookup";
+    /// Nothing, where the kernel may keep that there is no such name.
+    type Output = Option<Attr>;
+    type Reply = ReplyEntry;
+    type Owned = Lookup<'static>;
+
+    fn ino(&self) -> INodeNo {
+        self.parent
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        Some(&self.name)
+    }
+
+    fn try_run(&self, fs: &Fs) -> Option<Result<Option<Attr>, FsError>> {
+        let found = fs.try_lookup(Ino(self.parent.0), self.name.as_bytes())?;
+        Some(negative(fs, found))
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Option<Attr>, FsError> {
+        let found = fs.lookup(Ino(self.parent.0), self.name.as_bytes()).await;
+        negative(fs, found)
+    }
+
+    fn answer(&self, service: &Service, found: Option<Attr>, reply: ReplyEntry) {
+        let policy = service.fs.policy();
+        match found {
+            Some(attr) => reply.entry(&policy.ttl, &file_attr(&attr), Generation(0)),
+            None => reply.entry(&policy.absent_ttl, &file_attr(&absent()), Generation(0)),
+        }
+    }
+
+    fn undo(fs: &Fs, found: Option<Attr>) {
+        if let Some(attr) = found {
+            fs.forget(attr.ino, 1);
+        }
+    }
+
+    fn owned(self) -> Lookup<'static> {
+        Lookup {
+            parent: self.parent,
+            name: Cow::Owned(self.name.into_owned()),
+        }
+    }
+}
+
+/// A lookup's answer; absence is one that the kernel may cache.
+fn negative(fs: &Fs, found: Result<Attr, FsError>) -> Result<Option<Attr>, FsError> {
+    match found {
+        Err(FsError::Store(StoreError::NotFound { .. })) if !fs.policy().absent_ttl.is_zero() => {
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
+/// GETATTR.
+pub(super) struct Getattr {
+    pub(super) ino: INodeNo,
+    pub(super) handle: Option<Handle>,
+}
+
+impl Operation for Getattr {
+    const NAME: &'static str = "getattr";
+    type Output = Attr;
+    type Reply = ReplyAttr;
+    type Owned = Self;
+
+    fn ino(&self) -> INodeNo {
+        self.ino
+    }
+
+    fn try_run(&self, fs: &Fs) -> Option<Result<Attr, FsError>> {
+        fs.try_getattr(Ino(self.ino.0), self.handle)
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Attr, FsError> {
+        fs.getattr(Ino(self.ino.0), self.handle).await
+    }
+
+    fn answer(&self, service: &Service, found: Attr, reply: ReplyAttr) {
+        reply.attr(&service.fs.policy().ttl, &file_attr(&found));
+    }
+
+    fn owned(self) -> Self {
+        self
+    }
+}
+
+/// OPEN.
+pub(super) struct Open(pub(super) INodeNo);
+
+/// Files smaller than this cost more to hand to the kernel than to read.
+const PASSTHROUGH_MIN_BYTES: u64 = 64 << 10;
+
+impl Operation for Open {
+    const NAME: &'static str = "open";
+    type Output = Opened;
+    type Reply = ReplyOpen;
+    type Owned = Self;
+
+    fn ino(&self) -> INodeNo {
+        self.0
+    }
+
+    fn try_run(&self, fs: &Fs) -> Option<Result<Opened, FsError>> {
+        fs.try_open(Ino(self.0.0))
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Opened, FsError> {
+        fs.open(Ino(self.0.0)).await
+    }
+
+    fn answer(&self, service: &Service, opened: Opened, mut reply: ReplyOpen) {
+        // An inode that the kernel reads itself must be opened that way.
+        let passthrough =
+            service.passthrough.load(Ordering::Relaxed) || service.has_backing(self.0);
+        if passthrough
+            && opened.object.size_bytes() >= PASSTHROUGH_MIN_BYTES
+            && let Some(file) = opened.object.backing()
+        {
+            match service.open_passthrough(self.0, opened.handle, file, reply) {
+                None => return,
+                Some(back) => reply = back,
+            }
+        }
+        // An inode has one content (see `tree`). A view of what can change says itself whether the
+        // pages of its inode are current.
+        let flags = match opened.object.is_constant() {
+            true => FopenFlags::FOPEN_KEEP_CACHE,
+            false => FopenFlags::empty(),
+        };
+        reply.opened(FileHandle(opened.handle.0), flags);
+    }
+
+    fn undo(fs: &Fs, opened: Opened) {
+        fs.release(opened.handle);
+    }
+
+    fn owned(self) -> Self {
+        self
+    }
+}
+
+/// OPENDIR.
+pub(super) struct Opendir(pub(super) INodeNo);
+
+impl Operation for Opendir {
+    const NAME: &'static str = "opendir";
+    type Output = Handle;
+    type Reply = ReplyOpen;
+    type Owned = Self;
+
+    fn ino(&self) -> INodeNo {
+        self.0
+    }
+
+    fn try_run(&self, fs: &Fs) -> Option<Result<Handle, FsError>> {
+        fs.try_opendir(Ino(self.0.0))
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Handle, FsError> {
+        fs.opendir(Ino(self.0.0)).await
+    }
+
+    fn answer(&self, _: &Service, handle: Handle, reply: ReplyOpen) {
+        reply.opened(FileHandle(handle.0), FopenFlags::empty());
+    }
+
+    fn undo(fs: &Fs, handle: Handle) {
+        fs.releasedir(handle);
+    }
+
+    fn owned(self) -> Self {
+        self
+    }
+}
+
+/// GETXATTR.
+pub(super) struct Getxattr<'a> {
+    pub(super) ino: INodeNo,
+    pub(super) name: Cow<'a, OsStr>,
+    pub(super) room: u32,
+}
+
+impl Operation for Getxattr<'_> {
+    const NAME: &'static str = "getxattr";
+    type Output = Vec<u8>;
+    type Reply = ReplyXattr;
+    type Owned = Getxattr<'static>;
+
+    fn ino(&self) -> INodeNo {
+        self.ino
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        Some(&self.name)
+    }
+
+    fn try_run(&self, fs: &Fs) -> Option<Result<Vec<u8>, FsError>> {
+        fs.try_getxattr(Ino(self.ino.0), self.name.as_bytes())
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Vec<u8>, FsError> {
+        fs.getxattr(Ino(self.ino.0), self.name.as_bytes()).await
+    }
+
+    fn answer(&self, _: &Service, value: Vec<u8>, reply: ReplyXattr) {
+        send_xattr(&value, self.room, reply);
+    }
+
+    fn owned(self) -> Getxattr<'static> {
+        Getxattr {
+            ino: self.ino,
+            name: Cow::Owned(self.name.into_owned()),
+            room: self.room,
+        }
+    }
+}
+
+/// LISTXATTR.
+pub(super) struct Listxattr {
+    pub(super) ino: INodeNo,
+    pub(super) room: u32,
+}
+
+impl Operation for Listxattr {
+    const NAME: &'static str = "listxattr";
+    type Output = Vec<String>;
+    type Reply = ReplyXattr;
+    type Owned = Self;
+
+    fn ino(&self) -> INodeNo {
+        self.ino
+    }
+
+    fn try_run(&self, _: &Fs) -> Option<Result<Vec<String>, FsError>> {
+        None
+    }
+
+    async fn run(&self, fs: &Fs) -> Result<Vec<String>, FsError> {
+        fs.listxattr(Ino(self.ino.0)).await
+    }
+
+    fn answer(&self, _: &Service, names: Vec<String>, reply: ReplyXattr) {
+        let names = names.iter().flat_map(|name| name.bytes().chain([0]));
+        send_xattr(&names.collect::<Vec<u8>>(), self.room, reply);
+    }
+
+    fn owned(self) -> Self {
+        self
+    }
+}

@@ -1,0 +1,235 @@
+//! READDIR and READDIRPLUS: names go straight into the kernel's page.
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
+
+use super::Service;
+use super::in_flight::{Refuse, RequestId};
+use super::reply::{file_attr, kind, report};
+use crate::fs::{Attr, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Visited};
+use crate::tree::DirStream;
+
+/// Names in the first answer to READDIRPLUS. The kernel always begins a directory with it, and
+/// every name in it costs the kernel an inode; it goes on with it only if the names are then
+/// looked at, so that a listing of names alone stays one.
+const FIRST_PLUS_NAMES: usize = 16;
+
+/// The part of a directory that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) ino: INodeNo,
+    pub(super) handle: Option<Handle>,
+    pub(super) offset: u64,
+}
+
+/// The page that names are put into.
+pub(super) trait Page: Refuse {
+    const OPERATION: &'static str;
+
+    /// Visits the names of a part of a directory.
+    fn visit(
+        fs: &Fs,
+        part: &Part,
+        directory: &mut dyn DirStream,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+    ) -> Result<Visited, FsError>;
+
+    /// Puts a name in; breaks if it does not fit.
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attr: Option<Attr>) -> ControlFlow<()>;
+
+    fn send(self);
+}
+
+impl Page for ReplyDirectory {
+    const OPERATION: &'static str = "readdir";
+
+    fn visit(
+        fs: &Fs,
+        part: &Part,
+        directory: &mut dyn DirStream,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+    ) -> Result<Visited, FsError> {
+        fs.readdir(directory, part.offset, &mut |entry| visit(entry, None))
+    }
+
+    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Option<Attr>) -> ControlFlow<()> {
+        let name = OsStr::from_bytes(entry.name);
+        let kind = kind(entry.kind == Kind::Prefix);
+        full(self.add(INodeNo(entry.ino.0), entry.next, kind, name))
+    }
+
+    fn send(self) {
+        self.ok();
+    }
+}
+
+impl Page for ReplyDirectoryPlus {
+    const OPERATION: &'static str = "readdirplus";
+
+    fn visit(
+        fs: &Fs,
+        part: &Part,
+        directory: &mut dyn DirStream,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+    ) -> Result<Visited, FsError> {
+        let mut left = match part.offset {
+            0 => FIRST_PLUS_NAMES,
+            _ => usize::MAX,
+        };
+        let ino = Ino(part.ino.0);
+        fs.readdirplus(ino, directory, part.offset, &mut |entry, attr| {
+            let Some(fewer) = left.checked_sub(1) else {
+                return ControlFlow::Break(());
+            };
+            left = fewer;
+            visit(entry, attr)
+        })
+    }
+
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attr: Option<Attr>) -> ControlFlow<()> {
+        // Without attributes (or with `.` and `..`, which the kernel only lists) the name is to be
+        // looked up again before it is believed.
+        let ttl = attr.map_or(Duration::ZERO, |_| fs.policy().ttl);
+        let attr = file_attr(&attr.unwrap_or_else(|| fs.unproven(entry)));
+        let name = OsStr::from_bytes(entry.name);
+        full(self.add(attr.ino, entry.next, name, &ttl, &attr, Generation(0)))
+    }
+
+    fn send(self) {
+        self.ok();
+    }
+}
+
+fn full(is_full: bool) -> ControlFlow<()> {
+    match is_full {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+/// A page with the names that were put into it.
+struct Filled<P> {
+    fs: Arc<Fs>,
+    page: P,
+    has_names: bool,
+    /// Names that count as lookups.
+    adopted: Vec<Ino>,
+}
+
+impl<P: Page> Filled<P> {
+    fn new(fs: &Arc<Fs>, page: P) -> Self {
+        Self {
+            fs: Arc::clone(fs),
+            page,
+            has_names: false,
+            adopted: Vec::new(),
+        }
+    }
+
+    /// Puts the names in that are at hand.
+    fn fill(
+        &mut self,
+        fs: &Fs,
+        part: &Part,
+        directory: &mut dyn DirStream,
+    ) -> Result<Visited, FsError> {
+        P::visit(fs, part, directory, &mut |entry, attr| {
+            let flow = self.page.put(fs, entry, attr);
+            if flow.is_continue() {
+                self.has_names = true;
+                self.adopted.extend(attr.map(|attr| attr.ino));
+            }
+            flow
+        })
+    }
+}
+
+impl<P: Page> Refuse for Filled<P> {
+    fn refuse(self, errno: fuser::Errno) {
+        // The kernel does not see these names.
+        self.adopted.iter().for_each(|ino| self.fs.forget(*ino, 1));
+        self.page.refuse(errno);
+    }
+}
+
+impl Service {
+    /// Lists a part of a directory: the names at hand, and if there are none, those that the source
+    /// sends next.
+    ///
+    /// Names that were put in are sent even if listing fails behind them: the kernel asks for the rest,
+    /// which then waits or fails by itself.
+    pub(super) fn list<P: Page>(self: &Arc<Self>, request: &Request, part: Part, page: P) {
+        let mut filled = Filled::new(&self.fs, page);
+        match self.try_list(part, &mut filled) {
+            Some(Err(error)) if !filled.has_names => {
+                let errno = report(&self.fs, P::OPERATION, part.ino, None, &error);
+                filled.refuse(errno);
+            }
+            Some(_) => filled.page.send(),
+            None if filled.has_names => filled.page.send(),
+            None => self.start_list(request.pid(), part, filled),
+        }
+    }
+
+    /// Puts names into the page; `None` if more of them have to be fetched.
+    fn try_list<P: Page>(&self, part: Part, filled: &mut Filled<P>) -> Option<Result<(), FsError>> {
+        let directory = match self.fs.try_directory(Ino(part.ino.0), part.handle)? {
+            Ok(directory) => directory,
+            Err(error) => return Some(Err(error)),
+        };
+        // Another request may be fetching names.
+        let mut stream = directory.try_lock().ok()?;
+        match filled.fill(&self.fs, &part, &mut **stream) {
+            Ok(Visited::Pending) => None,
+            Ok(Visited::Stopped | Visited::End) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn start_list<P: Page>(self: &Arc<Self>, tid: u32, part: Part, filled: Filled<P>) {
+        let id = RequestId {
+            operation: P::OPERATION,
+            ino: part.ino,
+            name: None,
+            bytes: None,
+        };
+        let Some((guard, starting)) = self.tracker.begin(&self.fs, tid, id, filled) else {
+            return;
+        };
+        let service = Arc::clone(self);
+        starting.poll(async move {
+            let fs = &service.fs;
+            let listed = async {
+                let directory: OpenDir = fs.directory(Ino(part.ino.0), part.handle).await?;
+                let mut stream = directory.lock().await;
+                loop {
+                    let visited = guard.with(|page| {
+                        let visited = page.fill(fs, &part, &mut **stream);
+                        (visited, page.has_names)
+                    });
+                    match visited {
+                        // Another thread has answered.
+                        None => return Ok(()),
+                        Some((Ok(Visited::Pending), false)) => stream.load().await?,
+                        Some((Err(error), false)) => return Err(error),
+                        Some(_) => return Ok(()),
+                    }
+                }
+            };
+            let listed: Result<(), FsError> = listed.await;
+            match listed {
+                Err(error) => guard.refuse(&error),
+                Ok(()) => {
+                    if let Some(filled) = guard.take() {
+                        filled.page.send();
+                    }
+                }
+            }
+        });
+    }
+}

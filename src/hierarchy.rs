@@ -1,0 +1,19 @@
+//! What metadata documents say of a hierarchy: the documents of a node, names in stores that do not
+//! list, and where inner chunks lie in shards.
+//!
+//! **Architecture Invariant:** documents are read only here, and only here is a list of their names.
+
+mod document;
+mod listing;
+mod shard_index;
+
+pub use document::{
+    DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments,
+    StoredDocument, is_document, is_document_name, read_document,
+};
+pub(crate) use listing::AssembledListing;
+pub use listing::MetadataListingStore;
+pub use shard_index::{
+    CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,
+    shard_index_range,
+};

@@ -1,0 +1,332 @@
+//! The metadata documents of a node.
+
+use std::hash::Hasher;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use siphasher::sip::SipHasher13;
+
+use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
+use crate::zarr;
+
+/// A longer document is not read.
+pub const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
+
+/// A metadata document of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    /// Of version 3.
+    ZarrJson,
+    /// Of an array of version 2.
+    Zarray,
+    /// Of a group of version 2.
+    Zgroup,
+    /// The attributes of a node of version 2.
+    Zattrs,
+    /// The consolidated metadata of a group of version 2.
+    Zmetadata,
+}
+
+/// Names of all metadata documents, in the order of [`Document::ALL`].
+pub const DOCUMENT_NAMES: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
+/// Names of the documents that describe one node, in the order of the fields of [`zarr::Documents`].
+pub const NODE_DOCUMENT_NAMES: [&str; 4] = {
+    let [zarr_json, zarray, zgroup, zattrs, _] = DOCUMENT_NAMES;
+    [zarr_json, zarray, zgroup, zattrs]
+};
+
+impl Document {
+    /// All documents.
+    pub const ALL: [Self; 5] = [
+        Self::ZarrJson,
+        Self::Zarray,
+        Self::Zgroup,
+        Self::Zattrs,
+        Self::Zmetadata,
+    ];
+
+    /// The last component of its key.
+    pub fn name(self) -> &'static str {
+        let [zarr_json, zarray, zgroup, zattrs, zmetadata] = DOCUMENT_NAMES;
+        match self {
+            Self::ZarrJson => zarr_json,
+            Self::Zarray => zarray,
+            Self::Zgroup => zgroup,
+            Self::Zattrs => zattrs,
+            Self::Zmetadata => zmetadata,
+        }
+    }
+
+    /// The document with a name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|document| document.name().as_bytes() == name)
+    }
+
+    /// The document that a key leads to.
+    pub fn from_key(key: &Key) -> Option<Self> {
+        Self::from_name(key.as_bytes().rsplit(|byte| *byte == b'/').next()?)
+    }
+}
+
+/// Whether a key leads to a metadata document.
+pub fn is_document(key: &Key) -> bool {
+    Document::from_key(key).is_some()
+}
+
+/// Whether a name below a node is that of a metadata document.
+pub fn is_document_name(name: &[u8]) -> bool {
+    Document::from_name(name).is_some()
+}
+
+/// A document that exists.
+#[derive(Debug)]
+pub struct StoredDocument {
+    /// Its key.
+    pub key: Key,
+    /// Which content of the key was read.
+    pub version: Version,
+    /// When it was last changed.
+    pub modified: SystemTime,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its bytes, or why they cannot be read; [`StoreError::TooLarge`] if it is longer than
+    /// [`MAX_DOCUMENT_BYTES`].
+    pub text: Result<Vec<u8>, StoreError>,
+}
+
+/// Reads a document of a node; `None` if the store proves that it does not exist.
+///
+/// # Errors
+/// Those of opening it.
+pub async fn read_document(
+    store: &dyn Store,
+    node: &Key,
+    document: Document,
+) -> Result<Option<StoredDocument>, StoreError> {
+    let Ok(key) = node.join(document.name().as_bytes()) else {
+        return Ok(None);
+    };
+    let object = match store
+        .open(&key, AccessHint::Whole(MAX_DOCUMENT_BYTES))
+        .await
+    {
+        Ok(object) => object,
+        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let modified = object.stat()?.modified;
+    let text = match read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await {
+        // It was removed after it was opened, which proves no absence.
+        Err(StoreError::NotFound { key }) => Err(StoreError::Stale {
+            key,
+            what: "it was removed while it was read".into(),
+        }),
+        text => text,
+    };
+    Ok(Some(StoredDocument {
+        version: object.version(),
+        modified,
+        size_bytes: object.size_bytes(),
+        text,
+        key,
+    }))
+}
+
+/// The documents of a node.
+#[derive(Debug)]
+pub struct NodeDocuments {
+    /// Their texts, in the order of [`NODE_DOCUMENT_NAMES`].
+    pub texts: [Option<Vec<u8>>; 4],
+    /// A hash of their names and versions.
+    pub version: u64,
+    /// When the last of them was changed.
+    pub modified: SystemTime,
+    /// Why the texts are not used, if a document is too long.
+    pub problem: Option<String>,
+    /// The document that describes an array, if the node is one, and its version.
+    pub array: Option<(Key, Version)>,
+}
+
+impl NodeDocuments {
+    /// Reads the documents of the node at a key.
+    ///
+    /// # Errors
+    /// That of the first document that has one.
+    pub async fn read(store: &dyn Store, key: &Key) -> Result<Self, StoreError> {
+        let mut node = Self {
+            texts: Default::default(),
+            version: 0,
+            modified: UNIX_EPOCH,
+            problem: None,
+            array: None,
+        };
+        let mut hasher = SipHasher13::new();
+        let [own @ .., _] = Document::ALL;
+        let read = |document| read_document(store, key, document);
+        let documents = map_concurrent(own, read).await;
+        let slots = node.texts.iter_mut().zip(NODE_DOCUMENT_NAMES);
+        for ((slot, name), document) in slots.zip(documents) {
+            let Some(document) = document? else {
+                continue;
+            };
+            hasher.write(name.as_bytes());
+            hasher.write_u64(document.version.0);
+            node.modified = node.modified.max(document.modified);
+            if document.size_bytes > MAX_DOCUMENT_BYTES {
+                // No other document may describe the node instead.
+                node.texts = Default::default();
+                node.problem = Some(format!(
+                    "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
+                    document.size_bytes
+                ));
+                break;
+            }
+            *slot = Some(document.text?);
+            if node.array.is_none() && matches!(name, "zarr.json" | ".zarray") {
+                node.array = Some((document.key, document.version));
+            }
+        }
+        node.version = hasher.finish();
+        Ok(node)
+    }
+
+    /// The texts, ready to be parsed.
+    pub fn documents(&self) -> zarr::Documents<'_> {
+        let [zarr_json, zarray, zgroup, zattrs] = &self.texts;
+        zarr::Documents {
+            zarr_json: zarr_json.as_deref(),
+            zarray: zarray.as_deref(),
+            zgroup: zgroup.as_deref(),
+            zattrs: zattrs.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use tokio::sync::Barrier;
+
+    use crate::runtime::block_on;
+    use crate::store::{Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat};
+
+    /// A store that answers once four keys are being opened.
+    #[derive(Debug)]
+    struct Remote {
+        values: MemoryStore,
+        all: Barrier,
+        denies: &'static str,
+    }
+
+    impl Remote {
+        fn new(values: &[(&str, &[u8])]) -> Self {
+            let values = values.iter();
+            let values = values.map(|(name, value)| (key(name), value.to_vec()));
+            Self {
+                values: MemoryStore::new(values),
+                all: Barrier::new(4),
+                denies: "",
+            }
+        }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(name.as_bytes()).unwrap()
+    }
+
+    #[async_trait]
+    impl Store for Remote {
+        fn label(&self) -> &str {
+            "remote"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                immutable: false,
+                open_infallible: false,
+                is_remote: true,
+                listing: ListingSupport::Complete,
+            }
+        }
+
+        fn extent(&self) -> Extent {
+            self.values.extent()
+        }
+
+        async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+            self.values.stat(key).await
+        }
+
+        async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+            self.all.wait().await;
+            match key.as_bytes().ends_with(self.denies.as_bytes()) && !self.denies.is_empty() {
+                true => Err(StoreError::Denied {
+                    key: key.clone(),
+                    what: "as the test wants it".into(),
+                    status: None,
+                }),
+                false => self.values.open(key, hint).await,
+            }
+        }
+
+        async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+            self.values.list(prefix).await
+        }
+    }
+
+    fn read(store: &dyn Store) -> Result<NodeDocuments, StoreError> {
+        block_on(NodeDocuments::read(store, &key("a")))
+    }
+
+    #[test]
+    fn every_document_has_its_name_and_its_key() {
+        assert_eq!(Document::ALL.map(Document::name), DOCUMENT_NAMES);
+        for name in DOCUMENT_NAMES {
+            assert!(
+                is_document(&key(name)) && is_document(&key("a/b").join(name.as_bytes()).unwrap())
+            );
+        }
+        for other in ["a", "zarr.json/c", "a.zarray", "x/zarr.jso"] {
+            assert!(!is_document(&key(other)), "{other}");
+        }
+        assert!(!is_document(&Key::root()));
+    }
+
+    #[test]
+    fn documents_of_a_remote_store_are_read_together_and_are_the_same() {
+        let long = vec![b' '; usize::try_from(MAX_DOCUMENT_BYTES).unwrap() + 1];
+        let cases: [&[(&str, &[u8])]; 4] = [
+            &[],
+            &[("a/.zarray", b"{}"), ("a/.zattrs", b"[]")],
+            &[("a/zarr.json", b"3"), ("a/.zgroup", b"2")],
+            &[
+                ("a/.zarray", b"{}"),
+                ("a/.zgroup", &long),
+                ("a/.zattrs", b"[]"),
+            ],
+        ];
+        for case in cases {
+            let store = Remote::new(case);
+            let (remote, local) = (read(&store).unwrap(), read(&store.values).unwrap());
+            assert_eq!(format!("{remote:?}"), format!("{local:?}"));
+            let is_long = case.len() == 3;
+            assert_eq!(remote.problem.is_some(), is_long, "{remote:?}");
+            assert!(!is_long || remote.texts.iter().all(Option::is_none));
+        }
+    }
+
+    #[test]
+    fn an_error_counts_unless_a_document_before_it_is_too_long() {
+        let long = vec![b' '; usize::try_from(MAX_DOCUMENT_BYTES).unwrap() + 1];
+        let mut store = Remote::new(&[("a/.zarray", &long)]);
+        store.denies = ".zgroup";
+        assert!(read(&store).unwrap().problem.is_some());
+        store.denies = "zarr.json";
+        let error = read(&store).unwrap_err();
+        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+    }
+}

@@ -1,0 +1,398 @@
+//! Names of a store that does not list, such as a plain web server or a bucket that refuses to,
+//! from its metadata: consolidated metadata name a whole hierarchy in one or two requests, the
+//! document of an array names its chunks by arithmetic, and otherwise the documents of a prefix are
+//! fetched when the prefix is asked for.
+//!
+//! Metadata tell only names: values, their sizes and whether a chunk exists are always the inner
+//! store's.
+//!
+//! **Architecture Invariant:** [`StoreError::NotFound`] is returned where the inner store has proved
+//! it of a key and of the documents below it, or where consolidated metadata name all documents of a
+//! node. No other failure becomes it.
+//!
+//! Lock order: no lock is taken while another is held.
+
+mod cache;
+mod documents;
+mod incomplete;
+mod loader;
+mod metadata;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::cache::{CachedStat, MetadataCache};
+use self::loader::{Depth, Loader};
+use self::metadata::{Contents, KeyMeaning, PrefixMetadata};
+pub(crate) use self::names::AssembledListing;
+use super::document::is_document;
+use crate::cache::SingleFlight;
+use crate::store::{
+    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
+    Object, Stat, Store, StoreError, TransferStats,
+};
+
+/// A store whose names come from the metadata in it.
+#[derive(Debug)]
+pub struct MetadataListingStore {
+    inner: Arc<dyn Store>,
+    loader: Arc<Loader>,
+    loads: SingleFlight<(Key, Depth), Arc<PrefixMetadata>, StoreError>,
+    /// The inner store has answered that it supports no listings.
+    lists_nothing: AtomicBool,
+}
+
+/// The answer about a key.
+enum Resolved {
+    /// From metadata.
+    Metadata(Arc<PrefixMetadata>, KeyMeaning),
+    /// From the inner store.
+    Inner(Stat),
+}
+
+impl MetadataListingStore {
+    /// Takes the names of `inner` from its metadata. Metadata are trusted for `ttl`, absence for at most
+    /// `absent_ttl`; both without a limit if the store is immutable.
+    pub fn new(inner: Arc<dyn Store>, ttl: Duration, absent_ttl: Duration) -> Self {
+        let (ttl, absent_ttl) = match inner.capabilities().immutable {
+            true => (Duration::MAX, Duration::MAX),
+            false => (ttl, absent_ttl.min(ttl)),
+        };
+        let cache = MetadataCache::new(ttl, absent_ttl);
+        Self {
+            loader: Arc::new(Loader::new(Arc::clone(&inner), cache)),
+            inner,
+            loads: SingleFlight::default(),
+            lists_nothing: AtomicBool::new(false),
+        }
+    }
+
+    /// The metadata of a prefix.
+    ///
+    /// # Errors
+    /// Those of [`Loader::load`].
+    async fn load(&self, prefix: &Key, depth: Depth) -> Result<Arc<PrefixMetadata>, StoreError> {
+        if let Some(metadata) = self.loader.cached(prefix, depth) {
+            return Ok(metadata);
+        }
+        let (loader, key) = (Arc::clone(&self.loader), prefix.clone());
+        let load = || async move { loader.load(&key, depth).await };
+        let panicked = StoreError::internal(format!("loading the metadata of {prefix} panicked"));
+        self.loads
+            .run((prefix.clone(), depth), load, panicked)
+            .await
+    }
+
+    /// The meaning of a key by cached metadata: by those of the root, or else of the nearest prefix.
+    fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
+        let cache = &self.loader.cache;
+        std::iter::once(Key::root())
+            .chain(ancestors(key))
+            .find_map(|above| {
+                let (metadata, since) = cache.metadata(&above)?;
+                let is_absence_fresh = cache.is_absence_fresh(since);
+                let meaning = metadata.classify(below(key, &above), is_absence_fresh);
+                (meaning != KeyMeaning::Unknown).then_some((metadata, meaning))
+            })
+    }
+
+    /// What a key is. If it is a node, its metadata are loaded to `depth`.
+    async fn resolve(&self, key: &Key, depth: Depth) -> Result<Resolved, StoreError> {
+        let root = Key::root();
+        let cache = &self.loader.cache;
+        let root_depth = if key.is_root() { depth } else { Depth::Node };
+        let metadata = self.load(&root, root_depth).await?;
+        let since = cache.metadata(&root).map(|(_, since)| since);
+        let is_absence_fresh = since.is_none_or(|since| cache.is_absence_fresh(since));
+        let meaning = metadata.classify(key.as_bytes(), is_absence_fresh);
+        if meaning != KeyMeaning::Unknown {
+            return Ok(Resolved::Metadata(metadata, meaning));
+        }
+        if let Some((metadata, meaning)) = self.cached_meaning(key) {
+            // Metadata of the node itself may lack documents.
+            let is_own = meaning == KeyMeaning::Node(String::new());
+            let metadata = match is_own && depth == Depth::Listing {
+                true => self.load(key, depth).await?,
+                false => metadata,
+            };
+            return Ok(Resolved::Metadata(metadata, meaning));
+        }
+        if is_document(key) {
+            return self.inner.stat(key).await.map(Resolved::Inner);
+        }
+        let stat = match cache.stat(key) {
+            Some(CachedStat::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
+            Some(CachedStat::Prefix(stat)) => stat,
+            None => match self.inner.stat(key).await {
+                Ok(stat) if stat.kind == Kind::Object => return Ok(Resolved::Inner(stat)),
+                Ok(stat) => {
+                    cache.insert_stat(key, CachedStat::Prefix(stat));
+                    stat
+                }
+                Err(why @ (StoreError::NotFound { .. } | StoreError::Denied { .. })) => {
+                    return self.resolve_unlisted(key, depth, why).await;
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        match depth {
+            Depth::Node => Ok(Resolved::Inner(stat)),
+            Depth::Listing => self.resolve_listed(key, stat).await,
+        }
+    }
+
+    /// A prefix of the inner store, which documents may describe further.
+    async fn resolve_listed(&self, key: &Key, stat: Stat) -> Result<Resolved, StoreError> {
+        let metadata = match self.load(key, Depth::Listing).await {
+            Ok(metadata) if metadata.is_node() => metadata,
+            // A prefix, whatever its documents contain that are refused.
+            Ok(_) | Err(StoreError::Denied { .. }) => return Ok(Resolved::Inner(stat)),
+            Err(error) => return Err(error),
+        };
+        let meaning = metadata.classify(b"", true);
+        Ok(Resolved::Metadata(metadata, meaning))
+    }
+
+    /// A key that the inner store does not have: it may be a directory of chunks, or a node.
+    async fn resolve_unlisted(
+        &self,
+        key: &Key,
+        depth: Depth,
+        why: StoreError,
+    ) -> Result<Resolved, StoreError> {
+        let mut above: Vec<Key> = ancestors(key).collect();
+        above.push(Key::root());
+        for above in above.into_iter().rev() {
+            let own = if above == *key { depth } else { Depth::Node };
+            let metadata = self.load(&above, own).await?;
+            match metadata.classify(below(key, &above), true) {
+                KeyMeaning::Unknown => {}
+                KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return Err(why),
+                meaning => return Ok(Resolved::Metadata(metadata, meaning)),
+            }
+            if let Some(error) = metadata.failure.as_ref().filter(|_| !metadata.is_certain()) {
+                // The document that could name the key is not known.
+                return Err(error.clone());
+            }
+        }
+        if matches!(why, StoreError::NotFound { .. }) {
+            self.loader.cache.insert_stat(key, CachedStat::Absent);
+        }
+        Err(why)
+    }
+
+    /// Checks a value without the inner store.
+    ///
+    /// # Errors
+    /// The metadata prove that the key is no value.
+    async fn check_value(&self, key: &Key) -> Result<(), StoreError> {
+        if is_document(key) {
+            // Programs probe for documents that do not exist.
+            self.load(&Key::root(), Depth::Node).await?;
+        }
+        match self.cached_meaning(key) {
+            Some((_, KeyMeaning::AbsentDocument)) => Err(StoreError::NotFound { key: key.clone() }),
+            Some((_, KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..))) => {
+                Err(StoreError::NotAPrefix { key: key.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All names of a node.
+    async fn names(
+        &self,
+        prefix: &Key,
+        metadata: &PrefixMetadata,
+        path: &str,
+    ) -> Result<AssembledListing, StoreError> {
+        let mut names = AssembledListing::new(prefix.clone());
+        for document in metadata.documents(path).iter() {
+            names.push(document.name().as_bytes(), Kind::Object, None);
+        }
+        for child in metadata.children(path) {
+            names.push(child.as_bytes(), Kind::Prefix, None);
+        }
+        let is_listed = match metadata.contents(path) {
+            Contents::Array(Some(chunks)) => {
+                if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
+                    names.push_chunks(chunks, Default::default());
+                }
+                true
+            }
+            Contents::Array(None) => false,
+            Contents::Group => metadata.is_consolidated(),
+        };
+        match &metadata.failure {
+            None | Some(StoreError::Denied { .. }) => {}
+            Some(_) if metadata.is_consolidated() => {}
+            Some(error) => return Err(error.clone()),
+        }
+        if !is_listed {
+            self.push_inner(&mut names, prefix).await?;
+        }
+        Ok(names)
+    }
+
+    /// Adds the names that the inner store lists; returns whether it does.
+    ///
+    /// # Errors
+    /// It supports listings, but this one failed.
+    async fn push_inner(
+        &self,
+        names: &mut AssembledListing,
+        prefix: &Key,
+    ) -> Result<bool, StoreError> {
+        match self.list_inner(prefix).await? {
+            None => Ok(false),
+            Some(listing) => match names.push_listing(listing).await {
+                Err(error) if self.is_unlisted(&error) => Ok(false),
+                listed => listed.map(|()| true),
+            },
+        }
+    }
+
+    /// The inner store's listing of a prefix, if it lists that.
+    ///
+    /// # Errors
+    /// It supports listings, but this one failed.
+    async fn list_inner(&self, prefix: &Key) -> Result<Option<Box<dyn Listing>>, StoreError> {
+        if self.lists_nothing.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match self.inner.list(prefix).await {
+            Ok(listing) => Ok(Some(listing)),
+            Err(error) if self.is_unlisted(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether an error of the inner store says that it has no listing of a prefix; the prefix can exist.
+    fn is_unlisted(&self, error: &StoreError) -> bool {
+        if matches!(error, StoreError::Unsupported { .. }) {
+            self.lists_nothing.store(true, Ordering::Relaxed);
+            return true;
+        }
+        matches!(
+            error,
+            StoreError::Denied { .. } | StoreError::NotFound { .. }
+        )
+    }
+}
+
+#[async_trait]
+impl Store for MetadataListingStore {
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            listing: ListingSupport::BestEffort,
+            ..self.inner.capabilities()
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.inner.extent()
+    }
+
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        self.loader.cached(&Key::root(), Depth::Node)?;
+        let absent = || Some(Err(StoreError::NotFound { key: key.clone() }));
+        match self.cached_meaning(key) {
+            Some((_, KeyMeaning::AbsentDocument)) => absent(),
+            Some((_, KeyMeaning::InnerKey | KeyMeaning::Unknown)) => self.inner.try_stat(key),
+            Some((metadata, meaning)) => Some(Ok(metadata.stat(&meaning))),
+            None => match self.loader.cache.stat(key)? {
+                CachedStat::Absent => absent(),
+                CachedStat::Prefix(stat) => Some(Ok(stat)),
+            },
+        }
+    }
+
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        match self.resolve(key, Depth::Node).await? {
+            Resolved::Inner(stat) => Ok(stat),
+            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
+                Err(StoreError::NotFound { key: key.clone() })
+            }
+            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
+                self.inner.stat(key).await
+            }
+            Resolved::Metadata(metadata, meaning) => Ok(metadata.stat(&meaning)),
+        }
+    }
+
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        self.check_value(key).await?;
+        self.inner.open(key, hint).await
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let not_a_prefix = || StoreError::NotAPrefix {
+            key: prefix.clone(),
+        };
+        let mut names = AssembledListing::new(prefix.clone());
+        match self.resolve(prefix, Depth::Listing).await? {
+            Resolved::Metadata(metadata, KeyMeaning::Node(path)) => {
+                names = self.names(prefix, &metadata, &path).await?;
+            }
+            Resolved::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
+                if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
+                    names.push_chunks(chunks, cell);
+                }
+            }
+            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
+                return Err(StoreError::NotFound {
+                    key: prefix.clone(),
+                });
+            }
+            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
+                if self.inner.stat(prefix).await?.kind != Kind::Prefix {
+                    return Err(not_a_prefix());
+                }
+                self.push_inner(&mut names, prefix).await?;
+            }
+            Resolved::Inner(stat) if stat.kind == Kind::Prefix => {
+                self.push_inner(&mut names, prefix).await?;
+            }
+            Resolved::Inner(_) => return Err(not_a_prefix()),
+        }
+        Ok(Box::new(names))
+    }
+
+    async fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+        self.find_incomplete(prefix).await
+    }
+
+    async fn invalidate(&self, key: &Key) {
+        self.inner.invalidate(key).await;
+    }
+
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        self.inner.transfer_stats()
+    }
+}
+
+/// A key and the prefixes above it without the root, the nearest first.
+fn ancestors(key: &Key) -> impl Iterator<Item = Key> {
+    let first = (!key.is_root()).then(|| key.clone());
+    std::iter::successors(first, |key| {
+        let parent = key.parent();
+        (!parent.is_root()).then_some(parent)
+    })
+}
+
+/// The part of a key below a prefix of it.
+fn below<'a>(key: &'a Key, prefix: &Key) -> &'a [u8] {
+    let rest = key.as_bytes().get(prefix.as_bytes().len()..);
+    let rest = rest.unwrap_or_default();
+    rest.strip_prefix(b"/").unwrap_or(rest)
+}

@@ -1,0 +1,129 @@
+//! Metadata of prefixes, for as long as they are trusted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::metadata::PrefixMetadata;
+use crate::cache::WeightedLru;
+use crate::store::{Key, Stat};
+use crate::sync::Mutex;
+
+/// Prefixes with metadata, and keys with an answer of the inner store.
+const MAX_ENTRIES: usize = 4096;
+/// Approximate size of all metadata.
+const MAX_BYTES: u64 = 64 << 20;
+/// A refusal that leaves open what is at a prefix is trusted for no longer than this.
+const REFUSED_TTL: Duration = Duration::from_secs(1);
+
+/// Least recently used entries are evicted first.
+#[derive(Debug)]
+pub(super) struct MetadataCache {
+    ttl: Duration,
+    absent_ttl: Duration,
+    metadata: Mutex<WeightedLru<Key, (Arc<PrefixMetadata>, Instant)>>,
+    stats: Mutex<WeightedLru<Key, (CachedStat, Instant)>>,
+}
+
+/// An answer of the inner store about a key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum CachedStat {
+    /// It is a prefix.
+    Prefix(Stat),
+    /// Proven: there is no such key, and no document below it.
+    Absent,
+}
+
+impl MetadataCache {
+    /// Trusts what exists for `ttl`, and absence for `absent_ttl`.
+    pub(super) fn new(ttl: Duration, absent_ttl: Duration) -> Self {
+        Self {
+            ttl,
+            absent_ttl,
+            metadata: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_ENTRIES)),
+            stats: Mutex::new(WeightedLru::new(u64::MAX, MAX_ENTRIES)),
+        }
+    }
+
+    /// The metadata of a prefix, and when fetching them began.
+    pub(super) fn metadata(&self, prefix: &Key) -> Option<(Arc<PrefixMetadata>, Instant)> {
+        let mut cached = self.metadata.lock();
+        let (metadata, since) = cached.get(prefix)?;
+        let ttl = match metadata.is_node() {
+            true => self.ttl,
+            false => self.absent_ttl,
+        };
+        let ttl = match metadata.is_certain() || metadata.is_consolidated() {
+            true => ttl,
+            false => ttl.min(REFUSED_TTL),
+        };
+        (since.elapsed() < ttl).then(|| (Arc::clone(metadata), *since))
+    }
+
+    /// Whether absence that was proved at that time is still trusted.
+    pub(super) fn is_absence_fresh(&self, since: Instant) -> bool {
+        since.elapsed() < self.absent_ttl
+    }
+
+    /// Inserts the metadata of a prefix.
+    pub(super) fn insert(&self, prefix: &Key, metadata: &Arc<PrefixMetadata>, since: Instant) {
+        let entry = (Arc::clone(metadata), since);
+        let bytes = metadata.memory_bytes();
+        let _evicted = self.metadata.lock().insert(prefix.clone(), entry, bytes);
+    }
+
+    /// The answer of the inner store about a key.
+    pub(super) fn stat(&self, key: &Key) -> Option<CachedStat> {
+        let mut cached = self.stats.lock();
+        let (stat, since) = cached.get(key)?;
+        let ttl = match stat {
+            CachedStat::Prefix(_) => self.ttl,
+            CachedStat::Absent => self.absent_ttl,
+        };
+        (since.elapsed() < ttl).then_some(*stat)
+    }
+
+    /// Inserts an answer of the inner store.
+    pub(super) fn insert_stat(&self, key: &Key, stat: CachedStat) {
+        let entry = (stat, Instant::now());
+        let _evicted = self.stats.lock().insert(key.clone(), entry, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> Key {
+        Key::new(number.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn entries_are_bounded_and_counted() {
+        let cache = MetadataCache::new(Duration::MAX, Duration::MAX);
+        let metadata = Arc::new(PrefixMetadata::new(&[]));
+        for number in 0..2 * MAX_ENTRIES {
+            let number = number / 2 * 2;
+            cache.insert(&key(number), &metadata, Instant::now());
+            cache.insert_stat(&key(number), CachedStat::Absent);
+        }
+        for number in 0..2 * MAX_ENTRIES {
+            cache.insert(&key(number), &metadata, Instant::now());
+            cache.insert_stat(&key(number), CachedStat::Absent);
+        }
+        let cached = cache.metadata.lock();
+        assert_eq!(cached.len(), MAX_ENTRIES);
+        assert_eq!(cache.stats.lock().len(), MAX_ENTRIES);
+        let bytes = MAX_ENTRIES as u64 * metadata.memory_bytes();
+        assert_eq!(cached.weight(), bytes);
+    }
+
+    #[test]
+    fn absence_is_trusted_for_less_time() {
+        let cache = MetadataCache::new(Duration::MAX, Duration::ZERO);
+        let metadata = Arc::new(PrefixMetadata::new(&[]));
+        cache.insert(&key(1), &metadata, Instant::now());
+        cache.insert_stat(&key(1), CachedStat::Absent);
+        assert!(cache.metadata(&key(1)).is_none() && cache.stat(&key(1)).is_none());
+        assert!(!cache.is_absence_fresh(Instant::now()));
+    }
+}

@@ -1,0 +1,138 @@
+//! Several documents of a prefix, fetched at the same time.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::hierarchy::document::{Document, read_document};
+use crate::store::{Key, Kind, Store, StoreError, map_concurrent};
+
+/// A set of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Documents(u8);
+
+fn bit(document: Document) -> u8 {
+    1 << document as u8
+}
+
+impl Documents {
+    pub(super) fn insert(&mut self, document: Document) {
+        self.0 |= bit(document);
+    }
+
+    pub(super) fn contains(self, document: Document) -> bool {
+        self.0 & bit(document) != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn union(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub(super) fn difference(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = Document> {
+        Document::ALL
+            .into_iter()
+            .filter(move |document| self.contains(*document))
+    }
+}
+
+impl<const N: usize> From<[Document; N]> for Documents {
+    fn from(documents: [Document; N]) -> Self {
+        let mut set = Self::default();
+        documents
+            .into_iter()
+            .for_each(|document| set.insert(document));
+        set
+    }
+}
+
+/// The result of fetching a document.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// It exists.
+    Present {
+        /// Its bytes; `None` if only its name counts, or it can never be read.
+        text: Option<Vec<u8>>,
+        modified: SystemTime,
+    },
+    /// The store proves that it does not exist.
+    Absent,
+    /// Whether it exists is not known.
+    Failed(StoreError),
+}
+
+/// Fetches documents of a prefix.
+pub(super) async fn fetch(
+    store: &dyn Store,
+    prefix: &Key,
+    documents: Documents,
+) -> Vec<(Document, Fetched)> {
+    let documents: Vec<Document> = documents.iter().collect();
+    let one = |document| async move {
+        let fetched = match document {
+            Document::Zattrs => stat(store, prefix, document).await,
+            document => read(store, prefix, document).await,
+        };
+        (document, fetched.unwrap_or_else(from_error))
+    };
+    map_concurrent(documents, one).await
+}
+
+fn from_error(error: StoreError) -> Fetched {
+    match error {
+        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } => Fetched::Absent,
+        error if is_unreadable(&error) => {
+            log::warn!("{error}");
+            Fetched::Present {
+                text: None,
+                modified: UNIX_EPOCH,
+            }
+        }
+        error => Fetched::Failed(error),
+    }
+}
+
+/// Whether the document exists and no other attempt reads it.
+fn is_unreadable(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Corrupt { .. } | StoreError::Unsupported { .. } | StoreError::TooLarge { .. }
+    )
+}
+
+async fn stat(store: &dyn Store, prefix: &Key, document: Document) -> Result<Fetched, StoreError> {
+    let Ok(key) = prefix.join(document.name().as_bytes()) else {
+        return Ok(Fetched::Absent);
+    };
+    let stat = store.stat(&key).await?;
+    Ok(match stat.kind {
+        Kind::Prefix => Fetched::Absent,
+        Kind::Object => Fetched::Present {
+            text: None,
+            modified: stat.modified,
+        },
+    })
+}
+
+async fn read(store: &dyn Store, prefix: &Key, document: Document) -> Result<Fetched, StoreError> {
+    let Some(stored) = read_document(store, prefix, document).await? else {
+        return Ok(Fetched::Absent);
+    };
+    let text = match stored.text {
+        Ok(text) => Some(text),
+        Err(error) if is_unreadable(&error) => {
+            log::warn!("{error}");
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Fetched::Present {
+        text,
+        modified: stored.modified,
+    })
+}

@@ -1,0 +1,80 @@
+//! Names at a prefix that neither metadata nor a listing tell.
+
+use super::loader::Depth;
+use super::metadata::{Contents, KeyMeaning, PrefixMetadata};
+use super::{MetadataListingStore, Resolved};
+use crate::store::{IncompleteListing, Key, Kind, StoreError};
+
+impl MetadataListingStore {
+    /// Why a listing of a prefix may lack names, or have names of keys that do not exist; `None` if the
+    /// metadata name all keys.
+    pub(super) async fn find_incomplete(&self, prefix: &Key) -> Option<IncompleteListing> {
+        let (metadata, meaning) = match self.resolve(prefix, Depth::Listing).await {
+            Ok(Resolved::Metadata(metadata, meaning)) => (metadata, meaning),
+            Ok(Resolved::Inner(stat)) if stat.kind == Kind::Object => return None,
+            Ok(Resolved::Inner(_)) => return Some(self.incomplete_children(prefix).await),
+            Err(error) => return Some(failed(&error)),
+        };
+        let is_understood = match meaning {
+            KeyMeaning::ChunkDirectory(..) => true,
+            KeyMeaning::Node(path) => match metadata.contents(&path) {
+                Contents::Array(names) => names.is_some(),
+                Contents::Group if metadata.is_consolidated() => return None,
+                Contents::Group => return Some(self.incomplete_children(prefix).await),
+            },
+            KeyMeaning::Unknown | KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return None,
+        };
+        Some(
+            self.incomplete_chunks(prefix, &metadata, is_understood)
+                .await,
+        )
+    }
+
+    async fn incomplete_chunks(
+        &self,
+        prefix: &Key,
+        metadata: &PrefixMetadata,
+        is_understood: bool,
+    ) -> IncompleteListing {
+        // The inner store lists no array that consolidated metadata describe.
+        let uses_inner = !metadata.is_consolidated() || !is_understood;
+        let is_listed = uses_inner && matches!(self.list_inner(prefix).await, Ok(Some(_)));
+        let what = match (is_listed, is_understood) {
+            (true, _) => "chunks: the server's listing may lack some; names can be opened",
+            (false, true) => {
+                "chunks: all that the shape has room for are listed; whether one is there is known \
+                 when it is opened"
+            }
+            (false, false) => {
+                "chunks: the chunk grid is not understood; names that are known otherwise can be \
+                 opened"
+            }
+        };
+        IncompleteListing {
+            is_unlisted: !is_listed,
+            what: what.into(),
+        }
+    }
+
+    async fn incomplete_children(&self, prefix: &Key) -> IncompleteListing {
+        let (is_unlisted, why) = match self.list_inner(prefix).await {
+            Ok(Some(_)) => (false, "the server's listing may lack some"),
+            Ok(None) => (true, "the server lists nothing"),
+            Err(error) => return failed(&error),
+        };
+        IncompleteListing {
+            is_unlisted,
+            what: format!(
+                "children: {why} and there are no consolidated metadata; names can be opened"
+            ),
+        }
+    }
+}
+
+/// No name is known.
+fn failed(error: &StoreError) -> IncompleteListing {
+    IncompleteListing {
+        is_unlisted: true,
+        what: format!("anything: {error}"),
+    }
+}

@@ -1,0 +1,376 @@
+//! Names at a prefix and below it, from the metadata at the prefix.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::documents::{Documents, Fetched};
+use crate::hierarchy::document::{Document, is_document_name};
+use crate::store::{Kind, Stat, StoreError, Version, check_component};
+use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
+use crate::zarr::{self, Consolidated, Node};
+
+/// The documents of a prefix, without their texts, and the consolidated metadata in them.
+#[derive(Debug)]
+pub(super) struct PrefixMetadata {
+    /// Nodes by their paths below the prefix; the empty path is the prefix itself, if it is a node.
+    nodes: BTreeMap<Box<str>, NodeEntry>,
+    /// Documents that the prefix itself is proved not to have.
+    absent: Documents,
+    /// Documents of which the consolidated metadata have a copy for every node that has them.
+    listed: Documents,
+    is_consolidated: bool,
+    /// When the last of the documents was changed.
+    pub(super) modified: SystemTime,
+    /// Why a document could not be fetched; a refusal only if there is no other reason.
+    pub(super) failure: Option<StoreError>,
+}
+
+/// One node.
+#[derive(Debug, Default)]
+struct NodeEntry {
+    documents: Documents,
+    contents: Contents,
+}
+
+/// The children of a node.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) enum Contents {
+    /// Other nodes; also where the document is broken.
+    #[default]
+    Group,
+    /// Chunks; `None` if the grid is not understood.
+    Array(Option<Arc<ChunkNames>>),
+}
+
+/// What a path below the prefix stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum KeyMeaning {
+    /// The metadata do not say.
+    Unknown,
+    /// The node at this path.
+    Node(String),
+    /// A directory of chunks.
+    ChunkDirectory(Arc<ChunkNames>, ChunkDir),
+    /// A document or a key below an array: only the store knows more.
+    InnerKey,
+    /// A document that a node is proved not to have.
+    AbsentDocument,
+}
+
+impl PrefixMetadata {
+    /// Parses documents.
+    pub(super) fn new(fetched: &[(Document, Fetched)]) -> Self {
+        let mut metadata = Self {
+            nodes: BTreeMap::new(),
+            absent: Documents::default(),
+            listed: Documents::default(),
+            is_consolidated: false,
+            modified: UNIX_EPOCH,
+            failure: None,
+        };
+        let mut own = Documents::default();
+        let mut texts = Vec::new();
+        for (document, fetched) in fetched {
+            match fetched {
+                Fetched::Absent => metadata.absent.insert(*document),
+                Fetched::Failed(error) => metadata.fail(error.clone()),
+                Fetched::Present { text, modified } => {
+                    own.insert(*document);
+                    metadata.modified = metadata.modified.max(*modified);
+                    texts.push((*document, text));
+                }
+            }
+        }
+        if own.is_empty() {
+            return metadata;
+        }
+        let text = |wanted: Document| {
+            let mut texts = texts.iter();
+            let (_, text) = texts.find(|(document, _)| *document == wanted)?;
+            Some(text.as_deref())
+        };
+        let (contents, inline) = parse_node(text(Document::ZarrJson), text(Document::Zarray));
+        let v2 = text(Document::Zmetadata).flatten().and_then(|text| {
+            Consolidated::from_zmetadata(text)
+                .inspect_err(|error| log::warn!(".zmetadata is not used: {error}"))
+                .ok()
+        });
+        metadata.nodes.insert(
+            "".into(),
+            NodeEntry {
+                documents: own,
+                contents,
+            },
+        );
+        metadata.add_consolidated(inline.as_ref(), v2.as_ref());
+        metadata
+    }
+
+    /// Keeps the reason of a failure.
+    fn fail(&mut self, error: StoreError) {
+        if matches!(self.failure, None | Some(StoreError::Denied { .. })) {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Adds the nodes of consolidated metadata; where both name one, v3 describes it.
+    fn add_consolidated(&mut self, v3: Option<&Consolidated>, v2: Option<&Consolidated>) {
+        let has_root = v2.is_none_or(|copies| copies.documents("").next().is_some());
+        for copies in v3.into_iter().chain(v2) {
+            for path in copies.paths() {
+                if path
+                    .split('/')
+                    .any(|c| check_component(c.as_bytes()).is_err())
+                    && !path.is_empty()
+                {
+                    continue;
+                }
+                let entry = self.nodes.entry(path.into()).or_default();
+                let names = copies.documents(path);
+                let is_v3 = entry.documents.contains(Document::ZarrJson);
+                for document in names.filter_map(|name| Document::from_name(name.as_bytes())) {
+                    entry.documents.insert(document);
+                }
+                if !is_v3 && copies.is_array(path) {
+                    entry.contents = Contents::Array(copies.chunk_names(path).map(Arc::new));
+                }
+            }
+        }
+        self.is_consolidated = v3.is_some() || v2.is_some();
+        if v3.is_some() || (v2.is_some() && self.absent.contains(Document::ZarrJson)) {
+            self.listed.insert(Document::ZarrJson);
+        }
+        let is_v3_alone = v3.is_some() && self.absent.contains(Document::Zmetadata);
+        if v2.is_some() || is_v3_alone {
+            let v2 = [Document::Zarray, Document::Zgroup, Document::Zattrs];
+            self.listed = self.listed.union(v2.into());
+            if is_v3_alone {
+                self.listed.insert(Document::Zmetadata);
+            }
+        }
+        if self.is_consolidated && has_root {
+            let own = self.documents("");
+            self.absent = self.absent.union(self.listed).difference(own);
+        }
+    }
+
+    /// Whether there is a node at the prefix itself.
+    pub(super) fn is_node(&self) -> bool {
+        self.nodes.contains_key("")
+    }
+
+    /// Whether no document that could not be fetched can make an array of the prefix.
+    pub(super) fn is_certain(&self) -> bool {
+        self.failure.is_none() || self.documents("").contains(Document::ZarrJson)
+    }
+
+    /// Whether no other document has to be fetched to know what the prefix is.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_refused = matches!(self.failure, None | Some(StoreError::Denied { .. }));
+        self.is_consolidated || self.documents("").contains(Document::ZarrJson) || !is_refused
+    }
+
+    /// Whether consolidated metadata name the nodes below.
+    pub(super) fn is_consolidated(&self) -> bool {
+        self.is_consolidated
+    }
+
+    /// Documents that were not fetched and belong into a listing if they exist.
+    pub(super) fn missing(&self) -> Documents {
+        let own = self.documents("");
+        let mut missing = Documents::default();
+        if self.is_consolidated
+            || !(own.contains(Document::Zarray) || own.contains(Document::Zgroup))
+        {
+            return missing;
+        }
+        missing.insert(Document::Zattrs);
+        if own.contains(Document::Zgroup) {
+            missing.insert(Document::Zmetadata);
+        }
+        missing.difference(own).difference(self.absent)
+    }
+
+    /// The same with more documents.
+    pub(super) fn extended(&self, fetched: &[(Document, Fetched)]) -> Self {
+        let mut extended = Self::new(fetched);
+        let (own, contents) = (self.documents(""), self.contents(""));
+        let entry = extended.nodes.entry("".into()).or_default();
+        entry.documents = entry.documents.union(own);
+        entry.contents = contents;
+        extended.absent = extended.absent.union(self.absent).difference(own);
+        extended.modified = extended.modified.max(self.modified);
+        if extended.is_consolidated && self.absent.contains(Document::ZarrJson) {
+            extended.listed.insert(Document::ZarrJson);
+        }
+        if let Some(error) = &self.failure {
+            extended.fail(error.clone());
+        }
+        extended
+    }
+
+    /// The documents of a node.
+    pub(super) fn documents(&self, path: &str) -> Documents {
+        let entry = self.nodes.get(path);
+        entry.map_or_else(Documents::default, |entry| entry.documents)
+    }
+
+    /// The children of a node; a path that only leads to nodes is a group.
+    pub(super) fn contents(&self, path: &str) -> Contents {
+        let entry = self.nodes.get(path);
+        entry.map_or(Contents::Group, |entry| entry.contents.clone())
+    }
+
+    /// Returns what a path stands for. That the prefix itself lacks a document is trusted for less time
+    /// than all else: only if `is_absence_fresh`, or if consolidated metadata say so.
+    pub(super) fn classify(&self, path: &[u8], is_absence_fresh: bool) -> KeyMeaning {
+        let Ok(path) = str::from_utf8(path) else {
+            return KeyMeaning::Unknown;
+        };
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if let Some(document) = Document::from_name(name.as_bytes())
+            && let Some(entry) = self.nodes.get(parent)
+        {
+            let is_absent = match parent {
+                "" => self.absent.contains(document) && (is_absence_fresh || self.is_consolidated),
+                _ => self.listed.contains(document),
+            };
+            return match entry.documents.contains(document) {
+                false if is_absent => KeyMeaning::AbsentDocument,
+                _ => KeyMeaning::InnerKey,
+            };
+        }
+        if self.nodes.contains_key(path) || (!path.is_empty() && self.has_nodes_below(path)) {
+            return KeyMeaning::Node(path.to_owned());
+        }
+        let mut above = path;
+        while !above.is_empty() {
+            above = above.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let Some(entry) = self.nodes.get(above) else {
+                continue;
+            };
+            let Contents::Array(names) = &entry.contents else {
+                return KeyMeaning::Unknown;
+            };
+            let below = path.get(above.len()..).unwrap_or_default();
+            let below = below.strip_prefix('/').unwrap_or(below);
+            return match names.as_ref().map(|n| (n, n.find_path(below.as_bytes()))) {
+                Some((names, Some(ChunkEntry::Directory(cell)))) => {
+                    KeyMeaning::ChunkDirectory(Arc::clone(names), cell)
+                }
+                _ => KeyMeaning::InnerKey,
+            };
+        }
+        KeyMeaning::Unknown
+    }
+
+    /// Whether there are nodes below a path.
+    fn has_nodes_below(&self, path: &str) -> bool {
+        let prefix = format!("{path}/");
+        self.next_path(&prefix)
+            .is_some_and(|p| p.starts_with(&prefix))
+    }
+
+    /// The first path of a node that is not before `from`.
+    fn next_path(&self, from: &str) -> Option<&str> {
+        let bounds = (Bound::Included(from), Bound::Unbounded);
+        let (path, _) = self.nodes.range::<str, _>(bounds).next()?;
+        Some(path)
+    }
+
+    /// The names of the nodes directly below a node, in time that is proportional to their number. A
+    /// node with the name of a document is not one of them.
+    pub(super) fn children(&self, path: &str) -> BTreeSet<&str> {
+        let prefix = match path {
+            "" => String::new(),
+            path => format!("{path}/"),
+        };
+        let mut names = BTreeSet::new();
+        let mut from = prefix.clone();
+        while let Some(path) = self.next_path(&from) {
+            let Some(rest) = path.strip_prefix(&prefix) else {
+                break;
+            };
+            let name = rest.split('/').next().unwrap_or_default();
+            if !name.is_empty() && !is_document_name(name.as_bytes()) {
+                names.insert(name);
+            }
+            // After everything below the child, or after the child itself.
+            from = match rest.len() > name.len() {
+                true => format!("{prefix}{name}0"),
+                false => format!("{path}\0"),
+            };
+        }
+        names
+    }
+
+    /// Attributes of a prefix.
+    pub(super) fn stat(&self, meaning: &KeyMeaning) -> Stat {
+        let below = match meaning {
+            KeyMeaning::ChunkDirectory(names, cell) => names.directories(*cell),
+            KeyMeaning::Node(path) => {
+                let chunks = match self.contents(path) {
+                    Contents::Array(Some(names)) => names.directories(ChunkDir::default()),
+                    _ => 0,
+                };
+                chunks.saturating_add(self.children(path).len() as u64)
+            }
+            _ => 0,
+        };
+        Stat {
+            kind: Kind::Prefix,
+            size_bytes: 0,
+            modified: self.modified,
+            version: Version(0),
+            links: u32::try_from(below).unwrap_or(u32::MAX).saturating_add(2),
+        }
+    }
+
+    /// Approximate size in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let entries = self.nodes.iter().map(|(path, entry)| {
+            let names = match &entry.contents {
+                Contents::Array(Some(_)) => 256,
+                _ => 0,
+            };
+            path.len().saturating_add(names + 96)
+        });
+        entries.fold(512, usize::saturating_add) as u64
+    }
+}
+
+/// The children of a node and its inline consolidated metadata, from its documents; one that cannot be
+/// read has no text.
+fn parse_node(
+    zarr_json: Option<Option<&[u8]>>,
+    zarray: Option<Option<&[u8]>>,
+) -> (Contents, Option<Consolidated>) {
+    let node = match (zarr_json, zarray) {
+        (Some(text), _) => zarr::Documents {
+            zarr_json: text,
+            ..zarr::Documents::default()
+        },
+        (None, text) => zarr::Documents {
+            zarray: text.flatten(),
+            ..zarr::Documents::default()
+        },
+    };
+    match node.node().map(|detected| (detected.read, detected.node)) {
+        Some((_, Ok(Node::Group(group)))) => (Contents::Group, group.consolidated),
+        Some((_, Ok(Node::Array(array)))) => {
+            let names = ChunkNames::of_array(&array).map(Arc::new);
+            (Contents::Array(names), None)
+        }
+        Some((read, Err(error))) => {
+            log::warn!("{read} is not understood: {error}");
+            match read {
+                ".zarray" => (Contents::Array(None), None),
+                _ => (Contents::Group, None),
+            }
+        }
+        None if zarr_json.is_none() && zarray.is_some() => (Contents::Array(None), None),
+        None => (Contents::Group, None),
+    }
+}

@@ -1,0 +1,168 @@
+//! Where inner chunks lie in shards (zarr-specs, `sharding_indexed`, "Binary shard format").
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::cache::{SingleFlight, WeightedLru};
+use crate::codec::{CodecError, IndexLocation, ShardIndex, Sharding};
+use crate::store::{Key, Object, StoreError, Version, read_range};
+use crate::sync::Mutex;
+
+/// What an index takes in memory besides its entries.
+const OVERHEAD_BYTES: u64 = 256;
+/// Size of an entry.
+const ENTRY_BYTES: u64 = 16;
+
+/// A chunk that is a shard, or a shard in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ShardId {
+    /// The key of the chunk.
+    pub key: Key,
+    /// Numbers of the inner chunks that lead to the shard; empty for the chunk itself.
+    pub path: Vec<u64>,
+}
+
+/// The versions of a chunk and of the metadata that say where its index is.
+pub type ShardVersion = (Version, u64);
+
+/// A decoded index and the reservation of its memory.
+#[derive(Debug)]
+pub struct CachedIndex<M> {
+    /// The index.
+    pub index: ShardIndex,
+    /// Released together with the index.
+    pub memory: M,
+}
+
+type Shared<M> = Arc<CachedIndex<M>>;
+type Cached<M> = Mutex<WeightedLru<ShardId, (ShardVersion, Shared<M>)>>;
+
+/// Decoded indexes; each is loaded by one of all requests that need it.
+#[derive(Debug)]
+pub struct ShardIndexCache<M> {
+    cached: Arc<Cached<M>>,
+    loads: SingleFlight<(ShardId, ShardVersion), Shared<M>, StoreError>,
+}
+
+impl<M: Send + Sync + 'static> ShardIndexCache<M> {
+    /// An empty cache for indexes that together take at most `budget_bytes`; the newest index stays in any
+    /// case.
+    pub fn new(budget_bytes: u64) -> Self {
+        Self {
+            cached: Arc::new(Mutex::new(WeightedLru::new(budget_bytes, usize::MAX))),
+            loads: SingleFlight::default(),
+        }
+    }
+
+    /// The cached index of a shard.
+    pub fn get(&self, shard: &ShardId, version: ShardVersion) -> Option<Arc<CachedIndex<M>>> {
+        get(&self.cached, shard, version)
+    }
+
+    /// The index of a shard: cached, or loaded once for all requests that wait for it.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub async fn get_or_load<F>(
+        &self,
+        shard: ShardId,
+        version: ShardVersion,
+        load: impl FnOnce() -> F,
+    ) -> Result<Arc<CachedIndex<M>>, StoreError>
+    where
+        F: Future<Output = Result<CachedIndex<M>, StoreError>> + Send + 'static,
+    {
+        if let Some(index) = self.get(&shard, version) {
+            return Ok(index);
+        }
+        let (cached, id) = (Arc::clone(&self.cached), shard.clone());
+        let panicked = StoreError::internal(format!("reading the index of {} panicked", shard.key));
+        let load = || {
+            let load = load();
+            async move {
+                // Another load may have completed since.
+                if let Some(index) = get(&cached, &id, version) {
+                    return Ok(index);
+                }
+                let index = Arc::new(load.await?);
+                let bytes = (index.index.len() as u64).saturating_mul(ENTRY_BYTES);
+                let entry = (version, Arc::clone(&index));
+                let weight = bytes.saturating_add(OVERHEAD_BYTES);
+                let _evicted = cached.lock().insert(id, entry, weight);
+                Ok(index)
+            }
+        };
+        self.loads.run((shard, version), load, panicked).await
+    }
+}
+
+fn get<M>(
+    cached: &Mutex<WeightedLru<ShardId, (ShardVersion, Shared<M>)>>,
+    shard: &ShardId,
+    version: ShardVersion,
+) -> Option<Shared<M>> {
+    let mut cached = cached.lock();
+    let (of, index) = cached.get(shard)?;
+    (*of == version).then(|| Arc::clone(index))
+}
+
+/// The bytes of a shard that are its encoded index.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if the shard is too short to have one.
+pub fn shard_index_range(
+    shard: &dyn Object,
+    key: &Key,
+    sharding: &Sharding,
+) -> Result<Range<u64>, StoreError> {
+    let (size, index_bytes) = (shard.size_bytes(), sharding.index_size_bytes());
+    let Some(start) = size.checked_sub(index_bytes) else {
+        return Err(StoreError::Corrupt {
+            key: key.clone(),
+            what: format!("a shard of {size} bytes, and its index takes {index_bytes}"),
+        });
+    };
+    Ok(match sharding.index_location() {
+        IndexLocation::Start => 0..index_bytes,
+        IndexLocation::End => start..size,
+    })
+}
+
+/// Reads and decodes the index of a shard, which takes twice its size in memory meanwhile.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if it is wrong; those of the store.
+pub async fn read_shard_index(
+    shard: &dyn Object,
+    key: &Key,
+    sharding: &Sharding,
+) -> Result<ShardIndex, StoreError> {
+    let range = shard_index_range(shard, key, sharding)?;
+    let encoded = read_range(shard, key, range).await?;
+    let decoded = sharding.decode_index(encoded.bytes(&[])?, shard.size_bytes());
+    decoded.map_err(|error| codec_error(key, &error))
+}
+
+/// The error of a decoder as that of a chunk.
+pub fn codec_error(key: &Key, error: &CodecError) -> StoreError {
+    let key = key.clone();
+    match error {
+        CodecError::Unsupported { name } => StoreError::Unsupported {
+            key,
+            what: format!("codec {name}"),
+        },
+        CodecError::TooLarge {
+            needed_bytes,
+            limit_bytes,
+            ..
+        } => StoreError::TooLarge {
+            key,
+            need_bytes: *needed_bytes,
+            limit_bytes: *limit_bytes,
+        },
+        error => StoreError::Corrupt {
+            key,
+            what: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,401 @@
+//! Executors: where work runs that a session thread must not do itself.
+//!
+//! - The **CPU pool** has one thread for each core. It decodes ([`compute`]), and it polls requests
+//!   that were pending once they are woken ([`spawn_polled`]), so a reply is sent by the thread that
+//!   finished the work.
+//! - The **network runtime** (tokio) waits for sockets and timers ([`on_network`], [`timeout`]).
+//!
+//! Both start when they are first used and live as long as the process. Nothing here may block on a
+//! future, but for [`block_on`], which a command line tool's own thread calls.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use async_task::{Runnable, Task};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// How urgent a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// A request waits for it.
+    Demand,
+    /// A later request may need it.
+    Prefetch,
+}
+
+/// The result of a job was lost because the job panicked or was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abandoned;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that compute.
+struct CpuPool {
+    queues: Mutex<Queues>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct Queues {
+    /// Requests that were woken: their remaining work is short.
+    woken: VecDeque<Runnable>,
+    demand: VecDeque<Job>,
+    prefetch: VecDeque<Job>,
+}
+
+enum Work {
+    Poll(Runnable),
+    Run(Job),
+}
+
+/// Threads that move bytes between sockets and memory.
+const NETWORK_THREADS: usize = 2;
+
+/// Jobs of prefetch in the queue: a longer queue would delay what is demanded later.
+const MAX_PREFETCH_JOBS: usize = 256;
+
+static THREADS: OnceLock<usize> = OnceLock::new();
+static CPU_POOL: OnceLock<Arc<CpuPool>> = OnceLock::new();
+static NETWORK: OnceLock<Runtime> = OnceLock::new();
+
+impl fmt::Debug for CpuPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuPool").finish_non_exhaustive()
+    }
+}
+
+impl CpuPool {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock()
+    }
+
+    fn next(&self) -> Work {
+        let mut queues = self.lock();
+        loop {
+            if let Some(runnable) = queues.woken.pop_front() {
+                return Work::Poll(runnable);
+            }
+            let next = queues.demand.pop_front();
+            if let Some(job) = next.or_else(|| queues.prefetch.pop_front()) {
+                return Work::Run(job);
+            }
+            queues = self.ready.wait(queues);
+        }
+    }
+
+    fn work(&self) {
+        loop {
+            let work = self.next();
+            let done = catch_unwind(AssertUnwindSafe(|| match work {
+                Work::Poll(runnable) => {
+                    runnable.run();
+                }
+                Work::Run(job) => job(),
+            }));
+            if done.is_err() {
+                log::error!("bug: a job of the CPU pool panicked");
+            }
+        }
+    }
+}
+
+/// Sets the number of threads of the CPU pool and starts both executors, so that a lack of threads is
+/// an error at the start.
+///
+/// # Errors
+/// The system's, if a thread cannot be started.
+pub fn start(threads: usize) -> io::Result<()> {
+    let _ = THREADS.set(threads.max(1));
+    start_cpu_pool()?;
+    network()?;
+    Ok(())
+}
+
+fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
+    if let Some(pool) = CPU_POOL.get() {
+        return Ok(pool);
+    }
+    let pool = Arc::new(CpuPool {
+        queues: Mutex::default(),
+        ready: Condvar::new(),
+    });
+    // Another caller may have been faster; its threads serve the pool that was kept.
+    let pool = CPU_POOL.get_or_init(|| pool);
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock();
+    if *started {
+        return Ok(pool);
+    }
+    let threads = *THREADS.get_or_init(crate::machine::cores);
+    for number in 0..threads {
+        let own = Arc::clone(pool);
+        let spawned = thread::Builder::new()
+            .name(format!("zarrfs-cpu-{number}"))
+            .spawn(move || own.work());
+        match spawned {
+            Ok(_) => {}
+            Err(error) if number == 0 => return Err(error),
+            Err(error) => {
+                log::warn!("only {number} of {threads} CPU threads could be started: {error}");
+                break;
+            }
+        }
+    }
+    *started = true;
+    Ok(pool)
+}
+
+/// The CPU pool. Jobs wait in it if no thread could be started.
+fn cpu_pool() -> Option<&'static Arc<CpuPool>> {
+    match start_cpu_pool() {
+        Ok(pool) => Some(pool),
+        Err(error) => {
+            log::error!("no thread for decoding: {error}");
+            None
+        }
+    }
+}
+
+/// The handle of the network runtime.
+///
+/// # Errors
+/// The system's, if its threads cannot be started.
+pub fn network() -> io::Result<&'static Handle> {
+    if let Some(runtime) = NETWORK.get() {
+        return Ok(runtime.handle());
+    }
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("zarrfs-net")
+        .enable_all()
+        .build()?;
+    Ok(NETWORK.get_or_init(|| runtime).handle())
+}
+
+/// Runs a job on the CPU pool; dropping the future does not stop the job.
+///
+/// A prefetch job is dropped if too many are queued.
+pub fn compute<T: Send + 'static>(
+    priority: Priority,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, Abandoned>> + Send {
+    let (sender, receiver) = oneshot::channel();
+    run(priority, move || {
+        let _ = sender.send(job());
+    });
+    async move { receiver.await.map_err(|_| Abandoned) }
+}
+
+/// As [`compute`], for a job that nobody awaits.
+pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
+    let Some(pool) = cpu_pool() else { return };
+    let mut queues = pool.lock();
+    match priority {
+        Priority::Demand => queues.demand.push_back(Box::new(job)),
+        Priority::Prefetch if queues.prefetch.len() < MAX_PREFETCH_JOBS => {
+            queues.prefetch.push_back(Box::new(job));
+        }
+        Priority::Prefetch => return,
+    }
+    drop(queues);
+    pool.ready.notify_one();
+}
+
+/// Whether `jobs` more prefetch jobs would be taken.
+pub fn accepts_prefetch(jobs: usize) -> bool {
+    cpu_pool().is_some_and(|pool| pool.lock().prefetch.len() + jobs <= MAX_PREFETCH_JOBS)
+}
+
+/// Makes prefetch jobs as urgent as demanded ones: a request has come to one of them.
+pub fn promote_prefetch() {
+    if let Some(pool) = cpu_pool() {
+        let mut queues = pool.lock();
+        let mut prefetch = std::mem::take(&mut queues.prefetch);
+        queues.demand.append(&mut prefetch);
+    }
+}
+
+/// Polls a future once on this thread. If it is pending, the CPU pool polls it whenever it is woken.
+///
+/// Dropping the task cancels the future. A panic in the first poll reaches the caller.
+pub fn spawn_polled(future: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+    let (runnable, task) = async_task::spawn(future, schedule);
+    runnable.run();
+    task
+}
+
+/// Runs a future on the CPU pool without polling it here; dropping the task cancels it.
+pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+    let (runnable, task) = async_task::spawn(future, schedule);
+    runnable.schedule();
+    task
+}
+
+fn schedule(runnable: Runnable) {
+    if let Some(pool) = cpu_pool() {
+        pool.lock().woken.push_back(runnable);
+        pool.ready.notify_one();
+    }
+}
+
+/// Leaves the calling thread: the future is pending once, and goes on where woken futures are polled.
+///
+/// A request calls it before work that a session thread must not do, such as reading metadata from a
+/// disk and parsing them.
+pub async fn leave_session_thread() {
+    let mut is_woken = false;
+    std::future::poll_fn(|context| {
+        if is_woken {
+            return Poll::Ready(());
+        }
+        is_woken = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A task of the network runtime that ends when it is dropped.
+#[derive(Debug)]
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T, Abandoned>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let joined = Pin::new(&mut self.0).poll(context);
+        joined.map(|result| result.map_err(|_| Abandoned))
+    }
+}
+
+/// Runs a future on the network runtime, where sockets can be used; dropping the result cancels it.
+pub fn on_network<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = Result<T, Abandoned>> + Send {
+    let task = network().map(|network| AbortOnDrop(network.spawn(future)));
+    async move {
+        match task {
+            Ok(task) => task.await,
+            Err(_) => Err(Abandoned),
+        }
+    }
+}
+
+/// Gives a future a limit of time; `None` if it is over.
+pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let Ok(network) = network() else {
+        return Some(future.await);
+    };
+    let timed = {
+        let _entered = network.enter();
+        tokio::time::timeout(limit, future)
+    };
+    timed.await.ok()
+}
+
+/// Waits on this thread for a future. Only the thread of a command, or of a test, may do so: never a
+/// session thread or a thread of an executor.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    /// Wakes a parked thread.
+    struct Unpark(thread::Thread);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_panic_in_a_job_is_told_and_ends_no_thread() {
+        for _ in 0..8 {
+            let job: fn() -> u8 = || panic!("as a decoder with a bug would");
+            assert_eq!(block_on(compute(Priority::Demand, job)), Err(Abandoned));
+        }
+        assert_eq!(block_on(compute(Priority::Prefetch, || 7)), Ok(7));
+    }
+
+    #[test]
+    fn a_pending_future_continues_where_it_stopped_and_can_be_cancelled() {
+        let (sender, receiver) = mpsc::channel();
+        let (done, wait) = oneshot::channel::<u8>();
+        let caller = thread::current().id();
+        let task = spawn_polled(async move {
+            let first = thread::current().id();
+            let value = wait.await;
+            let _ = sender.send((first, thread::current().id(), value));
+        });
+        done.send(9).unwrap();
+        let (first, second, value) = receiver.recv_timeout(LIMIT).unwrap();
+        assert_eq!((first, value), (caller, Ok(9)));
+        assert_ne!(second, caller);
+        drop(task);
+
+        let (sender, receiver) = mpsc::channel::<()>();
+        let task = spawn_polled(async move {
+            let _sender = sender;
+            std::future::pending::<()>().await;
+        });
+        drop(task);
+        assert!(
+            receiver.recv_timeout(LIMIT).is_err(),
+            "its future is dropped"
+        );
+    }
+
+    #[test]
+    fn a_future_leaves_the_thread_that_polls_it_first() {
+        let (sender, receiver) = mpsc::channel();
+        let task = spawn_polled(async move {
+            leave_session_thread().await;
+            let _ = sender.send(thread::current().id());
+        });
+        assert_ne!(
+            receiver.recv_timeout(LIMIT).unwrap(),
+            thread::current().id()
+        );
+        drop(task);
+    }
+
+    #[test]
+    fn a_limit_of_time_ends_a_wait_outside_of_the_network_runtime() {
+        let limit = Duration::from_millis(10);
+        assert_eq!(block_on(timeout(limit, std::future::pending::<()>())), None);
+        assert_eq!(block_on(timeout(limit, async { 3 })), Some(3));
+    }
+}

@@ -1,0 +1,214 @@
+//! Which bytes a reader that goes from beginning to end will want next.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::sync::Mutex;
+
+/// Watches the reads of one array or object.
+#[derive(Debug, Default)]
+pub struct Readahead(Mutex<VecDeque<Stream>>);
+
+/// Reads that seem to be one reader's.
+#[derive(Debug, Clone)]
+struct Stream {
+    /// The last read: one that has to wait is asked for twice.
+    last: Range<u64>,
+    /// Where its next read would begin.
+    next: u64,
+    /// Up to here all has been begun.
+    begun: u64,
+    /// Where it began, and how much has been read since.
+    start: u64,
+    bytes: u64,
+    /// Reads in a row that went on where the one before them ended.
+    streak: u32,
+    /// Whether the first of them was at the beginning of all.
+    is_from_start: bool,
+}
+
+/// Readers that are told apart.
+const MAX_STREAMS: usize = 8;
+/// The kernel asks for parts of a file in parallel: reads this near to each other are one reader's.
+const NEAR_BYTES: u64 = 4 << 20;
+/// So many reads in a row are a habit.
+const SEQUENTIAL_READS: u32 = 2;
+/// Who begins at the beginning and goes on will most likely read it all.
+const SEQUENTIAL_READS_FROM_START: u32 = 1;
+
+impl Stream {
+    fn of(read: &Range<u64>) -> Self {
+        Self {
+            last: read.clone(),
+            next: read.end,
+            begun: 0,
+            start: read.start,
+            bytes: read.end.saturating_sub(read.start),
+            streak: 0,
+            is_from_start: read.start == 0,
+        }
+    }
+
+    /// With one read more. Reads that are near to each other and leave most of what is between
+    /// them out are at random.
+    fn goes_on(self, read: &Range<u64>) -> Self {
+        if self.last == *read {
+            return self;
+        }
+        let (start, next) = (self.start.min(read.start), self.next.max(read.end));
+        let own = read.end.saturating_sub(read.start);
+        let bytes = self.bytes.saturating_add(own);
+        if bytes.saturating_mul(2) < next.saturating_sub(start) {
+            return Self::of(read);
+        }
+        Self {
+            last: read.clone(),
+            next,
+            start,
+            bytes,
+            streak: self.streak.saturating_add(1),
+            ..self
+        }
+    }
+}
+
+impl Readahead {
+    /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
+    /// begun, if this is a reader that goes on and on.
+    pub fn observe(&self, read: &Range<u64>, window: u64, end: u64) -> Option<Range<u64>> {
+        let mut streams = self.0.lock();
+        let place = streams
+            .iter()
+            .position(|stream| read.start.abs_diff(stream.next) <= NEAR_BYTES);
+        let mut stream = match place.and_then(|place| streams.remove(place)) {
+            Some(stream) => stream.goes_on(read),
+            None => Stream::of(read),
+        };
+        let mut begin = None;
+        let needed = match stream.is_from_start {
+            true => SEQUENTIAL_READS_FROM_START,
+            false => SEQUENTIAL_READS,
+        };
+        if stream.streak >= needed {
+            let from = stream.begun.max(read.end);
+            let to = read.end.saturating_add(window).min(end);
+            // In steps of half a window: asking for every read costs more than it brings.
+            if to.saturating_sub(from) >= window / 2 || (to == end && from < to) {
+                stream.begun = to;
+                begin = Some(from..to);
+            }
+        }
+        // The latest one first.
+        streams.push_front(stream);
+        streams.truncate(MAX_STREAMS);
+        begin
+    }
+
+    /// Only what lies before `reached` could be begun of a range that [`Readahead::observe`] returned: the
+    /// rest is returned again.
+    pub fn truncate(&self, range: &Range<u64>, reached: u64) {
+        let mut streams = self.0.lock();
+        let stream = streams.iter_mut().find(|stream| stream.begun == range.end);
+        if let Some(stream) = stream {
+            stream.begun = reached.max(range.start);
+        }
+    }
+
+    /// Whether the last read was that of a reader that goes from beginning to end.
+    pub fn is_streaming(&self) -> bool {
+        let streams = self.0.lock();
+        streams
+            .front()
+            .is_some_and(|stream| stream.streak >= SEQUENTIAL_READS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_reader_that_goes_on_gets_every_byte_begun_once() {
+        let ahead = Readahead::default();
+        let end = 100 * MIB;
+        let mut begun = Vec::new();
+        for start in (0..end).step_by(1 << 20) {
+            begun.extend(ahead.observe(&(start..start + MIB), 8 * MIB, end));
+        }
+        assert!(ahead.is_streaming());
+        assert_eq!(begun.first().unwrap().start, 2 * MIB);
+        assert_eq!(begun.last().unwrap().end, end);
+        for pair in begun.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start);
+        }
+    }
+
+    #[test]
+    fn who_begins_in_the_middle_has_to_go_on_for_longer() {
+        let ahead = Readahead::default();
+        let note =
+            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), 8 * MIB, 100 * MIB);
+        assert_eq!(note(50), None);
+        assert_eq!(note(51), None);
+        assert_eq!(note(52), Some(53 * MIB..61 * MIB));
+    }
+
+    #[test]
+    fn what_could_not_be_begun_comes_again() {
+        let ahead = Readahead::default();
+        let note =
+            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), 20 * MIB, 100 * MIB);
+        assert_eq!(note(0), None);
+        let range = note(1).unwrap();
+        assert_eq!(range, 2 * MIB..22 * MIB);
+        ahead.truncate(&range, 5 * MIB);
+        assert_eq!(note(2), Some(5 * MIB..23 * MIB));
+        assert_eq!(note(3), None);
+    }
+
+    #[test]
+    fn readers_of_different_parts_do_not_disturb_each_other() {
+        let ahead = Readahead::default();
+        let mut begun = 0;
+        for step in 0..8 {
+            for start in [0, 200 * MIB, 500 * MIB] {
+                let at = start + step * MIB;
+                begun += usize::from(
+                    ahead
+                        .observe(&(at..at + MIB), 4 * MIB, 1000 * MIB)
+                        .is_some(),
+                );
+            }
+        }
+        assert!(begun >= 6, "{begun}");
+    }
+
+    #[test]
+    fn a_read_that_is_asked_for_twice_is_one() {
+        let ahead = Readahead::default();
+        for _ in 0..5 {
+            assert_eq!(ahead.observe(&(0..4096), 8 * MIB, 1000 * MIB), None);
+        }
+        assert!(ahead.observe(&(4096..8192), 8 * MIB, 1000 * MIB).is_some());
+    }
+
+    #[test]
+    fn reads_at_random_begin_nothing_however_near_they_are() {
+        let ahead = Readahead::default();
+        for i in 0..1000 {
+            let start = i * 7_919 * 4096 % (16 * MIB);
+            let read = start..start + 4096;
+            assert_eq!(ahead.observe(&read, 8 * MIB, 1000 * MIB), None, "{i}");
+        }
+        let ahead = Readahead::default();
+        for start in [500, 20, 900, 40, 700, 1].map(|n| n * MIB) {
+            assert_eq!(
+                ahead.observe(&(start..start + 4096), 8 * MIB, 1000 * MIB),
+                None
+            );
+        }
+        assert!(!ahead.is_streaming());
+    }
+}

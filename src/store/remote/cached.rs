@@ -1,0 +1,141 @@
+//! Bytes that need no request: in memory, and on the disk in blocks that name source, key and
+//! version.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Meta;
+use super::range_cache::RangeKey;
+use super::store::RemoteSource;
+use crate::store::Key;
+
+/// Cached attributes of an object take no more.
+const MAX_META_BYTES: u64 = 4096;
+
+fn range_key(key: &Key, meta: &Meta, range: &Range<u64>) -> RangeKey {
+    RangeKey {
+        key: key.clone(),
+        version: meta.version(),
+        start: range.start,
+        end: range.end,
+    }
+}
+
+impl RemoteSource {
+    /// A range of a version of an object, if it is in memory.
+    pub(super) fn in_memory(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        range: &Range<u64>,
+    ) -> Option<Arc<Vec<u8>>> {
+        self.ranges.get(&range_key(key, meta, range))
+    }
+
+    /// A range of a version of an object, if it is in memory or in the disk cache. May block on the
+    /// disk.
+    pub(super) fn cached(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        range: &Range<u64>,
+    ) -> Option<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.in_memory(key, meta, range) {
+            return Some(bytes);
+        }
+        let length = range.end.saturating_sub(range.start);
+        let name = self.block_name(key, meta, range)?;
+        let bytes = self.disk.as_ref()?.get(&name, length)?;
+        if bytes.len() as u64 != length {
+            return None;
+        }
+        let bytes = Arc::new(bytes);
+        self.ranges
+            .insert(range_key(key, meta, range), Arc::clone(&bytes));
+        Some(bytes)
+    }
+
+    /// Caches bytes of a version of an object.
+    pub(super) fn insert(&self, key: &Key, meta: &Meta, start: u64, bytes: &Arc<Vec<u8>>) {
+        let range = start..start.saturating_add(bytes.len() as u64);
+        self.ranges
+            .insert(range_key(key, meta, &range), Arc::clone(bytes));
+        if let (Some(disk), Some(name)) = (&self.disk, self.block_name(key, meta, &range)) {
+            disk.put(&name, bytes);
+            disk.put(&self.meta_name(key), &meta_bytes(meta));
+        }
+    }
+
+    /// Attributes of an object in the disk cache, for a conditional request.
+    pub(super) fn last_on_disk(&self, key: &Key) -> Option<Meta> {
+        let disk = self.disk.as_ref()?;
+        let bytes = disk.get(&self.meta_name(key), MAX_META_BYTES)?;
+        meta_from(&bytes)
+    }
+
+    fn meta_name(&self, key: &Key) -> Vec<u8> {
+        [b"meta", self.identity.as_bytes(), key.as_bytes()].join(&0)
+    }
+
+    /// `None` for an object whose versions cannot be told apart.
+    fn block_name(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> Option<Vec<u8>> {
+        let version = match (meta.opaque_tag(), meta.modified_seconds()) {
+            (Some(tag), _) => format!("tag {tag}"),
+            (None, Some(seconds)) => format!("time {seconds}"),
+            (None, None) => return None,
+        };
+        let place = format!("{} {} {}", meta.size_bytes, range.start, range.end);
+        let parts = [
+            b"data",
+            self.identity.as_bytes(),
+            key.as_bytes(),
+            version.as_bytes(),
+            place.as_bytes(),
+        ];
+        Some(parts.join(&0))
+    }
+}
+
+fn meta_bytes(meta: &Meta) -> Vec<u8> {
+    let seconds = meta.modified_seconds().map_or(u64::MAX, |seconds| seconds);
+    let tag = meta.etag.as_deref().unwrap_or_default();
+    let numbers = [meta.size_bytes.to_le_bytes(), seconds.to_le_bytes()].concat();
+    [&numbers, tag.as_bytes()].concat()
+}
+
+fn meta_from(bytes: &[u8]) -> Option<Meta> {
+    let (size, rest) = bytes.split_first_chunk::<8>()?;
+    let (seconds, tag) = rest.split_first_chunk::<8>()?;
+    let tag = std::str::from_utf8(tag).ok()?;
+    let modified: Option<SystemTime> = match u64::from_le_bytes(*seconds) {
+        u64::MAX => None,
+        seconds => UNIX_EPOCH.checked_add(Duration::from_secs(seconds)),
+    };
+    Some(Meta {
+        size_bytes: u64::from_le_bytes(*size),
+        etag: (!tag.is_empty()).then(|| tag.to_owned()),
+        modified,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_an_object_survive_the_disk() {
+        for (etag, modified) in [
+            (Some("W/\"x\""), Some(UNIX_EPOCH + Duration::from_secs(7))),
+            (None, None),
+        ] {
+            let meta = Meta {
+                size_bytes: 9,
+                etag: etag.map(str::to_owned),
+                modified,
+            };
+            assert_eq!(meta_from(&meta_bytes(&meta)), Some(meta));
+        }
+        assert_eq!(meta_from(b"short"), None);
+    }
+}

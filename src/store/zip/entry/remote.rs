@@ -1,0 +1,367 @@
+//! Reading an entry of a remote archive: each read is worth a request.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use flate2::Crc;
+
+use super::ZipObject;
+use crate::runtime::{Priority, compute};
+use crate::store::snapshot::SnapshotReader;
+use crate::store::zip::index::Coding;
+use crate::store::zip::inflate::{SEGMENT_BYTES, SegmentError};
+use crate::store::{Data, StoreError, in_memory, part, part_mut};
+
+/// Data before a part that is wanted, up to here, is no reason for a second request.
+const NEAR_HEADER_BYTES: u64 = 64 << 10;
+/// Parts in which an entry is read that is verified before it is served.
+const VERIFIED_PART_BYTES: u64 = 8 << 20;
+/// Compressed bytes that are fetched for a segment: mostly enough, as deflate stores what it cannot
+/// compress.
+pub(in crate::store::zip) const SEGMENT_INPUT_BYTES: u64 = SEGMENT_BYTES + (64 << 10);
+
+type Reader = Arc<dyn SnapshotReader>;
+
+/// Compressed bytes that are in memory, by their offset in the entry's data.
+#[derive(Clone)]
+struct Window {
+    start: u64,
+    bytes: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Window {
+    /// Copies what is at hand from an offset on; returns how many bytes that is.
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        let Some(skip) = offset.checked_sub(self.start) else {
+            return Ok(0);
+        };
+        let bytes = part(&self.bytes, self.range.clone())?;
+        let rest = usize::try_from(skip)
+            .ok()
+            .and_then(|skip| bytes.get(skip..));
+        let rest = rest.unwrap_or(&[]);
+        let length = rest.len().min(buffer.len());
+        part_mut(buffer, 0..length)?.copy_from_slice(part(rest, 0..length)?);
+        Ok(length)
+    }
+}
+
+impl ZipObject {
+    /// Reads what is in memory.
+    pub(super) fn try_read_remote(
+        &self,
+        reader: &dyn SnapshotReader,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+    ) -> Result<Option<Data>, StoreError> {
+        let node = self.node();
+        let (offset, size) = self.clamp(offset, size)?;
+        if node.size_bytes() > 0 && size == 0 {
+            return Ok(Some(Data::Filled(0..0)));
+        }
+        if node.coding() == Coding::Stored {
+            let Some(data) = self.known_data(size) else {
+                return Ok(None);
+            };
+            let target = part_mut(buffer, 0..size)?;
+            let at = data.start.saturating_add(offset);
+            let read = match self.is_exact {
+                true => reader.try_read_exact_at(target, at),
+                false => reader.try_read_within(target, at, data),
+            };
+            return match read {
+                None => Ok(None),
+                Some(read) => {
+                    read.map_err(|error| self.archive_error(error))?;
+                    self.note_stored(offset, part(buffer, 0..size)?)?;
+                    Ok(Some(Data::Filled(0..size)))
+                }
+            };
+        }
+        let (number, start) = match self.is_segmented() {
+            true => (self.segment_of(offset)?, in_memory(offset % SEGMENT_BYTES)?),
+            false => (0, in_memory(offset)?),
+        };
+        let Some(bytes) = self.cached(&self.archive.decoded, number)? else {
+            return Ok(None);
+        };
+        let range = start..start.saturating_add(size);
+        Ok((range.end <= bytes.len()).then_some(Data::Shared(bytes, range)))
+    }
+
+    /// Where the data of a stored entry is in the archive, if its header and, where that is wanted, its
+    /// checksum are verified.
+    fn known_data(&self, size: usize) -> Option<Range<u64>> {
+        let node = self.node();
+        if self.is_verified_first(size) || node.size_bytes() == 0 {
+            return None;
+        }
+        let start = node.header_offset().saturating_add(node.header_length()?);
+        Some(start..start.saturating_add(node.size_bytes()))
+    }
+
+    pub(super) async fn read_remote(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data, StoreError> {
+        let node = self.node();
+        let (offset, size) = self.clamp(offset, size)?;
+        if node.size_bytes() > 0 && size == 0 {
+            return Ok(Data::Filled(0..0));
+        }
+        if node.coding() == Coding::Stored {
+            return self.fetch_stored(reader, offset, size).await;
+        }
+        if !self.is_segmented() {
+            let bytes = self.decoded(reader).await?;
+            let start = in_memory(offset)?;
+            return Ok(Data::Shared(bytes, start..start.saturating_add(size)));
+        }
+        if self.archive.options.verify && node.crc_verdict().is_none() {
+            let last = self.segment_of(node.size_bytes().saturating_sub(1))?;
+            self.fetch_segment(reader, last).await?;
+        }
+        let mut joined = Vec::new();
+        loop {
+            let at = offset.saturating_add(joined.len() as u64);
+            let bytes = self.fetch_segment(reader, self.segment_of(at)?).await?;
+            let start = in_memory(at % SEGMENT_BYTES)?;
+            let end = start.saturating_add(size - joined.len()).min(bytes.len());
+            if joined.is_empty() && end - start == size {
+                return Ok(Data::Shared(bytes, start..end));
+            }
+            if start >= end {
+                return Err(self.corrupt(format!("ends at {at}")));
+            }
+            joined.extend_from_slice(part(&bytes, start..end)?);
+            if joined.len() == size {
+                return Ok(Data::Shared(Arc::new(joined), 0..size));
+            }
+        }
+    }
+
+    async fn fetch(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, StoreError> {
+        if length == 0 {
+            let unchanged = reader.check();
+            unchanged.map_err(|error| self.archive_error(error))?;
+            return Ok(Arc::default());
+        }
+        let fetched = reader.read_exact_at(offset, length).await;
+        fetched.map_err(|error| self.archive_error(error))
+    }
+
+    /// Fetches the local header with the first `data_bytes` behind it, and verifies the header; returns
+    /// the bytes and the length of the header.
+    async fn fetch_header(
+        &self,
+        reader: &Reader,
+        data_bytes: usize,
+    ) -> Result<(Arc<Vec<u8>>, usize), StoreError> {
+        let start = self.node().header_offset();
+        let length = self.first_read_bytes(data_bytes);
+        let mut bytes = self.fetch(reader, start, length).await?;
+        let header_bytes = self.header_bytes(&bytes)?;
+        let wanted = header_bytes.saturating_add(data_bytes);
+        if wanted > bytes.len() {
+            // The extra field is longer than usual.
+            let at = start.saturating_add(bytes.len() as u64);
+            let rest = self.fetch(reader, at, wanted - bytes.len()).await?;
+            bytes = Arc::new([&bytes[..], &rest[..]].concat());
+        }
+        self.verify_header(part(&bytes, 0..header_bytes)?)?;
+        Ok((bytes, header_bytes))
+    }
+
+    /// Where the entry's data begins in the archive.
+    async fn fetch_data_start(&self, reader: &Reader) -> Result<u64, StoreError> {
+        let node = self.node();
+        let header_length = match node.header_length() {
+            Some(length) => length,
+            None => self.fetch_header(reader, 0).await?.1 as u64,
+        };
+        Ok(node.header_offset().saturating_add(header_length))
+    }
+
+    async fn fetch_stored(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data, StoreError> {
+        if self.is_verified_first(size) {
+            self.fetch_and_verify(reader).await?;
+        }
+        let (bytes, range) = match self.node().header_length() {
+            // One request for both costs less than what lies between.
+            None if offset <= NEAR_HEADER_BYTES => {
+                let end = in_memory(offset)?.saturating_add(size);
+                let (bytes, header) = self.fetch_header(reader, end).await?;
+                let end = header.saturating_add(end);
+                (bytes, end.saturating_sub(size)..end)
+            }
+            _ => {
+                let data = self.fetch_data_start(reader).await?;
+                let at = data.saturating_add(offset);
+                let bytes = match self.is_exact || size == 0 {
+                    true => self.fetch(reader, at, size).await?,
+                    false => {
+                        let span = data..data.saturating_add(self.node().size_bytes());
+                        let read = reader.read_within(at, size, span).await;
+                        read.map_err(|error| self.archive_error(error))?
+                    }
+                };
+                (bytes, 0..size)
+            }
+        };
+        self.note_stored(offset, part(&bytes, range.clone())?)?;
+        Ok(Data::Shared(bytes, range))
+    }
+
+    /// Fetches all of a stored entry and verifies its checksum.
+    async fn fetch_and_verify(&self, reader: &Reader) -> Result<(), StoreError> {
+        let start = self.fetch_data_start(reader).await?;
+        let size = self.node().size_bytes();
+        let mut crc = Crc::new();
+        let mut done = 0;
+        while done < size {
+            let length = in_memory((size - done).min(VERIFIED_PART_BYTES))?;
+            let at = start.saturating_add(done);
+            crc.update(&self.fetch(reader, at, length).await?);
+            done = done.saturating_add(length as u64);
+        }
+        self.verify_crc(crc.sum())
+    }
+
+    /// All compressed bytes, fetched with the local header if that is not verified yet.
+    async fn fetch_compressed(&self, reader: &Reader) -> Result<Window, StoreError> {
+        let node = self.node();
+        let length = self.compressed_bytes()?;
+        let (bytes, start) = match node.header_length() {
+            Some(header) => {
+                let at = node.header_offset().saturating_add(header);
+                (self.fetch(reader, at, length).await?, 0)
+            }
+            None => self.fetch_header(reader, length).await?,
+        };
+        Ok(Window {
+            start: 0,
+            bytes,
+            range: start..start.saturating_add(length),
+        })
+    }
+
+    /// The decoded entry: cached, or fetched and decoded once for all readers.
+    async fn decoded(&self, reader: &Reader) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.cached(&self.archive.decoded, 0)? {
+            return Ok(bytes);
+        }
+        self.check_memory()?;
+        let (entry, reader) = (self.clone(), Arc::clone(reader));
+        let load = move || async move {
+            let window = entry.fetch_compressed(&reader).await?;
+            let decoded = compute(Priority::Demand, move || {
+                let compressed = part(&window.bytes, window.range)?;
+                let bytes = Arc::new(entry.decode(compressed)?);
+                entry.cache(&entry.archive.decoded, 0, &bytes);
+                Ok(bytes)
+            });
+            decoded.await.unwrap_or_else(|_| Err(panicked()))
+        };
+        let decoding = &self.archive.decoding;
+        decoding.run(self.position, load, panicked()).await
+    }
+
+    /// One segment: cached, or decoded from compressed bytes that are fetched as far as needed.
+    async fn fetch_segment(
+        &self,
+        reader: &Reader,
+        number: u32,
+    ) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.cached(&self.archive.decoded, number)? {
+            return Ok(bytes);
+        }
+        let all_bytes = self.node().compressed_bytes();
+        let window = self.all_compressed(reader).await?;
+        let mut window = window.unwrap_or_else(|| Window {
+            start: 0,
+            bytes: Arc::default(),
+            range: 0..0,
+        });
+        let mut place = None;
+        let mut input_bytes = SEGMENT_INPUT_BYTES;
+        loop {
+            let (entry, input) = (self.clone(), window.clone());
+            let decoded = compute(Priority::Demand, move || {
+                entry.decode_segment(number, place, &|buffer, at| input.read(buffer, at))
+            });
+            let (offset, stopped_at) = match decoded
+                .await
+                .unwrap_or_else(|_| Err(SegmentError::Store(panicked())))
+            {
+                Ok(bytes) => return Ok(bytes),
+                Err(SegmentError::NeedsInput(offset, place)) => (offset, place),
+                Err(error) => return Err(self.segment_error(error)),
+            };
+            let start = stopped_at.compressed_offset();
+            if start == window.start && !window.range.is_empty() {
+                // Decoding this segment takes more than was fetched for it.
+                input_bytes = input_bytes.saturating_mul(2);
+            }
+            if input_bytes > self.archive.options.memory_limit_bytes || offset >= all_bytes {
+                return Err(self.corrupt(format!("is cut off at {offset}")));
+            }
+            let data = self.fetch_data_start(reader).await?;
+            let length = in_memory(input_bytes.min(all_bytes - start))?;
+            window = Window {
+                start,
+                bytes: self
+                    .fetch(reader, data.saturating_add(start), length)
+                    .await?,
+                range: 0..length,
+            };
+            place = Some(stopped_at);
+        }
+    }
+
+    /// All compressed bytes of an entry that is decoded in segments, cached for the next one. `None` if
+    /// they are too many, or other entries have taken their room since they were fetched.
+    async fn all_compressed(&self, reader: &Reader) -> Result<Option<Window>, StoreError> {
+        let of = |bytes: Arc<Vec<u8>>| Window {
+            start: 0,
+            range: 0..bytes.len(),
+            bytes,
+        };
+        if let Some(bytes) = self.cached(&self.archive.compressed, 0)? {
+            return Ok(Some(of(bytes)));
+        }
+        let inflater = self.archive.inflaters.of(self.position);
+        let is_too_long = self.node().compressed_bytes() > self.archive.compressed_max_bytes;
+        if is_too_long || inflater.lock().was_fetched {
+            return Ok(None);
+        }
+        let (entry, reader) = (self.clone(), Arc::clone(reader));
+        let load = move || async move {
+            let window = entry.fetch_compressed(&reader).await?;
+            let bytes = Arc::new(part(&window.bytes, window.range)?.to_vec());
+            entry.cache(&entry.archive.compressed, 0, &bytes);
+            inflater.lock().was_fetched = true;
+            Ok(bytes)
+        };
+        let loading = &self.archive.decoding;
+        let bytes = loading.run(self.position, load, panicked()).await?;
+        Ok(Some(of(bytes)))
+    }
+}
+
+fn panicked() -> StoreError {
+    StoreError::internal("a panic while an entry was decoded")
+}

@@ -1,0 +1,273 @@
+//! The parts of a remote archive that are needed to find and read its directory: the end of it, which
+//! is given, and what is missing of the directory.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rawzip::ReaderAt;
+
+use super::locate::{DIRECTORY_BUFFER_BYTES, SEARCHED_BYTES, Source, locate};
+use super::{ZipError, ZipOptions, archive_error};
+use crate::store::Key;
+use crate::store::snapshot::SnapshotReader;
+
+/// Parts that are fetched at most, besides the given end.
+const MAX_FETCHES: usize = 2;
+/// Places no further apart than this are fetched together.
+const NEAR_BYTES: u64 = 64 << 10;
+/// What is fetched around a place where only a record should be.
+const RECORD_BYTES: u64 = 4 << 10;
+/// A directory that is longer is not fetched before its first record has been seen.
+pub(super) const UNSEEN_MAX_BYTES: u64 = 32 << 20;
+
+/// Parts of an archive. What reads them gets what is in them; what else it asks for is noted.
+#[derive(Debug)]
+pub(super) struct PrefetchedTail {
+    size_bytes: u64,
+    /// By their offsets; the last one ends where the archive does.
+    parts: Vec<Part>,
+    fetched_bytes: u64,
+    /// What was asked for and is in no part.
+    gaps: RefCell<Vec<Range<u64>>>,
+    /// An end record was looked for as far back as the parts go, which is not far enough.
+    is_fruitless: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Part {
+    offset: u64,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// What `locate` found: where the directory begins and ends, and how many entries it claims.
+#[derive(Debug)]
+struct Found {
+    directory: Range<u64>,
+    entries: u64,
+}
+
+/// What [`PrefetchedTail::complete`] does next.
+enum Next {
+    /// All is known that can be: whether there is a directory.
+    Nothing(Result<(), ZipError>),
+    /// Fetch this range, for a directory of so many entries.
+    Fetch(Range<u64>, u64),
+}
+
+impl PrefetchedTail {
+    pub(super) fn new(size_bytes: u64, tail: Vec<u8>) -> Result<Self, ZipError> {
+        let offset = size_bytes.checked_sub(tail.len() as u64).ok_or_else(|| {
+            let have = tail.len();
+            ZipError::BadDirectory(format!("{have} bytes of an archive of {size_bytes}"))
+        })?;
+        Ok(Self {
+            size_bytes,
+            parts: vec![Part {
+                offset,
+                bytes: Arc::new(tail),
+            }],
+            fetched_bytes: 0,
+            gaps: RefCell::default(),
+            is_fruitless: Cell::new(false),
+        })
+    }
+
+    /// What was fetched and is held in memory.
+    pub(super) fn fetched_bytes(&self) -> u64 {
+        self.fetched_bytes
+    }
+
+    /// Fetches what is missing, until the directory can be found and read from these parts.
+    pub(super) async fn complete(
+        &mut self,
+        reader: &dyn SnapshotReader,
+        options: &ZipOptions,
+    ) -> Result<(), ZipError> {
+        for fetches in 0..=MAX_FETCHES {
+            let (missing, entries) = match self.next_fetch(fetches + 1 == MAX_FETCHES) {
+                Next::Nothing(found) => return found,
+                Next::Fetch(range, entries) => (range, entries),
+            };
+            if fetches == MAX_FETCHES {
+                break;
+            }
+            self.fetch(reader, missing, entries, options).await?;
+        }
+        Err(ZipError::BadDirectory(
+            "what belongs to it is strewn over the archive".into(),
+        ))
+    }
+
+    /// Looks for the directory in the parts, and for what is missing of it.
+    fn next_fetch(&mut self, is_last: bool) -> Next {
+        self.gaps.take();
+        self.is_fruitless.set(false);
+        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let found = locate(&*self, &mut buffer).map(|archive| Found {
+            directory: archive.directory_offset()..archive.eocd_offset(),
+            entries: archive.entries_hint(),
+        });
+        match self.missing(found.as_ref().ok(), is_last) {
+            None => Next::Nothing(found.map(|_| ())),
+            Some(range) => Next::Fetch(range, found.map_or(0, |found| found.entries)),
+        }
+    }
+
+    /// What to fetch next; none if all is known that can be.
+    fn missing(&self, found: Option<&Found>, is_last: bool) -> Option<Range<u64>> {
+        let gaps = self.gaps.borrow();
+        let starts = gaps.iter().map(|gap| gap.start);
+        let (Some(first), Some(low), Some(high)) =
+            (gaps.first(), starts.clone().min(), starts.max())
+        else {
+            return match found {
+                Some(found) => self.gap_in(&found.directory),
+                None => self.is_fruitless.get().then(|| {
+                    let start = self.tail_start();
+                    start.saturating_sub(SEARCHED_BYTES + RECORD_BYTES)..start
+                }),
+            };
+        };
+        let around = |gap: &Range<u64>, before: u64| {
+            let start = gap.start.saturating_sub(before);
+            let end = gap.start.saturating_add(RECORD_BYTES);
+            start.max(self.end_before(gap.start))..end.min(self.start_behind(gap.start))
+        };
+        let Some(found) = found else {
+            // A zip64 record, or what points to it: the one stands before the other.
+            return Some(around(first, RECORD_BYTES));
+        };
+        let begins = found.directory.start;
+        let is_one_place = high - low <= NEAR_BYTES && begins <= low.saturating_add(NEAR_BYTES);
+        let is_seen = low > begins && low - begins <= NEAR_BYTES;
+        let all = low..self.start_behind(low);
+        let is_short = all.end - all.start <= UNSEEN_MAX_BYTES;
+        if is_one_place && (is_last || is_seen || is_short) {
+            return Some(all);
+        }
+        // The directory is where the end record says or, behind a program that was put before the
+        // archive, directly before the end record.
+        Some(around(first, 0))
+    }
+
+    /// The first part of `range` that is not held.
+    fn gap_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let mut start = range.start;
+        while let Some(part) = self.part_at(start) {
+            start = part.end();
+        }
+        (start < range.end).then(|| start..self.start_behind(start))
+    }
+
+    fn part_at(&self, offset: u64) -> Option<&Part> {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        let part = self.parts.get(behind.checked_sub(1)?)?;
+        (offset < part.end()).then_some(part)
+    }
+
+    /// Where the part before an offset ends that is not held.
+    fn end_before(&self, offset: u64) -> u64 {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        let before = behind.checked_sub(1).and_then(|at| self.parts.get(at));
+        before.map_or(0, Part::end)
+    }
+
+    /// Where the part behind an offset begins that is not held.
+    fn start_behind(&self, offset: u64) -> u64 {
+        let behind = self.parts.partition_point(|part| part.offset <= offset);
+        self.parts.get(behind).map_or(self.size_bytes, |p| p.offset)
+    }
+
+    /// Where that begins of which all is held to the end of the archive.
+    fn tail_start(&self) -> u64 {
+        let parts = self.parts.iter().rev();
+        parts.fold(self.size_bytes, |start, part| match part.end() == start {
+            true => part.offset,
+            false => start,
+        })
+    }
+
+    async fn fetch(
+        &mut self,
+        reader: &dyn SnapshotReader,
+        range: Range<u64>,
+        entries: u64,
+        options: &ZipOptions,
+    ) -> Result<(), ZipError> {
+        let length = range.end.saturating_sub(range.start);
+        let need_bytes = self.fetched_bytes.saturating_add(length);
+        let limit_bytes = options.memory_limit_bytes;
+        let too_large = || ZipError::TooLarge {
+            entries,
+            need_bytes,
+            limit_bytes,
+        };
+        if need_bytes > limit_bytes {
+            return Err(too_large());
+        }
+        let length = usize::try_from(length).map_err(|_| too_large())?;
+        let fetched = reader.read_exact_at(range.start, length).await;
+        let fetched =
+            fetched.map_err(|error| ZipError::Source(archive_error(error, Key::root())))?;
+        self.fetched_bytes = need_bytes;
+        let place = self.parts.partition_point(|part| part.offset < range.start);
+        let part = Part {
+            offset: range.start,
+            bytes: fetched,
+        };
+        self.parts.insert(place, part);
+        Ok(())
+    }
+}
+
+impl ReaderAt for &PrefetchedTail {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset.saturating_add(buffer.len() as u64);
+        // As pread(2) says it.
+        if i64::try_from(end).is_err() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if offset >= self.size_bytes || buffer.is_empty() {
+            return Ok(0);
+        }
+        let Some(part) = self.part_at(offset) else {
+            let gap = offset..end.min(self.size_bytes);
+            self.gaps.borrow_mut().push(gap);
+            return Err(io::Error::other("this part of the archive is not at hand"));
+        };
+        let from = usize::try_from(offset - part.offset).unwrap_or(usize::MAX);
+        let there = part.bytes.get(from..).unwrap_or_default();
+        let count = there.len().min(buffer.len());
+        if let (Some(target), Some(there)) = (buffer.get_mut(..count), there.get(..count)) {
+            target.copy_from_slice(there);
+        }
+        Ok(count)
+    }
+}
+
+impl Source for &PrefetchedTail {
+    fn size_bytes(self) -> u64 {
+        self.size_bytes
+    }
+
+    fn reach_bytes(self, end: u64) -> u64 {
+        end.saturating_sub(self.tail_start()).min(SEARCHED_BYTES)
+    }
+
+    fn note_fruitless(self, end: u64) {
+        let reach = self.reach_bytes(end);
+        self.is_fruitless.set(reach < end.min(SEARCHED_BYTES));
+    }
+
+    fn has_gaps(self) -> bool {
+        !self.gaps.borrow().is_empty()
+    }
+}

@@ -1,0 +1,126 @@
+//! Consolidated metadata of a translated hierarchy, rendered when they are first needed.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use serde_json::Value;
+
+use super::node::Translation;
+use super::outline::{self, Hierarchy, MAX_NODES, NoOutline};
+use super::{NodeView, Shared, Target};
+use crate::array::Reservation;
+use crate::hierarchy::Document;
+use crate::store::{Kind, StoreError};
+
+/// A document, and when the last of the documents in it was changed.
+pub(super) type Dated = (Arc<Vec<u8>>, SystemTime);
+
+/// Consolidated metadata, if there are any.
+#[derive(Debug, Clone)]
+pub(super) struct Consolidated {
+    document: Option<Dated>,
+    /// The version of the root's own documents in it.
+    version: u64,
+    read: Instant,
+    _memory: Arc<Reservation>,
+}
+
+/// The most nodes of a store that can change: they are read anew whenever metadata expire.
+const MAX_LIVE_NODES: usize = 1000;
+
+impl Shared {
+    /// Fresh consolidated metadata of this root. They are trusted for no longer than documents are:
+    /// readers of them read no documents.
+    fn cached_consolidated(&self, root: &NodeView) -> Option<Consolidated> {
+        let cached = self.consolidated.lock().clone()?;
+        let is_fresh = self.ttl.is_none_or(|ttl| cached.read.elapsed() < ttl);
+        (is_fresh && cached.version == root.version).then_some(cached)
+    }
+
+    /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. `None` if the
+    /// translation has none, or has the store's.
+    pub(super) async fn consolidated(
+        self: &Arc<Self>,
+        root: &Arc<NodeView>,
+    ) -> Result<Option<Dated>, StoreError> {
+        match &root.translation {
+            Translation::Group(Some(_)) => {}
+            Translation::Group(None) if self.has_zmetadata().await? => {}
+            _ => return Ok(None),
+        }
+        if let Some(cached) = self.cached_consolidated(root) {
+            return Ok(cached.document);
+        }
+        let (shared, own) = (Arc::clone(self), Arc::clone(root));
+        let load = || async move {
+            if let Some(cached) = shared.cached_consolidated(&own) {
+                return Ok(cached);
+            }
+            let consolidated = shared.consolidate(&own).await?;
+            *shared.consolidated.lock() = Some(consolidated.clone());
+            Ok(consolidated)
+        };
+        let panicked = StoreError::internal("consolidating metadata panicked");
+        let consolidated = self.consolidating.run(root.version, load, panicked).await?;
+        Ok(consolidated.document)
+    }
+
+    /// Whether an unchanged root of v2 has consolidated metadata. They are rendered anew, since they may
+    /// name nodes that the translation leaves out.
+    async fn has_zmetadata(&self) -> Result<bool, StoreError> {
+        let Ok(key) = self.root.join(Document::Zmetadata.name().as_bytes()) else {
+            return Ok(false);
+        };
+        if self.target != Target::V2 {
+            return Ok(false);
+        }
+        match self.store.stat(&key).await {
+            Ok(stat) => Ok(stat.kind == Kind::Object),
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn consolidate(&self, root: &NodeView) -> Result<Consolidated, StoreError> {
+        let read = Instant::now();
+        let texts: &[(&str, Value)] = match &root.translation {
+            Translation::Group(Some(texts)) => texts,
+            _ => &[],
+        };
+        let most = match self.ttl {
+            Some(_) => MAX_LIVE_NODES,
+            None => MAX_NODES,
+        };
+        let hierarchy = Hierarchy::read_all(&*self.store, &self.root, &self.engine, most).await;
+        let document = match hierarchy {
+            Ok(hierarchy) => hierarchy.outline.translated(self.target).map(|outline| {
+                let document = match self.target {
+                    Target::V2 => outline.zmetadata(),
+                    Target::V3 | Target::Unsharded => {
+                        let document = texts.first().map(|(_, document)| document.clone());
+                        let mut document = document.unwrap_or_default();
+                        if let Some(members) = document.as_object_mut() {
+                            let copies = outline.consolidated_metadata();
+                            members.insert("consolidated_metadata".into(), copies);
+                        }
+                        document
+                    }
+                };
+                (Arc::new(outline::text(&document)), hierarchy.modified)
+            }),
+            Err(NoOutline::Absent(why)) => {
+                log::info!("{} has no consolidated metadata: {why}", self.target.word());
+                None
+            }
+            Err(NoOutline::Failed(error)) => return Err(error),
+        };
+        let bytes = document.as_ref().map_or(0, |(text, _)| text.len());
+        let memory = self.engine.reserve_now(&self.root, bytes as u64)?;
+        Ok(Consolidated {
+            document,
+            version: root.version,
+            read,
+            _memory: Arc::new(memory),
+        })
+    }
+}

@@ -1,0 +1,446 @@
+//! An outline read from a store: from the documents of each node, or from copies of them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::super::root_copies::Copies;
+use super::{MAX_NODES, NoOutline, Outline, Problem};
+use crate::array::{Engine, Reservation};
+use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
+use crate::runtime::leave_session_thread;
+use crate::store::{Key, Store, StoreError, Version, list_prefixes};
+use crate::zarr::{Consolidated, Node, document};
+
+/// Parsed documents, and those that are made of them, take about this much memory at most, and at most
+/// this part of the memory limit.
+const MAX_MEMORY_BYTES: u64 = 256 << 20;
+const MAX_MEMORY_PART: u64 = 4;
+/// Memory is reserved for many small documents at once.
+const RESERVED_AT_ONCE: u64 = 256 << 10;
+/// The most nodes of which documents are read one by one from a remote store.
+const MAX_REMOTE_NODES: usize = 1000;
+/// The deepest hierarchy that is followed.
+const MAX_DEPTH: usize = 64;
+
+/// An outline that was read.
+#[derive(Debug)]
+pub(in crate::translate) struct Hierarchy {
+    pub(in crate::translate) outline: Outline,
+    /// When the last of the documents was changed.
+    pub(in crate::translate) modified: SystemTime,
+    _memory: Vec<Reservation>,
+}
+
+/// Copies, and the document that they are in with its version.
+type Copied = (Consolidated, (Key, Version));
+
+/// Limits of what is still to be read, and the memory of what was.
+struct Budget<'a> {
+    engine: &'a Engine,
+    nodes: usize,
+    bytes: u64,
+    /// The most that one node takes.
+    most_bytes: u64,
+    modified: SystemTime,
+    memory: Vec<Reservation>,
+    /// Reserved memory that is not used.
+    spare_bytes: u64,
+}
+
+impl<'a> Budget<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let most = engine.memory_limit_bytes() / MAX_MEMORY_PART;
+        let most_bytes = most.min(MAX_MEMORY_BYTES);
+        Self {
+            engine,
+            nodes: MAX_NODES,
+            bytes: most_bytes,
+            most_bytes,
+            modified: UNIX_EPOCH,
+            memory: Vec::new(),
+            spare_bytes: 0,
+        }
+    }
+
+    fn take_node(&mut self) -> Result<(), NoOutline> {
+        let nodes = self.nodes.checked_sub(1);
+        self.nodes = nodes.ok_or_else(|| NoOutline::Absent("too many nodes".into()))?;
+        Ok(())
+    }
+
+    fn take_bytes(&mut self, key: &Key, bytes: u64) -> Result<(), NoOutline> {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.ok_or_else(|| NoOutline::Absent("too many bytes of metadata".into()))?;
+        if self.spare_bytes < bytes {
+            let missing = bytes.saturating_sub(self.spare_bytes);
+            let more = missing.saturating_add(self.bytes.min(RESERVED_AT_ONCE));
+            self.memory.push(self.engine.reserve_now(key, more)?);
+            self.spare_bytes = self.spare_bytes.saturating_add(more);
+        }
+        self.spare_bytes = self.spare_bytes.saturating_sub(bytes);
+        Ok(())
+    }
+}
+
+impl Hierarchy {
+    /// The outline of the node at a key: from the documents of each node, of at most `most`, or from
+    /// consolidated metadata if the store is remote. Nodes that cannot be read hold the reason.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(in crate::translate) async fn read(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: usize,
+    ) -> Result<Self, NoOutline> {
+        Self::read_up_to(store, key, engine, [most, 0]).await
+    }
+
+    /// As [`Hierarchy::read_all`], also from the documents of a remote store whose names are known.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(in crate::translate) async fn read_documents(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+    ) -> Result<Self, NoOutline> {
+        let most = [MAX_NODES, MAX_REMOTE_NODES];
+        whole(Self::read_up_to(store, key, engine, most).await)
+    }
+
+    /// `most` are the nodes that are read one by one: of a local store, of a remote one.
+    async fn read_up_to(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: [usize; 2],
+    ) -> Result<Self, NoOutline> {
+        leave_session_thread().await;
+        let mut budget = Budget::new(engine);
+        let outline = Outline::read(store, key, most, &mut budget).await?;
+        Ok(Self {
+            outline,
+            modified: budget.modified,
+            _memory: budget.memory,
+        })
+    }
+
+    /// As [`Hierarchy::read`], with every node: readers of the result read no documents.
+    ///
+    /// # Errors
+    /// Why there is none; [`NoOutline::Absent`] if a node cannot be read.
+    pub(in crate::translate) async fn read_all(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+        most: usize,
+    ) -> Result<Self, NoOutline> {
+        whole(Self::read(store, key, engine, most).await)
+    }
+}
+
+/// A hierarchy of which every node was read.
+fn whole(read: Result<Hierarchy, NoOutline>) -> Result<Hierarchy, NoOutline> {
+    let read = read.map_err(|none| match none {
+        NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
+        none => none,
+    })?;
+    match read.outline.unread() {
+        Some(why) => Err(unread(why)),
+        None => Ok(read),
+    }
+}
+
+/// Approximate size in memory of parsed documents, and the same again for those made of them.
+fn twice<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
+    let bytes = texts.into_iter().map(|text| document::memory_bytes(text));
+    (bytes.sum::<usize>() as u64).saturating_mul(2)
+}
+
+/// The part of a path below another one; none if it is not below it.
+fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
+    if above.is_empty() {
+        return Some(path);
+    }
+    let rest = path.strip_prefix(std::str::from_utf8(above).ok()?)?;
+    rest.strip_prefix('/')
+}
+
+fn unread(why: &str) -> NoOutline {
+    NoOutline::Absent(format!("not all of it can be read: {why}"))
+}
+
+impl Outline {
+    async fn read(
+        store: &dyn Store,
+        key: &Key,
+        [most, most_remote]: [usize; 2],
+        budget: &mut Budget<'_>,
+    ) -> Result<Self, NoOutline> {
+        let documents = NodeDocuments::read(store, key).await?;
+        let mut outline = Self::new(key, &documents, budget)?;
+        if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
+            return Ok(outline);
+        }
+        if store.capabilities().is_remote {
+            if let Some((copies, _)) = outline.copies(store, key, &documents, budget).await? {
+                outline.add_copies(&copies, b"", budget)?;
+                return Ok(outline);
+            }
+            if outline.add_copies_above(store, key, budget).await? {
+                return Ok(outline);
+            }
+            // The names in a zip are known; their documents take a request each.
+            if store.index().is_none() || most_remote == 0 {
+                let what = "the store is remote, and neither the group nor one above it has \
+                            consolidated metadata";
+                return Err(NoOutline::Absent(what.into()));
+            }
+            budget.nodes = budget.nodes.min(most_remote);
+        }
+        budget.nodes = budget.nodes.min(most);
+        outline.walk(store, key, 0, budget).await?;
+        Ok(outline)
+    }
+
+    /// The consolidated metadata of a group, and the document that they are in.
+    async fn copies(
+        &self,
+        store: &dyn Store,
+        key: &Key,
+        documents: &NodeDocuments,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Copied>, NoOutline> {
+        let Some(Ok(Node::Group(group))) = self.node() else {
+            return Ok(None);
+        };
+        match (group.consolidated, &documents.array) {
+            (Some(copies), Some(document)) => {
+                budget.take_bytes(key, twice(documents.texts.iter().flatten()))?;
+                Ok(Some((copies, document.clone())))
+            }
+            (None, _) if self.documents[0].is_none() => zmetadata_at(store, key, budget).await,
+            _ => Ok(None),
+        }
+    }
+
+    fn new(key: &Key, node: &NodeDocuments, budget: &mut Budget<'_>) -> Result<Self, NoOutline> {
+        budget.take_node()?;
+        let bytes = twice(node.texts.iter().flatten());
+        budget.modified = budget.modified.max(node.modified);
+        let problem = node.problem.clone().or_else(|| {
+            let is_too_large = bytes > budget.most_bytes;
+            is_too_large.then(|| {
+                let name = NODE_DOCUMENT_NAMES.iter().zip(&node.texts);
+                let name = name
+                    .rev()
+                    .find_map(|(name, text)| text.as_ref().map(|_| *name));
+                format!("{}: its metadata are too large", name.unwrap_or_default())
+            })
+        });
+        if problem.is_some() {
+            return Ok(Self {
+                problem: problem.map(Problem::Wrong),
+                ..Self::default()
+            });
+        }
+        budget.take_bytes(key, bytes)?;
+        let mut outline = Self::default();
+        for ((slot, name), text) in outline
+            .documents
+            .iter_mut()
+            .zip(NODE_DOCUMENT_NAMES)
+            .zip(&node.texts)
+        {
+            match text.as_deref().map(document::parse).transpose() {
+                Ok(document) => *slot = document,
+                Err(error) => {
+                    outline.problem = Some(Problem::Wrong(format!("{name}: {error}")));
+                }
+            }
+        }
+        if outline.problem.is_some() {
+            outline.documents = Default::default();
+        }
+        Ok(outline)
+    }
+
+    /// Adds the nodes below a key that the nearest group above it has copies of; returns whether that
+    /// group has a copy of the node itself.
+    async fn add_copies_above(
+        &mut self,
+        store: &dyn Store,
+        key: &Key,
+        budget: &mut Budget<'_>,
+    ) -> Result<bool, NoOutline> {
+        let mut above = key.clone();
+        while !above.is_root() {
+            above = above.parent();
+            let documents = match NodeDocuments::read(store, &above).await {
+                Err(error) if error.is_lasting() => return Ok(false),
+                documents => documents?,
+            };
+            let group = Self::new(&above, &documents, budget)?;
+            let copies = group.copies(store, &above, &documents, budget).await?;
+            let Some((copies, _)) = copies else {
+                continue;
+            };
+            let path = key.below(&above).unwrap_or_default();
+            let has_node = |path| copies.documents(path).next().is_some();
+            if !std::str::from_utf8(path).is_ok_and(has_node) {
+                return Ok(false);
+            }
+            self.add_copies(&copies, path, budget)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Adds the copies of the nodes below a path.
+    fn add_copies(
+        &mut self,
+        copies: &Consolidated,
+        below: &[u8],
+        budget: &mut Budget<'_>,
+    ) -> Result<(), NoOutline> {
+        for full_path in copies.paths() {
+            let Some(path) = path_below(full_path, below).filter(|path| !path.is_empty()) else {
+                continue;
+            };
+            budget.take_node()?;
+            let mut node = &mut *self;
+            for (depth, name) in path.split('/').enumerate() {
+                if depth >= MAX_DEPTH {
+                    return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+                }
+                node = node.members.entry(name.to_owned()).or_default();
+            }
+            for (slot, name) in node.documents.iter_mut().zip(NODE_DOCUMENT_NAMES) {
+                *slot = copies.copy(full_path, name).cloned();
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the nodes below a key from their documents.
+    fn walk<'a>(
+        &'a mut self,
+        store: &'a dyn Store,
+        key: &'a Key,
+        depth: usize,
+        budget: &'a mut Budget<'_>,
+    ) -> BoxFuture<'a, Result<(), NoOutline>> {
+        async move {
+            if depth >= MAX_DEPTH {
+                return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+            }
+            for name in list_prefixes(store, key, budget.nodes).await? {
+                let Ok(below) = key.join(&name) else {
+                    continue;
+                };
+                // No document can hold the name, since metadata are text.
+                let Ok(name) = String::from_utf8(name) else {
+                    continue;
+                };
+                if let Some(member) = Self::member(store, &below, depth, budget).await? {
+                    self.members.insert(name, member);
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    /// The node at a key and all below it; `None` if it was removed meanwhile.
+    async fn member(
+        store: &dyn Store,
+        key: &Key,
+        depth: usize,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Self>, NoOutline> {
+        let mut member = match NodeDocuments::read(store, key).await {
+            Ok(documents) => Self::new(key, &documents, budget)?,
+            Err(error) if error.is_lasting() => Self {
+                problem: Some(Problem::Unread(error.to_string())),
+                ..Self::default()
+            },
+            Err(error) => return Err(error.into()),
+        };
+        if member.is_array() || member.problem.is_some() {
+            return Ok(Some(member));
+        }
+        match member.walk(store, key, depth + 1, budget).await {
+            Err(NoOutline::Failed(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. })) => {
+                return Ok(None);
+            }
+            Err(NoOutline::Failed(error)) if error.is_lasting() => {
+                member.problem = Some(Problem::Unread(error.to_string()));
+            }
+            walked => walked?,
+        }
+        Ok(Some(member))
+    }
+}
+
+/// The consolidated metadata of the group at a key, if it is one and has any that can be used.
+///
+/// # Errors
+/// Those of the store that another attempt may not have.
+pub(in crate::translate) async fn copies_at(
+    store: &dyn Store,
+    key: &Key,
+    engine: &Engine,
+) -> Result<Option<Copies>, StoreError> {
+    let mut budget = Budget::new(engine);
+    let documents = NodeDocuments::read(store, key).await?;
+    let read = match Outline::new(key, &documents, &mut budget) {
+        Ok(outline) => outline.copies(store, key, &documents, &mut budget).await,
+        Err(none) => Err(none),
+    };
+    match read {
+        Ok(Some((nodes, document))) if nodes.paths().count() <= MAX_NODES => Ok(Some(Copies {
+            nodes,
+            modified: budget.modified,
+            document,
+            _memory: budget.memory,
+        })),
+        Ok(_) | Err(NoOutline::Absent(_)) => Ok(None),
+        Err(NoOutline::Failed(error)) => Err(error),
+    }
+}
+
+/// The consolidated metadata of a v2 group, and the document that they are in.
+async fn zmetadata_at(
+    store: &dyn Store,
+    key: &Key,
+    budget: &mut Budget<'_>,
+) -> Result<Option<Copied>, NoOutline> {
+    let read = match read_document(store, key, Document::Zmetadata).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(document)) => match document.text {
+            Ok(text) => Ok((text, document.modified, (document.key, document.version))),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    let (text, modified, document) = match read {
+        Ok(read) => read,
+        Err(error) if error.is_lasting() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = twice([&text]);
+    if bytes > budget.bytes {
+        return Ok(None);
+    }
+    budget.take_bytes(&document.0, bytes)?;
+    // A document that is wrong is ignored.
+    let Ok(copies) = Consolidated::from_zmetadata(&text) else {
+        return Ok(None);
+    };
+    budget.modified = budget.modified.max(modified);
+    Ok(Some((copies, document)))
+}

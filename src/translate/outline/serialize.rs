@@ -1,0 +1,163 @@
+//! An outline as one document: consolidated metadata (`.zmetadata` of v2; inline in the `zarr.json`
+//! of v3) and the Zarr Object Model (ZEP 6).
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::read::Hierarchy;
+use super::{NoOutline, Outline};
+use crate::array::Engine;
+use crate::hierarchy::NODE_DOCUMENT_NAMES;
+use crate::store::{Key, Store};
+
+impl Outline {
+    /// `.zmetadata` of the nodes of version 2 (zarr-python's consolidated metadata).
+    pub(in crate::translate) fn zmetadata(&self) -> Value {
+        let mut metadata = Map::new();
+        let root = [(String::new(), self)];
+        for (path, node) in root.into_iter().chain(self.below()) {
+            let documents = node.documents.iter().zip(NODE_DOCUMENT_NAMES).skip(1);
+            for (document, name) in documents {
+                if let (Some(document), None) = (document, &node.documents[0]) {
+                    let key = match path.as_str() {
+                        "" => name.to_owned(),
+                        path => format!("{path}/{name}"),
+                    };
+                    metadata.insert(key, document.clone());
+                }
+            }
+        }
+        json!({"metadata": metadata, "zarr_consolidated_format": 1})
+    }
+
+    /// `consolidated_metadata` of the nodes of version 3 below this one (zarr-python's inline
+    /// consolidated metadata).
+    pub(in crate::translate) fn consolidated_metadata(&self) -> Value {
+        let members = self.below().into_iter();
+        let copy = |(path, node): (String, &Self)| {
+            let mut document = node.documents[0].clone()?;
+            document
+                .as_object_mut()?
+                .shift_remove("consolidated_metadata");
+            Some((path, document))
+        };
+        inline(members.filter_map(copy).collect())
+    }
+
+    /// The Zarr Object Model (ZEP 6) of the node at a key: what its document says, `attributes`,
+    /// and `members` of groups. None if it has no document; `notes` gets why.
+    fn zom(&self, key: &Key, notes: &mut Vec<String>) -> Option<Value> {
+        let mut leave_out = |why: &str| notes.push(format!("without {key}: {why}"));
+        if let Some(problem) = &self.problem {
+            leave_out(problem.why());
+            return None;
+        }
+        let [zarr_json, zarray, zgroup, zattrs] = &self.documents;
+        let Some(document) = zarr_json.as_ref().or(zarray.as_ref()).or(zgroup.as_ref()) else {
+            if self.has_documents() {
+                leave_out("no document says that it is a group");
+            }
+            return None;
+        };
+        let Some(mut model) = document.as_object().cloned() else {
+            leave_out("its document is no object");
+            return None;
+        };
+        model.shift_remove("consolidated_metadata");
+        if zarr_json.is_none() {
+            let attributes = zattrs.clone().unwrap_or_else(|| json!({}));
+            model.insert("attributes".into(), attributes);
+        } else if model.get("attributes").is_none_or(Value::is_null) {
+            model.insert("attributes".into(), json!({}));
+        }
+        if self.is_array() {
+            return Some(model.into());
+        }
+        if let Some(other) = model.shift_remove("members") {
+            let mut name = String::from("_members");
+            while model.contains_key(&name) {
+                name.insert(0, '_');
+            }
+            model.insert(name, other);
+        }
+        let mut members = Map::new();
+        for (name, member) in &self.members {
+            if let Ok(below) = key.join(name.as_bytes())
+                && let Some(member) = member.zom(&below, notes)
+            {
+                members.insert(name.clone(), member);
+            }
+        }
+        model.insert("members".into(), members.into());
+        Some(model.into())
+    }
+}
+
+/// zarr-python's inline consolidated metadata.
+fn inline(metadata: Map<String, Value>) -> Value {
+    json!({"kind": "inline", "must_understand": false, "metadata": metadata})
+}
+
+/// A document of a whole hierarchy.
+#[derive(Debug)]
+pub struct Whole {
+    /// The document.
+    pub text: Vec<u8>,
+    /// Nodes that are not in it and why, for people.
+    pub notes: Vec<String>,
+}
+
+/// `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of it and all below it.
+///
+/// # Errors
+/// Why there is none.
+pub fn zom_json<'a>(
+    store: &'a dyn Store,
+    key: &'a Key,
+    engine: &'a Engine,
+) -> BoxFuture<'a, Result<Whole, NoOutline>> {
+    async move {
+        let read = Hierarchy::read_documents(store, key, engine).await?;
+        let mut notes = Vec::new();
+        let model = read.outline.zom(key, &mut notes);
+        let model = model.ok_or_else(|| NoOutline::Absent("no document of a node".into()))?;
+        let text = text(&model);
+        Ok(Whole { text, notes })
+    }
+    .boxed()
+}
+
+/// `.zmetadata` of the nodes of version 2 at and below a key.
+///
+/// # Errors
+/// Why there is none; a node of version 3 has none, and neither have nodes of which one has a
+/// document of version 2 that is no JSON: readers of copies read no documents.
+pub fn zmetadata_json<'a>(
+    store: &'a dyn Store,
+    key: &'a Key,
+    engine: &'a Engine,
+) -> BoxFuture<'a, Result<Whole, NoOutline>> {
+    async move {
+        let Hierarchy { outline, .. } = &Hierarchy::read_documents(store, key, engine).await?;
+        if outline.documents[0].is_some() {
+            let what = "consolidated metadata of version 3 are in zarr.json";
+            return Err(NoOutline::Absent(what.into()));
+        }
+        if let Some(why) = outline.wrong_v2() {
+            return Err(NoOutline::Absent(format!("a document has no copy: {why}")));
+        }
+        Ok(Whole {
+            text: text(&outline.zmetadata()),
+            notes: Vec::new(),
+        })
+    }
+    .boxed()
+}
+
+/// A document, indented.
+pub(in crate::translate) fn text(document: &Value) -> Vec<u8> {
+    let mut text = format!("{document:#}").into_bytes();
+    text.push(b'\n');
+    text
+}

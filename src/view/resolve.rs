@@ -1,0 +1,109 @@
+//! The nodes and numbers around an array, for formats that are pure functions.
+//!
+//! A format runs on what was read so far. It ends with [`NoContent::Unresolved`] when it needs more;
+//! that is read, and the format runs again. What it needs is metadata and a few numbers, so a run costs
+//! little beside a read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::around::NodeResolver;
+use super::content::NoContent;
+use super::node::ViewNode;
+use super::nodes::Nodes;
+use super::number::Value;
+use crate::store::Key;
+use crate::sync::Mutex;
+
+/// What was read for one format of one array.
+#[derive(Debug, Default)]
+struct Resolved {
+    nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, NoContent>>,
+    numbers: HashMap<(Key, u64), Result<Vec<Value>, NoContent>>,
+    missing: Mutex<Vec<Missing>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Missing {
+    Node(Key),
+    /// The numbers of an array, at most so many.
+    Numbers(Key, u64),
+}
+
+impl Resolved {
+    fn note(&self, missing: Missing) -> NoContent {
+        let mut all = self.missing.lock();
+        if !all.contains(&missing) {
+            all.push(missing);
+        }
+        NoContent::Unresolved
+    }
+}
+
+impl NodeResolver for Resolved {
+    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+        match self.nodes.get(key) {
+            Some(found) => found.clone(),
+            None => Err(self.note(Missing::Node(key.clone()))),
+        }
+    }
+
+    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent> {
+        match self.numbers.get(&(node.key().clone(), most)) {
+            Some(found) => found.clone(),
+            None => Err(self.note(Missing::Numbers(node.key().clone(), most))),
+        }
+    }
+}
+
+/// What a [`Missing`] was read as.
+enum Found {
+    Node(Key, Result<Option<Arc<ViewNode>>, NoContent>),
+    Numbers((Key, u64), Result<Vec<Value>, NoContent>),
+}
+
+impl Nodes {
+    /// Runs a format until all that it needs is read.
+    ///
+    /// # Errors
+    /// Those of the format.
+    pub(super) async fn resolve<T>(
+        self: &Arc<Self>,
+        format: impl Fn(&dyn NodeResolver) -> Result<T, NoContent>,
+    ) -> Result<T, NoContent> {
+        let mut resolved = Resolved::default();
+        loop {
+            let rendered = format(&resolved);
+            let missing = std::mem::take(&mut *resolved.missing.lock());
+            // A format may go on without what it lacks: such a result does not count.
+            if missing.is_empty() {
+                return rendered;
+            }
+            drop(rendered);
+            for found in join_all(missing.into_iter().map(|missing| self.find(missing))).await {
+                match found {
+                    Found::Node(key, node) => drop(resolved.nodes.insert(key, node)),
+                    Found::Numbers(key, numbers) => drop(resolved.numbers.insert(key, numbers)),
+                }
+            }
+        }
+    }
+
+    async fn find(self: &Arc<Self>, missing: Missing) -> Found {
+        match missing {
+            Missing::Node(key) => {
+                let node = self.node_if_present(&key).await;
+                Found::Node(key, node)
+            }
+            Missing::Numbers(key, most) => {
+                let numbers = match self.node(&key).await {
+                    Ok(node) => self.numbers(&node, most).await,
+                    Err(error) => Err(NoContent::Failed(error)),
+                };
+                Found::Numbers((key, most), numbers)
+            }
+        }
+    }
+}
