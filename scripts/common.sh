@@ -157,5 +157,5 @@ need_fuse() {
         # Where no udev runs, the module alone makes no node.
         [ -e /dev/fuse ] || as_root mknod -m 666 /dev/fuse c 10 229 2>/dev/null || true
     fi
-    fuse_opens || die "/dev/fuse can not be opened for reading and writing (a container needs --device /dev/fuse --privileged)"
+    fuse_opens || die "/dev/fuse cannot be opened for reading and writing (a container needs --device /dev/fuse --privileged)"
 }

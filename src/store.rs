@@ -79,7 +79,7 @@ pub struct Stat {
 /// What a store can prove about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The content can not change while the store is open: either the same bytes are served for
+    /// The content cannot change while the store is open: either the same bytes are served for
     /// good, or [`StoreError::Stale`].
     pub immutable: bool,
     /// Every object can be opened; a failure can only come from reading it.

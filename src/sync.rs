@@ -43,7 +43,7 @@ impl<T> From<T> for Mutex<T> {
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// A variable nobody waits for.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self(std::sync::Condvar::new())
     }

@@ -223,7 +223,7 @@ pub async fn left_out(
         outline.left_out(target, root, &mut leave_out);
         if let Some(why) = unread.filter(|_| outline.is_consolidated(target)) {
             let document = root.join(target.consolidated().as_bytes());
-            let why = format!("no copies of the metadata below it, some can not be read: {why}");
+            let why = format!("no copies of the metadata below it, some cannot be read: {why}");
             leave_out(&document.unwrap_or_default(), &why);
         }
     }

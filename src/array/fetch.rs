@@ -48,14 +48,14 @@ impl Pieces {
             .await
         {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
-            // It can not be decoded, but it may well be absent.
+            // It cannot be decoded, but it may well be absent.
             Err(StoreError::TooLarge { .. }) => Ok((AccessHint::Ranges, None)),
             Err(error) => Err(error),
         }
     }
 
     /// Has the bytes of pieces, all of one chunk, fetched together from a remote store.
-    /// What can not be had is said when each of them is decoded.
+    /// What cannot be had is said when each of them is decoded.
     pub(super) async fn prefetch(&self, pieces: &[PieceKey], engine: &Engine) {
         let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
             return;

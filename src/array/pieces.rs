@@ -33,7 +33,7 @@ pub struct Pieces {
     fill: Vec<u8>,
     /// Over the inner chunks of the whole array, where shards have them.
     inner: Option<InnerGrid>,
-    /// How long what was seen of a chunk is trusted; for good if the store can not change.
+    /// How long what was seen of a chunk is trusted; for good if the store cannot change.
     ttl: Option<Duration>,
     /// What was checked until then, as [`now_ms`] counts, is not trusted any more.
     distrusted_ms: AtomicU64,
@@ -225,7 +225,7 @@ impl Pieces {
         self.inner.is_some()
     }
 
-    /// Whether the store can not change.
+    /// Whether the store cannot change.
     pub(super) fn is_constant(&self) -> bool {
         self.ttl.is_none()
     }

@@ -73,7 +73,7 @@ impl ArrayReader {
     /// reads fail once it is another one.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], which say why its elements can not
+    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], which say why its elements cannot
     /// be read.
     pub fn open(
         store: Arc<dyn Store>,
@@ -213,7 +213,7 @@ impl ArrayReader {
         self.row_major.geometry.piece_bytes()
     }
 
-    /// Whether the array can not change.
+    /// Whether the array cannot change.
     pub fn is_constant(&self) -> bool {
         self.pieces.is_constant()
     }
@@ -228,7 +228,7 @@ impl ArrayReader {
         self.pieces.key()
     }
 
-    /// The version of the metadata that it was opened with; 0 where they can not change.
+    /// The version of the metadata that it was opened with; 0 where they cannot change.
     pub fn document_version(&self) -> u64 {
         self.pieces.document_version()
     }

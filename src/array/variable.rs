@@ -29,7 +29,7 @@ impl Elements {
 ///
 /// # Errors
 /// [`StoreError::TooLarge`]; [`StoreError::Unsupported`] if it is not such an array; otherwise why
-/// a chunk can not be had.
+/// a chunk cannot be had.
 pub async fn read_elements(
     store: &dyn Store,
     key: &Key,

@@ -17,7 +17,7 @@ use crate::zarr::{self, ChunkGrid, ChunkKeys};
 /// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
 ///
 /// Chunks of a regular grid go the way of every reader, so that what is found good here can be read
-/// through a mount, and what is found bad can not.
+/// through a mount, and what is found bad cannot.
 #[derive(Debug)]
 pub struct Verifier {
     store: Arc<dyn Store>,
@@ -68,7 +68,7 @@ impl Verifier {
     /// Prepares the array at `key` of a store.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if its chunks can not be decoded here, [`StoreError::Corrupt`] if
+    /// [`StoreError::Unsupported`] if its chunks cannot be decoded here, [`StoreError::Corrupt`] if
     /// its metadata contradict themselves.
     pub fn open(
         store: Arc<dyn Store>,

@@ -46,7 +46,7 @@ impl DirStore {
     /// Opens a directory.
     ///
     /// # Errors
-    /// The system's, if it can not be opened or the kernel lacks `openat2` (Linux 5.6).
+    /// The system's, if it cannot be opened or the kernel lacks `openat2` (Linux 5.6).
     pub fn open(path: &Path, options: DirOptions) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
@@ -342,7 +342,7 @@ impl Listing for DirListing {
 impl DirStore {
     /// Kind and stat of one name of a directory; `None` for what is not shown.
     ///
-    /// A name that can not be looked at (no permission, a link that leads out) is listed all the
+    /// A name that cannot be looked at (no permission, a link that leads out) is listed all the
     /// same, so that it fails by name and not by silence.
     fn listed(
         &self,

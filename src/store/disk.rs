@@ -29,7 +29,7 @@ use block::{BlockPath, Unproven};
 use place::{Opened, Place};
 use room::Room;
 
-/// A directory that can not be used as a cache.
+/// A directory that cannot be used as a cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskCacheError {
@@ -131,7 +131,7 @@ impl DiskCache {
     /// The process must not fork afterwards: the thread that removes blocks would be lost.
     ///
     /// # Errors
-    /// The directory is not one, is not ours alone, or can not be opened or made.
+    /// The directory is not one, is not ours alone, or cannot be opened or made.
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskCacheError> {
         // Without the slash at the end, which would follow a link.
         let directory: PathBuf = directory.components().collect();
@@ -304,7 +304,7 @@ impl Shared {
         }
     }
 
-    /// Counts, and makes room if need be. Returns how long it took: what can not be kept up
+    /// Counts, and makes room if need be. Returns how long it took: what cannot be kept up
     /// with must not take a whole processor.
     fn sweep(&self) -> Duration {
         let started = Instant::now();

@@ -49,7 +49,7 @@ pub enum StoreError {
         /// Expected and actual.
         what: String,
     },
-    /// The bytes may be right, but this program can not read them.
+    /// The bytes may be right, but this program cannot read them.
     #[error("{key}: not supported: {what}")]
     Unsupported {
         /// The key that was asked for.

@@ -180,7 +180,7 @@ pub(super) struct SnapshotFile {
     fingerprint: Fingerprint,
     /// Whether the file system knows how to read without waiting (`RWF_NOWAIT`).
     nowait: AtomicBool,
-    /// When another write can not have the same time any more; none if it was so at the opening.
+    /// When another write cannot have the same time any more; none if it was so at the opening.
     settles: Option<SystemTime>,
 }
 

@@ -29,7 +29,7 @@ pub struct OpenOptions {
     pub remote: RemoteOptions,
 }
 
-/// Why a source can not be opened.
+/// Why a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -67,7 +67,7 @@ impl Default for ZipOptions {
     }
 }
 
-/// Why an archive can not be mounted at all.
+/// Why an archive cannot be mounted at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
     /// There is no end-of-central-directory record: not a zip, or a truncated one.

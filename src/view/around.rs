@@ -48,7 +48,7 @@ pub trait NodeResolver {
     /// All numbers of a small array in C order.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if they are more than `most` or no numbers; why they can not be read.
+    /// [`NoContent::Absent`] if they are more than `most` or no numbers; why they cannot be read.
     fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent>;
 }
 

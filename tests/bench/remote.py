@@ -213,7 +213,7 @@ def seaweed(served):
             try:
                 yield ports["s3.port"]
             finally:
-                # It can not be told to have these somewhere else.
+                # It cannot be told to have these somewhere else.
                 for name in names:
                     port = ports[f"{name}.port.grpc"]
                     Path(f"/tmp/seaweedfs-{name}-grpc-{port}.sock").unlink(missing_ok=True)

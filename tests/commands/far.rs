@@ -1,4 +1,4 @@
-//! The same of a web server, which lists nothing: what can not be known is said, and nothing is
+//! The same of a web server, which lists nothing: what cannot be known is said, and nothing is
 //! asked for twice.
 
 use std::time::Duration;

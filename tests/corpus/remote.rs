@@ -101,7 +101,7 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
             (Err(local), Err(remote)) if local.to_string() == remote.to_string() => continue,
             // What is fetched is counted too.
             (Err(ZipError::TooLarge { .. }), Err(ZipError::TooLarge { .. })) => continue,
-            // Nor is more asked for than is worth it for an archive that can not be right.
+            // Nor is more asked for than is worth it for an archive that cannot be right.
             (Err(_), Err(remote)) if tail < TAILS[0] && remote.to_string().contains("strewn") => {
                 continue;
             }

@@ -146,7 +146,7 @@ fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
             assert_serves(&place.path);
             kill_daemon(pid);
             // The last descriptor of /dev/fuse may close a moment after the process is gone. (Names
-            // and attributes of a source that can not change may still be known to the kernel.)
+            // and attributes of a source that cannot change may still be known to the kernel.)
             let dead = || rustix::fs::statvfs(&place.path).err() == Some(Errno::NOTCONN);
             assert!(wait_until(Duration::from_secs(5), dead));
         }

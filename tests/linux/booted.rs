@@ -196,7 +196,7 @@ fn systemd_starts_the_service_when_it_is_mounted_and_stops_it_by_unmounting() {
         while ! cat "$ocean/zarr.json" 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
         echo
         systemctl stop zarrfs@ocean
-        # What can not be mounted is a failure of the unit.
+        # What cannot be mounted is a failure of the unit.
         mkdir "$ocean/in-the-way"
         systemctl start zarrfs@ocean 2>/dev/null || systemctl show -P ExecMainStatus zarrfs@ocean
         systemctl stop zarrfs@ocean

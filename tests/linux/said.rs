@@ -119,6 +119,6 @@ with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_BZIP2) as z:
     ];
     place.attempt(&zip, &[]).failed(32, &words);
     let native = place.attempt(&zip, &["--views", "off", "--strict"]);
-    native.failed(32, &["bzip2.zip", "--strict", "can not be read"]);
+    native.failed(32, &["bzip2.zip", "--strict", "cannot be read"]);
     place.assert_untouched();
 }

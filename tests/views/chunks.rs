@@ -75,7 +75,7 @@ fn c01_a_chunk_that_may_not_be_read_is_not_absent() {
         let result = read(view(&mount, node, name));
         assert!(
             result.is_err(),
-            "{node} {name} is there, can not be read, and was served as {result:?}"
+            "{node} {name} is there, cannot be read, and was served as {result:?}"
         );
     }
     assert!(!mount.log().contains("panic"));

@@ -95,7 +95,7 @@ fn b10_attributes_with_hostile_names_are_served_as_far_as_the_kernel_can() {
     for name in &listed {
         assert!(
             xattr(&x, name).is_some(),
-            "{name:?} is listed and can not be had"
+            "{name:?} is listed and cannot be had"
         );
     }
     assert_eq!(names(view(&mount, "x", "")).len(), 9);

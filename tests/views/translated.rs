@@ -340,7 +340,7 @@ fn no_document_of_the_whole_lacks_what_cannot_be_read() {
         format!(".zmetadata: not all of it can be read: {denied}"),
         format!("as-v3/other: {denied}"),
         format!(
-            "as-v3/zarr.json: no copies of the metadata below it, some can not be read: {denied}"
+            "as-v3/zarr.json: no copies of the metadata below it, some cannot be read: {denied}"
         ),
     ] {
         assert!(

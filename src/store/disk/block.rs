@@ -49,7 +49,7 @@ pub(super) enum Unproven {
     /// The file is not the whole block of that name.
     #[error("{0}")]
     Wrong(&'static str),
-    /// The file can not be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
     /// There is no memory for it; the file may be right.

@@ -181,7 +181,7 @@ impl Place {
         let Ok(listed) = openat(&self.root, ".", DIRECTORY, Mode::empty()) else {
             return;
         };
-        // What can not be removed now can be another time.
+        // What cannot be removed now can be another time.
         let _ = each_name(&listed, &mut |name| {
             if is_version(name.to_bytes()) && name.to_bytes() != VERSION_NAME.as_bytes() {
                 self.remove_version(OsStr::from_bytes(name.to_bytes()), unique, go_on);

@@ -60,7 +60,7 @@ impl RemoteOptions {
     /// Whether headers and an endpoint can be meant.
     ///
     /// # Errors
-    /// Says which one can not; values of headers are not repeated.
+    /// Says which one cannot; values of headers are not repeated.
     pub fn check(headers: &[String], endpoint_url: Option<&str>) -> Result<(), String> {
         self::headers(headers)?;
         let Some(endpoint) = endpoint_url else {
@@ -93,7 +93,7 @@ impl Default for RemoteOptions {
     }
 }
 
-/// Why a source can not be opened.
+/// Why a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {

@@ -73,7 +73,7 @@ impl ZipObject {
             }
             Coding::ImpossibleSize => {
                 return Err(object.corrupt(format!(
-                    "{} bytes can not hold {} bytes",
+                    "{} bytes cannot hold {} bytes",
                     node.compressed_bytes(),
                     node.size_bytes()
                 )));

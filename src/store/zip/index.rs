@@ -14,7 +14,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::store::{Key, Position};
 
-/// How an entry's bytes are had, or why they can not be.
+/// How an entry's bytes are had, or why they cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
     Directory,
@@ -30,7 +30,7 @@ pub(super) enum Coding {
     Overlapping,
     /// Its bytes would end behind the beginning of the central directory.
     OutOfBounds,
-    /// Its two sizes can not both be true.
+    /// Its two sizes cannot both be true.
     ImpossibleSize,
 }
 
@@ -75,7 +75,7 @@ impl Node {
             .then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
     }
 
-    /// Declared size of the decoded bytes; a claim that the kernel can not hold is cut.
+    /// Declared size of the decoded bytes; a claim that the kernel cannot hold is cut.
     pub(super) fn size_bytes(&self) -> u64 {
         self.size_bytes.min(i64::MAX.unsigned_abs())
     }

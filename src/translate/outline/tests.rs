@@ -277,7 +277,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     }
     // The rest is told nevertheless.
     let denied = "a/.zarray: access denied: as the test wants it";
-    let copies = "no copies of the metadata below it, some can not be read";
+    let copies = "no copies of the metadata below it, some cannot be read";
     assert_eq!(
         lines(&Odd::local(values(), "a/.zarray", true)),
         [

@@ -108,7 +108,7 @@ impl ViewTree {
             }
             match self.nodes.check(node, format).await {
                 Ok(()) => {}
-                // It may well be there: why it can not be had is said when it is looked up.
+                // It may well be there: why it cannot be had is said when it is looked up.
                 Err(NoContent::Failed(_) | NoContent::Unresolved) => {}
                 Err(NoContent::Absent(_)) => continue,
             }

@@ -89,7 +89,7 @@ fn stored_of(size: u64) -> Entry {
 }
 
 fn impossible(name: impl Into<String>, entry: Entry, gist: &'static str) -> Case {
-    one(name, entry, gist).note("can not be read")
+    one(name, entry, gist).note("cannot be read")
 }
 
 pub fn a10() -> Vec<Case> {
@@ -110,17 +110,17 @@ pub fn a10() -> Vec<Case> {
         impossible(
             "stored_one_more",
             sized(Entry::stored("a", &noise(3, 1000)), 1001),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "stored_one_less",
             sized(Entry::stored("a", &noise(3, 1000)), 999),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "stored_none",
             sized(Entry::stored("a", &noise(3, 1000)), 0),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "stored_4_gib",
@@ -179,22 +179,22 @@ pub fn a10() -> Vec<Case> {
         impossible(
             "above_the_greatest_ratio",
             sized(noisy.clone(), ratio + 1),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "deflated_1_tib",
             sized(noisy.clone(), 1 << 40),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "deflated_more_than_a_file_can_have",
             sized(noisy, u64::MAX),
-            "can not hold",
+            "cannot hold",
         ),
         impossible(
             "deflated_from_nothing",
             sized(Entry::coded("a", DEFLATED, b"", Vec::new()), 1),
-            "can not hold",
+            "cannot hold",
         ),
         one("deflated_70_mib_one_more", big(BIG + 1), "corrupt"),
         one("deflated_70_mib_one_less", big(BIG - 1), "corrupt"),

@@ -90,13 +90,13 @@ pub fn a08() -> Vec<Case> {
             vec![Entry::stored("a", b"open").central(|f| f.flags |= FLAG_ENCRYPTED)],
         )
         .fails_to_open("a", Errno::OPNOTSUPP, "encrypted")
-        .note("can not be read"),
+        .note("cannot be read"),
         Case::among_good(
             "an_unknown_method_only_there",
             vec![Entry::stored("a", b"plain").central(|f| f.method = 12)],
         )
         .fails_to_open("a", Errno::OPNOTSUPP, "method 12")
-        .note("can not be read"),
+        .note("cannot be read"),
         Case::among_good(
             "a_directory_there_a_file_here",
             vec![Entry::stored("a", b"a file").central(|f| f.name = b"a/".into())],
@@ -132,31 +132,31 @@ pub fn a08() -> Vec<Case> {
             "into the central directory",
             Offset::At(directory),
         )
-        .note("can not be read"),
+        .note("cannot be read"),
         elsewhere(
             "an_offset_just_before_the_directory",
             "into the central directory",
             Offset::At(directory - 10),
         )
-        .note("can not be read"),
+        .note("cannot be read"),
         elsewhere(
             "an_offset_behind_the_end",
             "into the central directory",
             Offset::At(1 << 30),
         )
-        .note("can not be read"),
+        .note("cannot be read"),
         elsewhere(
             "an_offset_far_behind_the_end",
             "into the central directory",
             Offset::At(1 << 62),
         )
-        .note("can not be read"),
+        .note("cannot be read"),
         elsewhere(
             "an_offset_of_all_ones",
             "into the central directory",
             Offset::At(u64::MAX),
         )
-        .note("can not be read"),
+        .note("cannot be read"),
         Case::among_good(
             "a_header_that_the_directory_does_not_name",
             vec![

@@ -9,7 +9,7 @@ use crate::zipmaker::{
     End, End64, Entry, FLAG_ENCRYPTED, FLAG_MASKED, FLAG_STRONG_ENCRYPTION, Fields,
 };
 
-const NOTE: &str = "can not be read";
+const NOTE: &str = "cannot be read";
 
 fn entry() -> Entry {
     Entry::stored("a", &noise(6, 400))
@@ -91,7 +91,7 @@ pub fn a12() -> Vec<Case> {
         .fails_to_open("a", Errno::OPNOTSUPP, "encrypted")
         .fails_to_open("c", Errno::OPNOTSUPP, "method 12")
         .file("b", &noise(7, 400))
-        .note("2 entries can not be read"),
+        .note("2 entries cannot be read"),
         split(
             "the_last_of_two_files",
             End {

@@ -8,7 +8,7 @@ use crate::records::{extra_field, local_header};
 use crate::zipmaker::{Entry, Offset, Zip};
 
 pub const OVERLAP: &str = "entries overlap at 0x";
-pub const NOTE: &str = "overlap others and can not be read";
+pub const NOTE: &str = "overlap others and cannot be read";
 
 /// `entry` once more under another name, without bytes of its own.
 pub fn again(entry: &Entry, name: &str, offset: Offset) -> Entry {

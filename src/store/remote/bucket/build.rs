@@ -114,7 +114,7 @@ pub(in crate::store::remote) struct BucketOptions {
 /// Opens the objects below a prefix of a bucket.
 ///
 /// # Errors
-/// An option that can not be used.
+/// An option that cannot be used.
 pub(in crate::store::remote) fn open(
     bucket: &Bucket,
     options: &BucketOptions,

@@ -14,7 +14,7 @@ const ENTRIES: [(&str, &str); 4] = [
     ("BlobPrefix", "Name"),
 ];
 
-/// The listing without them, and how many they were; none if the listing can not be read.
+/// The listing without them, and how many they were; none if the listing cannot be read.
 pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut reader = Reader::from_reader(listing);
     let mut writer = Writer::new(Vec::with_capacity(listing.len()));

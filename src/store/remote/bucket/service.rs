@@ -205,7 +205,7 @@ impl HttpService for Service {
         seen.is_listing = is_listing(&bytes);
         let bytes = match seen.is_listing.then(|| without_odd_keys(&bytes)).flatten() {
             Some((left, odd)) if odd > 0 => {
-                log::debug!("{odd} keys of a listing can not be shown as files");
+                log::debug!("{odd} keys of a listing cannot be shown as files");
                 Bytes::from(left)
             }
             _ => bytes,

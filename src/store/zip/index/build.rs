@@ -352,7 +352,7 @@ impl Builder {
         }
         if overlapping > 0 {
             notes.push(format!(
-                "{overlapping} entries overlap others and can not be read"
+                "{overlapping} entries overlap others and cannot be read"
             ));
         }
         let unreadable = match self.index.open_infallible {
@@ -366,7 +366,7 @@ impl Builder {
         };
         if unreadable > overlapping {
             notes.push(format!(
-                "{} entries can not be read (encrypted, unknown method, or impossible)",
+                "{} entries cannot be read (encrypted, unknown method, or impossible)",
                 unreadable.saturating_sub(overlapping)
             ));
         }
