@@ -33,7 +33,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::Unsupported { .. } => Errno::OPNOTSUPP,
         StoreError::TooLarge { .. } => Errno::NOMEM,
         StoreError::TimedOut { .. } => Errno::TIMEDOUT,
-        StoreError::Unavailable { .. } => Errno::IO,
+        StoreError::Unreachable { .. } | StoreError::Unavailable { .. } => Errno::IO,
         StoreError::Internal { .. } => Errno::IO,
         // The errno of the system if the caller can act on it; otherwise EIO.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {

@@ -75,6 +75,14 @@ pub enum StoreError {
         /// What was waited for.
         what: String,
     },
+    /// No connection to the server of the source.
+    #[error("{key}: {what}")]
+    Unreachable {
+        /// The key that was asked for.
+        key: Key,
+        /// Which host and port, and what to check.
+        what: String,
+    },
     /// The source does not answer as it should; it may do so another time.
     #[error("{key}: the source failed: {what}")]
     Unavailable {
@@ -120,6 +128,7 @@ impl StoreError {
             | Self::NotAPrefix { .. }
             | Self::Stale { .. }
             | Self::TimedOut { .. }
+            | Self::Unreachable { .. }
             | Self::Unavailable { .. }
             | Self::Internal { .. }
             | Self::Io { .. } => false,
@@ -144,6 +153,7 @@ impl StoreError {
         | Self::Unsupported { key, .. }
         | Self::TooLarge { key, .. }
         | Self::TimedOut { key, .. }
+        | Self::Unreachable { key, .. }
         | Self::Unavailable { key, .. }
         | Self::Internal { key, .. }
         | Self::Io { key, .. }) = &mut self;

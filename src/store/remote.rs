@@ -43,6 +43,7 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use http::StatusCode;
 use siphasher::sip::SipHasher13;
 
 use super::{Key, Kind, Stat, StoreError, Version};
@@ -242,10 +243,31 @@ struct Refusal {
     status: Option<u16>,
 }
 
+/// What kind of failure a request met.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    /// The server has too many requests (429, 503).
+    Throttled,
+    /// No connection: the name of the host does not resolve, or the host refuses or has no route.
+    Unreachable,
+    #[default]
+    Other,
+}
+
+impl FailureKind {
+    fn of_status(status: StatusCode) -> Self {
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Self::Throttled,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// A request that failed.
 #[derive(Debug, Default)]
 struct Failed {
     what: String,
+    kind: FailureKind,
     /// Whether another attempt may bring more.
     is_transient: bool,
     /// Before that it is no use, says the source.
@@ -293,6 +315,11 @@ impl RequestError {
                     .into(),
             },
             Self::TimedOut(what) => StoreError::TimedOut { key, what },
+            Self::Failed(Failed {
+                what,
+                kind: FailureKind::Unreachable,
+                ..
+            }) => StoreError::Unreachable { key, what },
             Self::Failed(failed) => StoreError::Unavailable {
                 key,
                 what: failed.what,

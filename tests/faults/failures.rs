@@ -141,20 +141,28 @@ fn d06_connections_that_break_while_they_wait_are_made_again() {
 
 #[test]
 fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
-    let refused = |source: &str| {
-        let mount = in_time(LIMIT, "mount", || {
-            Mount::attempt(source, &["--timeout", "2s"])
-        });
-        mount.expect_err("the mount must fail")
+    // With the time limit and the retries of a mount without options.
+    let is_refused = |source: &str, options: &[&str], expected: &str| {
+        let mount = in_time(AT_ONCE, "mount", || Mount::attempt(source, options));
+        let refusal = mount.expect_err("the mount must fail");
+        says(&refusal, &[expected, "check"]);
+        let line = format!("zarrfs: {source}: {expected}");
+        assert!(refusal.stderr.starts_with(&line), "{refusal:?}");
+        assert_eq!(refusal.stderr.lines().count(), 1, "{refusal:?}");
     };
-    let host = "http://no-such-host.invalid/store";
-    says(
-        &refused(host),
-        &["no-such-host.invalid", "dns|resolve|lookup|name"],
-    );
+    let no_name = "the name no-such-host.invalid does not resolve";
+    is_refused("http://no-such-host.invalid/store", &[], no_name);
     let server = Server::files();
     server.refuse();
-    says(&refused(&server.url_of("store")), &["refused|connect"]);
+    let refuses = format!("127.0.0.1 refuses connections on port {}", server.port());
+    is_refused(&server.url_of("store"), &[], &refuses);
+    for (endpoint, expected) in [
+        ("http://no-such-host.invalid", no_name),
+        (&server.url(), &refuses),
+    ] {
+        let options = ["--anonymous", "--endpoint-url", endpoint];
+        is_refused("s3://bucket/store", &options, expected);
+    }
 }
 
 #[test]

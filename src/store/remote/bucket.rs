@@ -26,7 +26,9 @@ pub(super) use build::{Bucket, BucketOptions, open};
 pub use names::fuzz_listing;
 use service::{Asks, Seen, watched};
 
-use super::{Depth, Failed, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError};
+use super::{
+    Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError,
+};
 use crate::store::{Key, check_component};
 
 /// What both traits of a client do.
@@ -181,6 +183,7 @@ impl Objects {
         let short = || format!("{} of {length} bytes came", bytes.len());
         Err(RequestError::Failed(Failed {
             what: failure.unwrap_or_else(short),
+            kind: FailureKind::Other,
             is_transient: true,
             retry_after: None,
             partial: (!bytes.is_empty()).then(|| Box::new(Got { meta, start, bytes })),
@@ -299,7 +302,12 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         // The library could not even ask.
         (_, None) => match seen.is_lasting {
             true => RequestError::lasting(what),
-            false => RequestError::transient(what),
+            false => RequestError::Failed(Failed {
+                what,
+                kind: seen.kind,
+                is_transient: true,
+                ..Failed::default()
+            }),
         },
         (Error::NotModified { .. }, _) | (_, Some(304)) => RequestError::NotModified,
         (Error::Precondition { .. }, _) | (_, Some(412)) => RequestError::Changed(what),
@@ -318,6 +326,7 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         (Error::NotFound { .. }, Some(404)) if !seen.lacks_bucket() => RequestError::NotFound,
         (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {
             what,
+            kind: seen.kind,
             is_transient: true,
             retry_after: seen.retry_after,
             partial: None,

@@ -106,7 +106,7 @@ pub enum RemoteError {
         what: String,
     },
     /// It does not answer as it should, or refuses.
-    #[error("{label}: {error}{}", advice(label, error))]
+    #[error("{label}: {}{}", cause(error), advice(label, error))]
     Failed {
         /// The source, without secrets.
         label: String,
@@ -129,6 +129,14 @@ pub enum RemoteError {
         /// The system's error.
         error: std::io::Error,
     },
+}
+
+/// The message of a failure; a server that cannot be reached is about no key.
+fn cause(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable { what, .. } => what.clone(),
+        error => error.to_string(),
+    }
 }
 
 /// What can be done about a refusal.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::traffic::Counters;
-use super::{Failed, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
 
 /// The first pause is at most so long; each one behind it up to twice as long as that before.
@@ -21,6 +22,9 @@ const SLOWEST_BYTES_PER_SECOND: u64 = 1 << 20;
 /// Answers up to this size have to come within the deadline.
 const SHORT_BYTES: u64 = 16 << 20;
 
+/// Attempts to reach a server that has never answered: its URL is probably wrong.
+const FIRST_ATTEMPTS: u32 = 2;
+
 /// A source that is asked again when it fails, until the deadline.
 #[derive(Debug)]
 pub(super) struct Retry {
@@ -28,6 +32,7 @@ pub(super) struct Retry {
     retries: u32,
     timeout: Duration,
     counters: Arc<Counters>,
+    has_answered: AtomicBool,
 }
 
 impl Retry {
@@ -42,7 +47,25 @@ impl Retry {
             retries,
             timeout,
             counters,
+            has_answered: AtomicBool::new(false),
         }
+    }
+
+    /// Waits for an answer; `None` if it has not come by the deadline.
+    async fn attempt<T>(
+        &self,
+        deadline: Instant,
+        answer: impl Future<Output = Result<T, RequestError>>,
+    ) -> Option<Result<T, RequestError>> {
+        let answer = timeout_at(deadline, answer).await.ok()?;
+        let is_unreachable = matches!(
+            &answer,
+            Err(RequestError::Failed(failed)) if failed.kind == FailureKind::Unreachable
+        );
+        if !is_unreachable {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        Some(answer)
     }
 
     fn deadline(&self, bytes: u64) -> Instant {
@@ -66,6 +89,11 @@ impl Retry {
                 ..failed
             }))
         };
+        let is_first_contact =
+            failed.kind == FailureKind::Unreachable && !self.has_answered.load(Ordering::Relaxed);
+        if is_first_contact && attempts >= FIRST_ATTEMPTS {
+            return Err(RequestError::Failed(failed));
+        }
         if !failed.is_transient || attempts > self.retries {
             return match attempts {
                 1 => Err(RequestError::Failed(failed)),
@@ -98,12 +126,12 @@ impl Retry {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match timeout_at(deadline, ask()).await {
-                Err(_) => return Err(self.timed_out(attempts)),
-                Ok(Err(RequestError::Failed(failed))) => {
+            match self.attempt(deadline, ask()).await {
+                None => return Err(self.timed_out(attempts)),
+                Some(Err(RequestError::Failed(failed))) => {
                     self.pause(key, attempts, failed, deadline).await?;
                 }
-                Ok(answer) => return answer,
+                Some(answer) => return answer,
             }
         }
     }
@@ -154,12 +182,12 @@ impl Remote for Retry {
             loop {
                 attempts += 1;
                 let next = have.as_ref().and_then(|have| rest_of(get, have));
-                let answer = timeout_at(deadline, self.inner.get(next.as_ref().unwrap_or(get)));
-                let mut failed = match answer.await {
-                    Err(_) => return Err(self.timed_out(attempts)),
-                    Ok(Ok(got)) => return Ok(joined(have, next.is_some(), got)),
-                    Ok(Err(RequestError::Failed(failed))) => failed,
-                    Ok(Err(error)) => return Err(error),
+                let answer = self.inner.get(next.as_ref().unwrap_or(get));
+                let mut failed = match self.attempt(deadline, answer).await {
+                    None => return Err(self.timed_out(attempts)),
+                    Some(Ok(got)) => return Ok(joined(have, next.is_some(), got)),
+                    Some(Err(RequestError::Failed(failed))) => failed,
+                    Some(Err(error)) => return Err(error),
                 };
                 if let Some(more) = failed.partial.take() {
                     have = Some(joined(have, next.is_some(), *more));
@@ -234,6 +262,7 @@ mod tests {
         RequestError::Failed(Failed {
             what: "broke off".into(),
             is_transient: true,
+            kind: FailureKind::Other,
             retry_after: None,
             partial: Some(Box::new(got(start, bytes))),
         })
@@ -283,6 +312,31 @@ mod tests {
         assert!(matches!(answer, Err(RequestError::NotFound)));
     }
 
+    fn unreachable() -> RequestError {
+        RequestError::Failed(Failed {
+            what: "refused".into(),
+            kind: FailureKind::Unreachable,
+            is_transient: true,
+            ..Failed::default()
+        })
+    }
+
+    #[test]
+    fn a_server_that_never_answered_is_tried_twice_and_one_that_did_as_often_as_any_failure() {
+        let script = vec![Err(unreachable()), Err(unreachable())];
+        let (answer, asked, _) = ask(script, 10);
+        assert!(matches!(answer, Err(RequestError::Failed(failed)) if failed.what == "refused"));
+        assert_eq!(asked.len(), 2);
+        let mut script = vec![Err(RequestError::transient("503"))];
+        script.extend((0..3).map(|_| Err(unreachable())));
+        script.push(Ok(got(0, b"abcdef")));
+        let (answer, asked, _) = ask(script, 10);
+        assert!(answer.is_ok());
+        assert_eq!(asked.len(), 5);
+        let (_, asked, _) = ask(vec![Err(unreachable())], 0);
+        assert_eq!(asked.len(), 1);
+    }
+
     #[test]
     fn attempts_are_counted_and_end() {
         let script = (0..3)
@@ -307,7 +361,7 @@ mod tests {
             what: "429".into(),
             is_transient: true,
             retry_after: Some(Duration::from_secs(3600)),
-            partial: None,
+            ..Failed::default()
         });
         let (answer, asked, _) = ask(vec![Err(later)], 5);
         assert!(matches!(answer, Err(RequestError::Failed(_))));

@@ -8,6 +8,8 @@ mod address;
 mod answer;
 mod index;
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ pub use index::fuzz_page;
 
 use super::store::is_document;
 use super::traffic::sent;
-use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
 
 /// Redirects that are followed for one request.
@@ -63,7 +65,7 @@ pub(super) fn client(timeout: Duration) -> Result<Client, String> {
 }
 
 /// An error with all that led to it, without its URL, which may hold secrets.
-pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let own = error.downcast_ref::<reqwest::Error>().map(|error| {
         let kind = match () {
             () if is_tls(error) => "TLS",
@@ -276,17 +278,77 @@ fn is_redirect(status: StatusCode) -> bool {
 
 /// What went wrong before there was an answer.
 fn sending(error: &reqwest::Error) -> RequestError {
-    let what = causes(error);
-    // Another attempt does not change a certificate, nor what a URL or a header may hold.
-    let is_lasting = error.is_builder() || is_tls(error);
-    match is_lasting {
-        true => RequestError::lasting(what),
-        false => RequestError::transient(what),
+    let (what, kind) = failure(error);
+    RequestError::Failed(Failed {
+        what,
+        kind,
+        is_transient: !is_lasting(error),
+        ..Failed::default()
+    })
+}
+
+/// Whether another attempt fails too: it does not change a certificate, nor what a URL or a header
+/// may hold.
+pub(super) fn is_lasting(error: &reqwest::Error) -> bool {
+    error.is_builder() || is_tls(error)
+}
+
+/// What a request failed of before there was an answer, for users, and its kind.
+pub(super) fn failure(error: &reqwest::Error) -> (String, FailureKind) {
+    match unreachable(error) {
+        Some(what) => (what, FailureKind::Unreachable),
+        None => (causes(error), FailureKind::Other),
     }
 }
 
+/// Why no connection is possible, if the host has no address, refuses, or has no route, and what to
+/// check.
+fn unreachable(error: &reqwest::Error) -> Option<String> {
+    let url = error.url()?;
+    let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+    let mut source = error.source();
+    let mut kind = None;
+    let mut root_cause = String::new();
+    while let Some(cause) = source {
+        let io = cause.downcast_ref::<io::Error>();
+        kind = io.map(io::Error::kind).or(kind);
+        root_cause = cause.to_string();
+        source = cause.source();
+    }
+    let (what, check) = match kind {
+        _ if error.is_dns() => {
+            let cause = root_cause.trim_start_matches("failed to lookup address information: ");
+            let what = format!("the name {host} does not resolve: {cause}");
+            (what, "the name of the host")
+        }
+        Some(io::ErrorKind::ConnectionRefused) => {
+            let what = format!("{host} refuses connections on port {port}");
+            (what, "host and port, and whether the server runs")
+        }
+        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
+            let what = format!("no route to {host}: {root_cause}");
+            (what, "the host and the network of this machine")
+        }
+        _ => return None,
+    };
+    let proxy = match has_proxy() {
+        true => "; the environment names a proxy",
+        false => "",
+    };
+    Some(format!("{what} (check {check}{proxy})"))
+}
+
+/// Whether variables of the environment name a proxy, which then is what refuses.
+fn has_proxy() -> bool {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    names
+        .iter()
+        .any(|name| is_set(name) || is_set(&name.to_uppercase()))
+}
+
 /// Whether what failed is the agreement on keys and certificates.
-pub(super) fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(super) fn is_tls(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     let inner = io.and_then(std::io::Error::get_ref);
     error.is::<rustls::Error>()

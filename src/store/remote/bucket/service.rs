@@ -20,7 +20,7 @@ use object_store::client::{
 
 use super::names::without_odd_keys;
 use crate::store::remote::traffic::sent;
-use crate::store::remote::web::causes;
+use crate::store::remote::{FailureKind, web};
 
 /// Errors and listings are not read further than this.
 const MAX_TEXT_BYTES: usize = 16 << 20;
@@ -36,6 +36,7 @@ pub(super) struct Seen {
     pub(super) code: Option<String>,
     /// Why nothing could be sent at all.
     failure: Option<String>,
+    pub(super) kind: FailureKind,
     /// Why there are no credentials to ask with.
     pub(super) no_credentials: Option<String>,
     /// Whether that will not be better another time.
@@ -143,9 +144,11 @@ impl HttpService for Service {
         }
         sent();
         let response = send.send().await.map_err(|error| {
+            let (failure, failure_kind) = web::failure(&error);
             note(Seen {
-                failure: Some(causes(&error)),
-                is_lasting: error.is_builder() || super::super::web::is_tls(&error),
+                failure: Some(failure),
+                kind: failure_kind,
+                is_lasting: web::is_lasting(&error),
                 ..Seen::default()
             });
             let kind = match error.is_connect() {
@@ -172,6 +175,7 @@ impl HttpService for Service {
         };
         let mut seen = Seen {
             status: Some(parts.status),
+            kind: FailureKind::of_status(parts.status),
             retry_after: text(RETRY_AFTER)
                 .and_then(|seconds| seconds.parse().ok())
                 .map(Duration::from_secs),

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::causes;
 use crate::store::remote::store::is_document;
-use crate::store::remote::{Failed, Get, Got, Meta, Part, Refusal, RequestError};
+use crate::store::remote::{Failed, FailureKind, Get, Got, Meta, Part, Refusal, RequestError};
 
 /// A server that sends all of a value for a part of it is read up to here, if it says how much it
 /// is, and else up to there.
@@ -82,6 +82,7 @@ pub(super) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
         412 => RequestError::Changed("it has another ETag by now".into()),
         408 | 425 | 429 | 500 | 502..=504 | 506..=599 => RequestError::Failed(Failed {
             what: status.to_string(),
+            kind: FailureKind::of_status(status),
             is_transient: true,
             retry_after: retry_after(headers),
             partial: None,
