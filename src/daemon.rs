@@ -17,6 +17,7 @@ mod probe;
 mod signals;
 mod socket;
 mod stats;
+mod waiting_note;
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -128,6 +129,7 @@ fn serve(
     let threads = threads(options);
     let memory = Memory::new(options, threads)?;
     runtime::start(cores())?;
+    let waiting = waiting_note::start(name.as_ref(), options.remote.timeout);
     let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
     let base = name.map_or_else(Key::root, |name| name.root().clone());
     let root = arguments::root(&base, options)?;
@@ -135,6 +137,7 @@ fn serve(
     let checked = arguments::check_zarr(&*store, &base, &root, options, swapped);
     block_on(checked)?;
     let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
+    drop(waiting);
 
     let signals = signals::Signals::block()?;
     let mount_name = mount_report::mount_name(source, store.label());

@@ -31,7 +31,7 @@ mod web;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;
-pub(super) use open::{Found, open};
+pub(super) use open::{Found, label, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
 pub use traffic::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]

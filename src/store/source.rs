@@ -192,6 +192,14 @@ impl SourceName {
         }
     }
 
+    /// The URL of a remote source as messages have it, without secrets.
+    pub fn remote_label(&self) -> Option<String> {
+        match &self.place {
+            Place::Path(_) => None,
+            Place::Url(url) => Some(remote::label(url)),
+        }
+    }
+
     /// The key inside that is meant.
     pub fn root(&self) -> &Key {
         &self.root

@@ -165,6 +165,41 @@ fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
     }
 }
 
+/// What is on a terminal after a mount, which is unmounted again.
+fn on_terminal(remote: &Remote, redirection: &str) -> String {
+    let directory = scratch();
+    let (binary, options) = (zarrfs(), remote.options().join(" "));
+    let (binary, point) = (binary.get_program().to_str().unwrap(), directory.path());
+    let (source, point) = (remote.source(), point.to_str().unwrap());
+    let command = format!("{binary} {source} {point} --anonymous {options} {redirection}");
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]);
+    let output = run_for(&mut script, Duration::from_secs(20));
+    clean_up(directory.path());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn d07_a_mount_that_waits_says_so_on_a_terminal_and_to_no_script() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let waiting = format!("zarrfs: waiting for {} (--timeout 2s)", remote.source());
+        assert!(!on_terminal(&remote, "").contains("waiting"));
+        remote
+            .server
+            .add(on("*").first(1), Fault::Late(Duration::from_millis(1500)));
+        let said = on_terminal(&remote, "");
+        assert!(said.starts_with(&waiting), "{said}");
+        assert_eq!(said.matches("waiting").count(), 1, "{said}");
+        remote.server.heal();
+        remote
+            .server
+            .add(on("*").first(1), Fault::Late(Duration::from_millis(1500)));
+        assert_eq!(on_terminal(&remote, "2>/dev/null"), "");
+    }
+}
+
 #[test]
 fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
     let server = Server::files();

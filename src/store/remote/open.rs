@@ -239,10 +239,24 @@ fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     given.iter().map(header).collect()
 }
 
+/// The URL as messages have it, without secrets.
+pub(in crate::store) fn label(url: &str) -> String {
+    match (Bucket::parse(url), Url::parse(url)) {
+        (Some(Ok(bucket)), _) => bucket.label(),
+        (None, Ok(parsed)) if parsed.has_host() => Address::new(&parsed).label(),
+        _ => hidden(url),
+    }
+}
+
+/// What can be repeated of a URL that may have secrets anywhere.
+fn hidden(url: &str) -> String {
+    let scheme = url.split("://").next().unwrap_or_default();
+    format!("{scheme}://...")
+}
+
 /// The client of a URL, with the source's label, what identifies it and its last name.
 fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
-    let scheme = url.split("://").next().unwrap_or_default().to_owned();
-    let hidden = || format!("{scheme}://...");
+    let hidden = || hidden(url);
     let invalid = |label: String| move |what: String| RemoteError::Invalid { label, what };
     let headers = headers(&options.headers).map_err(invalid(hidden()))?;
     if let Some(bucket) = Bucket::parse(url) {
