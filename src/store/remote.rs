@@ -223,6 +223,8 @@ enum RequestError {
     Denied(Refusal),
     /// The source refuses credentials that were good once.
     Expired(Refusal),
+    /// The bucket is in this region, and not where it was asked for (S3).
+    OtherRegion(String),
     /// There is no way to list.
     NoListing(String),
     /// The range does not lie in the object (416), and the answer does not say how long it is.
@@ -303,6 +305,10 @@ impl RequestError {
             Self::Denied(Refusal { what, status }) | Self::Expired(Refusal { what, status }) => {
                 StoreError::Denied { key, what, status }
             }
+            Self::OtherRegion(region) => StoreError::Unavailable {
+                key,
+                what: format!("the bucket is in the region {region}"),
+            },
             Self::NoListing(what) => StoreError::Unsupported { key, what },
             Self::NoSuchRange => StoreError::Unavailable {
                 key,

@@ -1,4 +1,4 @@
-//! D3, D4: sources that refuse, and credentials that do not last.
+//! D3, D4, D18: sources that refuse, credentials that do not last, buckets in another region.
 
 use std::path::Path;
 
@@ -151,4 +151,62 @@ fn d04_expired_credentials_are_fetched_again_once() {
     for secret in ["SECRETKEY", "TOKENKEY"] {
         assert!(!mount.log().contains(secret), "{}", mount.log());
     }
+}
+
+/// Every request that is signed for another region than `eu-west-3` is refused.
+fn in_eu_west_3(remote: &Remote, refusal: Fault) -> Rule {
+    let elsewhere = on("*").header("authorization", "*/us-east-1/s3/*");
+    let refusal = refusal.with("x-amz-bucket-region", "eu-west-3");
+    remote.server.add(elsewhere, refusal)
+}
+
+/// Mounts with credentials, so that requests are signed.
+fn signed(remote: &Remote, more: &[&str]) -> Result<Mount, Refusal> {
+    let options = remote.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    Mount::attempt_in(remote.source(), &[&options, more].concat(), |command| {
+        command
+            .env("AWS_ACCESS_KEY_ID", "KEY")
+            .env("AWS_SECRET_ACCESS_KEY", "SECRET");
+    })
+}
+
+#[test]
+fn d18_the_region_that_an_answer_names_is_used_for_all_further_requests() {
+    for refusal in [
+        Fault::s3(400, "AuthorizationHeaderMalformed"),
+        Fault::s3(301, "PermanentRedirect"),
+        Fault::s3(403, "AccessDenied"),
+    ] {
+        let remote = Remote::new(Backend::S3);
+        let rule = in_eu_west_3(&remote, refusal);
+        let mount = signed(&remote, &[]).unwrap();
+        assert!(read(mount.join(remote.key("a", 0))).unwrap() == chunk(0));
+        assert_eq!(rule.hits(), 1);
+    }
+}
+
+#[test]
+fn d18_a_wrong_region_of_the_user_is_refused_and_the_right_one_is_named() {
+    let remote = Remote::new(Backend::S3);
+    in_eu_west_3(&remote, Fault::s3(400, "AuthorizationHeaderMalformed"));
+    let refusal = signed(&remote, &["--region", "us-east-1"]).expect_err("the mount must fail");
+    let expected = "the bucket is in the region eu-west-3, not in us-east-1";
+    says(&refusal, &[expected, "--region"]);
+    assert!(signed(&remote, &["--region", "eu-west-3"]).is_ok());
+}
+
+#[test]
+fn d18_regions_that_change_with_each_answer_end() {
+    let remote = Remote::new(Backend::S3);
+    let elsewhere = |from: &str, to: &str| {
+        let requests = on("*").header("authorization", &format!("*/{from}/s3/*"));
+        let refusal = Fault::s3(301, "PermanentRedirect").with("x-amz-bucket-region", to);
+        remote.server.add(requests, refusal);
+    };
+    elsewhere("us-east-1", "eu-west-3");
+    elsewhere("eu-west-3", "us-east-1");
+    let refusal = signed(&remote, &[]).expect_err("the mount must fail");
+    says(&refusal, &["in the region us-east-1, not in eu-west-3"]);
+    assert_eq!(remote.server.requests().len(), 2);
 }

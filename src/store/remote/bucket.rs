@@ -9,7 +9,7 @@ mod service;
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
@@ -20,8 +20,8 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use aws::Chain;
-use build::Provider;
 pub(super) use build::{Bucket, BucketOptions, open};
+use build::{Provider, S3};
 #[cfg(feature = "fuzzing")]
 pub use names::fuzz_listing;
 use service::{Asks, Seen, watched};
@@ -35,10 +35,23 @@ use crate::store::{Key, check_component};
 pub(super) trait Client: ObjectStore + PaginatedListStore {}
 impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
+/// A client, and the region that it signs for, if the provider has regions.
+#[derive(Debug)]
+pub(super) struct RegionalClient {
+    client: Arc<dyn Client>,
+    region: Option<String>,
+    /// The user or an answer has named the region: it is not changed any more.
+    is_settled: bool,
+}
+
 /// The keys below a prefix of a bucket.
 #[derive(Debug)]
 pub(super) struct Objects {
-    client: Arc<dyn Client>,
+    first: RegionalClient,
+    /// The client for the region that an answer named, which all further requests use.
+    other: OnceLock<RegionalClient>,
+    /// Builds that client; `None` if the provider has no regions.
+    s3: Option<S3>,
     /// In front of every key; without slashes at its ends.
     prefix: String,
     provider: Provider,
@@ -50,29 +63,48 @@ pub(super) struct Objects {
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
 impl Objects {
-    fn new(
-        client: Arc<dyn Client>,
-        prefix: &str,
-        provider: Provider,
-        credentials: Option<Arc<Chain>>,
-    ) -> Self {
-        Self {
-            client,
-            prefix: prefix.trim_matches('/').to_owned(),
-            provider,
-            credentials,
+    /// The client for the region of the bucket, as far as that is known.
+    fn client(&self) -> &RegionalClient {
+        self.other.get().unwrap_or(&self.first)
+    }
+
+    /// The client for the region that an answer has named; the first region that is named stays.
+    fn in_region(&self, region: String) -> Result<&RegionalClient, RequestError> {
+        if let (None, Some(s3)) = (self.other.get(), &self.s3) {
+            log::info!("the bucket is in the region {region}, which is used from now on");
+            let client = s3.client(&region).map_err(RequestError::lasting)?;
+            let other = RegionalClient {
+                client,
+                region: Some(region),
+                is_settled: true,
+            };
+            // Another request may have been faster.
+            let _ = self.other.set(other);
+        }
+        Ok(self.client())
+    }
+
+    /// Asks once more where an answer names another region.
+    async fn ask<'a, T, F: Future<Output = Result<T, RequestError>>>(
+        &'a self,
+        ask: impl Fn(&'a RegionalClient) -> F,
+    ) -> Result<T, RequestError> {
+        match ask(self.client()).await {
+            Err(RequestError::OtherRegion(region)) => ask(self.in_region(region)?).await,
+            answer => answer,
         }
     }
 
-    /// Asks once more with new credentials, where those that were used have ended.
-    async fn renewed<T, F: Future<Output = Result<T, RequestError>>>(
-        &self,
-        ask: impl Fn() -> F,
+    /// As [`ask`](Self::ask), and once more with new credentials, where those that were used have
+    /// ended.
+    async fn renewed<'a, T, F: Future<Output = Result<T, RequestError>>>(
+        &'a self,
+        ask: impl Fn(&'a RegionalClient) -> F,
     ) -> Result<T, RequestError> {
-        match (ask().await, &self.credentials) {
+        match (self.ask(&ask).await, &self.credentials) {
             (Err(RequestError::Expired(_)), Some(credentials)) => {
                 credentials.forget().await;
-                ask().await
+                self.ask(&ask).await
             }
             (answer, _) => answer,
         }
@@ -98,7 +130,7 @@ impl Objects {
         }
     }
 
-    async fn get_part(&self, get: &Get) -> Result<Got, RequestError> {
+    async fn get_part(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
         let path = self.path(&get.key)?;
         let range = match &get.part {
             Part::All(_) => None,
@@ -108,7 +140,7 @@ impl Objects {
                 Some(GetRange::Suffix(*bytes))
             }
             Part::Tail(bytes) => {
-                let meta = self.head_of(&get.key).await?;
+                let meta = self.head_of(from, &get.key).await?;
                 let start = meta.size_bytes.saturating_sub(*bytes);
                 if meta.size_bytes == 0 {
                     let (start, bytes) = (0, Vec::new());
@@ -124,13 +156,13 @@ impl Objects {
             if_none_match: tag(&get.known),
             ..GetOptions::default()
         };
-        let (answer, seen) = watched(Asks::Object, self.client.get_opts(&path, options)).await;
+        let (answer, seen) = watched(Asks::Object, from.client.get_opts(&path, options)).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(_) if seen.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
-                return self.nothing_there(get).await;
+                return self.nothing_there(from, get).await;
             }
-            Err(error) => return Err(refusal(&error, &seen)),
+            Err(error) => return Err(from.refusal(&error, &seen)),
         };
         if let Some(encoding) = &seen.encoding {
             return Err(RequestError::lasting(format!(
@@ -191,8 +223,8 @@ impl Objects {
     }
 
     /// The range does not lie in the object: it may be empty, or another one by now.
-    async fn nothing_there(&self, get: &Get) -> Result<Got, RequestError> {
-        let meta = self.head_of(&get.key).await?;
+    async fn nothing_there(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
+        let meta = self.head_of(from, &get.key).await?;
         match (&get.expected, meta.size_bytes) {
             (Some(expected), _) if !expected.is_same(&meta) => {
                 let what = format!("it has {} bytes by now", meta.size_bytes);
@@ -206,19 +238,19 @@ impl Objects {
         }
     }
 
-    async fn head_of(&self, key: &Key) -> Result<Meta, RequestError> {
+    async fn head_of(&self, from: &RegionalClient, key: &Key) -> Result<Meta, RequestError> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
         };
         let path = self.path(key)?;
-        match watched(Asks::Object, self.client.get_opts(&path, options)).await {
+        match watched(Asks::Object, from.client.get_opts(&path, options)).await {
             (Ok(answer), _) => Ok(of_object(&answer.meta)),
-            (Err(error), seen) => Err(refusal(&error, &seen)),
+            (Err(error), seen) => Err(from.refusal(&error, &seen)),
         }
     }
 
-    async fn page(&self, list: &List) -> Result<Page, RequestError> {
+    async fn page(&self, from: &RegionalClient, list: &List) -> Result<Page, RequestError> {
         let full = self.full(&list.prefix)?;
         let prefix = match full.is_empty() {
             true => String::new(),
@@ -236,7 +268,7 @@ impl Objects {
             ..PaginatedListOptions::default()
         };
         let asked = (!prefix.is_empty()).then_some(prefix.as_str());
-        let listed = self.client.list_paginated(asked, options);
+        let listed = from.client.list_paginated(asked, options);
         let (answer, seen) = watched(Asks::Listing, listed).await;
         let answer = match answer {
             Ok(answer) if seen.is_listing => answer,
@@ -245,7 +277,7 @@ impl Objects {
                 return Err(RequestError::transient(format!("200 with {code}")));
             }
             Err(error) => {
-                return Err(match refusal(&error, &seen) {
+                return Err(match from.refusal(&error, &seen) {
                     // Without any key below it the prefix would be an empty list.
                     RequestError::NotFound => RequestError::lasting(format!(
                         "the {} does not exist",
@@ -281,6 +313,36 @@ fn of_object(object: &ObjectMeta) -> Meta {
         size_bytes: object.size,
         etag: object.e_tag.clone(),
         modified: Some(SystemTime::from(object.last_modified)),
+    }
+}
+
+impl RegionalClient {
+    /// What a failure proves. `seen` is what the last answer was.
+    fn refusal(&self, error: &object_store::Error, seen: &Seen) -> RequestError {
+        let refused = refusal(error, seen);
+        let (Some(own), Some(region)) = (&self.region, &seen.region) else {
+            return refused;
+        };
+        if own == region {
+            return refused;
+        }
+        if !self.is_settled {
+            return RequestError::OtherRegion(region.clone());
+        }
+        let hint = format!("; the bucket is in the region {region}, not in {own} (see --region)");
+        let with_hint = |refusal: Refusal| Refusal {
+            what: refusal.what + &hint,
+            ..refusal
+        };
+        match refused {
+            RequestError::Denied(refusal) => RequestError::Denied(with_hint(refusal)),
+            RequestError::Expired(refusal) => RequestError::Expired(with_hint(refusal)),
+            RequestError::Failed(failed) => RequestError::Failed(Failed {
+                what: failed.what + &hint,
+                ..failed
+            }),
+            refused => refused,
+        }
     }
 }
 
@@ -339,14 +401,14 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
 
 impl Remote for Objects {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        self.renewed(|| self.get_part(get)).boxed()
+        self.renewed(|from| self.get_part(from, get)).boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.renewed(|| self.head_of(key)).boxed()
+        self.renewed(|from| self.head_of(from, key)).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.renewed(|| self.page(list)).boxed()
+        self.renewed(|from| self.page(from, list)).boxed()
     }
 }

@@ -1,6 +1,6 @@
 //! From a URL and options to a client of an object store.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ use reqwest::Url;
 
 use super::aws::{Chain, Profile};
 use super::service::Connector;
-use super::{Client, Objects};
+use super::{Client, Objects, RegionalClient};
 use crate::store::remote::{Remote, web};
 
 /// Who keeps the objects.
@@ -129,13 +129,40 @@ pub(in crate::store::remote) fn open(
     let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
     let chain =
         wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
-    let client: Arc<dyn Client> = match bucket.provider {
-        Provider::S3 => s3(bucket, options, client, chain.clone())?,
-        Provider::Google => google(bucket, options, client)?,
-        Provider::Azure => azure(bucket, options, client)?,
+    let (s3, first) = match bucket.provider {
+        Provider::S3 => {
+            let (s3, region) = S3::new(bucket, options, client, chain.clone());
+            let is_settled = options.region.is_some();
+            let client = s3.client(&region)?;
+            let region = Some(region);
+            (
+                Some(s3),
+                RegionalClient {
+                    client,
+                    region,
+                    is_settled,
+                },
+            )
+        }
+        Provider::Google => (None, without_region(google(bucket, options, client)?)),
+        Provider::Azure => (None, without_region(azure(bucket, options, client)?)),
     };
-    let objects = Objects::new(client, &bucket.prefix, bucket.provider, chain);
-    Ok(Arc::new(objects))
+    Ok(Arc::new(Objects {
+        first,
+        other: OnceLock::new(),
+        s3,
+        prefix: bucket.prefix.trim_matches('/').to_owned(),
+        provider: bucket.provider,
+        credentials: chain,
+    }))
+}
+
+fn without_region(client: Arc<dyn Client>) -> RegionalClient {
+    RegionalClient {
+        client,
+        region: None,
+        is_settled: true,
+    }
 }
 
 /// Retries are ours, with a deadline of ours.
@@ -155,41 +182,69 @@ fn client_options() -> ClientOptions {
     ClientOptions::new().with_allow_http(true)
 }
 
-fn s3(
-    bucket: &Bucket,
-    options: &BucketOptions,
-    client: reqwest::Client,
-    chain: Option<Arc<Chain>>,
-) -> Result<Arc<dyn Client>, String> {
-    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let profile = Profile::read(options.profile.as_deref());
-    let endpoint = options.endpoint_url.clone();
-    let endpoint = endpoint
-        .or_else(|| env("AWS_ENDPOINT_URL_S3"))
-        .or_else(|| env("AWS_ENDPOINT_URL"))
-        .or(profile.endpoint_url);
-    let region = options.region.clone();
-    let region = region
-        .or_else(|| env("AWS_REGION"))
-        .or_else(|| env("AWS_DEFAULT_REGION"))
-        .or(profile.region);
-    let mut builder = AmazonS3Builder::new()
-        .with_bucket_name(&bucket.name)
-        .with_region(region.unwrap_or_else(|| "us-east-1".into()))
-        .with_retry(no_retry())
-        .with_client_options(client_options())
-        .with_http_connector(connector(client, options))
-        .with_allow_http(true)
-        .with_skip_signature(options.anonymous)
-        .with_request_payer(env("AWS_REQUEST_PAYER").as_deref() == Some("requester"));
-    if let Some(endpoint) = endpoint {
-        builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+/// What clients of an S3 bucket have in common, in every region.
+#[derive(Debug)]
+pub(super) struct S3 {
+    bucket: String,
+    endpoint: Option<String>,
+    is_anonymous: bool,
+    is_requester_payer: bool,
+    connector: Connector,
+    credentials: Option<Arc<Chain>>,
+}
+
+impl S3 {
+    /// Reads options, environment and profile; returns also the region that they name.
+    fn new(
+        bucket: &Bucket,
+        options: &BucketOptions,
+        client: reqwest::Client,
+        credentials: Option<Arc<Chain>>,
+    ) -> (Self, String) {
+        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let profile = Profile::read(options.profile.as_deref());
+        let endpoint = options.endpoint_url.clone();
+        let endpoint = endpoint
+            .or_else(|| env("AWS_ENDPOINT_URL_S3"))
+            .or_else(|| env("AWS_ENDPOINT_URL"))
+            .or(profile.endpoint_url);
+        let region = options.region.clone();
+        let region = region
+            .or_else(|| env("AWS_REGION"))
+            .or_else(|| env("AWS_DEFAULT_REGION"))
+            .or(profile.region)
+            .unwrap_or_else(|| "us-east-1".into());
+        let s3 = Self {
+            bucket: bucket.name.clone(),
+            endpoint,
+            is_anonymous: options.anonymous,
+            is_requester_payer: env("AWS_REQUEST_PAYER").as_deref() == Some("requester"),
+            connector: connector(client, options),
+            credentials,
+        };
+        (s3, region)
     }
-    if let Some(chain) = chain {
-        builder = builder.with_credentials(chain);
+
+    /// The client for a region.
+    pub(super) fn client(&self, region: &str) -> Result<Arc<dyn Client>, String> {
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(&self.bucket)
+            .with_region(region)
+            .with_retry(no_retry())
+            .with_client_options(client_options())
+            .with_http_connector(self.connector.clone())
+            .with_allow_http(true)
+            .with_skip_signature(self.is_anonymous)
+            .with_request_payer(self.is_requester_payer);
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+        }
+        if let Some(credentials) = &self.credentials {
+            builder = builder.with_credentials(Arc::clone(credentials) as _);
+        }
+        let built = builder.build().map_err(|error| error.to_string())?;
+        Ok(Arc::new(built))
     }
-    let built = builder.build().map_err(|error| error.to_string())?;
-    Ok(Arc::new(built))
 }
 
 fn google(

@@ -34,6 +34,8 @@ pub(super) struct Seen {
     pub(super) encoding: Option<String>,
     /// The code of an error, as its body says.
     pub(super) code: Option<String>,
+    /// The region of the bucket, where a refusal names it.
+    pub(super) region: Option<String>,
     /// Why nothing could be sent at all.
     failure: Option<String>,
     pub(super) kind: FailureKind,
@@ -206,6 +208,7 @@ impl HttpService for Service {
             }
         };
         seen.code = code_of(&bytes);
+        seen.region = region_of(parts.status, &parts.headers, &bytes);
         seen.is_listing = is_listing(&bytes);
         let bytes = match seen.is_listing.then(|| without_odd_keys(&bytes)).flatten() {
             Some((left, odd)) if odd > 0 => {
@@ -239,13 +242,66 @@ fn is_listing(body: &[u8]) -> bool {
 
 /// What stands in `<Code>`, where the body is an error.
 fn code_of(body: &[u8]) -> Option<String> {
+    let code = element(body, "<Code>", "</Code>")?;
+    let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
+    is_code.then(|| code.to_owned())
+}
+
+/// The region of the bucket, which S3 names where it refuses a request to another region: in a
+/// header, or in the body. It becomes a part of a host name.
+fn region_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    if !matches!(status.as_u16(), 301 | 307 | 400 | 403) {
+        return None;
+    }
+    let header = headers.get("x-amz-bucket-region");
+    let header = header.and_then(|value| value.to_str().ok());
+    let region = header.or_else(|| element(body, "<Region>", "</Region>"))?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let is_region = matches!(region.len(), 1..=64) && region.chars().all(is_name);
+    is_region.then(|| region.to_owned())
+}
+
+/// What stands in an element of an error.
+fn element<'a>(body: &'a [u8], start: &str, end: &str) -> Option<&'a str> {
     let head = body.get(..body.len().min(64 << 10)).unwrap_or_default();
     let text = std::str::from_utf8(head).ok()?;
     if !text.contains("<Error") {
         return None;
     }
-    let (_, rest) = text.split_once("<Code>")?;
-    let (code, _) = rest.split_once("</Code>")?;
-    let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
-    is_code.then(|| code.to_owned())
+    let (_, rest) = text.split_once(start)?;
+    let (content, _) = rest.split_once(end)?;
+    Some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    #[test]
+    fn the_region_of_a_bucket_is_in_the_header_or_in_the_body_of_a_refusal() {
+        let found = |status: u16, header: Option<&'static str>, body: &str| {
+            let named = header.map(|region| ("x-amz-bucket-region", region));
+            let headers = named.map(|(name, region)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(region),
+                )
+            });
+            let status = StatusCode::from_u16(status).unwrap();
+            region_of(status, &headers.into_iter().collect(), body.as_bytes())
+        };
+        let body =
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>";
+        for status in [301, 307, 400, 403] {
+            assert_eq!(found(status, None, body).as_deref(), Some("eu-west-3"));
+            let both = found(status, Some("us-west-2"), body);
+            assert_eq!(both.as_deref(), Some("us-west-2"));
+        }
+        assert_eq!(found(404, Some("us-west-2"), body), None);
+        assert_eq!(found(400, None, "<Region>eu-west-3</Region>"), None);
+        for region in ["", "x.evil.example/", "a b", "eu-west-3@host"] {
+            assert_eq!(found(400, Some(region), ""), None, "{region}");
+        }
+    }
 }
