@@ -74,6 +74,54 @@ fn d05_a_server_that_says_when_is_believed() {
 }
 
 #[test]
+fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
+    const READERS: usize = 12;
+    for backend in BOTH {
+        let busy = match backend {
+            Backend::Http => Fault::status(429),
+            Backend::S3 => Fault::s3(503, "SlowDown"),
+        };
+        let remote = Remote::new(backend);
+        for i in 0..3 * READERS {
+            remote.put(&format!("many/c/{i}"), chunk(0));
+        }
+        remote.put("many/c/first", chunk(0));
+        let mount = remote.mount(&["--parallel", "16", "--retries", "3", "--timeout", "10s"]);
+        // The names are known.
+        assert!(read(mount.join("many/c/first")).unwrap() == chunk(0));
+        // The requests in flight of readers that are held, if there are as many as `requests`.
+        let in_flight = |first: usize, requests: usize, limit: Duration| {
+            let gate = remote.server.hold("store/many/c/*");
+            std::thread::scope(|scope| {
+                let readers = (first..first + READERS).map(|i| mount.join(format!("many/c/{i}")));
+                let readers: Vec<_> = readers
+                    .map(|path| scope.spawn(move || read(path)))
+                    .collect();
+                let came = gate.came(requests, limit);
+                gate.open();
+                for reader in readers {
+                    assert!(reader.join().unwrap().unwrap() == chunk(0));
+                }
+                came
+            })
+        };
+        assert!(in_flight(0, READERS, LIMIT), "{backend:?}");
+        remote.server.add(on("store/many/c/*"), busy);
+        std::thread::scope(|scope| {
+            for i in READERS..2 * READERS {
+                let path = mount.join(format!("many/c/{i}"));
+                scope.spawn(move || is_one_of(read(path), &[EIO], "a key of a busy server"));
+            }
+        });
+        remote.server.heal();
+        // One for a value and one for a name.
+        let soon = Duration::from_millis(500);
+        assert!(!in_flight(2 * READERS, 3, soon), "{backend:?}");
+        remote.reads(&mount, "good");
+    }
+}
+
+#[test]
 fn d05_random_failures_never_become_wrong_bytes() {
     for backend in BOTH {
         for (seed, fault) in [

@@ -1,4 +1,10 @@
-//! Bounds how many requests are on their way at a time.
+//! Bounds how many requests are in flight, and lowers the bound for a server that has too many.
+//!
+//! The bound is halved when the server answers that it has too many requests (429, 503), and grows by
+//! one for each window of as many successful answers (AIMD, as TCP does). It is at most `--parallel` and
+//! at least 1. Values and names have the same bound and each their own requests below it.
+//!
+//! Lock order: the lock of [`Bound`] is held for no wait.
 
 use std::sync::Arc;
 
@@ -7,7 +13,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::store::is_document;
-use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use super::{Failed, FailureKind, Get, Got, Key, List, Meta, Page, Remote, RequestError};
+use crate::sync::Mutex;
 
 /// A source with at most so many requests in flight; others wait.
 ///
@@ -16,52 +23,300 @@ use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 #[derive(Debug)]
 pub(super) struct Limited {
     inner: Arc<dyn Remote>,
+    most: usize,
     values: Semaphore,
     names: Semaphore,
+    bound: Mutex<Bound>,
+}
+
+/// How many requests of each class may be in flight now.
+#[derive(Debug)]
+struct Bound {
+    requests: usize,
+    /// Successful answers to requests of this window.
+    successes: usize,
+    /// Counts the times that the bound was halved. A request that was sent before the last one says
+    /// nothing about the present bound.
+    window: u64,
+    /// The permits of each semaphore, in use or free. Permits in use that are above the bound are
+    /// removed when they are returned.
+    values: usize,
+    names: usize,
+}
+
+/// The class of a request.
+#[derive(Debug, Clone, Copy)]
+enum Class {
+    Value,
+    Name,
+}
+
+/// A request in flight; its place is free when this is dropped.
+#[derive(Debug)]
+struct InFlight<'a> {
+    limited: &'a Limited,
+    class: Class,
+    window: u64,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Bound {
+    fn permits(&mut self, class: Class) -> &mut usize {
+        match class {
+            Class::Value => &mut self.values,
+            Class::Name => &mut self.names,
+        }
+    }
 }
 
 impl Limited {
     pub(super) fn new(inner: Arc<dyn Remote>, most: usize) -> Self {
-        let turns = || Semaphore::new(most.max(1));
+        let most = most.max(1);
         Self {
             inner,
-            values: turns(),
-            names: turns(),
+            most,
+            values: Semaphore::new(most),
+            names: Semaphore::new(most),
+            bound: Mutex::new(Bound {
+                requests: most,
+                successes: 0,
+                window: 0,
+                values: most,
+                names: most,
+            }),
         }
     }
 
-    async fn turn<'a>(&self, turns: &'a Semaphore) -> Result<SemaphorePermit<'a>, RequestError> {
-        let turn = turns.acquire().await;
-        turn.map_err(|_| RequestError::lasting("the source is closed"))
+    fn semaphore(&self, class: Class) -> &Semaphore {
+        match class {
+            Class::Value => &self.values,
+            Class::Name => &self.names,
+        }
+    }
+
+    /// Sends a request when there is a place for it.
+    async fn send<T>(
+        &self,
+        class: Class,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        let permit = self.semaphore(class).acquire().await;
+        let permit = permit.map_err(|_| RequestError::lasting("the source is closed"))?;
+        let in_flight = InFlight {
+            limited: self,
+            class,
+            window: self.bound.lock().window,
+            permit: Some(permit),
+        };
+        let answer = request.await;
+        match &answer {
+            Err(RequestError::Failed(Failed {
+                kind: FailureKind::Throttled,
+                ..
+            })) => self.halve(in_flight.window),
+            Err(RequestError::Failed(_)) => {}
+            _ => self.succeeded(in_flight.window),
+        }
+        answer
+    }
+
+    fn halve(&self, window: u64) {
+        let mut bound = self.bound.lock();
+        if bound.window != window {
+            return;
+        }
+        bound.window += 1;
+        bound.successes = 0;
+        bound.requests = (bound.requests / 2).max(1);
+        let requests = bound.requests;
+        for class in [Class::Value, Class::Name] {
+            let permits = bound.permits(class);
+            let above = permits.saturating_sub(requests);
+            *permits -= self.semaphore(class).forget_permits(above);
+        }
+        log::debug!("the server has too many requests; {requests} at a time from now on");
+    }
+
+    fn succeeded(&self, window: u64) {
+        let mut bound = self.bound.lock();
+        if bound.window != window || bound.requests == self.most {
+            return;
+        }
+        bound.successes += 1;
+        if bound.successes < bound.requests {
+            return;
+        }
+        bound.successes = 0;
+        bound.requests += 1;
+        let requests = bound.requests;
+        for class in [Class::Value, Class::Name] {
+            let permits = bound.permits(class);
+            if *permits < requests {
+                *permits += 1;
+                self.semaphore(class).add_permits(1);
+            }
+        }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut bound = self.limited.bound.lock();
+        let requests = bound.requests;
+        let permits = bound.permits(self.class);
+        let permit = self.permit.take();
+        if *permits > requests {
+            *permits -= 1;
+            permit.into_iter().for_each(SemaphorePermit::forget);
+        }
     }
 }
 
 impl Remote for Limited {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        async move {
-            let turns = match is_document(&get.key) {
-                true => &self.names,
-                false => &self.values,
-            };
-            let _turn = self.turn(turns).await?;
-            self.inner.get(get).await
-        }
-        .boxed()
+        let class = match is_document(&get.key) {
+            true => Class::Name,
+            false => Class::Value,
+        };
+        self.send(class, self.inner.get(get)).boxed()
     }
 
-    fn head<'a>(&'a self, key: &'a super::Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        async move {
-            let _turn = self.turn(&self.names).await?;
-            self.inner.head(key).await
-        }
-        .boxed()
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.send(Class::Name, self.inner.head(key)).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        async move {
-            let _turn = self.turn(&self.names).await?;
-            self.inner.list(list).await
+        self.send(Class::Name, self.inner.list(list)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::task::yield_now;
+
+    use crate::store::remote::Part;
+
+    /// Answers each request after others have been sent; counts those in flight.
+    #[derive(Debug, Default)]
+    struct Scripted {
+        failure: Mutex<Option<FailureKind>>,
+        in_flight: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Scripted {
+        async fn answer<T>(&self, answer: T) -> Result<T, RequestError> {
+            let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(in_flight, Ordering::SeqCst);
+            yield_now().await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            let failure = *self.failure.lock();
+            let failed = failure.map(|kind| Failed {
+                kind,
+                is_transient: true,
+                ..Failed::default()
+            });
+            failed.map_or(Ok(answer), |failed| Err(RequestError::Failed(failed)))
         }
-        .boxed()
+    }
+
+    impl Remote for Scripted {
+        fn get<'a>(&'a self, _: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+            let (start, bytes) = (0, Vec::new());
+            let meta = Meta {
+                size_bytes: 0,
+                etag: None,
+                modified: None,
+            };
+            self.answer(Got { meta, start, bytes }).boxed()
+        }
+
+        fn head<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+            futures_util::future::pending().boxed()
+        }
+
+        fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+            self.answer(Page::default()).boxed()
+        }
+    }
+
+    const CLASSES: [Class; 2] = [Class::Value, Class::Name];
+
+    struct Test {
+        server: Arc<Scripted>,
+        limited: Limited,
+    }
+
+    impl Test {
+        fn new(most: usize) -> Self {
+            let server = Arc::new(Scripted::default());
+            let limited = Limited::new(Arc::clone(&server) as _, most);
+            Self { server, limited }
+        }
+
+        /// Sends requests at the same time, all with this answer; returns the most in flight.
+        fn send(&self, class: Class, requests: usize, failure: Option<FailureKind>) -> usize {
+            *self.server.failure.lock() = failure;
+            self.server.most.store(0, Ordering::SeqCst);
+            let key = Key::new(b"c/0").unwrap();
+            let get = Get::new(&key, Part::All(1));
+            let list = List {
+                prefix: key,
+                depth: super::super::Depth::One,
+                page: None,
+                after: None,
+                most: None,
+            };
+            let all = (0..requests).map(|_| async {
+                match class {
+                    Class::Value => drop(self.limited.get(&get).await),
+                    Class::Name => drop(self.limited.list(&list).await),
+                }
+            });
+            crate::runtime::block_on(join_all(all));
+            assert_eq!(self.server.in_flight.load(Ordering::SeqCst), 0);
+            self.server.most.load(Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn a_server_with_too_many_requests_gets_half_as_many_of_values_and_of_names() {
+        let test = Test::new(16);
+        for (class, expected) in CLASSES.into_iter().cycle().zip([16, 8, 4, 2, 1, 1]) {
+            // Other failures change nothing.
+            for class in CLASSES {
+                let most = test.send(class, 50, Some(FailureKind::Other));
+                assert_eq!(most, expected);
+            }
+            // Requests that were in flight together halve it once.
+            test.send(class, expected, Some(FailureKind::Throttled));
+        }
+    }
+
+    #[test]
+    fn each_window_of_successes_raises_the_bound_by_one_up_to_the_first_one() {
+        let test = Test::new(4);
+        test.send(Class::Value, 4, Some(FailureKind::Throttled));
+        test.send(Class::Name, 2, Some(FailureKind::Throttled));
+        for (successes, expected) in [(0, 1), (1, 2), (1, 2), (1, 3), (3, 4), (40, 4)] {
+            test.send(Class::Name, successes, None);
+            for class in CLASSES {
+                let most = test.send(class, 50, Some(FailureKind::Other));
+                assert_eq!(most, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_leaves_its_place() {
+        let test = Test::new(1);
+        let key = Key::root();
+        for _ in 0..3 {
+            assert!(test.limited.head(&key).now_or_never().is_none());
+        }
+        assert_eq!(test.send(Class::Name, 2, None), 1);
     }
 }
