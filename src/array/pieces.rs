@@ -10,8 +10,9 @@ use super::engine::Engine;
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::memory::Reservation;
-use super::raw::{check_version, codec_error, compare_version, try_read_into, with_bytes};
+use super::raw::{check_version, compare_version, try_read_into, with_bytes};
 use crate::codec::{IndexLocation, Pipeline, ShardIndex, Sharding};
+use crate::hierarchy::codec_error;
 use crate::store::{
     AccessHint, Key, Kind, Object, Store, StoreError, Version, in_memory, read_into,
 };

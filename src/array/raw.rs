@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::codec::CodecError;
 use crate::store::{
     BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version, in_memory,
     read_range,
@@ -24,34 +23,6 @@ pub(super) fn share_scratch(threads: usize) {
 thread_local! {
     /// Where encoded bytes are read to.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A decoder's error as that of a chunk.
-pub(super) fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> StoreError {
-    let key = key.clone();
-    let within = |text: String| match inner {
-        Some(inner) => format!("inner chunk {inner}: {text}"),
-        None => text,
-    };
-    match error {
-        CodecError::Unsupported { name } => StoreError::Unsupported {
-            key,
-            what: within(format!("codec {name}")),
-        },
-        CodecError::TooLarge {
-            needed_bytes,
-            limit_bytes,
-            ..
-        } => StoreError::TooLarge {
-            key,
-            need_bytes: needed_bytes,
-            limit_bytes,
-        },
-        error => StoreError::Corrupt {
-            key,
-            what: within(error.to_string()),
-        },
-    }
 }
 
 /// Calls `use_bytes` with a range of a value. Blocks on the disk for an object of this machine.

@@ -2,8 +2,9 @@
 
 use super::engine::Engine;
 use super::pieces::stored_key;
-use super::raw::{codec_error, with_bytes};
+use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
+use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 

@@ -1,7 +1,7 @@
 //! `astype` and the decoding side of `quantize`: numbers of another type.
 
 use super::error::DecodeError;
-use super::number::{BLOCK, Number, NumberKind};
+use super::number::{BLOCK, Block, Number, NumberKind};
 use super::stage::{Decode, Size};
 
 /// Converts numbers, as numpy's `astype` does.
@@ -31,24 +31,32 @@ pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> O
     })
 }
 
-/// The count of numbers in `src`, which must fit `dst`.
-pub(super) fn count(
-    src: &[u8],
-    encoded: Number,
-    dst: &[u8],
-    decoded: Number,
+/// Reads the numbers of `src` block by block, and calls `write` with each block and its place in
+/// `dst`. Returns how many bytes were written.
+pub(super) fn for_each_block(
+    (src, encoded): (&[u8], Number),
+    (dst, decoded): (&mut [u8], Number),
+    mut write: impl FnMut(&mut Block, &mut [u8]),
 ) -> Result<usize, DecodeError> {
-    let (length, width) = (src.len(), encoded.width);
+    let (length, width, limit) = (src.len(), encoded.width, dst.len());
     if !length.is_multiple_of(width) {
         return Err(DecodeError::corrupt(format!(
             "{length} bytes are not a multiple of {width}"
         )));
     }
-    let count = length / width;
-    if dst.len() / decoded.width < count {
-        return Err(DecodeError::overflow(dst.len()));
+    let written = (length / width).checked_mul(decoded.width);
+    let dst = written
+        .and_then(|written| dst.get_mut(..written))
+        .ok_or_else(|| DecodeError::overflow(limit))?;
+    let mut block = encoded.block();
+    for (src, dst) in src
+        .chunks(BLOCK * width)
+        .zip(dst.chunks_mut(BLOCK * decoded.width))
+    {
+        encoded.read(src, &mut block);
+        write(&mut block, dst);
     }
-    Ok(count)
+    Ok(dst.len())
 }
 
 impl Decode for AsType {
@@ -57,18 +65,10 @@ impl Decode for AsType {
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        let (from, to) = (self.encoded, self.decoded);
-        let count = count(src, from, dst, to)?;
-        let dst = dst.get_mut(..count * to.width).unwrap_or_default();
-        let mut block = from.block();
-        for (src, dst) in src
-            .chunks(BLOCK * from.width)
-            .zip(dst.chunks_mut(BLOCK * to.width))
-        {
-            from.read(src, &mut block);
-            to.write(&block, dst);
-        }
-        Ok(count * to.width)
+        let to = self.decoded;
+        for_each_block((src, self.encoded), (dst, to), |block, dst| {
+            to.write(block, dst)
+        })
     }
 }
 

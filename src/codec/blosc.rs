@@ -82,7 +82,9 @@ impl Header {
         if self.type_bytes == 0 {
             return Err(DecodeError::corrupt("blosc elements of 0 bytes"));
         }
-        let room = encoded.saturating_sub(HEADER_BYTES);
+        let room = encoded
+            .checked_sub(HEADER_BYTES)
+            .ok_or_else(|| DecodeError::internal(format!("a header in {encoded} bytes")))?;
         if self.flags & FLAG_COPIED != 0 {
             if room != decoded {
                 return Err(DecodeError::corrupt(format!(

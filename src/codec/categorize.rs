@@ -106,8 +106,8 @@ impl Categorize {
         let dtype = config
             .get("dtype")
             .and_then(Value::as_str)
-            .unwrap_or_default();
-        let (order, length) = match dtype.split_at_checked(2) {
+            .and_then(|dtype| dtype.split_at_checked(2));
+        let (order, length) = match dtype {
             Some(("<U" | "=U", length)) => (ByteOrder::Little, length),
             Some((">U", length)) => (ByteOrder::Big, length),
             _ => return Ok(None),

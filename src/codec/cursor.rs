@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part, part_mut};
 use super::scratch::Scratch;
 use super::stage::{Action, Size, Stage};
 
@@ -37,23 +37,19 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The bytes, or none if they are in `out`.
-    pub(super) fn outside(&self) -> Option<&[u8]> {
-        (self.buffer != Buffer::Out).then(|| self.bytes())
+    /// Whether the bytes are in `out`.
+    pub(super) fn is_in_out(&self) -> bool {
+        self.buffer == Buffer::Out
     }
 
-    /// The bytes, unless they are in `out`.
-    fn bytes(&self) -> &[u8] {
-        let all = match self.buffer {
-            Buffer::Input => self.encoded,
-            Buffer::Scratch => self
-                .scratch
-                .as_ref()
-                .map(Scratch::bytes)
-                .unwrap_or_default(),
-            Buffer::Out => &[],
+    /// The bytes, which are not in `out`.
+    pub(super) fn bytes(&self) -> Result<&[u8], DecodeError> {
+        let all = match (self.buffer, &self.scratch) {
+            (Buffer::Input, _) => self.encoded,
+            (Buffer::Scratch, Some(scratch)) => scratch.bytes()?,
+            _ => return Err(DecodeError::internal("no input outside of the output")),
         };
-        all.get(self.range.clone()).unwrap_or_default()
+        part(all, self.range.clone())
     }
 
     /// Applies a stage. `last`: its output goes to `out`. `in_tail`: all following stages decode in
@@ -61,54 +57,52 @@ impl<'a> Cursor<'a> {
     pub(super) fn apply(
         &mut self,
         stage: &Stage,
-        size: Option<Size>,
+        size: Size,
         out: &mut [u8],
         last: bool,
         in_tail: bool,
     ) -> Result<(), DecodeError> {
         match &stage.action {
             Action::Verify(verify) => {
-                let payload = verify.verify(self.bytes())?;
+                let payload = verify.verify(self.bytes()?)?;
                 let start = self.range.start;
                 self.range = start + payload.start..start + payload.end;
             }
             Action::InPlace(change) => {
                 if self.buffer == Buffer::Input && in_tail {
-                    out.copy_from_slice(self.bytes());
+                    copy(self.bytes()?, out)?;
                     self.moved(Buffer::Out, out.len(), None);
                 } else if self.buffer == Buffer::Input {
-                    let copy = copied(self.bytes())?;
-                    self.moved(Buffer::Scratch, copy.bytes().len(), Some(copy));
+                    let copy = copied(self.bytes()?)?;
+                    self.moved(Buffer::Scratch, self.range.len(), Some(copy));
                 }
-                let range = self.range.clone();
                 let bytes = match (self.buffer, &mut self.scratch) {
-                    (Buffer::Scratch, Some(scratch)) => scratch.bytes_mut(),
+                    (Buffer::Scratch, Some(scratch)) => scratch.bytes_mut()?,
                     _ => &mut *out,
                 };
-                change.decode_in_place(bytes.get_mut(range).unwrap_or_default())?;
+                change.decode_in_place(part_mut(bytes, self.range.clone())?)?;
             }
             Action::Decode(codec) if last => {
-                let written = codec.decode(self.bytes(), out)?;
-                check(written, size.as_ref())?;
+                let written = codec.decode(self.bytes()?, out)?;
+                check(written, size)?;
                 self.moved(Buffer::Out, written, None);
             }
             Action::Decode(codec) => {
-                let limit = size.map_or(u64::MAX, Size::bytes);
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                let large = codec.working_bytes(self.bytes()) > LARGE_WORKING_BYTES;
+                let limit = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+                let large = codec.working_bytes(self.bytes()?) > LARGE_WORKING_BYTES;
                 let (written, scratch) = match out.get_mut(..limit) {
                     Some(out) if large => {
-                        let written = codec.decode(self.bytes(), out)?;
+                        let written = codec.decode(self.bytes()?, out)?;
                         self.scratch = None;
-                        (written, copied(out.get(..written).unwrap_or_default())?)
+                        (written, copied(part(out, 0..written)?)?)
                     }
                     _ => {
                         let mut scratch = Scratch::new(limit)?;
-                        let written = codec.decode(self.bytes(), scratch.bytes_mut())?;
+                        let written = codec.decode(self.bytes()?, scratch.bytes_mut()?)?;
                         (written, scratch)
                     }
                 };
-                check(written, size.as_ref())?;
+                check(written, size)?;
                 self.moved(Buffer::Scratch, written, Some(scratch));
             }
         }
@@ -124,13 +118,23 @@ impl<'a> Cursor<'a> {
 
 fn copied(bytes: &[u8]) -> Result<Scratch, DecodeError> {
     let mut copy = Scratch::new(bytes.len())?;
-    copy.bytes_mut().copy_from_slice(bytes);
+    copy.bytes_mut()?.copy_from_slice(bytes);
     Ok(copy)
 }
 
-pub(super) fn check(found: usize, expected: Option<&Size>) -> Result<(), DecodeError> {
+/// Copies bytes to a buffer of the same size.
+pub(super) fn copy(from: &[u8], to: &mut [u8]) -> Result<(), DecodeError> {
+    if from.len() != to.len() {
+        let what = format!("{} bytes for a buffer of {}", from.len(), to.len());
+        return Err(DecodeError::internal(what));
+    }
+    to.copy_from_slice(from);
+    Ok(())
+}
+
+pub(super) fn check(found: usize, expected: Size) -> Result<(), DecodeError> {
     match expected {
-        Some(Size::Exact(n)) if found as u64 != *n => {
+        Size::Exact(n) if found as u64 != n => {
             Err(DecodeError::corrupt(format!("{found} bytes, expected {n}")))
         }
         _ => Ok(()),

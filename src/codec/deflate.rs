@@ -9,7 +9,7 @@ use std::io::Read as _;
 use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part, part_mut};
 use super::stage::{Decode, Size};
 
 thread_local! {
@@ -74,16 +74,8 @@ fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
 
 /// Whether the fixed bytes of a member's header occur after the first member's.
 fn has_second_header(src: &[u8]) -> bool {
-    let mut rest = src.get(1..).unwrap_or_default();
-    while let Some(at) = rest.iter().position(|byte| *byte == 0x1f) {
-        rest = rest.get(at + 1..).unwrap_or_default();
-        if let [0x8b, 8, flags, ..] = rest
-            && flags & 0xe0 == 0
-        {
-            return true;
-        }
-    }
-    false
+    let mut headers = src.windows(4).skip(1);
+    headers.any(|header| matches!(header, [0x1f, 0x8b, 8, flags] if flags & 0xe0 == 0))
 }
 
 fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
@@ -93,7 +85,7 @@ fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
     loop {
         let mut member = GzDecoder::new(rest);
         loop {
-            let space = dst.get_mut(written..).unwrap_or_default();
+            let space = part_mut(dst, written..limit)?;
             let mut probe = [0];
             let full = space.is_empty();
             let into = if full { &mut probe[..] } else { space };
@@ -105,11 +97,10 @@ fn members(src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
             }
         }
         rest = member.into_inner();
-        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
-        rest = rest.get(zeros..).unwrap_or_default();
-        if rest.is_empty() {
+        let Some(next) = rest.iter().position(|byte| *byte != 0) else {
             return Ok(written);
-        }
+        };
+        rest = part(rest, next..rest.len())?;
     }
 }
 

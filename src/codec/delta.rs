@@ -2,7 +2,7 @@
 //!
 //! Sums have the type that numpy promotes both types to; integers wrap.
 
-use super::astype::{count, resized};
+use super::astype::{for_each_block, resized};
 use super::error::DecodeError;
 use super::number::{BLOCK, Block, Number, NumberKind};
 use super::stage::{Decode, Size};
@@ -101,40 +101,31 @@ impl Decode for Delta {
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        let (from, to) = (self.encoded, self.decoded);
-        let count = count(src, from, dst, to)?;
-        let dst = dst.get_mut(..count * to.width).unwrap_or_default();
-        let mut block = from.block();
+        let to = self.decoded;
         // numpy begins with the first element, not with zero, so that -0.0 stays -0.0.
         let (mut integer, mut float) = (0i64, -0.0f64);
-        for (src, dst) in src
-            .chunks(BLOCK * from.width)
-            .zip(dst.chunks_mut(BLOCK * to.width))
-        {
-            from.read(src, &mut block);
-            match (&mut block, self.sum) {
+        for_each_block((src, self.encoded), (dst, to), |block, dst| {
+            match (&mut *block, self.sum) {
                 (Block::Int(values), Sum::Integer) => {
                     for value in values {
                         integer = integer.wrapping_add(*value);
                         *value = integer;
                     }
-                    to.write(&block, dst);
                 }
                 (Block::UInt(values), Sum::Integer) => {
                     for value in values {
                         integer = integer.wrapping_add(value.cast_signed());
                         *value = integer.cast_unsigned();
                     }
-                    to.write(&block, dst);
                 }
                 (numbers, _) => {
                     let mut values = as_floats(numbers);
                     self.add_floats(&mut float, &mut values);
-                    to.write(&Block::Float(values), dst);
+                    return to.write(&Block::Float(values), dst);
                 }
             }
-        }
-        Ok(count * to.width)
+            to.write(block, dst);
+        })
     }
 }
 

@@ -38,6 +38,14 @@ pub enum CodecError {
         /// Bytes that the caller allows; 0 if the system is out of memory.
         limit_bytes: u64,
     },
+    /// A bug: this program found its own data inconsistent.
+    #[error("internal error: codec {codec}: {what}")]
+    Internal {
+        /// The codec.
+        codec: String,
+        /// Which rule does not hold.
+        what: String,
+    },
 }
 
 fn allowed(limit_bytes: u64) -> String {
@@ -59,6 +67,10 @@ impl CodecError {
         Self::Unsupported { name: name.into() }
     }
 
+    pub(super) fn internal(codec: &str, what: impl Into<String>) -> Self {
+        DecodeError::internal(what).in_codec(codec)
+    }
+
     /// The same error with the part of the chunk that it is about.
     pub(super) fn within(self, part: &str) -> Self {
         match self {
@@ -77,11 +89,17 @@ pub(super) enum DecodeError {
     Corrupt(String),
     Memory { needed: usize, limit: u64 },
     Nested(CodecError),
+    Internal(String),
 }
 
 impl DecodeError {
     pub(super) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt(what.into())
+    }
+
+    /// This program's own data are inconsistent.
+    pub(super) fn internal(what: impl Into<String>) -> Self {
+        Self::Internal(what.into())
     }
 
     /// The output is larger than its buffer.
@@ -106,24 +124,76 @@ impl DecodeError {
                 limit_bytes: limit,
             },
             Self::Nested(error) => error,
+            Self::Internal(what) => CodecError::Internal {
+                codec: codec.into(),
+                what,
+            },
         }
+    }
+}
+
+/// The first bytes of `src`, as an array, and those after them.
+pub(super) fn split_head<const N: usize>(src: &[u8]) -> Result<([u8; N], &[u8]), DecodeError> {
+    match src.split_first_chunk::<N>() {
+        Some((head, rest)) => Ok((*head, rest)),
+        None => Err(truncated(src.len(), N)),
     }
 }
 
 /// The first bytes of `src`, as an array.
 pub(super) fn head<const N: usize>(src: &[u8]) -> Result<[u8; N], DecodeError> {
-    match src.first_chunk::<N>() {
-        Some(bytes) => Ok(*bytes),
-        None => Err(truncated(src.len(), N)),
-    }
+    split_head(src).map(|(head, _)| head)
 }
 
 pub(super) fn truncated(found: usize, needed: usize) -> DecodeError {
     DecodeError::Corrupt(format!("{found} bytes are left, {needed} are needed"))
 }
 
-/// `src[range]`, or an error.
+/// `src[range]`, where the range comes from encoded bytes.
+///
+/// # Errors
+/// Corrupt, if `src` is shorter.
 pub(super) fn slice(src: &[u8], range: Range<usize>) -> Result<&[u8], DecodeError> {
     let end = range.end;
     src.get(range).ok_or_else(|| truncated(src.len(), end))
+}
+
+/// `bytes[range]`, where the range was computed by this program.
+///
+/// # Errors
+/// Internal, if there is no such range.
+pub(super) fn part(bytes: &[u8], range: Range<usize>) -> Result<&[u8], DecodeError> {
+    let length = bytes.len();
+    let found = bytes.get(range.clone());
+    found.ok_or_else(|| DecodeError::internal(format!("{range:?} of {length} bytes")))
+}
+
+/// As [`part`], of bytes that are written.
+///
+/// # Errors
+/// As [`part`].
+pub(super) fn part_mut(bytes: &mut [u8], range: Range<usize>) -> Result<&mut [u8], DecodeError> {
+    let length = bytes.len();
+    let found = bytes.get_mut(range.clone());
+    found.ok_or_else(|| DecodeError::internal(format!("{range:?} of {length} bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+    fn a_range_of_encoded_bytes_is_corrupt_and_one_of_this_program_is_internal() {
+        let mut bytes = [1, 2, 3, 4];
+        assert!(matches!(slice(&bytes, 2..5), Err(DecodeError::Corrupt(_))));
+        for range in [2..5, 5..6, 3..2] {
+            let error = part(&bytes, range.clone()).unwrap_err();
+            assert!(matches!(error.in_codec("x"), CodecError::Internal { .. }));
+            let error = part_mut(&mut bytes, range).unwrap_err();
+            assert!(matches!(error, DecodeError::Internal(_)), "{error:?}");
+        }
+        assert_eq!(part(&bytes, 1..3).unwrap(), [2, 3]);
+        assert!(part(&bytes, 4..4).unwrap().is_empty());
+    }
 }

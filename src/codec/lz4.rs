@@ -1,7 +1,7 @@
 //! `lz4` of numcodecs: the decoded size as a little-endian `u32`, then one LZ4 block, which must
 //! end where the chunk ends.
 
-use super::error::{DecodeError, head};
+use super::error::{DecodeError, split_head};
 use super::stage::{Decode, Size};
 
 /// Decodes `lz4`.
@@ -14,12 +14,12 @@ impl Decode for Lz4 {
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        let claimed = u32::from_le_bytes(head(src)?) as usize;
+        let (claimed, block) = split_head(src)?;
+        let claimed = u32::from_le_bytes(claimed) as usize;
         let limit = dst.len();
         let dst = dst
             .get_mut(..claimed)
             .ok_or_else(|| DecodeError::declared_size(claimed as u64, limit))?;
-        let block = src.get(4..).unwrap_or_default();
         let decoded = lz4_flex::block::decompress_into(block, dst)
             .map_err(|error| DecodeError::corrupt(format!("lz4 block: {error}")))?;
         if decoded != claimed {

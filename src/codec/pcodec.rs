@@ -7,7 +7,7 @@ use pco::data_types::{Number, NumberType};
 use pco::errors::PcoError;
 use pco::standalone::{DecompressorItem, FileDecompressor};
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part_mut};
 use super::number::{Number as Numeric, NumberKind};
 use super::stage::{Decode, Size};
 
@@ -69,9 +69,9 @@ impl Decode for Pcodec {
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (file, mut rest) = FileDecompressor::new(src).map_err(corrupt)?;
-        let mut written = 0;
+        let (mut written, limit) = (0, dst.len());
         loop {
-            let dst = dst.get_mut(written..).unwrap_or_default();
+            let dst = part_mut(dst, written..limit)?;
             let kind = file
                 .peek_number_type_or_termination(rest)
                 .map_err(corrupt)?;
@@ -115,18 +115,17 @@ fn chunk<'a, T: Number + Default, const W: usize>(
         DecompressorItem::Chunk(chunk) => chunk,
         DecompressorItem::EndOfData(_) => return Ok(None),
     };
-    let total = chunk
-        .n()
-        .checked_mul(W)
-        .filter(|total| *total <= limit)
-        .ok_or_else(|| DecodeError::declared_size(chunk.n() as u64 * W as u64, limit))?;
-    let (numbers, _) = dst
-        .get_mut(..total)
-        .unwrap_or_default()
-        .as_chunks_mut::<W>();
+    let count = chunk.n();
+    let numbers = dst
+        .as_chunks_mut::<W>()
+        .0
+        .get_mut(..count)
+        .ok_or_else(|| DecodeError::declared_size(count as u64 * W as u64, limit))?;
     let mut batch = [T::default(); BATCH];
     for to in numbers.chunks_mut(BATCH) {
-        let from = batch.get_mut(..to.len()).unwrap_or_default();
+        let from = batch
+            .get_mut(..to.len())
+            .ok_or_else(|| DecodeError::internal("a batch of more numbers than its buffer"))?;
         let progress = chunk.read(from).map_err(corrupt)?;
         if progress.n_processed != to.len() {
             let (found, expected) = (progress.n_processed, to.len());
@@ -138,7 +137,7 @@ fn chunk<'a, T: Number + Default, const W: usize>(
             *bytes = to_bytes(*number);
         }
     }
-    Ok(Some((chunk.into_src(), total)))
+    Ok(Some((chunk.into_src(), count * W)))
 }
 
 /// Rejects sizes that the library would allocate before it reads the data: a dictionary longer than

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::zarr::{CodecChain, DataType, FillValue};
 
 use super::build::{self, Chain};
-use super::cursor::{Cursor, check};
+use super::cursor::{Cursor, check, copy};
 use super::element::{Budget, Element};
-use super::error::{CodecError, DecodeError};
+use super::error::{CodecError, DecodeError, part};
 use super::object::ObjectCodec;
 use super::shard::Sharding;
 use super::stage::{Action, Size, Stage};
@@ -118,6 +118,16 @@ impl Pipeline {
         }
     }
 
+    /// Size of the buffer that [`Pipeline::decode`] takes.
+    pub(super) fn decoded_length(&self) -> Result<usize, DecodeError> {
+        let bytes = self.decoded_size_bytes();
+        let bytes = bytes.ok_or_else(|| DecodeError::internal("elements of variable length"))?;
+        usize::try_from(bytes).map_err(|_| DecodeError::Memory {
+            needed: usize::MAX,
+            limit: 0,
+        })
+    }
+
     /// Whether the encoded bytes are the decoded ones, so that ranges may be read directly.
     pub fn is_identity(&self) -> bool {
         self.stages.is_empty() && matches!(self.output, Output::Fixed { .. })
@@ -161,7 +171,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`CodecError::Corrupt`] if the output is not exactly this size;
-    /// [`CodecError::TooLarge`] if there is no memory; [`CodecError::Invalid`] for an `out` of the
+    /// [`CodecError::TooLarge`] if there is no memory; [`CodecError::Internal`] for an `out` of the
     /// wrong size or elements of variable length.
     pub fn decode(&self, encoded: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
         let Output::Fixed {
@@ -170,11 +180,11 @@ impl Pipeline {
         } = &self.output
         else {
             let what = "elements of variable length do not decode to bytes";
-            return Err(CodecError::invalid("chain", what));
+            return Err(CodecError::internal("chain", what));
         };
         if out.len() as u64 != *decoded_bytes {
             let what = format!("a buffer of {} bytes for {decoded_bytes}", out.len());
-            return Err(CodecError::invalid("chain", what));
+            return Err(CodecError::internal("chain", what));
         }
         let changes = self
             .stages
@@ -183,12 +193,12 @@ impl Pipeline {
             .take_while(|stage| matches!(stage.action, Action::InPlace(_)))
             .count();
         let tail = self.stages.len() - changes;
-        self.run(encoded, out, sizes, tail, |bytes, out| {
-            if let Some(bytes) = bytes {
-                out.copy_from_slice(bytes);
-            }
-            Ok(())
-        })
+        let decoded = self.run(encoded, out, sizes, tail)?;
+        if decoded.is_in_out() {
+            return Ok(());
+        }
+        let copied = decoded.bytes().and_then(|bytes| copy(bytes, out));
+        copied.map_err(|error| error.in_codec("chain"))
     }
 
     /// Decodes one chunk of elements of variable length, in C order. `limit_bytes` bounds the memory
@@ -247,27 +257,23 @@ impl Pipeline {
         } = &self.output
         else {
             let what = "elements of constant size decode to bytes";
-            return Err(CodecError::invalid("chain", what));
+            return Err(CodecError::internal("chain", what));
         };
         // Nothing is allocated for more elements than the budget allows.
         budget
             .check(*elements)
             .map_err(|error| error.in_codec(name))?;
-        let sizes = if self.stages.is_empty() {
-            Vec::new()
-        } else {
-            let most = object_bytes(*elements, budget.left() as u64);
-            sizes(&self.stages, Size::AtMost(most))?
-        };
-        let list = self.run(encoded, &mut [], &sizes, usize::MAX, |bytes, _| {
-            object
-                .decode(bytes.unwrap_or_default(), *elements, budget)
-                .map_err(|error| error.in_codec(name))
-        })?;
-        Ok(match transpose {
-            Some(transpose) => transpose.elements(list),
+        let most = object_bytes(*elements, budget.left() as u64);
+        let sizes = sizes(&self.stages, Size::AtMost(most))?;
+        let decoded = self.run(encoded, &mut [], &sizes, usize::MAX)?;
+        let list = decoded
+            .bytes()
+            .and_then(|bytes| object.decode(bytes, *elements, budget));
+        let list = match transpose {
+            Some(transpose) => list.and_then(|list| transpose.elements(list)),
             None => list,
-        })
+        };
+        list.map_err(|error| error.in_codec(name))
     }
 
     /// The payload of `encoded`, if all codecs are checksums.
@@ -275,50 +281,52 @@ impl Pipeline {
         &self,
         encoded: &'a [u8],
     ) -> Option<Result<&'a [u8], CodecError>> {
-        if !matches!(self.output, Output::Fixed { .. }) {
+        let Output::Fixed { decoded_bytes, .. } = &self.output else {
             return None;
-        }
+        };
         let mut bytes = encoded;
         for stage in &self.stages {
             let Action::Verify(verify) = &stage.action else {
                 return None;
             };
-            match verify.verify(bytes) {
-                Ok(range) => bytes = bytes.get(range).unwrap_or_default(),
+            let payload = verify.verify(bytes).and_then(|range| part(bytes, range));
+            match payload {
+                Ok(payload) => bytes = payload,
                 Err(error) => return Some(Err(error.in_codec(&stage.name))),
             }
         }
-        let expected = self.decoded_size_bytes();
-        if expected == Some(bytes.len() as u64) {
-            Some(Ok(bytes))
-        } else {
-            let what = format!("{} bytes, expected {}", bytes.len(), expected.unwrap_or(0));
-            Some(Err(DecodeError::corrupt(what).in_codec("bytes")))
-        }
+        let checked = check(bytes.len(), Size::Exact(*decoded_bytes));
+        Some(
+            checked
+                .map(|()| bytes)
+                .map_err(|error| error.in_codec("bytes")),
+        )
     }
 
-    /// Runs all stages; from `tail` on they decode in place, in `out`. `finish` gets the bytes, or none
-    /// if they are in `out`.
-    fn run<R>(
+    /// Runs all stages; from `tail` on they decode in place, in `out`.
+    fn run<'a>(
         &self,
-        encoded: &[u8],
+        encoded: &'a [u8],
         out: &mut [u8],
         sizes: &[Size],
         tail: usize,
-        finish: impl FnOnce(Option<&[u8]>, &mut [u8]) -> Result<R, CodecError>,
-    ) -> Result<R, CodecError> {
+    ) -> Result<Cursor<'a>, CodecError> {
+        let mut sizes = sizes.iter().copied();
+        let mut next_size = || sizes.next().ok_or_else(|| DecodeError::internal("no size"));
         let first = self
             .stages
             .first()
             .map_or("bytes", |stage| stage.name.as_str());
-        check(encoded.len(), sizes.first()).map_err(|error| error.in_codec(first))?;
+        next_size()
+            .and_then(|size| check(encoded.len(), size))
+            .map_err(|error| error.in_codec(first))?;
         let mut at = Cursor::new(encoded);
         for (index, stage) in self.stages.iter().enumerate() {
-            let size = sizes.get(index + 1).copied();
-            at.apply(stage, size, out, index + 1 == tail, index >= tail)
+            next_size()
+                .and_then(|size| at.apply(stage, size, out, index + 1 == tail, index >= tail))
                 .map_err(|error| error.in_codec(&stage.name))?;
         }
-        finish(at.outside(), out)
+        Ok(at)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::astype::{count, resized};
+use super::astype::{for_each_block, resized};
 use super::config::Config;
 use super::error::{CodecError, DecodeError};
 use super::number::{BLOCK, Block, Number, NumberKind};
@@ -84,18 +84,10 @@ impl Decode for ScaleOffset {
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        let (from, to) = (self.encoded, self.decoded);
-        let count = count(src, from, dst, to)?;
-        let dst = dst.get_mut(..count * to.width).unwrap_or_default();
-        let mut block = from.block();
-        for (src, dst) in src
-            .chunks(BLOCK * from.width)
-            .zip(dst.chunks_mut(BLOCK * to.width))
-        {
-            from.read(src, &mut block);
-            to.write(&Block::Float(self.apply(&block)), dst);
-        }
-        Ok(count * to.width)
+        let to = self.decoded;
+        for_each_block((src, self.encoded), (dst, to), |block, dst| {
+            to.write(&Block::Float(self.apply(block)), dst);
+        })
     }
 }
 

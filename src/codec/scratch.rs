@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part, part_mut};
 
 /// Number and largest size of a thread's pooled buffers: small chunks decode without allocation, and
 /// idle threads hold little memory.
@@ -40,12 +40,12 @@ impl Scratch {
         Ok(Self { buffer, len })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.buffer.get(..self.len).unwrap_or_default()
+    pub(super) fn bytes(&self) -> Result<&[u8], DecodeError> {
+        part(&self.buffer, 0..self.len)
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(..self.len).unwrap_or_default()
+    pub(super) fn bytes_mut(&mut self) -> Result<&mut [u8], DecodeError> {
+        part_mut(&mut self.buffer, 0..self.len)
     }
 }
 
@@ -71,9 +71,10 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_and_a_huge_one_is_refused() {
-        let first = Scratch::new(1000).unwrap().bytes().as_ptr();
-        assert_eq!(Scratch::new(500).unwrap().bytes().as_ptr(), first);
+        let first = Scratch::new(1000).unwrap().bytes().unwrap().as_ptr();
+        let second = Scratch::new(500).unwrap();
+        assert_eq!(second.bytes().unwrap().as_ptr(), first);
         assert!(Scratch::new(usize::MAX / 2).is_err());
-        assert_eq!(Scratch::new(0).unwrap().bytes_mut(), b"");
+        assert_eq!(Scratch::new(0).unwrap().bytes_mut().unwrap(), b"");
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::element::{Budget, Element};
-use super::error::{CodecError, DecodeError};
+use super::error::{CodecError, DecodeError, part, part_mut};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
 use super::stage::{Decode, Size};
@@ -74,7 +74,10 @@ impl Sharding {
             .zip(inner_shape)
             .map(|(s, i)| s / i)
             .collect();
-        let inner_count = grid.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
+        let inner_count = grid
+            .iter()
+            .try_fold(1u64, |n, axis| n.checked_mul(*axis))
+            .ok_or_else(|| invalid(format!("{grid:?} inner chunks overflow 64 bits")))?;
         let index = index(&[&grid[..], &[2]].concat())?;
         let index_size_bytes = index
             .encoded_size_bytes()
@@ -91,7 +94,7 @@ impl Sharding {
             index_size_bytes,
             location,
             grid,
-            inner_count: inner_count.unwrap_or(u64::MAX),
+            inner_count,
             inner,
             fill,
         })
@@ -163,15 +166,13 @@ impl Sharding {
         if let Some(payload) = self.index.strip_checksums(bytes) {
             return payload.map(Cow::Borrowed).map_err(within);
         }
-        let size = self.index.decoded_size_bytes().unwrap_or(0);
-        let memory = |_| CodecError::TooLarge {
+        let size = self.index.decoded_length().map_err(in_sharding)?;
+        let memory = |()| CodecError::TooLarge {
             codec: NAME.into(),
-            needed_bytes: size,
+            needed_bytes: size as u64,
             limit_bytes: 0,
         };
-        let mut entries = Vec::new();
-        entries.try_reserve_exact(bytes.len()).map_err(memory)?;
-        entries.resize(usize::try_from(size).unwrap_or(0), 0);
+        let mut entries = bytemuck::try_zeroed_vec(size).map_err(memory)?;
         self.index.decode(bytes, &mut entries).map_err(within)?;
         Ok(Cow::Owned(entries))
     }
@@ -179,12 +180,12 @@ impl Sharding {
     /// The decoded index of a whole shard.
     fn index_of<'a>(&self, shard: &'a [u8]) -> Result<(EntryBounds, Cow<'a, [u8]>), CodecError> {
         let bounds = self.bounds(shard.len() as u64)?;
-        let size = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
-        let bytes = match self.location {
-            IndexLocation::Start => shard.get(..size),
-            IndexLocation::End => shard.get(shard.len().saturating_sub(size)..),
+        let range = match self.location {
+            IndexLocation::Start => 0..bounds.begin,
+            IndexLocation::End => bounds.end..shard.len() as u64,
         };
-        Ok((bounds, self.entries(bytes.unwrap_or_default())?))
+        let bytes = range_of(shard, &range).map_err(in_sharding)?;
+        Ok((bounds, self.entries(bytes)?))
     }
 
     /// Calls `f` with the number, grid position and encoded bytes of each inner chunk.
@@ -195,14 +196,12 @@ impl Sharding {
     ) -> Result<(), CodecError> {
         let (bounds, entries) = self.index_of(shard)?;
         let mut place = vec![0; self.grid.len()];
-        for (number, entry) in (0..self.inner_count).zip(entries.chunks_exact(ENTRY_BYTES)) {
+        let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
+        for (number, entry) in (0..self.inner_count).zip(entries) {
             let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
-            let encoded = match bounds.range(entry).map_err(named)? {
-                Some(range) => {
-                    Some(part(shard, &range).map_err(|error| named(error.in_codec(NAME)))?)
-                }
-                None => None,
-            };
+            let range = bounds.range(entry).map_err(named)?;
+            let encoded = range.map(|range| range_of(shard, &range)).transpose();
+            let encoded = encoded.map_err(|error| named(in_sharding(error)))?;
             f(&place, encoded).map_err(named)?;
             for (at, length) in place.iter_mut().zip(&self.grid).rev() {
                 *at += 1;
@@ -224,37 +223,38 @@ impl Sharding {
     ) -> Result<(), CodecError> {
         let start = self.layout.start(place);
         let run = self.layout.run;
+        let outside = |()| CodecError::internal(NAME, "an inner chunk outside of its shard");
         let Some(encoded) = encoded else {
-            if let InnerFill::Bytes(fill) = &self.fill {
-                self.layout.for_each_run(0, start, &mut |at| {
-                    let to = dst.get_mut(at..at + run).unwrap_or_default();
-                    fill_with(to, fill);
-                });
-            }
-            return Ok(());
+            let InnerFill::Bytes(fill) = &self.fill else {
+                return Err(CodecError::internal(NAME, "elements of variable length"));
+            };
+            let filled = self.layout.for_each_run(0, start, &mut |at| {
+                fill_with(dst.get_mut(at..at + run).ok_or(())?, fill);
+                Ok(())
+            });
+            return filled.map_err(outside);
         };
         if self.layout.is_one_run() {
-            let to = dst.get_mut(start..start + run).unwrap_or_default();
+            let to = part_mut(dst, start..start + run).map_err(in_sharding)?;
             return self.inner.decode(encoded, to);
         }
         let buffer = match scratch {
             Some(buffer) => buffer,
             None => {
-                let size = self.inner.decoded_size_bytes().unwrap_or(0);
-                let size = usize::try_from(size).unwrap_or(usize::MAX);
-                scratch.insert(Scratch::new(size).map_err(|error| error.in_codec(NAME))?)
+                let size = self.inner.decoded_length().map_err(in_sharding)?;
+                scratch.insert(Scratch::new(size).map_err(in_sharding)?)
             }
         };
-        self.inner.decode(encoded, buffer.bytes_mut())?;
+        let decoded = buffer.bytes_mut().map_err(in_sharding)?;
+        self.inner.decode(encoded, decoded)?;
         let mut from = 0;
-        self.layout.for_each_run(0, start, &mut |at| {
-            let to = dst.get_mut(at..at + run);
-            if let (Some(to), Some(bytes)) = (to, buffer.bytes().get(from..from + run)) {
-                to.copy_from_slice(bytes);
-            }
+        let copied = self.layout.for_each_run(0, start, &mut |at| {
+            let to = dst.get_mut(at..at + run).ok_or(())?;
+            to.copy_from_slice(decoded.get(from..from + run).ok_or(())?);
             from += run;
+            Ok(())
         });
-        Ok(())
+        copied.map_err(outside)
     }
 
     /// All elements of a shard of elements of variable length.
@@ -265,7 +265,9 @@ impl Sharding {
         budget: &mut Budget,
     ) -> Result<Vec<Element>, DecodeError> {
         let InnerFill::Element(fill) = &self.fill else {
-            return Err(DecodeError::corrupt("a shard of elements of constant size"));
+            return Err(DecodeError::internal(
+                "a shard of elements of constant size",
+            ));
         };
         // Nothing is allocated for a shard that is shorter than its index.
         self.bounds(shard.len() as u64)
@@ -285,34 +287,34 @@ impl Sharding {
                 Some(encoded) => Some(self.inner.decode_within(encoded, budget)?.into_iter()),
                 None => None,
             };
-            let mut result = Ok(());
-            self.layout.for_each_run(0, start, &mut |at| {
-                for slot in elements.iter_mut().skip(at).take(run) {
+            let outside = || DecodeError::internal("an inner chunk outside of its shard");
+            let placed = self.layout.for_each_run(0, start, &mut |at| {
+                for slot in elements.get_mut(at..at + run).ok_or_else(outside)? {
                     *slot = match &mut inner {
-                        Some(inner) => inner.next().unwrap_or_else(|| fill.clone()),
+                        Some(inner) => inner.next().ok_or_else(outside)?,
                         None => {
-                            if result.is_ok() {
-                                result = budget.take(fill_bytes);
-                            }
-                            if result.is_err() {
-                                return;
-                            }
+                            budget.take(fill_bytes)?;
                             fill.clone()
                         }
                     };
                 }
+                Ok(())
             });
-            result.map_err(|error| error.in_codec(NAME))
+            placed.map_err(in_sharding)
         })
         .map_err(DecodeError::Nested)?;
         Ok(elements)
     }
 }
 
-fn part<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], DecodeError> {
-    let start = usize::try_from(range.start).unwrap_or(usize::MAX);
-    let end = usize::try_from(range.end).unwrap_or(usize::MAX);
-    super::error::slice(shard, start..end)
+fn in_sharding(error: DecodeError) -> CodecError {
+    error.in_codec(NAME)
+}
+
+/// A range of a shard in memory, which was checked against its size.
+fn range_of<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], DecodeError> {
+    let length = |n| usize::try_from(n).map_err(|_| DecodeError::internal(format!("{n} bytes")));
+    part(shard, length(range.start)?..length(range.end)?)
 }
 
 impl Decode for Arc<Sharding> {
@@ -327,7 +329,8 @@ impl Decode for Arc<Sharding> {
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         if dst.len() != self.layout.total {
-            return Err(DecodeError::overflow(dst.len()));
+            let what = format!("a buffer of {} bytes for a shard", dst.len());
+            return Err(DecodeError::internal(what));
         }
         let mut scratch = None;
         self.for_each_inner(src, |place, encoded| {

@@ -1,7 +1,7 @@
 //! `shuffle`: first the first bytes of all elements, then the second ones, and so on.
 
 use super::config::Config;
-use super::error::{CodecError, DecodeError};
+use super::error::{CodecError, DecodeError, part};
 use super::stage::{Decode, Size};
 
 /// Decodes `shuffle` of elements of more than one byte.
@@ -47,10 +47,10 @@ impl Decode for Shuffle {
             .get_mut(..src.len())
             .ok_or_else(|| DecodeError::overflow(limit))?;
         match width {
-            2 => unshuffle(src, dst, join_2),
-            4 => unshuffle(src, dst, join_4),
-            8 => unshuffle(src, dst, join_8),
-            16 => unshuffle(src, dst, join_any::<16>),
+            2 => unshuffle(src, dst, join_2)?,
+            4 => unshuffle(src, dst, join_4)?,
+            8 => unshuffle(src, dst, join_8)?,
+            16 => unshuffle(src, dst, join_any::<16>)?,
             _ => {
                 let count = src.len() / width;
                 for (plane, bytes) in src.chunks_exact(count.max(1)).enumerate() {
@@ -68,16 +68,18 @@ fn unshuffle<const W: usize>(
     src: &[u8],
     dst: &mut [u8],
     join: impl Fn(&[&[u8]; W], &mut [[u8; W]]),
-) {
+) -> Result<(), DecodeError> {
     let (elements, _) = dst.as_chunks_mut::<W>();
     let count = elements.len();
     for (tile, to) in elements.chunks_mut(TILE).enumerate() {
-        let planes: [&[u8]; W] = std::array::from_fn(|plane| {
+        let mut planes: [&[u8]; W] = [&[]; W];
+        for (plane, bytes) in planes.iter_mut().enumerate() {
             let start = plane * count + tile * TILE;
-            src.get(start..start + to.len()).unwrap_or_default()
-        });
+            *bytes = part(src, start..start + to.len())?;
+        }
         join(&planes, to);
     }
+    Ok(())
 }
 
 // Words are composed in registers, so that these loops compile to vector instructions.

@@ -1,6 +1,6 @@
 //! Concatenated streams in one chunk, for `bz2` and `lzma`.
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part, part_mut};
 
 /// One step of a decoder.
 #[derive(Debug)]
@@ -23,19 +23,16 @@ pub(super) fn decode_all<S: Stream>(
     dst: &mut [u8],
     start: impl Fn() -> Result<S, DecodeError>,
 ) -> Result<usize, DecodeError> {
-    let mut rest = src;
-    let mut written = 0;
+    let (mut rest, mut written, limit) = (src, 0, dst.len());
     loop {
-        let space = dst.get_mut(written..).unwrap_or_default();
+        let space = part_mut(dst, written..limit)?;
         match decode_one(rest, space, &mut start()?) {
             Ok((consumed, produced)) => {
                 written += produced;
-                rest = rest.get(consumed..).unwrap_or_default();
+                rest = part(rest, consumed..rest.len())?;
             }
             Err(Failure::NotAStream(_)) if rest.len() < src.len() => return Ok(written),
-            Err(Failure::NotAStream(fault) | Failure::TruncatedOrTooLong(fault)) => {
-                return Err(fault);
-            }
+            Err(Failure::NotAStream(error) | Failure::Other(error)) => return Err(error),
         }
         if rest.is_empty() {
             return Ok(written);
@@ -45,7 +42,13 @@ pub(super) fn decode_all<S: Stream>(
 
 enum Failure {
     NotAStream(DecodeError),
-    TruncatedOrTooLong(DecodeError),
+    Other(DecodeError),
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Self::Other(error)
+    }
 }
 
 fn decode_one(
@@ -57,15 +60,14 @@ fn decode_one(
     loop {
         let mut probe = [0];
         let full = produced == limit;
-        let space = if full {
-            &mut probe[..]
-        } else {
-            dst.get_mut(produced..).unwrap_or_default()
+        let space = match full {
+            true => &mut probe[..],
+            false => part_mut(dst, produced..limit)?,
         };
-        let input = src.get(consumed..).unwrap_or_default();
+        let input = part(src, consumed..src.len())?;
         let step = stream.step(input, space).map_err(Failure::NotAStream)?;
         if full && step.produced > 0 {
-            return Err(Failure::TruncatedOrTooLong(DecodeError::overflow(limit)));
+            return Err(DecodeError::overflow(limit).into());
         }
         consumed += step.consumed;
         produced += step.produced;
@@ -73,8 +75,7 @@ fn decode_one(
             return Ok((consumed, produced));
         }
         if step.consumed == 0 && step.produced == 0 {
-            let fault = DecodeError::corrupt("the stream is truncated");
-            return Err(Failure::TruncatedOrTooLong(fault));
+            return Err(DecodeError::corrupt("the stream is truncated").into());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::zarr::data_type::Words;
 
-use super::error::DecodeError;
+use super::error::{DecodeError, part_mut};
 use super::stage::DecodeInPlace;
 
 /// Swaps the bytes of each word of each element.
@@ -34,7 +34,7 @@ impl DecodeInPlace for Swap {
         for element in bytes.chunks_exact_mut(self.element_bytes) {
             for run in &self.words {
                 let range = run.offset..run.offset + run.width_bytes * run.count;
-                swap(element.get_mut(range).unwrap_or_default(), run.width_bytes);
+                swap(part_mut(element, range)?, run.width_bytes);
             }
         }
         Ok(())

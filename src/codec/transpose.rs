@@ -62,76 +62,81 @@ impl Transpose {
     }
 
     /// Transposes elements of any type to C order.
-    pub(super) fn elements<T>(&self, encoded: Vec<T>) -> Vec<T> {
+    ///
+    /// # Errors
+    /// Internal, if the elements are not those of the shape.
+    pub(super) fn elements<T>(&self, encoded: Vec<T>) -> Result<Vec<T>, DecodeError> {
         let count = encoded.len();
         let mut slots: Vec<Option<T>> = encoded.into_iter().map(Some).collect();
         let mut decoded = Vec::with_capacity(count);
-        self.for_each_row(0, 0, &mut |start| {
-            if let Some(axis) = self.axes.last() {
-                let row = (0..axis.length).map(|i| start + i * axis.stride);
-                decoded.extend(row.filter_map(|at| slots.get_mut(at).and_then(Option::take)));
+        let moved = self.for_each_row(0, 0, &mut |start| {
+            let axis = self.axes.last()?;
+            for i in 0..axis.length {
+                decoded.push(slots.get_mut(start + i * axis.stride)?.take()?);
             }
+            Some(())
         });
-        decoded
+        match moved {
+            Some(()) if decoded.len() == count => Ok(decoded),
+            _ => Err(self.mismatch(count)),
+        }
     }
 
-    /// Calls `f` with the start of each row along the last axis in the encoded elements.
-    fn for_each_row(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
+    fn mismatch(&self, found: usize) -> DecodeError {
+        DecodeError::internal(format!(
+            "{found} elements to transpose along {:?}",
+            self.axes
+        ))
+    }
+
+    /// Calls `f` with the start of each row along the last axis in the encoded elements, until `f`
+    /// returns `None`.
+    fn for_each_row(
+        &self,
+        depth: usize,
+        start: usize,
+        f: &mut impl FnMut(usize) -> Option<()>,
+    ) -> Option<()> {
         match self.axes.get(depth) {
-            Some(axis) if depth + 1 < self.axes.len() => {
-                for i in 0..axis.length {
-                    self.for_each_row(depth + 1, start + i * axis.stride, f);
-                }
-            }
+            Some(axis) if depth + 1 < self.axes.len() => (0..axis.length)
+                .try_for_each(|i| self.for_each_row(depth + 1, start + i * axis.stride, f)),
             _ => f(start),
         }
     }
 
-    fn run<const U: usize>(&self, src: &[u8], dst: &mut [u8]) {
+    /// Transposes elements of `U` bytes; `None` if a range is not in the buffers.
+    fn run<const U: usize>(&self, src: &[u8], dst: &mut [u8]) -> Option<()> {
         let (src, dst) = (src.as_chunks::<U>().0, dst.as_chunks_mut::<U>().0);
-        let Some((columns, outer)) = self.axes.split_last() else {
-            return;
-        };
+        let (columns, outer) = self.axes.split_last()?;
         if columns.stride == 1 {
             let mut at = 0;
-            self.for_each_row(0, 0, &mut |start| {
-                let to = dst.get_mut(at..at + columns.length);
-                let from = src.get(start..start + columns.length);
-                if let (Some(to), Some(from)) = (to, from) {
-                    to.copy_from_slice(from);
-                }
+            return self.for_each_row(0, 0, &mut |start| {
+                let to = dst.get_mut(at..at + columns.length)?;
+                to.copy_from_slice(src.get(start..start + columns.length)?);
                 at += columns.length;
+                Some(())
             });
-            return;
         }
         // Rows run along the axis with the smallest stride in the encoded elements, so that a tile
         // reads and writes whole cache lines.
-        let nearest = outer.iter().enumerate().min_by_key(|(_, axis)| axis.stride);
-        let Some((nearest, rows)) = nearest.map(|(i, axis)| (i, *axis)) else {
-            return;
-        };
-        let mut steps = vec![0; outer.len()];
+        let mut others = Vec::with_capacity(outer.len());
         let mut step = columns.length;
-        for (to, axis) in steps.iter_mut().zip(outer).rev() {
-            *to = step;
+        for axis in outer.iter().rev() {
+            others.push((*axis, step));
             step *= axis.length;
         }
+        others.reverse();
+        let nearest =
+            (0..others.len()).min_by_key(|i| others.get(*i).map(|(axis, _)| axis.stride))?;
+        let (rows, row_step) = others.remove(nearest);
         let plane = Plane {
             rows: rows.length,
             row_stride: rows.stride,
-            row_step: steps.get(nearest).copied().unwrap_or_default(),
+            row_step,
             columns: columns.length,
             column_stride: columns.stride,
         };
-        let others: Vec<(Axis, usize)> = outer
-            .iter()
-            .copied()
-            .zip(steps)
-            .enumerate()
-            .filter(|(i, _)| *i != nearest)
-            .map(|(_, axis)| axis)
-            .collect();
-        plane.copy_all(&others, (0, 0), src, dst);
+        plane.copy_all(&others, (0, 0), src, dst)
     }
 }
 
@@ -153,23 +158,17 @@ impl Plane {
         (from, to): (usize, usize),
         src: &[T],
         dst: &mut [T],
-    ) {
+    ) -> Option<()> {
         match others {
-            [(axis, step), rest @ ..] => {
-                for i in 0..axis.length {
-                    let place = (from + i * axis.stride, to + i * step);
-                    self.copy_all(rest, place, src, dst);
-                }
-            }
-            [] => {
-                if let (Some(src), Some(dst)) = (src.get(from..), dst.get_mut(to..)) {
-                    self.copy(src, dst);
-                }
-            }
+            [(axis, step), rest @ ..] => (0..axis.length).try_for_each(|i| {
+                let place = (from + i * axis.stride, to + i * step);
+                self.copy_all(rest, place, src, dst)
+            }),
+            [] => self.copy(src.get(from..)?, dst.get_mut(to..)?),
         }
     }
 
-    fn copy<T: Copy>(&self, src: &[T], dst: &mut [T]) {
+    fn copy<T: Copy>(&self, src: &[T], dst: &mut [T]) -> Option<()> {
         for row_0 in (0..self.rows).step_by(TILE) {
             let rows = row_0..self.rows.min(row_0 + TILE);
             for column_0 in (0..self.columns).step_by(TILE) {
@@ -177,15 +176,13 @@ impl Plane {
                 for row in rows.clone() {
                     let to = row * self.row_step + column_0;
                     let from = row * self.row_stride + column_0 * self.column_stride;
-                    let (Some(to), Some(from)) = (dst.get_mut(to..to + width), src.get(from..))
-                    else {
-                        continue;
-                    };
-                    let from = from.iter().step_by(self.column_stride);
+                    let to = dst.get_mut(to..to + width)?;
+                    let from = src.get(from..)?.iter().step_by(self.column_stride);
                     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
                 }
             }
         }
+        Some(())
     }
 }
 
@@ -203,14 +200,14 @@ impl Decode for Transpose {
                 "{found} bytes to transpose, expected {size}"
             )));
         }
-        match self.unit {
+        let moved = match self.unit {
             2 => self.run::<2>(src, dst),
             4 => self.run::<4>(src, dst),
             8 => self.run::<8>(src, dst),
             16 => self.run::<16>(src, dst),
             _ => self.run::<1>(src, dst),
-        }
-        Ok(size)
+        };
+        moved.map(|()| size).ok_or_else(|| self.mismatch(units))
     }
 }
 
@@ -285,6 +282,10 @@ mod tests {
     fn elements_of_any_type_are_transposed() {
         let codec = Transpose::new(&[2, 3], &[1, 0], 1).unwrap();
         let moved = codec.elements(vec!["a", "d", "b", "e", "c", "f"]);
-        assert_eq!(moved, ["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(moved.unwrap(), ["a", "b", "c", "d", "e", "f"]);
+        for wrong in [vec![1; 5], vec![1; 7]] {
+            let error = codec.elements(wrong).unwrap_err();
+            assert!(matches!(error, DecodeError::Internal(_)), "{error:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! all counts little-endian `u32`. Bytes after the last element are ignored, as in numcodecs.
 
 use super::element::{Budget, Element};
-use super::error::{DecodeError, head, truncated};
+use super::error::{DecodeError, split_head, truncated};
 
 /// The type of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,13 @@ impl Item {
         expected: u64,
         budget: &mut Budget,
     ) -> Result<Vec<Element>, DecodeError> {
-        let count = u32::from_le_bytes(head(src)?);
+        let (count, mut rest) = split_head(src)?;
+        let count = u32::from_le_bytes(count);
         if u64::from(count) != expected {
             return Err(DecodeError::corrupt(format!(
                 "{count} elements, expected {expected}"
             )));
         }
-        let mut rest = src.get(4..).unwrap_or_default();
         // Each element has at least a length: no list is allocated for a wrong count.
         if (rest.len() as u64) / 4 < expected {
             return Err(DecodeError::corrupt(format!(
@@ -35,10 +35,8 @@ impl Item {
         }
         let mut elements = budget.list(expected)?;
         for index in 0..count {
-            let (length, after) = rest
-                .split_first_chunk::<4>()
-                .ok_or_else(|| truncated(rest.len(), 4))?;
-            let length = u32::from_le_bytes(*length) as usize;
+            let (length, after) = split_head(rest)?;
+            let length = u32::from_le_bytes(length) as usize;
             let Some((bytes, after)) = after.split_at_checked(length) else {
                 return Err(truncated(after.len(), length));
             };

@@ -140,16 +140,20 @@ pub async fn read_shard_index(
     let range = shard_index_range(shard, key, sharding)?;
     let encoded = read_range(shard, key, range).await?;
     let decoded = sharding.decode_index(encoded.bytes(&[])?, shard.size_bytes());
-    decoded.map_err(|error| codec_error(key, &error))
+    decoded.map_err(|error| codec_error(key, None, error))
 }
 
-/// The error of a decoder as that of a chunk.
-pub fn codec_error(key: &Key, error: &CodecError) -> StoreError {
+/// The error of a decoder as that of a chunk, or of an inner chunk of it.
+pub fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> StoreError {
     let key = key.clone();
+    let within = |text: String| match inner {
+        Some(inner) => format!("inner chunk {inner}: {text}"),
+        None => text,
+    };
     match error {
         CodecError::Unsupported { name } => StoreError::Unsupported {
             key,
-            what: format!("codec {name}"),
+            what: within(format!("codec {name}")),
         },
         CodecError::TooLarge {
             needed_bytes,
@@ -157,12 +161,37 @@ pub fn codec_error(key: &Key, error: &CodecError) -> StoreError {
             ..
         } => StoreError::TooLarge {
             key,
-            need_bytes: *needed_bytes,
-            limit_bytes: *limit_bytes,
+            need_bytes: needed_bytes,
+            limit_bytes,
+        },
+        CodecError::Internal { codec, what } => StoreError::Internal {
+            key,
+            what: within(format!("codec {codec}: {what}")),
         },
         error => StoreError::Corrupt {
             key,
-            what: error.to_string(),
+            what: within(error.to_string()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_internal_error_of_a_codec_is_not_a_corrupt_chunk() {
+        let key = Key::new(b"c/0").unwrap();
+        let internal = CodecError::Internal {
+            codec: "zstd".into(),
+            what: "0..5 of 4 bytes".into(),
+        };
+        let error = codec_error(&key, Some(3), internal);
+        assert!(matches!(error, StoreError::Internal { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("inner chunk 3: codec zstd: 0..5 of 4"),
+            "{text}"
+        );
     }
 }

@@ -189,7 +189,7 @@ impl InnerChunks {
             let range = cached
                 .index
                 .entry(in_memory(*number)?)
-                .map_err(|error| codec_error(source, &error))?;
+                .map_err(|error| codec_error(source, None, error))?;
             let Some(range) = range else {
                 return Err(StoreError::NotFound {
                     key: source.clone(),

@@ -81,10 +81,10 @@ impl<'a> Builder<'a> {
         let (id, wrapped) = match spec.name.strip_prefix("numcodecs.") {
             Some(id) => (id, true),
             // A codec's name may be a URL that ends with a known name.
-            None if spec.name.starts_with("https://") => {
-                (spec.name.rsplit('/').next().unwrap_or_default(), false)
-            }
-            None => (spec.name.as_str(), false),
+            None => match spec.name.strip_prefix("https://") {
+                Some(url) => (url.rsplit_once('/').map_or(url, |(_, id)| id), false),
+                None => (spec.name.as_str(), false),
+            },
         };
         let id = id.strip_prefix("numcodecs.").unwrap_or(id);
         let id = if id == "endian" { "bytes" } else { id };

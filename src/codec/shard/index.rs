@@ -45,11 +45,11 @@ impl ShardIndex {
     /// # Errors
     /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index or has a length
     /// that the inner codecs cannot have; other inner chunks remain readable.
+    /// [`CodecError::Internal`] if the shard has fewer inner chunks.
     pub fn entry(&self, number: usize) -> Result<Option<Range<u64>>, CodecError> {
-        let start = number.saturating_mul(ENTRY_BYTES);
-        let entry = self.entries.get(start..start.saturating_add(ENTRY_BYTES));
-        let entry = entry.ok_or_else(|| {
-            CodecError::invalid(NAME, format!("inner chunk {number} of {}", self.len()))
+        let (entries, _) = self.entries.as_chunks::<ENTRY_BYTES>();
+        let entry = entries.get(number).ok_or_else(|| {
+            CodecError::internal(NAME, format!("inner chunk {number} of {}", self.len()))
         })?;
         let named = |error: CodecError| error.within(&format!("inner chunk {number}"));
         self.bounds.range(entry).map_err(named)
@@ -57,10 +57,13 @@ impl ShardIndex {
 }
 
 impl EntryBounds {
-    pub(super) fn range(&self, entry: &[u8]) -> Result<Option<Range<u64>>, CodecError> {
+    pub(super) fn range(
+        &self,
+        entry: &[u8; ENTRY_BYTES],
+    ) -> Result<Option<Range<u64>>, CodecError> {
         let (words, _) = entry.as_chunks::<8>();
         let [offset, length] = *words else {
-            return Err(CodecError::invalid(NAME, "an entry is not 16 bytes"));
+            return Err(CodecError::internal(NAME, "an entry is not two words"));
         };
         let (offset, length) = (u64::from_le_bytes(offset), u64::from_le_bytes(length));
         if offset == u64::MAX && length == u64::MAX {

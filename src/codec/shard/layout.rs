@@ -55,13 +55,16 @@ impl InnerLayout {
             .sum()
     }
 
-    /// Calls `f` with the start of each run, in C order.
-    pub(super) fn for_each_run(&self, depth: usize, start: usize, f: &mut impl FnMut(usize)) {
+    /// Calls `f` with the start of each run, in C order, until it fails.
+    pub(super) fn for_each_run<E>(
+        &self,
+        depth: usize,
+        start: usize,
+        f: &mut impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
         match self.rows.get(depth) {
             Some((count, step)) => {
-                for i in 0..*count {
-                    self.for_each_run(depth + 1, start + i * step, f);
-                }
+                (0..*count).try_for_each(|i| self.for_each_run(depth + 1, start + i * step, f))
             }
             None => f(start),
         }
@@ -106,9 +109,11 @@ mod tests {
             for a in 0..grid[0] {
                 for b in 0..grid[1] {
                     for c in 0..grid[2] {
-                        layout.for_each_run(0, layout.start(&[a, b, c]), &mut |at| {
+                        let visited = layout.for_each_run(0, layout.start(&[a, b, c]), &mut |at| {
                             seen[at..at + layout.run].iter_mut().for_each(|n| *n += 1);
+                            Ok::<(), ()>(())
                         });
+                        visited.unwrap();
                     }
                 }
             }
