@@ -79,7 +79,7 @@ impl Finder {
         self.last = Some((piece, place));
     }
 
-    fn get(&mut self, piece: u64) -> Option<usize> {
+    pub(super) fn get(&mut self, piece: u64) -> Option<usize> {
         match self.last {
             Some((last, place)) if last == piece => Some(place),
             _ => {
@@ -88,9 +88,5 @@ impl Finder {
                 Some(place)
             }
         }
-    }
-
-    pub(super) fn find(&mut self, piece: u64) -> usize {
-        self.get(piece).unwrap_or(usize::MAX)
     }
 }

@@ -29,7 +29,7 @@ impl Buffers {
             .iter()
             .rposition(|buffer| buffer.len() == bytes)
         {
-            free.bytes = free.bytes.saturating_sub(bytes);
+            free.bytes -= bytes;
             return Some(free.buffers.swap_remove(place));
         }
         drop(free);
@@ -42,11 +42,11 @@ impl Buffers {
         if buffer.len() > KEPT_BYTES / 2 || buffer.is_empty() {
             return;
         }
-        free.bytes = free.bytes.saturating_add(buffer.len());
+        free.bytes += buffer.len();
         free.buffers.push(buffer);
         while free.bytes > KEPT_BYTES || free.buffers.len() > KEPT {
             let oldest = free.buffers.remove(0);
-            free.bytes = free.bytes.saturating_sub(oldest.len());
+            free.bytes -= oldest.len();
         }
     }
 }

@@ -236,13 +236,13 @@ impl PieceCache {
         if state.used_up.back() == Some(&(key, cost)) {
             return;
         }
-        state.used_up_bytes = state.used_up_bytes.saturating_add(cost);
+        state.used_up_bytes += cost;
         state.used_up.push_back((key, cost));
         while state.used_up_bytes > USED_UP_BYTES && state.used_up.len() > USED_UP_PIECES {
             let Some((oldest, cost)) = state.used_up.pop_front() else {
                 break;
             };
-            state.used_up_bytes = state.used_up_bytes.saturating_sub(cost);
+            state.used_up_bytes -= cost;
             given.extend(state.pieces.remove(&oldest));
         }
         drop(state);

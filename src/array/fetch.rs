@@ -21,9 +21,7 @@ impl Pieces {
     /// What will be read of a chunk to have a piece of it.
     pub(super) fn hint(&self) -> AccessHint {
         match self.pipeline.sharding() {
-            None => AccessHint::Whole(most_encoded_bytes(
-                self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX),
-            )),
+            None => AccessHint::Whole(most_encoded_bytes(self.piece_bytes)),
             Some(sharding) => match sharding.index_location() {
                 IndexLocation::End => AccessHint::Tail(sharding.index_size_bytes()),
                 IndexLocation::Start => AccessHint::Ranges,
@@ -41,12 +39,9 @@ impl Pieces {
         if !self.is_remote() || self.pipeline.sharding().is_some() {
             return Ok((self.hint(), None));
         }
-        let decoded_bytes = self.pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
-        let encoded_bytes = fetched_bytes(decoded_bytes);
-        match engine
-            .reserve(key, decoded_bytes.saturating_add(encoded_bytes))
-            .await
-        {
+        let encoded_bytes = fetched_bytes(self.piece_bytes);
+        let needed_bytes = self.piece_bytes.saturating_add(encoded_bytes);
+        match engine.reserve(key, needed_bytes).await {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
             // It cannot be decoded, but it may well be absent.
             Err(StoreError::TooLarge { .. }) => Ok((AccessHint::Ranges, None)),
@@ -72,14 +67,13 @@ impl Pieces {
         else {
             return;
         };
-        let decoded_bytes = sharding.inner().decoded_size_bytes().unwrap_or(u64::MAX);
-        let most = fetched_bytes(decoded_bytes);
+        let most = fetched_bytes(self.piece_bytes);
         let inner = pieces.iter().filter_map(|piece| piece.inner);
         let ranges = inner.filter_map(|inner| {
             let inner = usize::try_from(inner).ok()?;
             let range = index.entry(inner).ok().flatten()?;
             // What an index claims is no reason to fetch more than can be right.
-            (range.end.saturating_sub(range.start) <= most).then_some(range)
+            (range.end - range.start <= most).then_some(range)
         });
         let ranges: Vec<_> = ranges.collect();
         let lengths = ranges.iter().map(|range| range.end - range.start);

@@ -72,18 +72,18 @@ impl Memory {
         }
         let mut used = self.lock();
         loop {
-            let free = self.limit_bytes.saturating_sub(*used);
+            let free = self.limit_bytes - *used;
             if free >= bytes {
                 break;
             }
             drop(used);
             let has_evicted = evict(bytes - free);
             used = self.lock();
-            if !has_evicted && self.limit_bytes.saturating_sub(*used) < bytes {
+            if !has_evicted && self.limit_bytes - *used < bytes {
                 return Err(Refused::InTime);
             }
         }
-        *used = used.saturating_add(bytes);
+        *used += bytes;
         Ok(Reservation {
             memory: Arc::clone(self),
             bytes,
@@ -126,7 +126,7 @@ impl Reservation {
 
     /// Takes over what is reserved by another one of the same memory.
     pub(super) fn add(&mut self, mut other: Self) {
-        self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Gives back all but `bytes`.
@@ -140,7 +140,7 @@ impl Reservation {
 impl Memory {
     fn give_back(&self, bytes: u64) {
         let mut used = self.lock();
-        *used = used.saturating_sub(bytes);
+        *used -= bytes;
         drop(used);
         self.freed.notify_waiters();
     }

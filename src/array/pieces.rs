@@ -34,6 +34,8 @@ pub struct Pieces {
     fill: Vec<u8>,
     /// Over the inner chunks of the whole array, where shards have them.
     inner: Option<InnerGrid>,
+    /// Size of a decoded piece.
+    pub(super) piece_bytes: u64,
     /// How long what was seen of a chunk is trusted; for good if the store cannot change.
     ttl: Option<Duration>,
     /// What was checked until then, as [`now_ms`] counts, is not trusted any more.
@@ -93,6 +95,10 @@ impl Pieces {
             ),
             None => None,
         };
+        let decoder = pipeline.sharding().map_or(&*pipeline, Sharding::inner);
+        let piece_bytes = decoder
+            .decoded_size_bytes()
+            .ok_or_else(|| unsupported(&key, "elements of variable length".into()))?;
         let ttl = (!store.capabilities().immutable).then_some(ttl);
         Ok(Self {
             store,
@@ -105,6 +111,7 @@ impl Pieces {
             data_type: data_type.clone(),
             fill,
             inner,
+            piece_bytes,
             document: document.filter(|_| ttl.is_some()),
             ttl,
             distrusted_ms: AtomicU64::new(0),
@@ -428,8 +435,8 @@ impl Pieces {
                 None => what,
             },
         };
-        let decoded_bytes = pipeline.decoded_size_bytes().unwrap_or(u64::MAX);
-        let encoded_bytes = range.end.saturating_sub(range.start);
+        let decoded_bytes = self.piece_bytes;
+        let encoded_bytes = range.end - range.start;
         if let Some(expected) = pipeline.encoded_size_bytes()
             && encoded_bytes != expected
         {
@@ -507,10 +514,10 @@ impl Pieces {
             None => None,
         };
         if let Some(start) = self.raw_start(&*object, &key, piece, index.as_deref())? {
-            let at = start.saturating_add(offset);
+            let at = start + offset;
             match object.as_local() {
                 Some(_) => {
-                    let range = at..at.saturating_add(target.len() as u64);
+                    let range = at..at + target.len() as u64;
                     let copy = |bytes: &[u8]| {
                         target.copy_from_slice(bytes);
                         Ok(())
@@ -550,7 +557,7 @@ impl Pieces {
             };
             match self.raw_start(&*object, &key, piece, index.as_deref())? {
                 Some(start) => {
-                    let at = start.saturating_add(offset);
+                    let at = start + offset;
                     match try_read_into(&*object, &key, at, target) {
                         Some(read) => read?,
                         None => return Ok(None),
@@ -585,24 +592,24 @@ impl Pieces {
         piece: &PieceKey,
         index: Option<&ShardIndex>,
     ) -> Result<Option<u64>, StoreError> {
-        let (range, expected) = match (self.pipeline.sharding(), index, piece.inner) {
-            (Some(sharding), Some(index), Some(inner)) => {
+        let range = match (index, piece.inner) {
+            (Some(index), Some(inner)) => {
                 let entry = index
                     .entry(in_memory(inner)?)
                     .map_err(|error| codec_error(key, Some(inner), error))?;
                 let Some(range) = entry else {
                     return Ok(None);
                 };
-                (range, sharding.inner().decoded_size_bytes())
+                range
             }
-            _ => (0..object.size_bytes(), self.pipeline.decoded_size_bytes()),
+            _ => 0..object.size_bytes(),
         };
-        let found = range.end.saturating_sub(range.start);
-        match Some(found) == expected {
+        let (found, expected) = (range.end - range.start, self.piece_bytes);
+        match found == expected {
             true => Ok(Some(range.start)),
             false => Err(StoreError::Corrupt {
                 key: key.clone(),
-                what: format!("{found} bytes, expected {}", expected.unwrap_or(0)),
+                what: format!("{found} bytes, expected {expected}"),
             }),
         }
     }

@@ -45,12 +45,12 @@ fn with_local_bytes<T>(
     range: Range<u64>,
     use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let length = in_memory(range.end.saturating_sub(range.start))?;
+    let length = in_memory(range.end - range.start)?;
     SCRATCH.with_borrow_mut(|scratch| {
-        let needed = length.saturating_add(BUFFER_HEADROOM_BYTES);
+        let needed = length + BUFFER_HEADROOM_BYTES;
         if scratch.len() < needed {
             scratch
-                .try_reserve_exact(needed.saturating_sub(scratch.len()))
+                .try_reserve_exact(needed - scratch.len())
                 .map_err(|_| StoreError::TooLarge {
                     key: key.clone(),
                     need_bytes: needed as u64,
@@ -84,7 +84,7 @@ pub(super) fn try_read_into(
     target: &mut [u8],
 ) -> Option<Result<(), StoreError>> {
     SCRATCH.with_borrow_mut(|scratch| {
-        let needed = target.len().saturating_add(BUFFER_HEADROOM_BYTES);
+        let needed = target.len() + BUFFER_HEADROOM_BYTES;
         if scratch.len() < needed {
             scratch.resize(needed, 0);
         }

@@ -238,6 +238,10 @@ impl ArrayReader {
         &self.pieces
     }
 
+    fn internal(&self, what: impl Into<String>) -> StoreError {
+        StoreError::internal(what).with_key(self.key().clone())
+    }
+
     /// Whether pieces are read from the store as they are, run by run.
     fn reads_directly(&self, geometry: &Geometry) -> bool {
         // Remote pieces are fetched whole, unless they are large.
@@ -249,10 +253,7 @@ impl ArrayReader {
     fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<PieceKey>), StoreError> {
         let batch = Batch::of(run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
-            return Err(StoreError::Internal {
-                key: self.key().clone(),
-                what: format!("no piece has byte {at}"),
-            });
+            return Err(self.internal(format!("no piece has byte {at}")));
         }
         let keys = batch
             .pieces
@@ -411,15 +412,15 @@ impl ArrayReader {
         let gives_up = self.gives_up_what_was_read(order);
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
-            let place = finder.find(run.piece);
-            match self.copy_run(run, held.get(place), &mut target) {
-                Ok(()) => {}
-                Err(error) => return ControlFlow::Break(error),
+            let place = finder.get(run.piece);
+            let piece = place.and_then(|place| Some((keys.get(place)?, held.get(place)?)));
+            let Some((key, piece)) = piece else {
+                return ControlFlow::Break(self.internal("a run of a piece that is not held"));
+            };
+            if let Err(error) = self.copy_run(run, piece, &mut target) {
+                return ControlFlow::Break(error);
             }
-            if gives_up
-                && run.offset + run.length == geometry.piece_bytes()
-                && let Some(key) = keys.get(place)
-            {
+            if gives_up && run.offset + run.length == geometry.piece_bytes() {
                 self.engine.cache.use_up(*key);
             }
             ControlFlow::Continue(())
@@ -431,22 +432,9 @@ impl ArrayReader {
     }
 
     /// Copies a run of a piece to the beginning of `target`, which is what lies behind it then.
-    fn copy_run(
-        &self,
-        run: Run,
-        piece: Option<&Arc<Piece>>,
-        target: &mut &mut [u8],
-    ) -> Result<(), StoreError> {
-        let internal = |what: &str| StoreError::Internal {
-            key: self.key().clone(),
-            what: what.into(),
-        };
-        let piece = piece.ok_or_else(|| internal("a run of a piece that is not held"))?;
+    fn copy_run(&self, run: Run, piece: &Piece, target: &mut &mut [u8]) -> Result<(), StoreError> {
         let (start, length) = (in_memory(run.offset)?, in_memory(run.length)?);
-        let (to, rest) = std::mem::take(target)
-            .split_at_mut_checked(length)
-            .ok_or_else(|| internal("runs longer than the range that they are of"))?;
-        *target = rest;
+        let to = self.split(target, run)?;
         match &piece.bytes {
             Some(bytes) => to.copy_from_slice(part(bytes, start..start + length)?),
             None => self.pieces.fill(run.offset, to),
@@ -483,10 +471,7 @@ impl ArrayReader {
     fn split<'a>(&self, target: &mut &'a mut [u8], run: Run) -> Result<&'a mut [u8], StoreError> {
         let (part, rest) = std::mem::take(target)
             .split_at_mut_checked(in_memory(run.length)?)
-            .ok_or_else(|| StoreError::Internal {
-                key: self.key().clone(),
-                what: "runs longer than the range that they are of".into(),
-            })?;
+            .ok_or_else(|| self.internal("runs longer than the range that they are of"))?;
         *target = rest;
         Ok(part)
     }

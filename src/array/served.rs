@@ -323,7 +323,7 @@ impl ServedVersions {
     fn close(self: &Arc<Self>) {
         let bytes = {
             let mut state = self.lock();
-            state.handles = state.handles.saturating_sub(1);
+            state.handles -= 1;
             if state.handles == 0 && state.is_retired {
                 state.record = Record::default();
             }

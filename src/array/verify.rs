@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::pieces::{Pieces, stored_key};
 use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
-use crate::codec::Pipeline;
+use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::sync::Mutex;
@@ -96,10 +96,7 @@ impl Verifier {
         let way = match (shape, parts.data_type.fixed()) {
             (Some(shape), Some(_)) => {
                 let pipeline = pipeline(&shape)?;
-                let inner = pipeline.sharding().map(|sharding| {
-                    let counts = sharding.inner_grid().iter();
-                    counts.fold(1, |n: u64, count| n.saturating_mul(*count))
-                });
+                let inner = pipeline.sharding().map(Sharding::inner_count);
                 let number = engine.next_array();
                 let pieces = Pieces::new(
                     Arc::clone(&store),

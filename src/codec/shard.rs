@@ -115,6 +115,11 @@ impl Sharding {
         &self.grid
     }
 
+    /// Number of inner chunks of a shard.
+    pub fn inner_count(&self) -> u64 {
+        self.inner_count
+    }
+
     /// Bytes of the encoded index.
     pub fn index_size_bytes(&self) -> u64 {
         self.index_size_bytes

@@ -44,13 +44,15 @@ fn element(target: ZarrFormat, fixed: &Fixed, bytes: &[u8]) -> Result<Value, Str
         Scalar::Bool => (bytes != [0]).into(),
         Scalar::Int(order) | Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => {
             let word = word(bytes, *order);
-            let unused = 64_u32.saturating_sub(u32::try_from(size).unwrap_or(8).saturating_mul(8));
+            let unused_bytes = size_of::<i64>().checked_sub(size);
+            let unused = 8 * unused_bytes.ok_or("a fill value of more than 8 bytes")?;
             (word.cast_signed() << unused >> unused).into()
         }
         Scalar::UInt(order) => word(bytes, *order).into(),
         Scalar::Float(order) => float(target, word(bytes, *order), size)?,
         Scalar::Complex(order) => {
-            let (re, im) = bytes.split_at_checked(size / 2).unwrap_or((bytes, &[]));
+            let parts = bytes.split_at_checked(size / 2);
+            let (re, im) = parts.ok_or("a fill value of too few bytes")?;
             let part = |bytes| float(target, word(bytes, *order), size / 2);
             json!([part(re)?, part(im)?])
         }
@@ -73,10 +75,10 @@ fn element(target: ZarrFormat, fixed: &Fixed, bytes: &[u8]) -> Result<Value, Str
 
 /// Without the padding.
 fn trimmed(bytes: &[u8], unit: usize) -> &[u8] {
-    let units = bytes.chunks(unit);
-    let padding = units.rev().take_while(|u| u.iter().all(|b| *b == 0));
-    let length = bytes.len().saturating_sub(padding.map(<[u8]>::len).sum());
-    bytes.get(..length).unwrap_or_default()
+    let last = bytes.chunks(unit).rposition(|u| u.iter().any(|b| *b != 0));
+    let length = last.map_or(0, |last| (last + 1) * unit);
+    // The last unit may be cut off.
+    bytes.get(..length).unwrap_or(bytes)
 }
 
 /// The word in at most 8 bytes.

@@ -241,8 +241,7 @@ impl Listing for ChunkListing {
             return Ok(());
         };
         leave_session_thread().await;
-        let end = start.saturating_add(BATCH);
-        for place in start..end {
+        for place in start..start + BATCH {
             let Some((name, found)) = chunks.names.nth(self.cell, place) else {
                 self.next = None;
                 return Ok(());
@@ -251,7 +250,7 @@ impl Listing for ChunkListing {
             if let Some((kind, stat)) = looked_up {
                 self.names.push(name.as_bytes(), kind, stat);
             }
-            self.next = Some(place.saturating_add(1));
+            self.next = Some(place + 1);
         }
         Ok(())
     }

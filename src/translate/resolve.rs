@@ -55,8 +55,8 @@ impl Shared {
             }
             let end = rest.iter().position(|b| *b == b'/');
             let (name, behind) = match end.and_then(|end| rest.split_at_checked(end)) {
-                Some((name, behind)) => (name, behind.get(1..).unwrap_or_default()),
-                None => (rest, &b""[..]),
+                Some((name, [_, behind @ ..])) => (name, behind),
+                _ => (rest, &b""[..]),
             };
             if is_document_name(name) {
                 return match behind.is_empty() {

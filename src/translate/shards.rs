@@ -20,8 +20,10 @@ use crate::zarr::{Array, CodecSpec};
 #[derive(Debug)]
 pub(super) struct Shards {
     pipeline: Arc<Pipeline>,
-    /// Elements of a chunk, of its inner chunks, of theirs, and so on.
-    shapes: Vec<Vec<u64>>,
+    /// Elements of a chunk in the store.
+    shard_shape: Vec<u64>,
+    /// Elements of its inner chunks, of theirs, and so on.
+    inner_shapes: Vec<Vec<u64>>,
 }
 
 impl Shards {
@@ -42,7 +44,7 @@ impl Shards {
         let shape = shape.ok_or("shards of different shapes (rectilinear grid)")?;
         let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value)
             .map_err(|error| error.to_string())?;
-        let mut shapes = vec![shape];
+        let mut inner_shapes = Vec::new();
         let mut inner = specs.to_vec();
         let mut level = &pipeline;
         while inner.iter().any(is_sharding) {
@@ -56,16 +58,20 @@ impl Shards {
                 ));
             }
             inner = codecs(spec)?;
-            shapes.push(sharding.inner_chunk_shape().to_vec());
+            inner_shapes.push(sharding.inner_chunk_shape().to_vec());
             level = sharding.inner();
         }
-        let pipeline = Arc::new(pipeline);
-        Ok(Some((Self { pipeline, shapes }, inner)))
+        let shards = Self {
+            pipeline: Arc::new(pipeline),
+            shard_shape: shape,
+            inner_shapes,
+        };
+        Ok(Some((shards, inner)))
     }
 
     /// Elements along each axis of the chunks of the translation.
     pub(super) fn chunk_shape(&self) -> &[u64] {
-        self.shapes.last().map_or(&[], Vec::as_slice)
+        self.inner_shapes.last().unwrap_or(&self.shard_shape)
     }
 
     /// The chunk in the store that a chunk of the translation is in, and its number in that, in the inner
@@ -74,17 +80,17 @@ impl Shards {
         let mut left: Vec<u64> = index
             .iter()
             .zip(self.chunk_shape())
-            .map(|(at, edge)| at.saturating_mul(*edge))
+            .map(|(at, edge)| at * edge)
             .collect();
-        let mut places = self.shapes.iter().map(|shape| {
+        let mut split = |shape: &Vec<u64>| -> Vec<u64> {
             let place: Vec<u64> = left.iter().zip(shape).map(|(at, edge)| at / edge).collect();
             for (at, edge) in left.iter_mut().zip(shape) {
                 *at %= edge;
             }
             place
-        });
-        let shard = places.next().unwrap_or_default();
-        let places: Vec<Vec<u64>> = places.collect();
+        };
+        let shard = split(&self.shard_shape);
+        let places: Vec<_> = self.inner_shapes.iter().map(split).collect();
         let numbers = places.iter().zip(self.levels()).map(|(place, sharding)| {
             let axes = place.iter().zip(sharding.inner_grid());
             axes.fold(0, |number, (at, count)| number * count + at)
@@ -213,7 +219,7 @@ async fn read_index(
     key: &Key,
 ) -> Result<CachedIndex<Reservation>, StoreError> {
     let range = shard_index_range(shard, key, sharding)?;
-    let index_bytes = range.end.saturating_sub(range.start);
+    let index_bytes = range.end - range.start;
     let limit_bytes = MAX_INDEX_BYTES.min(engine.memory_limit_bytes() / MAX_INDEX_PART);
     if index_bytes > limit_bytes {
         return Err(StoreError::TooLarge {
@@ -243,15 +249,14 @@ impl InnerChunk {
     fn shift(&self, offset: u64, size_bytes: usize) -> Option<(u64, usize)> {
         let left = self.size_bytes().saturating_sub(offset);
         let size_bytes = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let offset = self.range.start.saturating_add(offset);
-        (size_bytes > 0).then_some((offset, size_bytes))
+        (size_bytes > 0).then_some((self.range.start + offset, size_bytes))
     }
 }
 
 #[async_trait]
 impl Object for InnerChunk {
     fn size_bytes(&self) -> u64 {
-        self.range.end.saturating_sub(self.range.start)
+        self.range.end - self.range.start
     }
 
     fn version(&self) -> Version {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::store::{
-    Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, part_mut, read_into,
+    Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, in_memory, part_mut, read_into,
 };
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -26,10 +26,9 @@ pub(super) async fn with_content_size(
     key: &Key,
     content_bytes: u64,
 ) -> Result<Arc<dyn Object>, StoreError> {
-    let length = usize::try_from(object.size_bytes()).unwrap_or(usize::MAX);
+    let length = object.size_bytes().min(MAX_HEADER_BYTES as u64);
     let mut start = [0; MAX_HEADER_BYTES];
-    let start = start.get_mut(..length.min(MAX_HEADER_BYTES));
-    let start = start.unwrap_or_default();
+    let start = part_mut(&mut start, 0..in_memory(length)?)?;
     read_into(&*object, key, 0, start).await?;
     let Some((header, replaced)) = header_with_size(start, content_bytes) else {
         return Ok(object);
@@ -138,7 +137,7 @@ impl SizedFrame {
         if head.is_empty() {
             return read(self.shift(offset), size_bytes, buffer);
         }
-        let rest = size_bytes.saturating_sub(head.len());
+        let rest = size_bytes - head.len();
         let data = match rest {
             0 => Ok(Data::Filled(0..0)),
             rest => read(self.replaced, rest, buffer)?,
@@ -169,8 +168,7 @@ fn prepend(head: &[u8], data: Data, buffer: &mut [u8]) -> Result<Data, StoreErro
 #[async_trait]
 impl Object for SizedFrame {
     fn size_bytes(&self) -> u64 {
-        let rest = self.object.size_bytes().saturating_sub(self.replaced);
-        rest.saturating_add(self.header.len() as u64)
+        self.object.size_bytes() - self.replaced + self.header.len() as u64
     }
 
     fn version(&self) -> Version {
@@ -204,7 +202,7 @@ impl Object for SizedFrame {
             return self.object.read(self.shift(offset), size_bytes).await;
         }
         let mut bytes = head.to_vec();
-        let rest = size_bytes.saturating_sub(bytes.len());
+        let rest = size_bytes - bytes.len();
         if rest > 0 {
             let data = self.object.read(self.replaced, rest).await?;
             bytes.extend_from_slice(data.bytes(&[])?);

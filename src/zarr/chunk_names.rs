@@ -178,7 +178,7 @@ impl ChunkNames {
     fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
-            Some(count) => cell.index.saturating_mul(*count).saturating_add(place),
+            Some(count) => cell.index * count + place,
             None => cell.index,
         };
         let is_last = match axis {
@@ -188,7 +188,7 @@ impl ChunkNames {
         match is_last {
             true => ChunkEntry::Chunk(index),
             false => ChunkEntry::Directory(ChunkDir {
-                depth: cell.depth.saturating_add(1),
+                depth: cell.depth + 1,
                 index,
             }),
         }

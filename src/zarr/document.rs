@@ -69,7 +69,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
         });
     }
     if let Some(at) = scan.too_deep {
-        let before = bytes.get(..at).unwrap_or_default();
+        let (before, _) = bytes.split_at(at);
         let mut lines = before.split(|byte| *byte == b'\n');
         return Err(MetadataError::Json {
             line: lines.clone().count(),
@@ -168,7 +168,7 @@ impl Scan {
                 }
                 b']' | b'}' => depth = depth.saturating_sub(1),
                 b'N' | b'I' | b'-' => {
-                    let length = constant(bytes.get(at..).unwrap_or_default());
+                    let length = constant(bytes.split_at(at).1);
                     if length > 0 && scan.constants.len() <= max_constants {
                         scan.constants.push((at, length));
                         step = length;
@@ -189,15 +189,17 @@ impl Scan {
     /// The text with quotes around the constants.
     fn quoted(&self, bytes: &[u8]) -> Vec<u8> {
         let mut quoted = Vec::with_capacity(bytes.len() + 2 * self.constants.len());
-        let mut end = 0;
+        let (mut rest, mut at) = (bytes, 0);
         for &(start, length) in &self.constants {
-            quoted.extend_from_slice(bytes.get(end..start).unwrap_or_default());
-            end = start + length;
+            let (before, from_constant) = rest.split_at(start - at);
+            let (constant, after) = from_constant.split_at(length);
+            quoted.extend_from_slice(before);
             quoted.push(b'"');
-            quoted.extend_from_slice(bytes.get(start..end).unwrap_or_default());
+            quoted.extend_from_slice(constant);
             quoted.push(b'"');
+            (rest, at) = (after, start + length);
         }
-        quoted.extend_from_slice(bytes.get(end..).unwrap_or_default());
+        quoted.extend_from_slice(rest);
         quoted
     }
 

@@ -259,7 +259,10 @@ fn write_fields<'a>(
 ) -> Result<(), MetadataError> {
     for (field, value) in pairs {
         let range = field.offset..field.offset + field.data_type.size_bytes;
-        let out = out.get_mut(range).unwrap_or_default();
+        let out = out.get_mut(range).ok_or_else(|| {
+            let what = format!("field {} is outside of its type", field.name);
+            MetadataError::invalid("fill_value", what)
+        })?;
         write(format, &field.data_type, value, out)?;
     }
     Ok(())

@@ -74,12 +74,11 @@ impl<'a> Budget<'a> {
         let left = self.bytes.checked_sub(bytes);
         self.bytes = left.ok_or_else(|| NoOutline::Absent("too many bytes of metadata".into()))?;
         if self.spare_bytes < bytes {
-            let missing = bytes.saturating_sub(self.spare_bytes);
-            let more = missing.saturating_add(self.bytes.min(RESERVED_AT_ONCE));
+            let more = bytes - self.spare_bytes + self.bytes.min(RESERVED_AT_ONCE);
             self.memory.push(self.engine.reserve_now(key, more)?);
-            self.spare_bytes = self.spare_bytes.saturating_add(more);
+            self.spare_bytes += more;
         }
-        self.spare_bytes = self.spare_bytes.saturating_sub(bytes);
+        self.spare_bytes -= bytes;
         Ok(())
     }
 }
@@ -289,7 +288,9 @@ impl Outline {
             let Some((copies, _)) = copies else {
                 continue;
             };
-            let path = key.below(&above).unwrap_or_default();
+            let path = key.below(&above).ok_or_else(|| {
+                StoreError::internal(format!("{key} is not below its parent {above}"))
+            })?;
             let has_node = |path| copies.documents(path).next().is_some();
             if !std::str::from_utf8(path).is_ok_and(has_node) {
                 return Ok(false);
