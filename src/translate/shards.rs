@@ -247,7 +247,7 @@ impl InnerChunk {
     /// The part of a read that is in the inner chunk, as offset in the shard and size; `None` if it is
     /// empty.
     fn shift(&self, offset: u64, size_bytes: usize) -> Option<(u64, usize)> {
-        let left = self.size_bytes().saturating_sub(offset);
+        let left = self.size_bytes().checked_sub(offset)?;
         let size_bytes = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
         (size_bytes > 0).then_some((self.range.start + offset, size_bytes))
     }
