@@ -17,7 +17,7 @@ pub struct RemoteArgs {
     /// Retries of a failed request, within the timeout
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Remote")]
     pub retries: u32,
-    /// Concurrent requests
+    /// Concurrent requests, fewer if the server has too many (429, 503)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), default_value_t = 64, help_heading = "Remote")]
     pub parallel: u16,
     /// Send requests without credentials
@@ -26,7 +26,7 @@ pub struct RemoteArgs {
     /// URL of the object store, if it is not that of the provider
     #[arg(long, value_name = "URL", help_heading = "Remote")]
     pub endpoint_url: Option<String>,
-    /// The region of an S3 bucket
+    /// The region of an S3 bucket, where its answers do not name it
     #[arg(long, value_name = "NAME", help_heading = "Remote")]
     pub region: Option<String>,
     /// The profile of the AWS configuration to use
