@@ -33,7 +33,7 @@ use crate::array::{Engine, EngineOptions};
 use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
-use crate::hierarchy::MetadataListingStore;
+use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::runtime::{self, block_on};
 use crate::store::{
@@ -402,6 +402,7 @@ async fn open(
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,
         },
+        classes: KEY_CLASSES,
     };
     let store = match source {
         Some(source) => source.open(&open).await?,

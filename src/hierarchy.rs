@@ -4,6 +4,7 @@
 //! **Architecture Invariant:** documents are read only here, and only here is a list of their names.
 
 mod document;
+mod key_classes;
 mod listing;
 mod shard_index;
 
@@ -11,6 +12,7 @@ pub use document::{
     DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments,
     StoredDocument, is_document, is_document_name, read_document,
 };
+pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
 pub use shard_index::{

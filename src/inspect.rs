@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, SourceArgs};
-use crate::hierarchy::MetadataListingStore;
+use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store, ZipOptions, open_demo,
@@ -70,6 +70,7 @@ impl Opened {
             dir: DirOptions {
                 follow_symlinks: args.follow_symlinks,
             },
+            classes: KEY_CLASSES,
         };
         let (store, base) = if args.source == Path::new(DEMO) {
             (open_demo(&options)?, Key::root())

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::mountpoint::MountpointError;
 use super::{Failure, Source};
 use crate::cli::MountOptions;
+use crate::hierarchy::KEY_CLASSES;
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
 use crate::store::{DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store};
@@ -114,6 +115,7 @@ async fn check_source(
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,
         },
+        classes: KEY_CLASSES,
         ..OpenOptions::default()
     };
     let store = name.open(&open).await.map_err(|error| match swapped {

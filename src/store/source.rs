@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
@@ -12,7 +13,8 @@ use rustix::fs::MemfdFlags;
 use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
 use super::{
-    DirOptions, DirStore, InvalidKey, Key, RemoteOptions, Store, ZipOptions, ZipStore, file_type,
+    DirOptions, DirStore, InvalidKey, Key, KeyClasses, RemoteOptions, Store, ZipOptions, ZipStore,
+    file_type,
 };
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
@@ -27,6 +29,8 @@ pub struct OpenOptions {
     pub dir: DirOptions,
     /// For what is far away.
     pub remote: RemoteOptions,
+    /// What the keys of the source are.
+    pub classes: KeyClasses,
 }
 
 /// Why a source cannot be opened.
@@ -256,7 +260,7 @@ fn open_local(
     let label = path.to_string_lossy();
     ZipStore::open(file, &label, options.zip)
         .map(|store| Box::new(store) as _)
-        .map_err(|error| match (error, other_format(path)) {
+        .map_err(|error| match (error, other_format(path, options.classes)) {
             (ZipError::NoDirectory, Some(what)) => OpenError::OtherFormat {
                 path: path.to_owned(),
                 what,
@@ -269,13 +273,11 @@ fn open_local(
 }
 
 /// What a file is that is no zip archive, as far as its name or its first bytes tell.
-fn other_format(path: &Path) -> Option<&'static str> {
-    let name = path.file_name()?.to_str()?;
-    match name {
-        "zarr.json" | ".zgroup" | ".zarray" | ".zattrs" | ".zmetadata" => {
-            Some("a document of Zarr metadata; the directory that holds it is the source")
-        }
-        _ => file_type::describe(&File::open(path).ok()?),
+fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
+    let name = Key::new(path.file_name()?.as_bytes()).ok()?;
+    match classes.is_document(&name) {
+        true => Some("a document of Zarr metadata; the directory that holds it is the source"),
+        false => file_type::describe(&File::open(path).ok()?),
     }
 }
 
@@ -284,7 +286,7 @@ async fn open_remote(
     is_zip: bool,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, OpenError> {
-    match remote::open(url, is_zip, &options.remote).await? {
+    match remote::open(url, is_zip, &options.remote, options.classes).await? {
         Found::Tree(store) => Ok(store),
         Found::Archive(archive, tail) => {
             let label = archive.label().to_owned();

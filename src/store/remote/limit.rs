@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::store::is_document;
 use super::{Failed, FailureKind, Get, Got, Key, List, Meta, Page, Remote, RequestError};
+use crate::store::KeyClasses;
 use crate::sync::Mutex;
 
 /// A source with at most so many requests in flight; others wait.
@@ -23,6 +23,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(super) struct Limited {
     inner: Arc<dyn Remote>,
+    classes: KeyClasses,
     most: usize,
     values: Semaphore,
     names: Semaphore,
@@ -70,10 +71,11 @@ impl Bound {
 }
 
 impl Limited {
-    pub(super) fn new(inner: Arc<dyn Remote>, most: usize) -> Self {
+    pub(super) fn new(inner: Arc<dyn Remote>, most: usize, classes: KeyClasses) -> Self {
         let most = most.max(1);
         Self {
             inner,
+            classes,
             most,
             values: Semaphore::new(most),
             names: Semaphore::new(most),
@@ -174,7 +176,7 @@ impl Drop for InFlight<'_> {
 
 impl Remote for Limited {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        let class = match is_document(&get.key) {
+        let class = match self.classes.is_document(&get.key) {
             true => Class::Name,
             false => Class::Value,
         };
@@ -253,7 +255,7 @@ mod tests {
     impl Test {
         fn new(most: usize) -> Self {
             let server = Arc::new(Scripted::default());
-            let limited = Limited::new(Arc::clone(&server) as _, most);
+            let limited = Limited::new(Arc::clone(&server) as _, most, KeyClasses::default());
             Self { server, limited }
         }
 

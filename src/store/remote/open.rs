@@ -23,7 +23,7 @@ use super::web::{self, Address};
 use super::{Get, Part, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
-use crate::store::{DiskCache, Key, Store, StoreError};
+use crate::store::{DiskCache, Key, KeyClasses, Store, StoreError};
 
 /// How remote sources are read.
 #[derive(Debug, Clone)]
@@ -175,7 +175,8 @@ const TAIL_BYTES: u64 = 256 << 10;
 /// Metadata documents are not longer.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs; `is_zip` says that it has to be an archive.
+/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs; `is_zip` says that it has to be an archive,
+/// `classes` what the keys of a tree are.
 ///
 /// # Errors
 /// [`RemoteError`], which names the source and no secret of it.
@@ -183,13 +184,14 @@ pub(in crate::store) async fn open(
     url: &str,
     is_zip: bool,
     options: &RemoteOptions,
+    classes: KeyClasses,
 ) -> Result<Found, RemoteError> {
-    let (label, identity, name, remote) = client(url, options)?;
+    let (label, identity, name, remote) = client(url, options, classes)?;
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),
         error,
     };
-    let source = layered(label.clone(), identity, remote.0, options)?;
+    let source = layered(label.clone(), identity, remote.0, options, classes)?;
     let looks_zipped = [".zip", ".ozx"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end));
@@ -220,7 +222,7 @@ pub(in crate::store) async fn open(
         Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
         Kind::Web => format!(
             "none of {} is there, and it is not listed (is it the URL of the hierarchy itself?)",
-            ANCHORS.join(", ")
+            classes.node_documents.join(", ")
         ),
     };
     Err(RemoteError::NothingThere { label, what })
@@ -255,7 +257,7 @@ fn hidden(url: &str) -> String {
 }
 
 /// The client of a URL, with the source's label, what identifies it and its last name.
-fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
+fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Client, RemoteError> {
     let hidden = || hidden(url);
     let invalid = |label: String| move |what: String| RemoteError::Invalid { label, what };
     let headers = headers(&options.headers).map_err(invalid(hidden()))?;
@@ -283,7 +285,8 @@ fn client(url: &str, options: &RemoteOptions) -> Result<Client, RemoteError> {
     let address = Address::new(&parsed);
     let (label, identity, name) = (address.label(), address.identity(), address.file_name());
     let headers = headers.into_iter().collect();
-    let remote = web::open(address, headers, options.timeout).map_err(invalid(label.clone()))?;
+    let remote =
+        web::open(address, headers, options.timeout, classes).map_err(invalid(label.clone()))?;
     Ok((label, identity, name, (remote, Kind::Web)))
 }
 
@@ -293,14 +296,15 @@ fn layered(
     identity: String,
     remote: Arc<dyn Remote>,
     options: &RemoteOptions,
+    classes: KeyClasses,
 ) -> Result<Arc<RemoteSource>, RemoteError> {
     runtime::network().map_err(|error| RemoteError::System {
         label: label.clone(),
         error,
     })?;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(classes));
     let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
-    remote = Arc::new(Limited::new(remote, options.parallel));
+    remote = Arc::new(Limited::new(remote, options.parallel, classes));
     let (retries, timeout) = (options.retries, options.timeout);
     remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(&counters)));
     if !options.missing_statuses.is_empty() {
@@ -312,6 +316,7 @@ fn layered(
         remote,
         label,
         identity,
+        classes,
         can_list: AtomicBool::new(false),
         timeout: options.timeout,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),
@@ -327,9 +332,6 @@ fn layered(
         range_loads: SingleFlight::default(),
     }))
 }
-
-/// What makes a node of a prefix, in the order in which it is looked for.
-const ANCHORS: [&str; 4] = ["zarr.json", ".zmetadata", ".zgroup", ".zarray"];
 
 fn document(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap_or_default()
@@ -362,7 +364,8 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let listed = |name: &&str| listing.lists(name.as_bytes());
-    let found = match ANCHORS.into_iter().find(listed) {
+    let mut names = source.classes.node_documents.iter().copied();
+    let found = match names.find(listed) {
         // The pages that follow may have it.
         None if !listing.is_at_end() => first_document(source).await?,
         found => found,
@@ -375,7 +378,7 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
 
 /// The first document that is there, asked for one by one.
 async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static str>, StoreError> {
-    for name in ANCHORS {
+    for name in source.classes.node_documents {
         if matches!(source.attrs(&document(name)).await?, Attrs::Object(_)) {
             return Ok(Some(name));
         }
@@ -386,7 +389,7 @@ async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static st
 /// Looks for the documents of a root: two at a time, so that most sources are known after the
 /// time of one request.
 async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
-    for pair in ANCHORS.chunks(2) {
+    for pair in source.classes.node_documents.chunks(2) {
         let loads = pair.iter().map(|name| {
             let key = document(name);
             async move { source.whole(&key, MAX_DOCUMENT_BYTES).await }
@@ -422,7 +425,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether something is markup, which no document of Zarr is.
+/// Whether something is markup, which no metadata document is.
 fn is_page(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'<')
 }

@@ -28,6 +28,7 @@ pub(super) struct RemoteSource {
     pub(super) label: String,
     /// What tells the source from any other one, for the disk cache.
     pub(super) identity: String,
+    pub(super) classes: crate::store::KeyClasses,
     /// Whether it lists; found out when it is opened.
     pub(super) can_list: AtomicBool,
     pub(super) timeout: Duration,
@@ -150,7 +151,7 @@ impl RemoteSource {
         if key.is_root() {
             return Some(Attrs::Prefix);
         }
-        let is_settled = is_document(key);
+        let is_settled = self.classes.is_document(key);
         let attrs = self.attrs.get(key);
         attrs.or_else(|| self.listings.find(key, is_settled))
     }
@@ -166,7 +167,7 @@ impl RemoteSource {
     }
 
     async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
-        if is_document(key) {
+        if self.classes.is_document(key) {
             // The caller will most likely read it.
             return match self.whole(key, MAX_DOCUMENT_BYTES).await {
                 Ok(value) => Ok(Attrs::Object(value.meta)),
@@ -408,13 +409,6 @@ fn ended() -> RequestError {
 
 pub(super) fn panicked() -> StoreError {
     StoreError::internal("a panic while a request was sent")
-}
-
-/// Whether a key has a name that documents of metadata have.
-pub(super) fn is_document(key: &Key) -> bool {
-    let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
-    let name = name.unwrap_or_default();
-    name == b"zarr.json" || name.starts_with(b".z")
 }
 
 /// A remote tree of keys.

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
-use crate::store::{DiskCounters, Key};
+use crate::store::{DiskCounters, Key, KeyClasses};
 use crate::sync::Mutex;
 
 /// Counters of requests; all only grow.
@@ -57,12 +57,20 @@ pub(super) struct Counters {
     errors: AtomicU64,
     cache_hits: AtomicU64,
     prefixes: Mutex<BTreeMap<String, TransferCounters>>,
+    classes: KeyClasses,
 }
 
 impl Counters {
+    pub(super) fn new(classes: KeyClasses) -> Self {
+        Self {
+            classes,
+            ..Self::default()
+        }
+    }
+
     fn count(&self, key: &Key, what: impl Fn(&mut TransferCounters)) {
         let mut prefixes = self.prefixes.lock();
-        let of = array_of(key);
+        let of = self.classes.node_of(key).display().into_owned();
         let of = match prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(&of) {
             true => OTHERS.to_owned(),
             false => of,
@@ -140,32 +148,6 @@ impl Counters {
             .iter()
             .map(|(name, traffic)| (name.clone(), *traffic));
         each.collect()
-    }
-}
-
-/// The array or group that a key most likely belongs to: what is left without the names at its
-/// end that look like a document of metadata or like a part of a chunk's key.
-fn array_of(key: &Key) -> String {
-    let mut names: Vec<&[u8]> = key.as_bytes().split(|byte| *byte == b'/').collect();
-    let is_chunk = |name: &[u8]| {
-        let digits = name.strip_prefix(b"c.").unwrap_or(name);
-        name == b"c"
-            || (!digits.is_empty()
-                && digits
-                    .iter()
-                    .all(|byte| byte.is_ascii_digit() || *byte == b'.'))
-    };
-    let is_document = |name: &[u8]| name.starts_with(b".z") || name == b"zarr.json";
-    if names.last().is_some_and(|name| is_document(name)) {
-        names.pop();
-    } else {
-        while names.last().is_some_and(|name| is_chunk(name)) {
-            names.pop();
-        }
-    }
-    match names.join(&b'/') {
-        path if path.is_empty() => "/".into(),
-        path => String::from_utf8_lossy(&path).into_owned(),
     }
 }
 
@@ -250,23 +232,6 @@ impl Remote for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_counted_for_its_array() {
-        let cases = [
-            ("a/b/0.0.1", "a/b"),
-            ("a/b/c/0/1", "a/b"),
-            ("a/b/c.0.1", "a/b"),
-            ("a/b/.zarray", "a/b"),
-            ("a/b/zarr.json", "a/b"),
-            ("zarr.json", "/"),
-            ("0.0", "/"),
-            ("a/0/0/0", "a"),
-        ];
-        for (key, array) in cases {
-            assert_eq!(array_of(&Key::new(key.as_bytes()).unwrap()), array, "{key}");
-        }
-    }
 
     #[test]
     fn very_many_prefixes_take_no_more_room() {

@@ -28,10 +28,9 @@ use address::{is_allowed, is_same_host};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 
-use super::store::is_document;
 use super::traffic::sent;
 use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
-use crate::store::Key;
+use crate::store::{Key, KeyClasses};
 
 /// Redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 5;
@@ -47,6 +46,7 @@ pub(super) struct Web {
     address: Address,
     /// What the user wants to be sent, to this server only.
     headers: HeaderMap,
+    classes: KeyClasses,
 }
 
 /// The library's client as every kind of source uses it.
@@ -124,7 +124,12 @@ pub(super) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 }
 
 impl Web {
-    pub(super) fn new(client: Client, address: Address, mut headers: HeaderMap) -> Self {
+    pub(super) fn new(
+        client: Client,
+        address: Address,
+        mut headers: HeaderMap,
+        classes: KeyClasses,
+    ) -> Self {
         if let Some(authorization) = address.authorization() {
             headers.entry(AUTHORIZATION).or_insert(authorization);
         }
@@ -132,6 +137,7 @@ impl Web {
             client,
             address,
             headers,
+            classes,
         }
     }
 
@@ -226,7 +232,7 @@ impl Web {
     /// one without a slash behind its URL, too, and not with a redirect.
     async fn is_listed_directory(&self, key: &Key) -> Result<bool, RequestError> {
         let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
-        let name = name.filter(|_| !key.is_root() && !is_document(key));
+        let name = name.filter(|_| !key.is_root() && !self.classes.is_document(key));
         let Some(name) = name else {
             return Ok(false);
         };
@@ -262,7 +268,9 @@ impl Web {
         }
         let get = Get::new(key, Part::Range(0..1));
         let response = self.ask_for(&get).await?;
-        Ok(answer::of_get(&get, response, None).await?.meta)
+        let is_document = self.classes.is_document;
+        let got = answer::of_get(&get, is_document, response, None).await?;
+        Ok(got.meta)
     }
 }
 
@@ -365,7 +373,7 @@ impl Remote for Web {
                 true => None,
                 false => Some(self.meta(&get.key).await?.size_bytes),
             };
-            answer::of_get(get, response, size_bytes).await
+            answer::of_get(get, self.classes.is_document, response, size_bytes).await
         }
         .boxed()
     }
@@ -386,6 +394,12 @@ pub(super) fn open(
     address: Address,
     headers: HeaderMap,
     timeout: Duration,
+    classes: KeyClasses,
 ) -> Result<Arc<dyn Remote>, String> {
-    Ok(Arc::new(Web::new(client(timeout)?, address, headers)))
+    Ok(Arc::new(Web::new(
+        client(timeout)?,
+        address,
+        headers,
+        classes,
+    )))
 }

@@ -12,7 +12,7 @@ use reqwest::Response;
 use tokio::sync::Semaphore;
 
 use super::causes;
-use crate::store::remote::store::is_document;
+use crate::store::Key;
 use crate::store::remote::{Failed, FailureKind, Get, Got, Meta, Part, Refusal, RequestError};
 
 /// A server that sends all of a value for a part of it is read up to here, if it says how much it
@@ -141,6 +141,7 @@ fn wanted(part: &Part, size: u64) -> Range<u64> {
 /// The answer to GET. `size_bytes` is the size of the value, if another answer has told it.
 pub(super) async fn of_get(
     get: &Get,
+    is_document: fn(&Key) -> bool,
     response: Response,
     size_bytes: Option<u64>,
 ) -> Result<Got, RequestError> {
@@ -153,7 +154,7 @@ pub(super) async fn of_get(
         }
         200 => {
             check_encoding(headers)?;
-            whole(get, response, size_bytes).await
+            whole(get, is_document, response, size_bytes).await
         }
         206 => {
             check_encoding(headers)?;
@@ -198,6 +199,7 @@ fn shown(meta: &Meta) -> String {
 /// 200: the whole value, whatever was asked for.
 async fn whole(
     get: &Get,
+    is_document: fn(&Key) -> bool,
     response: Response,
     size_bytes: Option<u64>,
 ) -> Result<Got, RequestError> {
@@ -210,7 +212,7 @@ async fn whole(
         check_expected(get, &meta(response.headers(), length))?;
     }
     if let Part::All(most) = get.part {
-        return all(get, response, length, most).await;
+        return all(get, is_document, response, length, most).await;
     }
     let Some(length) = length else {
         return part_of_unsized(get, response).await;
@@ -233,7 +235,7 @@ async fn whole(
 /// that has come.
 async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
     let Part::Range(range) = &get.part else {
-        let got = all(get, response, None, MAX_UNSIZED_BYTES).await?;
+        let got = all(get, |_| false, response, None, MAX_UNSIZED_BYTES).await?;
         return Ok(part_of(got, &get.part));
     };
     let headers = response.headers().clone();
@@ -249,6 +251,7 @@ async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestEr
 /// All of a value of at most `most` bytes.
 async fn all(
     get: &Get,
+    is_document: fn(&Key) -> bool,
     response: Response,
     length: Option<u64>,
     most: u64,

@@ -1,0 +1,57 @@
+//! The classes of the keys of a hierarchy.
+
+use super::document::{DOCUMENT_NAMES, is_document};
+use crate::store::{Key, KeyClasses};
+
+/// The classes of the keys of Zarr v2 and v3.
+pub const KEY_CLASSES: KeyClasses = KeyClasses {
+    is_document,
+    node_documents: &{
+        let [zarr_json, zarray, zgroup, _, zmetadata] = DOCUMENT_NAMES;
+        [zarr_json, zmetadata, zgroup, zarray]
+    },
+    node_of,
+};
+
+/// The array or group that a key most likely belongs to: the key without the name of a metadata
+/// document, or without the names at its end that look like a chunk key.
+fn node_of(key: &Key) -> Key {
+    if is_document(key) {
+        return key.parent();
+    }
+    let mut node = key.clone();
+    while is_part_of_chunk_key(node.as_bytes().rsplit(|byte| *byte == b'/').next()) {
+        node = node.parent();
+    }
+    node
+}
+
+fn is_part_of_chunk_key(name: Option<&[u8]>) -> bool {
+    let name = name.unwrap_or_default();
+    let indices = name.strip_prefix(b"c.").unwrap_or(name);
+    let is_index = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    name == b"c" || (!indices.is_empty() && indices.iter().all(is_index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_belongs_to_its_node() {
+        let cases = [
+            ("a/b/0.0.1", "a/b"),
+            ("a/b/c/0/1", "a/b"),
+            ("a/b/c.0.1", "a/b"),
+            ("a/b/.zarray", "a/b"),
+            ("a/b/zarr.json", "a/b"),
+            ("zarr.json", ""),
+            ("0.0", ""),
+            ("a/0/0/0", "a"),
+        ];
+        for (key, node) in cases {
+            let key = Key::new(key.as_bytes()).unwrap();
+            assert_eq!(node_of(&key).as_bytes(), node.as_bytes(), "{key}");
+        }
+    }
+}
