@@ -339,14 +339,16 @@ fn unreachable(error: &reqwest::Error) -> Option<String> {
         }
         _ => return None,
     };
-    let proxy = match has_proxy() {
-        true => "; the environment names a proxy",
-        false => "",
-    };
-    Some(format!("{what} (check {check}{proxy})"))
+    Some(match has_proxy() {
+        true => format!(
+            "no connection to {host} on port {port}: {root_cause} (check host and port, and the \
+             proxy that the environment names)"
+        ),
+        false => format!("{what} (check {check})"),
+    })
 }
 
-/// Whether variables of the environment name a proxy, which then is what refuses.
+/// Whether variables of the environment name a proxy: it may be what refuses.
 fn has_proxy() -> bool {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
