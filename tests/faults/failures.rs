@@ -82,21 +82,17 @@ fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
             Backend::S3 => Fault::s3(503, "SlowDown"),
         };
         let remote = Remote::new(backend);
-        let phases = ["before", "busy", "after"];
-        for phase in phases {
-            for i in 0..=READERS {
-                remote.put(&format!("{phase}/c/{i}"), chunk(0));
+        // Each phase has keys of its own, of which nothing is known or fetched ahead.
+        for phase in ["before", "busy", "after"] {
+            for i in 0..READERS {
+                remote.put(&format!("{phase}/c/1{i}"), chunk(0));
             }
         }
         let mount = remote.mount(&["--parallel", "16", "--retries", "3", "--timeout", "10s"]);
-        let key = |phase: &str, i: usize| mount.join(format!("{phase}/c/{i}"));
-        for phase in phases {
-            // The names are known from now on.
-            assert!(read(key(phase, READERS)).unwrap() == chunk(0));
-        }
+        let key = |phase: &str, i: usize| mount.join(format!("{phase}/c/1{i}"));
         // Whether so many requests are in flight while all keys are read at the same time.
         let in_flight = |phase: &str, requests: usize, limit: Duration| {
-            let gate = remote.server.hold(&format!("store/{phase}/c/*"));
+            let gate = remote.server.hold(&format!("store/{phase}/c/1*"));
             std::thread::scope(|scope| {
                 let readers = (0..READERS).map(|i| key(phase, i));
                 let readers: Vec<_> = readers
@@ -111,7 +107,7 @@ fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
             })
         };
         assert!(in_flight("before", READERS, LIMIT), "{backend:?}");
-        remote.server.add(on("store/busy/c/*"), busy);
+        remote.server.add(on("store/busy/c/1*"), busy);
         std::thread::scope(|scope| {
             for i in 0..READERS {
                 let path = key("busy", i);
