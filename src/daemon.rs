@@ -436,7 +436,7 @@ async fn open(
 /// How long the kernel may cache names and attributes of an immutable source.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
-/// Pieces of a remote source that are fetched and decoded at the same time.
+/// Chunks of a remote source that are fetched and decoded at the same time.
 const REMOTE_PARALLEL: usize = 64;
 /// Threads of the network runtime, of the disk cache, and for the resolver of host names.
 const REMOTE_THREADS: usize = 5;

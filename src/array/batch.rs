@@ -1,17 +1,17 @@
-//! Which pieces a range of an array needs, some at a time.
+//! Which chunks a range of an array needs, some at a time.
 
 use std::ops::{ControlFlow, Range};
 
 use super::geometry::{Geometry, Run};
 
-/// Pieces that one read holds, or that are begun ahead, at a time, however small they are.
+/// Chunks that one read holds, or that are begun ahead, at a time, however small they are.
 const MAX_HELD: usize = 4096;
 
-/// The pieces of a range, as many as are held at a time.
+/// The chunks of a range, as many as are held at a time.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// In the order in which they are first needed.
-    pub(super) pieces: Vec<u64>,
+    pub(super) chunks: Vec<u64>,
     /// How far they reach.
     pub(super) end: u64,
     /// How many runs they were found in.
@@ -28,21 +28,21 @@ impl Batch {
         held_bytes: u64,
         most_runs: u64,
     ) -> Self {
-        let most = (held_bytes / geometry.piece_bytes().max(1)).max(1);
+        let most = (held_bytes / geometry.chunk_bytes().max(1)).max(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         let mut finder = Finder::default();
         let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
         let _ = geometry.runs(range.start, range.end, |run| {
             if runs == most_runs {
                 return ControlFlow::Break(());
             }
-            if finder.get(run.piece).is_none() {
-                if pieces.len() == most {
+            if finder.get(run.chunk).is_none() {
+                if chunks.len() == most {
                     return ControlFlow::Break(());
                 }
-                finder.add(run.piece, pieces.len());
-                pieces.push(run.piece);
+                finder.add(run.chunk, chunks.len());
+                chunks.push(run.chunk);
             }
             first.get_or_insert(run);
             runs += 1;
@@ -50,7 +50,7 @@ impl Batch {
             ControlFlow::Continue(())
         });
         Self {
-            pieces,
+            chunks,
             end,
             runs,
             single: first.filter(|_| runs == 1),
@@ -59,14 +59,14 @@ impl Batch {
 
     pub(super) fn finder(&self) -> Finder {
         let mut finder = Finder::default();
-        for (place, piece) in self.pieces.iter().enumerate() {
-            finder.add(*piece, place);
+        for (place, chunk) in self.chunks.iter().enumerate() {
+            finder.add(*chunk, place);
         }
         finder
     }
 }
 
-/// Finds the place of a piece; runs come in nearly the order of their pieces.
+/// Finds the place of a chunk; runs come in nearly the order of their chunks.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     places: hashbrown::HashMap<u64, usize>,
@@ -74,17 +74,17 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    fn add(&mut self, piece: u64, place: usize) {
-        self.places.insert(piece, place);
-        self.last = Some((piece, place));
+    fn add(&mut self, chunk: u64, place: usize) {
+        self.places.insert(chunk, place);
+        self.last = Some((chunk, place));
     }
 
-    pub(super) fn get(&mut self, piece: u64) -> Option<usize> {
+    pub(super) fn get(&mut self, chunk: u64) -> Option<usize> {
         match self.last {
-            Some((last, place)) if last == piece => Some(place),
+            Some((last, place)) if last == chunk => Some(place),
             _ => {
-                let place = *self.places.get(&piece)?;
-                self.last = Some((piece, place));
+                let place = *self.places.get(&chunk)?;
+                self.last = Some((chunk, place));
                 Some(place)
             }
         }

@@ -1,4 +1,4 @@
-//! Decoded pieces: kept within a budget, and each decoded once however many wait for it.
+//! Decoded chunks: kept within a budget, and each decoded once however many wait for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::cache::WeightedLru;
 use crate::store::{StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Which piece of which array.
+/// Which read chunk of which array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct PieceKey {
+pub(super) struct ChunkId {
     /// The array, as one mount counts them.
     pub(super) array: u64,
     /// The chunk, in C order over the grid.
@@ -26,10 +26,10 @@ pub(super) struct PieceKey {
     pub(super) inner: Option<u64>,
 }
 
-/// One decoded piece.
+/// A decoded read chunk.
 #[derive(Debug)]
-pub(super) struct Piece {
-    /// The elements in C order; nothing if the piece is proven to be absent: all fill values.
+pub(super) struct Chunk {
+    /// The elements in C order; nothing if the chunk is proven to be absent: all fill values.
     pub(super) bytes: Option<Arc<Vec<u8>>>,
     /// The content of the chunk that it was decoded from; nothing if there was none.
     pub(super) version: Option<Version>,
@@ -38,8 +38,8 @@ pub(super) struct Piece {
     memory: Option<(Reservation, Arc<Buffers>)>,
 }
 
-impl Piece {
-    /// A piece that was decoded; its buffer goes to `buffers` in the end. `checked_ms` is when the
+impl Chunk {
+    /// A chunk that was decoded; its buffer goes to `buffers` in the end. `checked_ms` is when the
     /// chunk was opened for it.
     pub(super) fn decoded(
         bytes: Vec<u8>,
@@ -56,7 +56,7 @@ impl Piece {
         }
     }
 
-    /// A piece that is proven to be absent; `version` is that of the shard that lacks it.
+    /// A chunk that is proven to be absent; `version` is that of the shard that lacks it.
     pub(super) fn absent(version: Option<Version>, checked_ms: u64) -> Self {
         Self {
             bytes: None,
@@ -81,7 +81,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for Chunk {
     fn drop(&mut self) {
         if let (Some(bytes), Some((_, buffers))) = (self.bytes.take(), &self.memory)
             && let Ok(bytes) = Arc::try_unwrap(bytes)
@@ -98,49 +98,49 @@ pub(super) fn now_ms() -> u64 {
     u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// Decoded pieces, the least recently used ones first to go.
+/// Decoded chunks, the least recently used ones first to go.
 #[derive(Debug)]
-pub(super) struct PieceCache {
+pub(super) struct ChunkCache {
     state: Mutex<State>,
     budget_bytes: u64,
 }
 
 #[derive(Debug)]
 struct State {
-    pieces: WeightedLru<PieceKey, Arc<Piece>>,
-    loads: HashMap<PieceKey, InFlight>,
+    chunks: WeightedLru<ChunkId, Arc<Chunk>>,
+    loads: HashMap<ChunkId, InFlight>,
     next_load: u64,
-    /// Pieces that were read to their end, oldest first, and their bytes.
-    used_up: VecDeque<(PieceKey, u64)>,
+    /// Chunks that were read to their end, oldest first, and their bytes.
+    used_up: VecDeque<(ChunkId, u64)>,
     used_up_bytes: u64,
 }
 
-/// Pieces that were read to their end are kept for so many bytes more: the kernel asks for parts
+/// Chunks that were read to their end are kept for so many bytes more: the kernel asks for parts
 /// of a file ahead and not always in order, and what it has it does not ask for again.
 const USED_UP_BYTES: u64 = 16 << 20;
-/// And for so many pieces more.
-const USED_UP_PIECES: usize = 4;
+/// And for so many chunks more.
+const USED_UP_CHUNKS: usize = 4;
 
-/// Absent pieces take no bytes; more of them than this are not remembered.
-const MAX_PIECES: usize = 1 << 18;
+/// Absent chunks take no bytes; more of them than this are not remembered.
+const MAX_CHUNKS: usize = 1 << 18;
 
-/// What a caller has to do for a piece.
+/// What a caller has to do for a chunk.
 #[derive(Debug)]
 pub(super) enum Claim {
     /// Nothing: here it is.
-    Ready(Arc<Piece>),
+    Ready(Arc<Chunk>),
     /// Decode it, and complete the load.
     Lead(Leader),
     /// Wait for the caller that decodes it.
     Wait(Load),
 }
 
-impl PieceCache {
+impl ChunkCache {
     /// An empty cache for at most `budget_bytes`.
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             state: Mutex::new(State {
-                pieces: WeightedLru::new(budget_bytes, MAX_PIECES),
+                chunks: WeightedLru::new(budget_bytes, MAX_CHUNKS),
                 loads: HashMap::new(),
                 next_load: 0,
                 used_up: VecDeque::new(),
@@ -159,24 +159,24 @@ impl PieceCache {
         self.state.lock()
     }
 
-    /// A piece that is there.
-    pub(super) fn get(&self, key: &PieceKey) -> Option<Arc<Piece>> {
-        self.lock().pieces.get(key).cloned()
+    /// A chunk that is there.
+    pub(super) fn get(&self, id: &ChunkId) -> Option<Arc<Chunk>> {
+        self.lock().chunks.get(id).cloned()
     }
 
-    /// A piece that is there and `fresh`; or the duty to decode it, or to wait for who does.
+    /// A chunk that is there and `fresh`; or the duty to decode it, or to wait for who does.
     pub(super) fn claim(
         self: &Arc<Self>,
-        key: PieceKey,
-        fresh: impl FnOnce(&Piece) -> bool,
+        id: ChunkId,
+        fresh: impl FnOnce(&Chunk) -> bool,
     ) -> Claim {
         let mut state = self.lock();
-        if let Some(piece) = state.pieces.get(&key)
-            && fresh(piece)
+        if let Some(chunk) = state.chunks.get(&id)
+            && fresh(chunk)
         {
-            return Claim::Ready(Arc::clone(piece));
+            return Claim::Ready(Arc::clone(chunk));
         }
-        if let Some(running) = state.loads.get(&key)
+        if let Some(running) = state.loads.get(&id)
             && let Some(interest) = running.interest.upgrade()
         {
             let result = running.result.clone();
@@ -188,7 +188,7 @@ impl PieceCache {
         let number = state.next_load;
         state.next_load = number.wrapping_add(1);
         state.loads.insert(
-            key,
+            id,
             InFlight {
                 number,
                 result: result.clone(),
@@ -197,7 +197,7 @@ impl PieceCache {
         );
         Claim::Lead(Leader {
             cache: Arc::clone(self),
-            key,
+            id,
             number,
             load: Some(Load { result, interest }),
             abandoned,
@@ -205,61 +205,61 @@ impl PieceCache {
         })
     }
 
-    /// Evicts pieces of at least `bytes`; returns whether there were any.
+    /// Evicts chunks of at least `bytes`; returns whether there were any.
     pub(super) fn evict(&self, bytes: u64) -> bool {
         let mut evicted = Vec::new();
         let mut state = self.lock();
         let mut freed = 0;
         while freed < bytes
-            && let Some(piece) = state.pieces.pop_lru()
+            && let Some(chunk) = state.chunks.pop_lru()
         {
-            freed += piece.cost();
-            evicted.push(piece);
+            freed += chunk.cost();
+            evicted.push(chunk);
         }
         // Freed without the lock: it takes time.
         drop(state);
         freed > 0
     }
 
-    /// A reader that goes from beginning to end has come to the end of a piece: it goes soon, so
+    /// A reader that goes from beginning to end has come to the end of a chunk: it goes soon, so
     /// that a long file does not push out what is read at random.
-    pub(super) fn use_up(&self, key: PieceKey) {
+    pub(super) fn use_up(&self, id: ChunkId) {
         let mut given = Vec::new();
         let mut state = self.lock();
-        let Some((_, cost)) = state.pieces.peek(&key) else {
+        let Some((_, cost)) = state.chunks.peek(&id) else {
             return;
         };
         if cost == 0 {
             // Absent: there is nothing to give up.
             return;
         }
-        if state.used_up.back() == Some(&(key, cost)) {
+        if state.used_up.back() == Some(&(id, cost)) {
             return;
         }
         state.used_up_bytes += cost;
-        state.used_up.push_back((key, cost));
-        while state.used_up_bytes > USED_UP_BYTES && state.used_up.len() > USED_UP_PIECES {
+        state.used_up.push_back((id, cost));
+        while state.used_up_bytes > USED_UP_BYTES && state.used_up.len() > USED_UP_CHUNKS {
             let Some((oldest, cost)) = state.used_up.pop_front() else {
                 break;
             };
             state.used_up_bytes -= cost;
-            given.extend(state.pieces.remove(&oldest));
+            given.extend(state.chunks.remove(&oldest));
         }
         drop(state);
     }
 
-    fn complete(&self, key: PieceKey, number: u64, piece: Option<&Arc<Piece>>) {
+    fn complete(&self, id: ChunkId, number: u64, chunk: Option<&Arc<Chunk>>) {
         let mut state = self.lock();
         if state
             .loads
-            .get(&key)
+            .get(&id)
             .is_some_and(|load| load.number == number)
         {
-            state.loads.remove(&key);
+            state.loads.remove(&id);
         }
-        let evicted = match piece {
-            Some(piece) if piece.cost() <= self.budget_bytes => {
-                state.pieces.insert(key, Arc::clone(piece), piece.cost())
+        let evicted = match chunk {
+            Some(chunk) if chunk.cost() <= self.budget_bytes => {
+                state.chunks.insert(id, Arc::clone(chunk), chunk.cost())
             }
             _ => Vec::new(),
         };
@@ -268,9 +268,9 @@ impl PieceCache {
     }
 }
 
-type Outcome = Result<Arc<Piece>, StoreError>;
+type Outcome = Result<Arc<Chunk>, StoreError>;
 
-/// A piece that is being decoded.
+/// A chunk that is being decoded.
 #[derive(Debug)]
 struct InFlight {
     number: u64,
@@ -278,7 +278,7 @@ struct InFlight {
     interest: Weak<Interest>,
 }
 
-/// Lives as long as a request waits for a piece; notifies the leader at its end.
+/// Lives as long as a request waits for a chunk; notifies the leader at its end.
 #[derive(Debug)]
 struct Interest(Arc<Notify>);
 
@@ -288,7 +288,7 @@ impl Drop for Interest {
     }
 }
 
-/// A request's interest in a piece that is being decoded.
+/// A request's interest in a chunk that is being decoded.
 #[derive(Debug)]
 pub(super) struct Load {
     result: Shared<oneshot::Receiver<Outcome>>,
@@ -296,20 +296,20 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Waits for the piece; `None` if its leader was dropped.
+    /// Waits for the chunk; `None` if its leader was dropped.
     pub(super) async fn wait(self) -> Option<Outcome> {
         let _interest = self.interest;
         self.result.await.ok()
     }
 }
 
-/// The duty to decode a piece. Dropped without a result, it is abandoned, and a waiter takes over.
+/// The duty to decode a chunk. Dropped without a result, it is abandoned, and a waiter takes over.
 #[derive(Debug)]
 pub(super) struct Leader {
-    cache: Arc<PieceCache>,
-    key: PieceKey,
+    cache: Arc<ChunkCache>,
+    id: ChunkId,
     number: u64,
-    /// Keeps the piece wanted, unless a request does.
+    /// Keeps the chunk wanted, unless a request does.
     load: Option<Load>,
     abandoned: Arc<Notify>,
     sender: Option<oneshot::Sender<Outcome>>,
@@ -322,15 +322,15 @@ impl Leader {
         self.load.take()
     }
 
-    /// Notified once no request waits for the piece any more.
+    /// Notified once no request waits for the chunk any more.
     pub(super) fn abandoned(&self) -> Arc<Notify> {
         Arc::clone(&self.abandoned)
     }
 
-    /// Inserts the piece into the cache, if there is one, and wakes the waiters.
+    /// Inserts the chunk into the cache, if there is one, and wakes the waiters.
     pub(super) fn complete(mut self, result: Outcome) {
         self.cache
-            .complete(self.key, self.number, result.as_ref().ok());
+            .complete(self.id, self.number, result.as_ref().ok());
         if let Some(sender) = self.sender.take() {
             // No request may wait any more.
             let _ = sender.send(result);
@@ -341,7 +341,7 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         if self.sender.is_some() {
-            self.cache.complete(self.key, self.number, None);
+            self.cache.complete(self.id, self.number, None);
         }
     }
 }
@@ -352,17 +352,17 @@ mod tests {
     use super::*;
     use crate::runtime::block_on;
 
-    fn key(chunk: u64) -> PieceKey {
-        PieceKey {
+    fn id(chunk: u64) -> ChunkId {
+        ChunkId {
             array: 1,
             chunk,
             inner: None,
         }
     }
 
-    fn piece(memory: &Arc<Memory>, bytes: usize) -> Arc<Piece> {
+    fn decoded(memory: &Arc<Memory>, bytes: usize) -> Arc<Chunk> {
         let reserved = memory.try_reserve(bytes as u64, |_| false).unwrap();
-        Arc::new(Piece::decoded(
+        Arc::new(Chunk::decoded(
             vec![1; bytes],
             Version(1),
             now_ms(),
@@ -371,8 +371,8 @@ mod tests {
         ))
     }
 
-    fn lead(cache: &Arc<PieceCache>, chunk: u64) -> Leader {
-        match cache.claim(key(chunk), |_| true) {
+    fn lead(cache: &Arc<ChunkCache>, chunk: u64) -> Leader {
+        match cache.claim(id(chunk), |_| true) {
             Claim::Lead(lead) => lead,
             other => panic!("{other:?}"),
         }
@@ -380,17 +380,17 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_go_first_and_give_their_memory_back() {
-        let (cache, memory) = (Arc::new(PieceCache::new(300)), Arc::new(Memory::new(1000)));
+        let (cache, memory) = (Arc::new(ChunkCache::new(300)), Arc::new(Memory::new(1000)));
         for chunk in 0..3 {
-            lead(&cache, chunk).complete(Ok(piece(&memory, 100)));
+            lead(&cache, chunk).complete(Ok(decoded(&memory, 100)));
         }
-        assert!(cache.get(&key(0)).is_some());
-        lead(&cache, 3).complete(Ok(piece(&memory, 100)));
-        assert!(cache.get(&key(1)).is_none() && cache.get(&key(0)).is_some());
+        assert!(cache.get(&id(0)).is_some());
+        lead(&cache, 3).complete(Ok(decoded(&memory, 100)));
+        assert!(cache.get(&id(1)).is_none() && cache.get(&id(0)).is_some());
         assert_eq!(memory.used_bytes(), 300);
         assert!(cache.evict(150));
         assert_eq!(memory.used_bytes(), 100);
-        lead(&cache, 9).complete(Ok(piece(&memory, 400)));
+        lead(&cache, 9).complete(Ok(decoded(&memory, 400)));
         assert_eq!(
             memory.used_bytes(),
             100,
@@ -401,27 +401,27 @@ mod tests {
     #[test]
     fn one_decodes_and_all_get_it() {
         let (cache, memory) = (
-            Arc::new(PieceCache::new(1 << 20)),
+            Arc::new(ChunkCache::new(1 << 20)),
             Arc::new(Memory::new(1 << 20)),
         );
         let leader = lead(&cache, 5);
         let followers: Vec<_> = (0..8)
-            .map(|_| match cache.claim(key(5), |_| true) {
+            .map(|_| match cache.claim(id(5), |_| true) {
                 Claim::Wait(load) => std::thread::spawn(move || block_on(load.wait())),
                 other => panic!("{other:?}"),
             })
             .collect();
-        leader.complete(Ok(piece(&memory, 10)));
+        leader.complete(Ok(decoded(&memory, 10)));
         for follower in followers {
             let outcome = follower.join().unwrap();
             assert!(matches!(outcome, Some(Ok(_))), "{outcome:?}");
         }
-        assert!(matches!(cache.claim(key(5), |_| true), Claim::Ready(_)));
+        assert!(matches!(cache.claim(id(5), |_| true), Claim::Ready(_)));
     }
 
     #[test]
     fn an_abandoned_load_is_taken_over_and_a_failure_is_not_cached() {
-        let cache = Arc::new(PieceCache::new(1 << 20));
+        let cache = Arc::new(ChunkCache::new(1 << 20));
         let mut leader = lead(&cache, 5);
         let load = leader.take_load().unwrap();
         drop(leader);
@@ -439,12 +439,12 @@ mod tests {
 
     #[test]
     fn a_load_that_no_request_waits_for_is_abandoned_unless_it_is_a_prefetch() {
-        let cache = Arc::new(PieceCache::new(1 << 20));
+        let cache = Arc::new(ChunkCache::new(1 << 20));
         let prefetch = lead(&cache, 5);
-        assert!(matches!(cache.claim(key(5), |_| true), Claim::Wait(_)));
+        assert!(matches!(cache.claim(id(5), |_| true), Claim::Wait(_)));
         let mut demand = lead(&cache, 6);
         let (own, abandoned) = (demand.take_load().unwrap(), demand.abandoned());
-        let Claim::Wait(other) = cache.claim(key(6), |_| true) else {
+        let Claim::Wait(other) = cache.claim(id(6), |_| true) else {
             panic!("it is being decoded");
         };
         drop(own);
@@ -454,19 +454,19 @@ mod tests {
         // Another request starts anew, and is not disturbed by the end of the first load.
         let again = lead(&cache, 6);
         drop(demand);
-        assert!(matches!(cache.claim(key(6), |_| true), Claim::Wait(_)));
+        assert!(matches!(cache.claim(id(6), |_| true), Claim::Wait(_)));
         drop((prefetch, again));
     }
 
     #[test]
-    fn a_piece_that_is_not_fresh_is_claimed_again() {
+    fn a_chunk_that_is_not_fresh_is_claimed_again() {
         let (cache, memory) = (
-            Arc::new(PieceCache::new(1 << 20)),
+            Arc::new(ChunkCache::new(1 << 20)),
             Arc::new(Memory::new(1 << 20)),
         );
-        lead(&cache, 5).complete(Ok(piece(&memory, 10)));
-        assert!(matches!(cache.claim(key(5), |_| false), Claim::Lead(_)));
-        let kept = cache.get(&key(5)).unwrap();
+        lead(&cache, 5).complete(Ok(decoded(&memory, 10)));
+        assert!(matches!(cache.claim(id(5), |_| false), Claim::Lead(_)));
+        let kept = cache.get(&id(5)).unwrap();
         let checked_ms = kept.checked_ms();
         kept.refresh(checked_ms - 1);
         assert_eq!(kept.checked_ms(), checked_ms, "an older check says nothing");

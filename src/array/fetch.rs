@@ -1,9 +1,10 @@
-//! How pieces are fetched from a remote store: whole, or neighbours together.
+//! How chunks are fetched from a remote store: whole, or neighbours together.
 
-use super::cache::PieceKey;
+use super::cache::ChunkId;
+use super::chunks::ArrayChunks;
+use super::decode::most_encoded_bytes;
 use super::engine::Engine;
 use super::memory::Reservation;
-use super::pieces::{Pieces, most_encoded_bytes};
 use crate::codec::IndexLocation;
 use crate::store::{AccessHint, Key, StoreError};
 
@@ -17,11 +18,11 @@ fn fetched_bytes(decoded_bytes: u64) -> u64 {
         .saturating_add(FETCH_SLACK_BYTES)
 }
 
-impl Pieces {
-    /// What will be read of a chunk to have a piece of it.
+impl ArrayChunks {
+    /// What will be read of a chunk to have a read chunk of it.
     pub(super) fn hint(&self) -> AccessHint {
         match self.pipeline.sharding() {
-            None => AccessHint::Whole(most_encoded_bytes(self.piece_bytes)),
+            None => AccessHint::Whole(most_encoded_bytes(self.read_chunk_bytes)),
             Some(sharding) => match sharding.index_location() {
                 IndexLocation::End => AccessHint::Tail(sharding.index_size_bytes()),
                 IndexLocation::Start => AccessHint::Ranges,
@@ -29,7 +30,7 @@ impl Pieces {
         }
     }
 
-    /// What is asked for to have a piece, and the memory that it takes: what is fetched whole is in
+    /// What is asked for to have a read chunk, and the memory that it takes: what is fetched whole is in
     /// memory before its size is known.
     pub(super) async fn before_fetching(
         &self,
@@ -39,8 +40,8 @@ impl Pieces {
         if !self.is_remote() || self.pipeline.sharding().is_some() {
             return Ok((self.hint(), None));
         }
-        let encoded_bytes = fetched_bytes(self.piece_bytes);
-        let needed_bytes = self.piece_bytes.saturating_add(encoded_bytes);
+        let encoded_bytes = fetched_bytes(self.read_chunk_bytes);
+        let needed_bytes = self.read_chunk_bytes.saturating_add(encoded_bytes);
         match engine.reserve(key, needed_bytes).await {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
             // It cannot be decoded, but it may well be absent.
@@ -49,10 +50,10 @@ impl Pieces {
         }
     }
 
-    /// Has the bytes of pieces, all of one chunk, fetched together from a remote store.
+    /// Has the bytes of inner chunks, all of one chunk, fetched together from a remote store.
     /// What cannot be had is said when each of them is decoded.
-    pub(super) async fn prefetch(&self, pieces: &[PieceKey], engine: &Engine) {
-        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), pieces.first()) else {
+    pub(super) async fn prefetch(&self, ids: &[ChunkId], engine: &Engine) {
+        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), ids.first()) else {
             return;
         };
         let Ok(key) = self.stored_key(first.chunk) else {
@@ -61,17 +62,14 @@ impl Pieces {
         let Ok(Some(object)) = self.open(&key, self.hint()).await else {
             return;
         };
-        let Ok(index) = self
-            .shard_index(&*object, &key, first, sharding, engine)
-            .await
-        else {
+        let Ok(index) = self.shard_index(&*object, &key, sharding, engine).await else {
             return;
         };
-        let most = fetched_bytes(self.piece_bytes);
-        let inner = pieces.iter().filter_map(|piece| piece.inner);
+        let most = fetched_bytes(self.read_chunk_bytes);
+        let inner = ids.iter().filter_map(|id| id.inner);
         let ranges = inner.filter_map(|inner| {
             let inner = usize::try_from(inner).ok()?;
-            let range = index.entry(inner).ok().flatten()?;
+            let range = index.index.entry(inner).ok().flatten()?;
             // What an index claims is no reason to fetch more than can be right.
             (range.end - range.start <= most).then_some(range)
         });

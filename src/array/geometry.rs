@@ -1,93 +1,93 @@
-//! Where the bytes of a decoded array lie in its pieces.
+//! Where the bytes of a decoded array lie in its chunks.
 //!
-//! A *piece* is what is decoded and cached at once: a chunk, or an inner chunk of a shard. The
+//! A chunk is a read chunk here: a chunk, or an inner chunk of a shard. The
 //! array is a sequence of bytes in C order; a range of it is a sequence of runs, each of them
-//! contiguous both in the array and in one piece. Axes that a piece spans whole are merged, so
+//! contiguous both in the array and in one chunk. Axes that a chunk spans whole are merged, so
 //! that runs are as long as they can be. All arithmetic is in bytes, and checked once at the
 //! construction.
 
 use std::ops::ControlFlow;
 
-/// A regular grid of pieces over an array.
+/// A regular grid of chunks over an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Geometry {
     /// Outermost first, never empty; the last one counts bytes.
     axes: Vec<Axis>,
     size_bytes: u64,
-    piece_bytes: u64,
-    pieces: u64,
+    chunk_bytes: u64,
+    chunks: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Axis {
     length: u64,
-    piece: u64,
+    chunk: u64,
     /// Bytes of the array from one position to the next.
     array_stride: u64,
-    /// Bytes inside a piece from one position to the next.
-    piece_stride: u64,
-    /// From a piece to its neighbour, counted in pieces.
+    /// Bytes inside a chunk from one position to the next.
+    chunk_stride: u64,
+    /// From a chunk to its neighbour, counted in chunks.
     grid_stride: u64,
 }
 
-/// Bytes that are contiguous in the array and in one piece.
+/// Bytes that are contiguous in the array and in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The piece, counted in C order over the grid.
-    pub(super) piece: u64,
-    /// First byte inside the piece.
+    /// The chunk, counted in C order over the grid.
+    pub(super) chunk: u64,
+    /// First byte inside the chunk.
     pub(super) offset: u64,
     /// Number of bytes, at least 1.
     pub(super) length: u64,
 }
 
 impl Geometry {
-    /// A grid of pieces of the shape `piece` over an array of `shape`, with elements of
+    /// A grid of chunks of the shape `chunk` over an array of `shape`, with elements of
     /// `item_bytes`; both shapes have the same number of axes, which may be 0.
     ///
-    /// `None` if a product does not fit into 64 bits or an extent of a piece is 0.
-    pub(super) fn new(shape: &[u64], piece: &[u64], item_bytes: u64) -> Option<Self> {
-        if shape.len() != piece.len() || piece.contains(&0) {
+    /// `None` if a product does not fit into 64 bits or an extent of a chunk is 0.
+    pub(super) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
+        if shape.len() != chunk.len() || chunk.contains(&0) {
             return None;
         }
         let product = |lengths: &[u64], factor| lengths.iter().try_fold(factor, checked_mul);
         let size_bytes = product(shape, item_bytes)?;
-        let piece_bytes = product(piece, item_bytes)?;
+        let chunk_bytes = product(chunk, item_bytes)?;
         let mut inner = Axis {
             length: item_bytes,
-            piece: item_bytes,
+            chunk: item_bytes,
             array_stride: 1,
-            piece_stride: 1,
+            chunk_stride: 1,
             grid_stride: 1,
         };
-        let mut pieces: u64 = 1;
+        let mut chunks: u64 = 1;
         let mut axes = Vec::new();
-        for (&length, &piece) in shape.iter().zip(piece).rev() {
-            let count = length.div_ceil(piece);
-            if inner.length == inner.piece {
-                // The pieces span the inner axes whole: both grow by one axis.
-                inner.piece = inner.piece.checked_mul(piece)?;
+        for (&length, &chunk) in shape.iter().zip(chunk).rev() {
+            let count = length.div_ceil(chunk);
+            if inner.length == inner.chunk {
+                // The chunks span the inner axes whole: both grow by one axis.
+                inner.chunk = inner.chunk.checked_mul(chunk)?;
                 inner.length = inner.length.checked_mul(length)?;
             } else {
                 let outer = Axis {
                     length,
-                    piece,
+                    chunk,
                     array_stride: inner.array_stride.checked_mul(inner.length)?,
-                    piece_stride: inner.piece_stride.checked_mul(inner.piece)?,
-                    grid_stride: pieces,
+                    chunk_stride: inner.chunk_stride.checked_mul(inner.chunk)?,
+                    grid_stride: chunks,
                 };
                 axes.push(inner);
                 inner = outer;
             }
-            pieces = pieces.checked_mul(count)?;
+            chunks = chunks.checked_mul(count)?;
         }
         axes.push(inner);
         axes.reverse();
         Some(Self {
             axes,
             size_bytes,
-            piece_bytes,
-            pieces,
+            chunk_bytes,
+            chunks,
         })
     }
 
@@ -96,42 +96,42 @@ impl Geometry {
         self.size_bytes
     }
 
-    /// Size of one piece in bytes, padding at the edges included.
-    pub(super) fn piece_bytes(&self) -> u64 {
-        self.piece_bytes
+    /// Size of one chunk in bytes, padding at the edges included.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
     }
 
-    /// Number of pieces.
+    /// Number of chunks.
     #[cfg(test)]
-    fn pieces(&self) -> u64 {
-        self.pieces
+    fn chunks(&self) -> u64 {
+        self.chunks
     }
 
-    /// One piece and nothing around it.
-    pub(super) fn of_one_piece(size_bytes: u64) -> Self {
+    /// One chunk and nothing around it.
+    pub(super) fn of_one_chunk(size_bytes: u64) -> Self {
         let axis = Axis {
             length: size_bytes,
-            piece: size_bytes,
+            chunk: size_bytes,
             array_stride: 1,
-            piece_stride: 1,
+            chunk_stride: 1,
             grid_stride: 1,
         };
         Self {
             axes: vec![axis],
             size_bytes,
-            piece_bytes: size_bytes,
-            pieces: 1,
+            chunk_bytes: size_bytes,
+            chunks: 1,
         }
     }
 
-    /// The same pieces, one behind the other; `None` if their bytes do not fit into 64 bits.
+    /// The same chunks, one behind the other; `None` if their bytes do not fit into 64 bits.
     pub(super) fn in_sequence(&self) -> Option<Self> {
-        let size_bytes = self.pieces.checked_mul(self.piece_bytes)?;
+        let size_bytes = self.chunks.checked_mul(self.chunk_bytes)?;
         let axis = Axis {
             length: size_bytes,
-            piece: self.piece_bytes,
+            chunk: self.chunk_bytes,
             array_stride: 1,
-            piece_stride: 1,
+            chunk_stride: 1,
             grid_stride: 1,
         };
         Some(Self {
@@ -141,13 +141,13 @@ impl Geometry {
         })
     }
 
-    /// Bytes of the array between the first byte of a row of pieces and that of the next row.
+    /// Bytes of the array between the first byte of a row of chunks and that of the next row.
     pub(super) fn outer_bytes(&self) -> u64 {
         let outer = self.axes.first();
-        outer.map_or(0, |axis| axis.piece.saturating_mul(axis.array_stride))
+        outer.map_or(0, |axis| axis.chunk.saturating_mul(axis.array_stride))
     }
 
-    /// Bytes of the array that meet every piece of a row of pieces, wherever in it they begin.
+    /// Bytes of the array that meet every chunk of a row of chunks, wherever in it they begin.
     pub(super) fn plane_bytes(&self) -> u64 {
         self.axes.first().map_or(0, |axis| axis.array_stride)
     }
@@ -156,7 +156,7 @@ impl Geometry {
     pub(super) fn run_bytes(&self) -> u64 {
         self.axes
             .last()
-            .map_or(0, |axis| axis.piece.min(axis.length))
+            .map_or(0, |axis| axis.chunk.min(axis.length))
     }
 
     /// Visits the runs of the bytes from `start` to `end`, in order, until `visit` breaks.
@@ -171,19 +171,19 @@ impl Geometry {
         let end = end.min(self.size_bytes);
         let mut at = start;
         while at < end {
-            let (mut left, mut piece, mut offset, mut length) = (at, 0, 0, 0);
+            let (mut left, mut chunk, mut offset, mut length) = (at, 0, 0, 0);
             for axis in &self.axes {
                 let position = left / axis.array_stride;
                 left %= axis.array_stride;
-                let (cell, inside) = (position / axis.piece, position % axis.piece);
+                let (cell, inside) = (position / axis.chunk, position % axis.chunk);
                 // Products of what `new` has multiplied before.
-                piece += cell * axis.grid_stride;
-                offset += inside * axis.piece_stride;
-                length = (axis.piece - inside).min(axis.length - position);
+                chunk += cell * axis.grid_stride;
+                offset += inside * axis.chunk_stride;
+                length = (axis.chunk - inside).min(axis.length - position);
             }
             let length = length.min(end - at);
             visit(Run {
-                piece,
+                chunk,
                 offset,
                 length,
             })?;
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     /// Element by element, from the definition.
-    fn naive(shape: &[u64], piece: &[u64], item: u64) -> Vec<(u64, u64)> {
+    fn naive(shape: &[u64], chunk: &[u64], item: u64) -> Vec<(u64, u64)> {
         let mut bytes = Vec::new();
         let elements: u64 = shape.iter().product();
         for element in 0..elements {
@@ -217,8 +217,8 @@ mod tests {
                 left /= shape[axis];
             }
             for axis in 0..shape.len() {
-                index = index * shape[axis].div_ceil(piece[axis]) + coordinates[axis] / piece[axis];
-                offset = offset * piece[axis] + coordinates[axis] % piece[axis];
+                index = index * shape[axis].div_ceil(chunk[axis]) + coordinates[axis] / chunk[axis];
+                offset = offset * chunk[axis] + coordinates[axis] % chunk[axis];
             }
             bytes.extend((0..item).map(|byte| (index, offset * item + byte)));
         }
@@ -250,21 +250,21 @@ mod tests {
             (&[4, 1, 6], &[3, 1, 4], 3),
             (&[2, 3, 2, 5], &[1, 2, 2, 3], 1),
         ];
-        for (shape, piece, item) in cases {
-            let geometry = Geometry::new(shape, piece, *item).unwrap();
-            let expected = naive(shape, piece, *item);
+        for (shape, chunk, item) in cases {
+            let geometry = Geometry::new(shape, chunk, *item).unwrap();
+            let expected = naive(shape, chunk, *item);
             assert_eq!(geometry.size_bytes(), expected.len() as u64);
             for start in 0..expected.len() {
                 for end in [start + 1, start + 5, start + 17, expected.len()] {
                     let found: Vec<_> = runs(&geometry, start as u64, end as u64)
                         .into_iter()
-                        .flat_map(|run| (0..run.length).map(move |i| (run.piece, run.offset + i)))
+                        .flat_map(|run| (0..run.length).map(move |i| (run.chunk, run.offset + i)))
                         .collect();
                     let end = end.min(expected.len());
                     assert_eq!(
                         found,
                         expected[start..end],
-                        "{shape:?} {piece:?} {start}..{end}"
+                        "{shape:?} {chunk:?} {start}..{end}"
                     );
                 }
             }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_span_the_inner_axes_give_long_runs() {
+    fn chunks_that_span_the_inner_axes_give_long_runs() {
         let geometry = Geometry::new(&[100, 50, 40], &[10, 50, 40], 4).unwrap();
         assert_eq!(geometry.run_bytes(), 10 * 50 * 40 * 4);
         assert_eq!(runs(&geometry, 0, 800_000).len(), 10);
@@ -284,7 +284,7 @@ mod tests {
     fn empty_arrays_have_no_runs() {
         for shape in [&[0, 5], &[5, 0]] {
             let geometry = Geometry::new(shape, &[2, 2], 4).unwrap();
-            assert_eq!((geometry.size_bytes(), geometry.pieces()), (0, 0));
+            assert_eq!((geometry.size_bytes(), geometry.chunks()), (0, 0));
             assert!(runs(&geometry, 0, 100).is_empty());
         }
     }

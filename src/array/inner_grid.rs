@@ -38,8 +38,8 @@ impl InnerGrid {
 
     /// The chunk of an inner chunk, and its number inside; both in C order. `chunks` are the
     /// chunks of the array along each axis.
-    pub(super) fn split(&self, piece: u64, chunks: &[u64]) -> (u64, u64) {
-        let (mut left, mut chunk, mut inner) = (piece, 0, 0);
+    pub(super) fn split(&self, number: u64, chunks: &[u64]) -> (u64, u64) {
+        let (mut left, mut chunk, mut inner) = (number, 0, 0);
         let (mut chunk_stride, mut inner_stride) = (1, 1);
         let axes = self.counts.iter().zip(&self.per_shard).zip(chunks);
         for ((count, per_shard), chunks) in axes.rev() {

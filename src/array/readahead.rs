@@ -37,43 +37,43 @@ impl ArrayReader {
         if !accepts_prefetch(MAX_TASKS) {
             return range.start;
         }
-        let (pieces, reached) = self.pieces_of(&order.geometry, range);
+        let (chunks, reached) = self.chunks_of(&order.geometry, range);
         let mut leaders = Vec::new();
-        for piece in pieces {
-            let key = self.pieces.key_of(piece);
-            if let Claim::Lead(leader) = self.claim(key) {
-                leaders.push((key, leader));
+        for chunk in chunks {
+            let id = self.chunks.id_of(chunk);
+            if let Claim::Lead(leader) = self.claim(id) {
+                leaders.push((id, leader));
             }
         }
-        self.submit(leaders, self.group_pieces(), Priority::Prefetch);
+        self.submit(leaders, self.group_chunks(), Priority::Prefetch);
         reached
     }
 
-    /// The pieces of a range, as many as may be started at a time, and how far they reach. In each
-    /// row of pieces only so many runs are looked at as meet all of its pieces.
-    fn pieces_of(&self, geometry: &Geometry, range: &Range<u64>) -> (Vec<u64>, u64) {
+    /// The chunks of a range, as many as may be started at a time, and how far they reach. In each
+    /// row of chunks only so many runs are looked at as meet all of its chunks.
+    fn chunks_of(&self, geometry: &Geometry, range: &Range<u64>) -> (Vec<u64>, u64) {
         let (plane, row) = (geometry.plane_bytes().max(1), geometry.outer_bytes().max(1));
-        let piece_bytes = geometry.piece_bytes().max(1);
-        let most = (self.engine.cache.budget_bytes() / 2 / piece_bytes)
-            .min(self.group_pieces().saturating_mul(MAX_TASKS) as u64);
-        let mut pieces = Vec::new();
+        let chunk_bytes = geometry.chunk_bytes().max(1);
+        let most = (self.engine.cache.budget_bytes() / 2 / chunk_bytes)
+            .min(self.group_chunks().saturating_mul(MAX_TASKS) as u64);
+        let mut chunks = Vec::new();
         let (mut at, mut runs_left) = (range.start, MAX_AHEAD_RUNS);
         while at < range.end {
-            let room = most.saturating_sub(pieces.len() as u64);
+            let room = most.saturating_sub(chunks.len() as u64);
             if room == 0 {
                 break;
             }
             let row_end = (at / row + 1).saturating_mul(row).min(range.end);
             let end = at.saturating_add(plane).min(row_end);
-            let room_bytes = room.saturating_mul(piece_bytes);
+            let room_bytes = room.saturating_mul(chunk_bytes);
             let batch = Batch::of(geometry, at..end, room_bytes, runs_left);
             runs_left = runs_left.saturating_sub(batch.runs);
-            pieces.extend(batch.pieces);
+            chunks.extend(batch.chunks);
             if batch.end < end {
-                return (pieces, batch.end);
+                return (chunks, batch.end);
             }
             at = row_end;
         }
-        (pieces, at)
+        (chunks, at)
     }
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::cache::{Piece, PieceKey, now_ms};
+use super::cache::{Chunk, ChunkId};
+use super::chunks::ArrayChunks;
 use super::engine::Engine;
 use super::geometry::{Geometry, Run};
 use super::order::ElementOrder;
-use super::pieces::Pieces;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
-use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Store, StoreError, Version, in_memory, part, part_mut};
 use crate::zarr;
 
@@ -22,15 +21,15 @@ use crate::zarr;
 /// there is decoded whole and checked, and anything else is an error.
 #[derive(Debug)]
 pub struct ArrayReader {
-    pub(super) pieces: Pieces,
+    pub(super) chunks: ArrayChunks,
     pub(super) engine: Arc<Engine>,
     /// The elements in C order.
     pub(super) row_major: ElementOrder,
-    /// The pieces one behind the other, each of them whole.
+    /// The read chunks one behind the other, each of them whole.
     chunk_major: ElementOrder,
-    /// Pieces over one chunk.
+    /// Read chunks of one chunk.
     chunk_geometry: Geometry,
-    /// One piece by itself.
+    /// One read chunk by itself.
     inner_geometry: Geometry,
     pub(super) window_bytes: u64,
     /// How much one read may hold while it waits for more.
@@ -42,7 +41,7 @@ pub struct ArrayReader {
 pub enum Extent {
     /// All of them in C order.
     RowMajor,
-    /// The pieces in C order over their grid, one behind the other; each is as it is stored, also
+    /// The read chunks in C order over their grid, one behind the other; each is as it is stored, also
     /// beyond the array's edge.
     ChunkMajor,
     /// One chunk as it is stored, also beyond the array's edge, by its number in C order over the grid.
@@ -52,18 +51,18 @@ pub enum Extent {
 }
 
 /// A read that is not empty.
-struct ReadRun<'a> {
-    extent: Extent,
+pub(super) struct ReadRun<'a> {
+    pub(super) extent: Extent,
     order: &'a ElementOrder,
-    geometry: &'a Geometry,
-    range: Range<u64>,
+    pub(super) geometry: &'a Geometry,
+    pub(super) range: Range<u64>,
 }
 
-/// Pieces that one read holds at a time.
+/// Chunks that one read holds at a time.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Runs at least as long as this are read from the store as they are, where nothing is encoded.
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
-/// Pieces of a remote store are fetched whole up to this size, encoded or not.
+/// Chunks of a remote store are fetched whole up to this size, encoded or not.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
 /// At least so much is decoded ahead of a sequential reader.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
@@ -85,19 +84,19 @@ impl ArrayReader {
         document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
         let number = engine.next_array();
-        let pieces = Pieces::new(store, key, metadata, pipeline, ttl, number, document)?;
-        let geometry = pieces.over_the_array()?;
+        let chunks = ArrayChunks::new(store, key, metadata, pipeline, ttl, number, document)?;
+        let geometry = chunks.over_the_array()?;
         let chunk_major = geometry
             .in_sequence()
             .ok_or_else(|| StoreError::Unsupported {
-                key: pieces.key().clone(),
+                key: chunks.key().clone(),
                 what: "more bytes than can be counted".into(),
             })?;
-        let chunk_geometry = pieces.over_a_chunk()?;
+        let chunk_geometry = chunks.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();
         let parallel = engine.parallel();
         let window_bytes = geometry
-            .piece_bytes()
+            .chunk_bytes()
             .saturating_mul(parallel.saturating_mul(2))
             .max(item_rows.min(engine.cache.budget_bytes() / 4))
             .max(MIN_WINDOW_BYTES)
@@ -105,9 +104,9 @@ impl ArrayReader {
         let held_bytes = engine.held_bytes().min(MAX_HELD_BYTES);
         Ok(Self {
             held_bytes,
-            pieces,
+            chunks,
             engine,
-            inner_geometry: Geometry::of_one_piece(geometry.piece_bytes()),
+            inner_geometry: Geometry::of_one_chunk(geometry.chunk_bytes()),
             row_major: ElementOrder::over(geometry),
             chunk_major: ElementOrder::over(chunk_major),
             chunk_geometry,
@@ -120,15 +119,15 @@ impl ArrayReader {
         self.row_major.geometry.size_bytes()
     }
 
-    /// Size in bytes of all pieces, one behind the other: what lies beyond the edges of the array
+    /// Size in bytes of all chunks, one behind the other: what lies beyond the edges of the array
     /// counts.
     pub fn chunk_major_bytes(&self) -> u64 {
         self.chunk_major.geometry.size_bytes()
     }
 
-    /// Elements of a piece along each axis: of an inner chunk where there are shards.
-    pub fn piece_shape(&self) -> &[u64] {
-        self.pieces.piece_shape()
+    /// Elements of a read chunk along each axis.
+    pub fn read_chunk_shape(&self) -> &[u64] {
+        self.chunks.read_chunk_shape()
     }
 
     /// Elements that are read as a run of bytes. `None` if there is no such run.
@@ -163,7 +162,7 @@ impl ArrayReader {
     }
 
     /// Reads `size` bytes from `offset` of an extent into `buffer`, fewer only at the end, if all
-    /// pieces of it are decoded or need no decoding. `served` has the versions of the chunks that the
+    /// chunks of it are decoded or need no decoding. `served` has the versions of the chunks that the
     /// same file was served from, if the store can change.
     ///
     /// # Errors
@@ -187,7 +186,7 @@ impl ArrayReader {
     /// [`ArrayReader::try_read`].
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if a chunk has another version than `served` says; otherwise why a piece
+    /// [`StoreError::Stale`] if a chunk has another version than `served` says; otherwise why a chunk
     /// cannot be loaded.
     pub async fn read(
         self: &Arc<Self>,
@@ -208,14 +207,14 @@ impl ArrayReader {
         self.chunk_geometry.size_bytes()
     }
 
-    /// Size of a decoded piece in bytes: of an inner chunk where there are shards.
-    pub fn piece_bytes(&self) -> u64 {
-        self.row_major.geometry.piece_bytes()
+    /// Size of a decoded read chunk in bytes.
+    pub fn read_chunk_bytes(&self) -> u64 {
+        self.row_major.geometry.chunk_bytes()
     }
 
     /// Whether the array cannot change.
     pub fn is_constant(&self) -> bool {
-        self.pieces.is_constant()
+        self.chunks.is_constant()
     }
 
     /// What decodes it.
@@ -225,53 +224,53 @@ impl ArrayReader {
 
     /// Where the array is in the store.
     pub fn key(&self) -> &Key {
-        self.pieces.key()
+        self.chunks.key()
     }
 
     /// The version of the metadata that it was opened with; 0 where they cannot change.
     pub fn document_version(&self) -> u64 {
-        self.pieces.document_version()
+        self.chunks.document_version()
     }
 
-    /// What the pieces are made of.
-    pub fn pieces(&self) -> &Pieces {
-        &self.pieces
+    /// How the chunks are found and decoded.
+    pub fn chunks(&self) -> &ArrayChunks {
+        &self.chunks
     }
 
     fn internal(&self, what: impl Into<String>) -> StoreError {
         StoreError::internal(what).with_key(self.key().clone())
     }
 
-    /// Whether pieces are read from the store as they are, run by run.
+    /// Whether chunks are read from the store as they are, run by run.
     fn reads_directly(&self, geometry: &Geometry) -> bool {
-        // Remote pieces are fetched whole, unless they are large.
-        let is_worth_it = !self.pieces.is_remote() || geometry.piece_bytes() > MAX_FETCHED_BYTES;
-        self.pieces.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
+        // Remote chunks are fetched whole, unless they are large.
+        let is_worth_it = !self.chunks.is_remote() || geometry.chunk_bytes() > MAX_FETCHED_BYTES;
+        self.chunks.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
     }
 
-    /// The pieces that a run needs from `at` on, as many as one read holds at a time.
-    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<PieceKey>), StoreError> {
+    /// The chunks that a run needs from `at` on, as many as one read holds at a time.
+    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<ChunkId>), StoreError> {
         let batch = Batch::of(run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
-            return Err(self.internal(format!("no piece has byte {at}")));
+            return Err(self.internal(format!("no chunk has byte {at}")));
         }
-        let keys = batch
-            .pieces
+        let ids = batch
+            .chunks
             .iter()
-            .map(|piece| self.piece_key(run.extent, *piece));
-        let keys = keys.collect();
-        Ok((batch, keys))
+            .map(|chunk| self.chunk_id(run.extent, *chunk));
+        let ids = ids.collect();
+        Ok((batch, ids))
     }
 
-    fn piece_key(&self, extent: Extent, piece: u64) -> PieceKey {
+    pub(super) fn chunk_id(&self, extent: Extent, number: u64) -> ChunkId {
         match extent {
-            Extent::RowMajor | Extent::ChunkMajor => self.pieces.key_of(piece),
-            Extent::Chunk(chunk) => self.pieces.key_in_chunk(chunk, piece),
-            Extent::Inner(inner) => self.pieces.key_of(inner),
+            Extent::RowMajor | Extent::ChunkMajor => self.chunks.id_of(number),
+            Extent::Chunk(chunk) => self.chunks.id_in_chunk(chunk, number),
+            Extent::Inner(inner) => self.chunks.id_of(inner),
         }
     }
 
-    /// Fills the buffer with a run if its pieces are at hand.
+    /// Fills the buffer with a run if its chunks are at hand.
     fn try_fill(
         &self,
         run: &ReadRun<'_>,
@@ -283,17 +282,17 @@ impl ArrayReader {
         if self.reads_directly(run.geometry) {
             return self.try_copy_direct(run, target, served);
         }
-        let name = |chunk| self.pieces.chunk_key(chunk);
+        let name = |chunk| self.chunks.chunk_key(chunk);
         let mut at = run.range.start;
         while at < run.range.end {
-            let (batch, keys) = self.batch(run, at)?;
-            if served.is_some_and(|served| !matches!(served.try_make_room(&keys, name), Ok(true))) {
+            let (batch, ids) = self.batch(run, at)?;
+            if served.is_some_and(|served| !matches!(served.try_make_room(&ids, name), Ok(true))) {
                 return Ok(None);
             }
-            let Some(held) = self.try_load(&keys) else {
+            let Some(held) = self.try_load(&ids) else {
                 return Ok(None);
             };
-            if let Some(data) = self.copy_batch(run, at, &batch, &keys, &held, target, served)? {
+            if let Some(data) = self.copy_batch(run, at, &batch, &ids, &held, target, served)? {
                 return Ok(Some(data));
             }
             at = batch.end;
@@ -301,7 +300,7 @@ impl ArrayReader {
         Ok(Some(Data::Filled(0..length)))
     }
 
-    /// Reads a run that is not empty, some pieces at a time.
+    /// Reads a run that is not empty, some chunks at a time.
     async fn fill(
         self: &Arc<Self>,
         run: &ReadRun<'_>,
@@ -323,19 +322,19 @@ impl ArrayReader {
         let _reader = self.engine.admit_reader(self.key()).await?;
         let mut at = run.range.start;
         while at < run.range.end {
-            let (batch, keys) = self.batch(run, at)?;
-            // Before pieces are held: a read that waits for memory must not hold any.
+            let (batch, ids) = self.batch(run, at)?;
+            // Before chunks are held: a read that waits for memory must not hold any.
             if let Some(served) = served {
-                let name = |chunk| self.pieces.chunk_key(chunk);
-                served.make_room(&keys, name).await?;
+                let name = |chunk| self.chunks.chunk_key(chunk);
+                served.make_room(&ids, name).await?;
             }
-            let held = self.load(&keys).await?;
+            let held = self.load(&ids).await?;
             let is_whole = at == run.range.start && batch.end == run.range.end;
             if target.is_empty() && !(is_whole && batch.single.is_some()) {
                 target = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
             }
             if let Some(data) =
-                self.copy_batch(run, at, &batch, &keys, &held, &mut target, served)?
+                self.copy_batch(run, at, &batch, &ids, &held, &mut target, served)?
             {
                 return Ok(data);
             }
@@ -344,7 +343,7 @@ impl ArrayReader {
         Ok(Data::Shared(target.into(), 0..length))
     }
 
-    /// Copies the pieces of a batch to their place in `target`; or returns the bytes of the only piece
+    /// Copies the chunks of a batch to their place in `target`; or returns the bytes of the only chunk
     /// if the run lies in it.
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn copy_batch(
@@ -352,28 +351,28 @@ impl ArrayReader {
         run: &ReadRun<'_>,
         at: u64,
         batch: &Batch,
-        keys: &[PieceKey],
-        held: &[Arc<Piece>],
+        ids: &[ChunkId],
+        held: &[Arc<Chunk>],
         target: &mut [u8],
         served: Option<&ServedVersions>,
     ) -> Result<Option<Data>, StoreError> {
-        for (key, piece) in keys.iter().zip(held) {
-            self.admit(served, key, piece.version, piece.checked_ms())?;
+        for (id, chunk) in ids.iter().zip(held) {
+            self.admit(served, id, chunk.version, chunk.checked_ms())?;
         }
         let whole = run.range.end - run.range.start;
-        if let (Some(single), [piece]) = (batch.single, held)
+        if let (Some(single), [chunk]) = (batch.single, held)
             && batch.end - at == whole
         {
-            if let Some(bytes) = &piece.bytes {
-                // The reply is made from the piece itself.
+            if let Some(bytes) = &chunk.bytes {
+                // The reply is made from the chunk itself.
                 let start = in_memory(single.offset)?;
-                self.note_end(run.order, keys, run.geometry, single);
+                self.note_end(run.order, ids, run.geometry, single);
                 let end = start + in_memory(whole)?;
                 return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
             }
             if target.is_empty() {
                 let mut filled = vec![0; in_memory(whole)?];
-                self.pieces.fill(single.offset, &mut filled);
+                self.chunks.fill(single.offset, &mut filled);
                 let length = filled.len();
                 return Ok(Some(Data::Shared(filled.into(), 0..length)));
             }
@@ -381,21 +380,19 @@ impl ArrayReader {
         let (from, to) = (at - run.range.start, batch.end - run.range.start);
         let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
         let range = at..batch.end;
-        self.copy(run.order, run.geometry, range, batch, held, keys, part)?;
+        self.copy(run.order, run.geometry, range, batch, held, ids, part)?;
         Ok(None)
     }
 
-    fn admit(
+    pub(super) fn admit(
         &self,
         served: Option<&ServedVersions>,
-        key: &PieceKey,
+        id: &ChunkId,
         version: Option<Version>,
         checked_ms: u64,
     ) -> Result<(), StoreError> {
-        let name = |chunk| self.pieces.chunk_key(chunk);
-        served.map_or(Ok(()), |served| {
-            served.admit(key, name, version, checked_ms)
-        })
+        let name = |chunk| self.chunks.chunk_key(chunk);
+        served.map_or(Ok(()), |served| served.admit(id, name, version, checked_ms))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
@@ -405,23 +402,23 @@ impl ArrayReader {
         geometry: &Geometry,
         range: Range<u64>,
         batch: &Batch,
-        held: &[Arc<Piece>],
-        keys: &[PieceKey],
+        held: &[Arc<Chunk>],
+        ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
         let gives_up = self.gives_up_what_was_read(order);
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
-            let place = finder.get(run.piece);
-            let piece = place.and_then(|place| Some((keys.get(place)?, held.get(place)?)));
-            let Some((key, piece)) = piece else {
-                return ControlFlow::Break(self.internal("a run of a piece that is not held"));
+            let place = finder.get(run.chunk);
+            let chunk = place.and_then(|place| Some((ids.get(place)?, held.get(place)?)));
+            let Some((id, chunk)) = chunk else {
+                return ControlFlow::Break(self.internal("a run of a chunk that is not held"));
             };
-            if let Err(error) = self.copy_run(run, piece, &mut target) {
+            if let Err(error) = self.copy_run(run, chunk, &mut target) {
                 return ControlFlow::Break(error);
             }
-            if gives_up && run.offset + run.length == geometry.piece_bytes() {
-                self.engine.cache.use_up(*key);
+            if gives_up && run.offset + run.length == geometry.chunk_bytes() {
+                self.engine.cache.use_up(*id);
             }
             ControlFlow::Continue(())
         });
@@ -431,98 +428,42 @@ impl ArrayReader {
         }
     }
 
-    /// Copies a run of a piece to the beginning of `target`, which is what lies behind it then.
-    fn copy_run(&self, run: Run, piece: &Piece, target: &mut &mut [u8]) -> Result<(), StoreError> {
+    /// Copies a run of a chunk to the beginning of `target`, which is what lies behind it then.
+    fn copy_run(&self, run: Run, chunk: &Chunk, target: &mut &mut [u8]) -> Result<(), StoreError> {
         let (start, length) = (in_memory(run.offset)?, in_memory(run.length)?);
         let to = self.split(target, run)?;
-        match &piece.bytes {
+        match &chunk.bytes {
             Some(bytes) => to.copy_from_slice(part(bytes, start..start + length)?),
-            None => self.pieces.fill(run.offset, to),
+            None => self.chunks.fill(run.offset, to),
         }
         Ok(())
     }
 
-    /// Whether pieces go when they were read to their end. The kernel has them then; but it may have
-    /// to drop the pages of what can change, so pieces stay if all of them fit.
+    /// Whether chunks go when they were read to their end. The kernel has them then; but it may have
+    /// to drop the pages of what can change, so chunks stay if all of them fit.
     fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
         let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
         order.readahead.is_streaming() && (self.is_constant() || !fits)
     }
 
-    fn note_end(&self, order: &ElementOrder, keys: &[PieceKey], geometry: &Geometry, run: Run) {
-        if let [key] = keys
-            && run.offset + run.length == geometry.piece_bytes()
+    fn note_end(&self, order: &ElementOrder, ids: &[ChunkId], geometry: &Geometry, run: Run) {
+        if let [id] = ids
+            && run.offset + run.length == geometry.chunk_bytes()
             && self.gives_up_what_was_read(order)
         {
-            self.engine.cache.use_up(*key);
+            self.engine.cache.use_up(*id);
         }
     }
 
-    /// The runs that a read consists of, each with its piece and its part of the target.
-    fn direct_runs(&self, run: &ReadRun<'_>) -> Vec<(PieceKey, Run)> {
-        let mut runs = Vec::new();
-        let _ = run.geometry.runs(run.range.start, run.range.end, |own| {
-            runs.push((self.piece_key(run.extent, own.piece), own));
-            ControlFlow::<()>::Continue(())
-        });
-        runs
-    }
-
-    fn split<'a>(&self, target: &mut &'a mut [u8], run: Run) -> Result<&'a mut [u8], StoreError> {
+    pub(super) fn split<'a>(
+        &self,
+        target: &mut &'a mut [u8],
+        run: Run,
+    ) -> Result<&'a mut [u8], StoreError> {
         let (part, rest) = std::mem::take(target)
             .split_at_mut_checked(in_memory(run.length)?)
             .ok_or_else(|| self.internal("runs longer than the range that they are of"))?;
         *target = rest;
         Ok(part)
-    }
-
-    /// Copies runs from the store as they are, if that takes no disk and no network.
-    fn try_copy_direct(
-        &self,
-        run: &ReadRun<'_>,
-        mut target: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<Option<Data>, StoreError> {
-        let length = target.len();
-        let name = |chunk| self.pieces.chunk_key(chunk);
-        for (key, own) in self.direct_runs(run) {
-            let part = self.split(&mut target, own)?;
-            let keys = std::slice::from_ref(&key);
-            if served.is_some_and(|served| !matches!(served.try_make_room(keys, name), Ok(true))) {
-                return Ok(None);
-            }
-            let checked_ms = now_ms();
-            match self
-                .pieces
-                .try_read_raw(&key, own.offset, part, &self.engine)
-            {
-                Some(version) => self.admit(served, &key, version?, checked_ms)?,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(Data::Filled(0..length)))
-    }
-
-    async fn copy_direct(
-        &self,
-        run: &ReadRun<'_>,
-        mut target: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<(), StoreError> {
-        if !self.pieces.is_remote() {
-            leave_session_thread().await;
-        }
-        for (key, own) in self.direct_runs(run) {
-            let part = self.split(&mut target, own)?;
-            if let Some(served) = served {
-                let name = |chunk| self.pieces.chunk_key(chunk);
-                served.make_room(std::slice::from_ref(&key), name).await?;
-            }
-            let checked_ms = now_ms();
-            let read = self.pieces.read_raw(&key, own.offset, part, &self.engine);
-            let version = read.await?;
-            self.admit(served, &key, version, checked_ms)?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Arrays whose elements have no constant size: decoded whole, within a limit.
 
+use super::chunks::stored_key;
 use super::engine::Engine;
-use super::pieces::stored_key;
 use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;

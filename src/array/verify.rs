@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cache::PieceKey;
+use super::cache::ChunkId;
+use super::chunks::{ArrayChunks, stored_key};
 use super::engine::Engine;
-use super::pieces::{Pieces, stored_key};
 use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::{Pipeline, Sharding};
@@ -31,7 +31,7 @@ pub struct Verifier {
 #[derive(Debug)]
 enum Way {
     /// As readers do it: chunk by chunk, or by the inner chunks of a shard, so many in each.
-    Pieces(Box<Pieces>, Option<u64>),
+    ArrayChunks(Box<ArrayChunks>, Option<u64>),
     /// Whole chunks of several shapes, or of elements of variable length.
     Whole(Box<Whole>),
 }
@@ -49,7 +49,7 @@ pub struct Verified {
     /// Whether the store has the chunk.
     pub is_present: bool,
     /// Chunks, or inner chunks of a shard, that were decoded.
-    pub pieces: u64,
+    pub chunks: u64,
     /// The bytes of their elements.
     pub decoded_bytes: u64,
 }
@@ -98,7 +98,7 @@ impl Verifier {
                 let pipeline = pipeline(&shape)?;
                 let inner = pipeline.sharding().map(Sharding::inner_count);
                 let number = engine.next_array();
-                let pieces = Pieces::new(
+                let chunks = ArrayChunks::new(
                     Arc::clone(&store),
                     key.clone(),
                     metadata,
@@ -107,7 +107,7 @@ impl Verifier {
                     number,
                     None,
                 )?;
-                Way::Pieces(Box::new(pieces), inner)
+                Way::ArrayChunks(Box::new(chunks), inner)
             }
             (shape, _) => {
                 let first = vec![0; parts.grid.rank()];
@@ -138,7 +138,7 @@ impl Verifier {
     }
 
     /// Reads and decodes all of a chunk, also what lies beyond the array's edge, and every inner
-    /// chunk of a shard. Holds the memory of one piece at a time, reserved from `engine`.
+    /// chunk of a shard. Holds the memory of one chunk at a time, reserved from `engine`.
     ///
     /// Tells `bad` each error; inner chunks of one shard may have one each.
     pub async fn verify(
@@ -148,7 +148,9 @@ impl Verifier {
         bad: &mut (dyn FnMut(StoreError) + Send),
     ) -> Verified {
         match &self.way {
-            Way::Pieces(pieces, inner) => self.pieces(pieces, *inner, chunk, engine, bad).await,
+            Way::ArrayChunks(chunks, inner) => {
+                self.chunks(chunks, *inner, chunk, engine, bad).await
+            }
             Way::Whole(whole) => self
                 .whole(whole, chunk, engine)
                 .await
@@ -162,18 +164,18 @@ impl Verifier {
         }
     }
 
-    async fn pieces(
+    async fn chunks(
         &self,
-        pieces: &Pieces,
+        chunks: &ArrayChunks,
         inner: Option<u64>,
         chunk: u64,
         engine: &Engine,
         bad: &mut (dyn FnMut(StoreError) + Send),
     ) -> Verified {
         let mut verified = Verified::default();
-        for piece in 0..inner.unwrap_or(1) {
-            let piece = pieces.key_in_chunk(chunk, piece);
-            match pieces.decode(&piece, None, engine).await {
+        for number in 0..inner.unwrap_or(1) {
+            let id = chunks.id_in_chunk(chunk, number);
+            match chunks.decode(&id, None, engine).await {
                 Ok(decoded) => {
                     // Only a chunk that is not there has no version.
                     if decoded.version.is_none() {
@@ -181,7 +183,7 @@ impl Verifier {
                     }
                     verified.is_present = true;
                     if let Some(bytes) = &decoded.bytes {
-                        verified.pieces += 1;
+                        verified.chunks += 1;
                         verified.decoded_bytes += bytes.len() as u64;
                     }
                 }
@@ -189,7 +191,7 @@ impl Verifier {
                     verified.is_present = true;
                     bad(error);
                     // Without an index every inner chunk would fail for the same reason.
-                    if inner.is_some() && !self.has_index(&piece, engine).await {
+                    if inner.is_some() && !self.has_index(chunks, &id, engine).await {
                         return verified;
                     }
                 }
@@ -206,12 +208,10 @@ impl Verifier {
     }
 
     /// Whether the index of the shard was read and is right.
-    async fn has_index(&self, piece: &PieceKey, engine: &Engine) -> bool {
-        let shard = self
-            .store
-            .open(&self.chunk_key(piece.chunk), AccessHint::Ranges)
-            .await;
-        shard.is_ok_and(|shard| engine.index(piece, shard.version()).is_some())
+    async fn has_index(&self, chunks: &ArrayChunks, id: &ChunkId, engine: &Engine) -> bool {
+        let key = self.chunk_key(id.chunk);
+        let shard = self.store.open(&key, AccessHint::Ranges).await;
+        shard.is_ok_and(|shard| chunks.cached_index(&key, shard.version(), engine).is_some())
     }
 
     async fn whole(
@@ -264,7 +264,7 @@ impl Verifier {
         };
         Ok(Verified {
             is_present: true,
-            pieces: 1,
+            chunks: 1,
             decoded_bytes,
         })
     }

@@ -59,6 +59,16 @@ impl<M: Send + Sync + 'static> ShardIndexCache<M> {
         get(&self.cached, shard, version)
     }
 
+    /// Caches an index that was decoded, and returns it.
+    pub fn insert(
+        &self,
+        shard: ShardId,
+        version: ShardVersion,
+        index: CachedIndex<M>,
+    ) -> Arc<CachedIndex<M>> {
+        insert(&self.cached, shard, version, index)
+    }
+
     /// The index of a shard: cached, or loaded once for all requests that wait for it.
     ///
     /// # Errors
@@ -84,23 +94,28 @@ impl<M: Send + Sync + 'static> ShardIndexCache<M> {
                 if let Some(index) = get(&cached, &id, version) {
                     return Ok(index);
                 }
-                let index = Arc::new(load.await?);
-                let bytes = (index.index.len() as u64).saturating_mul(ENTRY_BYTES);
-                let entry = (version, Arc::clone(&index));
-                let weight = bytes.saturating_add(OVERHEAD_BYTES);
-                let _evicted = cached.lock().insert(id, entry, weight);
-                Ok(index)
+                Ok(insert(&cached, id, version, load.await?))
             }
         };
         self.loads.run((shard, version), load, panicked).await
     }
 }
 
-fn get<M>(
-    cached: &Mutex<WeightedLru<ShardId, (ShardVersion, Shared<M>)>>,
-    shard: &ShardId,
+fn insert<M>(
+    cached: &Cached<M>,
+    shard: ShardId,
     version: ShardVersion,
-) -> Option<Shared<M>> {
+    index: CachedIndex<M>,
+) -> Shared<M> {
+    let index = Arc::new(index);
+    let weight = index.index.len() as u64 * ENTRY_BYTES + OVERHEAD_BYTES;
+    let entry = (version, Arc::clone(&index));
+    let evicted = cached.lock().insert(shard, entry, weight);
+    drop(evicted);
+    index
+}
+
+fn get<M>(cached: &Cached<M>, shard: &ShardId, version: ShardVersion) -> Option<Shared<M>> {
     let mut cached = cached.lock();
     let (of, index) = cached.get(shard)?;
     (*of == version).then(|| Arc::clone(index))

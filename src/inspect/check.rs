@@ -195,7 +195,7 @@ impl Checker {
                 }
                 Decoded {
                     chunks: 1,
-                    inner_chunks: verified.pieces,
+                    inner_chunks: verified.chunks,
                     stored_bytes: self.size_bytes(key, *size_bytes),
                     decoded_bytes: verified.decoded_bytes,
                     bad,

@@ -23,7 +23,7 @@ pub struct ArrayView<'a> {
 impl<'a> ArrayView<'a> {
     /// What one element is.
     pub fn data_type(&self) -> &'a Fixed {
-        self.reader.pieces().data_type()
+        self.reader.chunks().data_type()
     }
 
     /// What the elements are made of, and how many numbers each is.

@@ -112,11 +112,11 @@ impl ViewFile {
     /// One inner chunk.
     pub fn inner(
         reader: Arc<ArrayReader>,
-        piece: u64,
+        inner: u64,
         version: Version,
         modified: SystemTime,
     ) -> Self {
-        Self::new(FileContent::Inner(reader, piece), version, modified)
+        Self::new(FileContent::Inner(reader, inner), version, modified)
     }
 }
 
@@ -147,7 +147,7 @@ impl Object for ViewFile {
             FileContent::Elements(_, _, rendering) => rendering.size_bytes,
             FileContent::File(file) => file.size_bytes(),
             FileContent::Chunk(reader, _) => reader.chunk_bytes(),
-            FileContent::Inner(reader, _) => reader.piece_bytes(),
+            FileContent::Inner(reader, _) => reader.read_chunk_bytes(),
         }
     }
 

@@ -310,7 +310,7 @@ impl Nodes {
         let too_much = || format!("more than {most} bytes of text");
         match &node.elements {
             Elements::Fixed(reader) => {
-                let data_type = reader.pieces().data_type();
+                let data_type = reader.chunks().data_type();
                 let Scalar::Text(order) = data_type.scalar else {
                     return Ok(None);
                 };

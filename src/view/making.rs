@@ -77,13 +77,13 @@ impl Nodes {
             }
             (Renderer::Chunks, _) => {
                 let reader = array_of(node)?.reader;
-                let pieces = reader.pieces();
-                let names = ChunkNames::of_keys(pieces.chunk_keys(), pieces.grid().shape());
+                let chunks = reader.chunks();
+                let names = ChunkNames::of_keys(chunks.chunk_keys(), chunks.grid().shape());
                 Ok(Content::Chunks(Arc::clone(reader), names))
             }
             (Renderer::Inner, _) => {
                 let reader = array_of(node)?.reader;
-                let counts = reader.pieces().inner_counts();
+                let counts = reader.chunks().inner_counts();
                 let counts =
                     counts.ok_or("its chunks are no shards with inner chunks".to_owned())?;
                 Ok(Content::Inner(

@@ -20,7 +20,7 @@ struct Elements<'a> {
 }
 
 impl VirtualFile {
-    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end, if no piece
+    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end, if no chunk
     /// has to be decoded. `served` is as in [`ArrayReader::try_read`].
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl VirtualFile {
     }
 
     /// The elements that a read consists of, if there is nothing else and they are not converted: the
-    /// reply is made from the decoded piece itself.
+    /// reply is made from the decoded chunk itself.
     fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
         let end = offset
             .saturating_add(size as u64)

@@ -102,7 +102,7 @@ pub(super) fn image(
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
-    let blocks = Blocks::new(pixels, reader.piece_shape());
+    let blocks = Blocks::new(pixels, reader.read_chunk_shape());
     let largest = blocks.largest_bytes();
     if largest > MAX_BLOCK_BYTES {
         return Err(format!(

@@ -237,7 +237,7 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
     let path = whole_of(&mount, "z");
     assert!(read(&path).unwrap() == whole());
     let counters = || {
-        ["pieces_decoded", "pieces_reused"].map(|name| crate::clients::gauge(mount.path(), name))
+        ["chunks_decoded", "chunks_reused"].map(|name| crate::clients::gauge(mount.path(), name))
     };
     let before = counters();
     assert!(read(&path).unwrap() == whole());

@@ -63,7 +63,7 @@ fn every_request_is_counted_once() {
         assert_eq!(number(&stats["store"], "retries"), 0, "{stats}");
         let source = stats["store"]["source"].as_str().unwrap();
         assert!(source.contains("store"), "{stats}");
-        assert!(number(&stats, "pieces_decoded") > 0, "{stats}");
+        assert!(number(&stats, "chunks_decoded") > 0, "{stats}");
         assert!(stats.get("disk_cache").is_none());
 
         // What is known is read again without a request.
@@ -78,7 +78,7 @@ fn every_request_is_counted_once() {
         let hits = |stats: &Value| number(&stats["arrays"]["a"], "cache_hits");
         assert!(hits(&again) > hits(&stats), "{stats} {again}");
         assert!(
-            number(&again, "pieces_reused") > number(&stats, "pieces_reused"),
+            number(&again, "chunks_reused") > number(&stats, "chunks_reused"),
             "{stats} {again}"
         );
     }

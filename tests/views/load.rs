@@ -197,7 +197,7 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
     let before = (
         mount.memory("VmHWM"),
         gauge(mount.path(), "decoded_bytes"),
-        gauge(mount.path(), "pieces_decoded"),
+        gauge(mount.path(), "chunks_decoded"),
     );
     std::thread::scope(|scope| {
         for reader in 0..64_u64 {
@@ -223,7 +223,7 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
     // The headers of the files that the kernel knows count, too.
     let kept = 16 * MIB..16 * MIB + 4096;
     assert!(kept.contains(&decoded), "kept in memory once: {decoded}");
-    assert_eq!(gauge(mount.path(), "pieces_decoded") - before.2, 1);
+    assert_eq!(gauge(mount.path(), "chunks_decoded") - before.2, 1);
     let grown = mount.memory("VmHWM").saturating_sub(before.0);
     assert!(
         grown < 64 * MIB,
@@ -256,7 +256,7 @@ fn a_scan_in_c_order_decodes_every_chunk_once() {
         let expected = le(&[i32::try_from(z * 64 + y * 8 + x).unwrap(); 64]);
         assert!(bytes == expected, "row {at} of chunk {z}.{y}.{x}");
     }
-    assert_eq!(gauge(mount.path(), "pieces_decoded"), 256);
+    assert_eq!(gauge(mount.path(), "chunks_decoded"), 256);
 }
 
 #[test]

@@ -40,20 +40,20 @@ fn tool(file: &Path, script: &str) -> String {
     sh(&script)
 }
 
-/// The counter of pieces that were decoded.
+/// The counter of chunks that were decoded.
 pub fn decoded(mount: &Mount) -> u64 {
     let stats = run(zarrfs().arg("stats").arg(mount.path()).arg("--json"));
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
     fn find(value: &serde_json::Value) -> Option<u64> {
         match value {
             serde_json::Value::Object(members) => members
-                .get("pieces_decoded")
+                .get("chunks_decoded")
                 .and_then(serde_json::Value::as_u64)
                 .or_else(|| members.values().find_map(find)),
             _ => None,
         }
     }
-    find(&stats).expect("a counter of decoded pieces")
+    find(&stats).expect("a counter of decoded chunks")
 }
 
 #[test]

@@ -49,16 +49,16 @@ fn rasters_are_what_the_reference_library_reads() {
         let text = run(Command::new("gdalinfo").arg(&path));
         assert!(text.contains("Size is 47104, 47104"), "{text}");
         assert!(text.contains("Pixel Size = (10.0"), "{text}");
-        assert_eq!(gauge(mount.path(), "pieces_decoded"), 0, "{name}");
+        assert_eq!(gauge(mount.path(), "chunks_decoded"), 0, "{name}");
     }
 
-    // A file read from its beginning to its end takes each piece of the image and of its overviews
+    // A file read from its beginning to its end takes each chunk of the image and of its overviews
     // once, as tiles and as strips.
-    for (node, pieces) in [("pyramid/r10m/B02", 420), ("pyramid/r10m/B03", 223)] {
-        let before = gauge(mount.path(), "pieces_decoded");
+    for (node, chunks) in [("pyramid/r10m/B02", 420), ("pyramid/r10m/B03", 223)] {
+        let before = gauge(mount.path(), "chunks_decoded");
         read(tif(&mount, node)).unwrap();
-        let decoded = gauge(mount.path(), "pieces_decoded") - before;
-        assert_eq!(decoded, pieces, "{node}");
+        let decoded = gauge(mount.path(), "chunks_decoded") - before;
+        assert_eq!(decoded, chunks, "{node}");
     }
 
     let output = rasters("check", &[&store, mount.path()]);

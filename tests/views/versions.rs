@@ -277,7 +277,7 @@ fn content(changed: Option<i32>) -> Vec<u8> {
 /// What was decoded, and what readers have taken from what is decoded.
 fn counters(mount: &Mount) -> (u64, u64) {
     let of = |name| gauge(mount.path(), name);
-    (of("pieces_decoded"), of("pieces_reused"))
+    (of("chunks_decoded"), of("chunks_reused"))
 }
 
 #[test]

@@ -169,8 +169,8 @@ fn variable(
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
     }
-    if let (Item::Char, Data::Array(_, pieces)) = (item, &data)
-        && let Some(&length) = pieces.get(array.shape.len())
+    if let (Item::Char, Data::Array(_, chunk_shape)) = (item, &data)
+        && let Some(&length) = chunk_shape.get(array.shape.len())
     {
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
     }
@@ -235,15 +235,15 @@ fn elements(
             return Err("elements of variable length that are no text".into());
         }
     };
-    let (item, pieces, parts) = fixed_elements(reader)?;
-    debug_assert_eq!(reader.pieces().grid().array_shape(), &array.shape[..]);
-    Ok((item, Data::Array(Arc::clone(reader), pieces), parts))
+    let (item, chunk_shape, parts) = fixed_elements(reader)?;
+    debug_assert_eq!(reader.chunks().grid().array_shape(), &array.shape[..]);
+    Ok((item, Data::Array(Arc::clone(reader), chunk_shape), parts))
 }
 
 /// The type of elements of constant size, the chunk shape, and the numbers in each element.
 fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
-    let data_type = reader.pieces().data_type();
-    let mut pieces = reader.piece_shape().to_vec();
+    let data_type = reader.chunks().data_type();
+    let mut chunk_shape = reader.read_chunk_shape().to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         // As in xarray: `byte` is the type of one byte that all readers support.
         (_, Scalar::Bool) => (
@@ -254,16 +254,16 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
         (None, Scalar::Bytes) => {
             // One byte is one character, as in nczarr; more have a dimension of their own.
             if data_type.size_bytes != 1 {
-                pieces.push(data_type.size_bytes as u64);
+                chunk_shape.push(data_type.size_bytes as u64);
             }
             (Item::Char, 1)
         }
         (None, _) => return Err(format!("netCDF has no data type for {data_type}")),
     };
     if parts == PARTS {
-        pieces.push(PARTS);
+        chunk_shape.push(PARTS);
     }
-    Ok((item, pieces, parts))
+    Ok((item, chunk_shape, parts))
 }
 
 /// The longest axis; libraries count its bytes.

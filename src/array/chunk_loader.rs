@@ -1,0 +1,199 @@
+//! Loading the chunks that a read needs: from the cache, or decoded in parallel.
+
+use std::sync::Arc;
+
+use futures_util::future::select;
+use futures_util::pin_mut;
+
+use super::cache::{Chunk, ChunkId, Claim, Leader, Load};
+use super::reader::ArrayReader;
+use crate::runtime::{self, Priority, leave_session_thread};
+use crate::store::StoreError;
+
+/// Chunks smaller than this are decoded in groups of about this size by the read that needs them:
+/// handing each to another thread would take longer.
+const GROUP_BYTES: u64 = 128 << 10;
+/// Opening so many keys takes longer than handing them over, however small they are.
+const MAX_GROUP: usize = 64;
+/// Inner chunks of one chunk of a remote store that are fetched together.
+const FETCHED_GROUP_BYTES: u64 = 4 << 20;
+/// How often a chunk is tried whose leader was dropped.
+const ATTEMPTS: usize = 2;
+
+/// A leader has one load to give away.
+fn second_load(id: &ChunkId) -> StoreError {
+    StoreError::internal(format!("a second load of chunk {}", id.chunk))
+}
+
+type Leaders = Vec<(ChunkId, Leader)>;
+
+impl ArrayReader {
+    /// The chunks, if all of them are decoded and current.
+    pub(super) fn try_load(&self, ids: &[ChunkId]) -> Option<Vec<Arc<Chunk>>> {
+        let cache = &self.engine.cache;
+        let fresh = |id| cache.get(id).filter(|chunk| self.chunks.is_fresh(chunk));
+        let chunks: Vec<_> = ids.iter().map(fresh).collect::<Option<_>>()?;
+        self.engine.count_reused(chunks.len());
+        Some(chunks)
+    }
+
+    /// The chunks, decoded in parallel where they have to be.
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        ids: &[ChunkId],
+    ) -> Result<Vec<Arc<Chunk>>, StoreError> {
+        enum State {
+            Ready(Arc<Chunk>),
+            Loading(Load),
+        }
+        let mut states = Vec::with_capacity(ids.len());
+        let mut leaders = Leaders::new();
+        for id in ids {
+            states.push(match self.claim(*id) {
+                Claim::Lead(mut leader) => {
+                    let load = leader.take_load();
+                    leaders.push((*id, leader));
+                    State::Loading(load.ok_or_else(|| second_load(id))?)
+                }
+                Claim::Wait(load) => {
+                    // It may stand in the queue of prefetch.
+                    runtime::promote_prefetch();
+                    State::Loading(load)
+                }
+                Claim::Ready(chunk) => {
+                    self.engine.count_reused(1);
+                    State::Ready(chunk)
+                }
+            });
+        }
+        let group = self.group_chunks();
+        if !leaders.is_empty() && leaders.len() <= group && group > 1 && !self.chunks.is_remote() {
+            leave_session_thread().await;
+            self.decode_all(leaders).await;
+        } else {
+            self.submit(leaders, group, Priority::Demand);
+        }
+        let mut chunks = Vec::with_capacity(ids.len());
+        for (id, state) in ids.iter().zip(states) {
+            chunks.push(match state {
+                State::Ready(chunk) => chunk,
+                State::Loading(load) => self.wait(*id, load).await?,
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// Waits for a chunk; decodes it again if it is older than a change that is known by now.
+    async fn wait(self: &Arc<Self>, id: ChunkId, mut load: Load) -> Result<Arc<Chunk>, StoreError> {
+        let mut attempts = 0;
+        loop {
+            match load.wait().await {
+                Some(result) => {
+                    let chunk = result?;
+                    let is_old = self.chunks.is_distrusted(chunk.checked_ms());
+                    if !is_old || attempts == ATTEMPTS {
+                        return Ok(chunk);
+                    }
+                }
+                None if attempts == ATTEMPTS => {
+                    return Err(StoreError::Internal {
+                        key: self.chunks.chunk_key(id.chunk),
+                        what: "the decoder panics on it".into(),
+                    });
+                }
+                None => {}
+            }
+            attempts += 1;
+            load = match self.claim(id) {
+                Claim::Ready(chunk) => return Ok(chunk),
+                Claim::Wait(load) => load,
+                Claim::Lead(mut leader) => {
+                    let load = leader.take_load();
+                    self.submit(vec![(id, leader)], 1, Priority::Demand);
+                    load.ok_or_else(|| second_load(&id))?
+                }
+            };
+        }
+    }
+
+    pub(super) fn claim(&self, id: ChunkId) -> Claim {
+        let is_fresh = |chunk: &Chunk| self.chunks.is_fresh(chunk);
+        self.engine.cache.claim(id, is_fresh)
+    }
+
+    /// How many chunks are decoded by one task.
+    pub(super) fn group_chunks(&self) -> usize {
+        let group_bytes = match (self.chunks.is_remote(), self.chunks.has_inner()) {
+            (true, true) => FETCHED_GROUP_BYTES,
+            // One request for each, all at the same time.
+            (true, false) => 0,
+            (false, _) => GROUP_BYTES,
+        };
+        let chunks = group_bytes / self.row_major.geometry.chunk_bytes().max(1);
+        usize::try_from(chunks)
+            .unwrap_or(usize::MAX)
+            .clamp(1, MAX_GROUP)
+    }
+
+    /// Has chunks decoded by tasks of the CPU pool, so many in each.
+    pub(super) fn submit(self: &Arc<Self>, mut leaders: Leaders, group: usize, priority: Priority) {
+        if self.chunks.is_remote() {
+            // Inner chunks of one chunk are fetched together.
+            leaders.sort_by_key(|(id, _)| id.chunk);
+        }
+        while let Some((first, _)) = leaders.first() {
+            let chunk = first.chunk;
+            let of_chunk = leaders.iter().take_while(|(id, _)| id.chunk == chunk);
+            let most = match self.chunks.is_remote() {
+                true => group.min(of_chunk.count()),
+                false => group,
+            };
+            let rest = leaders.split_off(most.min(leaders.len()));
+            let reader = Arc::clone(self);
+            let decode = async move { reader.decode_unless_abandoned(leaders, priority).await };
+            runtime::run(priority, move || runtime::spawn_polled(decode).detach());
+            leaders = rest;
+        }
+    }
+
+    /// Decodes chunks; ends, with the requests that it has sent, once no request waits for any of them.
+    async fn decode_unless_abandoned(&self, leaders: Leaders, priority: Priority) {
+        if priority == Priority::Prefetch || !self.chunks.is_remote() {
+            return self.decode_all(leaders).await;
+        }
+        let notified: Vec<_> = leaders
+            .iter()
+            .map(|(_, leader)| leader.abandoned())
+            .collect();
+        let abandoned = async {
+            for leader in &notified {
+                leader.notified().await;
+            }
+        };
+        let decode = self.decode_all(leaders);
+        pin_mut!(abandoned, decode);
+        select(abandoned, decode).await;
+    }
+
+    async fn decode_all(&self, leaders: Leaders) {
+        if self.chunks.is_remote() && leaders.len() > 1 {
+            let ids: Vec<ChunkId> = leaders.iter().map(|(id, _)| *id).collect();
+            self.chunks.prefetch(&ids, &self.engine).await;
+        }
+        let mut timed_out = None;
+        for (id, leader) in leaders {
+            // After a time-out for the memory of one chunk, the next one does not wait again.
+            let result = match &timed_out {
+                Some(error) => Err(StoreError::clone(error)),
+                None => {
+                    let before = self.engine.cache.get(&id);
+                    self.chunks.decode(&id, before, &self.engine).await
+                }
+            };
+            if let Err(error @ StoreError::TimedOut { .. }) = &result {
+                timed_out = Some(error.clone());
+            }
+            leader.complete(result);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The chunks of an array: their numbers and keys, and how long what is known of them is trusted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::cache::{Chunk, ChunkId, now_ms};
+use super::geometry::Geometry;
+use super::inner_grid::InnerGrid;
+use super::raw::check_version;
+use crate::codec::{Pipeline, Sharding};
+use crate::store::{AccessHint, Key, Kind, Object, Store, StoreError, Version};
+use crate::units::FOREVER;
+use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
+
+/// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
+#[derive(Debug)]
+pub struct ArrayChunks {
+    pub(super) store: Arc<dyn Store>,
+    key: Key,
+    array: u64,
+    pub(super) pipeline: Arc<Pipeline>,
+    chunk_keys: ChunkKeys,
+    grid: ChunkGrid,
+    chunk_shape: Vec<u64>,
+    data_type: Fixed,
+    /// One element of fill value.
+    fill: Vec<u8>,
+    /// Over the inner chunks of the whole array, where shards have them.
+    inner: Option<InnerGrid>,
+    /// Size of a decoded read chunk.
+    pub(super) read_chunk_bytes: u64,
+    /// How long what was seen of a chunk is trusted; for good if the store cannot change.
+    ttl: Option<Duration>,
+    /// What was checked until then, as [`now_ms`] counts, is not trusted any more.
+    distrusted_ms: AtomicU64,
+    /// The metadata that all this was made of, where they can change.
+    pub(super) document: Option<(Key, Version)>,
+}
+
+impl ArrayChunks {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        key: Key,
+        metadata: &zarr::Array,
+        pipeline: Arc<Pipeline>,
+        ttl: Duration,
+        array: u64,
+        document: Option<(Key, Version)>,
+    ) -> Result<Self, StoreError> {
+        let parts = metadata
+            .decodable()
+            .map_err(|error| unsupported(&key, error.to_string()))?;
+        let Some(data_type) = parts.data_type.fixed() else {
+            return Err(unsupported(&key, "elements of variable length".into()));
+        };
+        let Some(chunk_shape) = parts.grid.regular_chunk_shape() else {
+            return Err(unsupported(&key, "chunks of different shapes".into()));
+        };
+        let fill = match parts.fill_value {
+            FillValue::Fixed(bytes) => bytes.clone(),
+            FillValue::Undefined | FillValue::Variable(_) => vec![0; data_type.size_bytes],
+        };
+        let inner = match pipeline.sharding() {
+            Some(sharding) => Some(
+                InnerGrid::new(&metadata.shape, &chunk_shape, sharding)
+                    .ok_or_else(|| unsupported(&key, "too many inner chunks".into()))?,
+            ),
+            None => None,
+        };
+        let decoder = pipeline.sharding().map_or(&*pipeline, Sharding::inner);
+        let read_chunk_bytes = decoder
+            .decoded_size_bytes()
+            .ok_or_else(|| unsupported(&key, "elements of variable length".into()))?;
+        let ttl = (!store.capabilities().immutable).then_some(ttl);
+        Ok(Self {
+            store,
+            key,
+            array,
+            pipeline,
+            chunk_keys: parts.chunk_keys,
+            grid: parts.grid.clone(),
+            chunk_shape,
+            data_type: data_type.clone(),
+            fill,
+            inner,
+            read_chunk_bytes,
+            document: document.filter(|_| ttl.is_some()),
+            ttl,
+            distrusted_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn item_bytes(&self) -> u64 {
+        self.data_type.size_bytes as u64
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn document_version(&self) -> u64 {
+        self.document.as_ref().map_or(0, |(_, version)| version.0)
+    }
+
+    /// Elements of a read chunk along each axis.
+    pub(super) fn read_chunk_shape(&self) -> &[u64] {
+        match &self.inner {
+            Some(inner) => &inner.shape,
+            None => &self.chunk_shape,
+        }
+    }
+
+    /// One element of fill value.
+    pub fn fill_value(&self) -> &[u8] {
+        &self.fill
+    }
+
+    /// What one element is.
+    pub fn data_type(&self) -> &Fixed {
+        &self.data_type
+    }
+
+    /// How the array is cut into chunks.
+    pub fn grid(&self) -> &ChunkGrid {
+        &self.grid
+    }
+
+    /// How the keys of chunks are made.
+    pub fn chunk_keys(&self) -> ChunkKeys {
+        self.chunk_keys
+    }
+
+    /// Inner chunks of the whole array along each axis, if its chunks are shards.
+    pub fn inner_counts(&self) -> Option<&[u64]> {
+        self.inner.as_ref().map(|inner| &inner.counts[..])
+    }
+
+    /// The read chunks of the whole array.
+    pub(super) fn over_the_array(&self) -> Result<Geometry, StoreError> {
+        let shape = self.read_chunk_shape();
+        Geometry::new(self.grid.array_shape(), shape, self.item_bytes())
+            .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
+    }
+
+    /// The read chunks of one chunk: itself, or its inner chunks.
+    pub(super) fn over_a_chunk(&self) -> Result<Geometry, StoreError> {
+        let shape = self.read_chunk_shape();
+        Geometry::new(&self.chunk_shape, shape, self.item_bytes())
+            .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
+    }
+
+    /// A read chunk of the whole array.
+    pub(super) fn id_of(&self, number: u64) -> ChunkId {
+        let (chunk, inner) = match &self.inner {
+            Some(inner) => {
+                let (chunk, inner) = inner.split(number, self.grid.shape());
+                (chunk, Some(inner))
+            }
+            None => (number, None),
+        };
+        ChunkId {
+            array: self.array,
+            chunk,
+            inner,
+        }
+    }
+
+    /// A read chunk of one chunk.
+    pub(super) fn id_in_chunk(&self, chunk: u64, inner: u64) -> ChunkId {
+        ChunkId {
+            array: self.array,
+            chunk,
+            inner: self.inner.as_ref().map(|_| inner),
+        }
+    }
+
+    /// The store's key of a chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] if the array has no such chunk: another key has other bytes.
+    pub fn stored_key(&self, chunk: u64) -> Result<Key, StoreError> {
+        stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
+    }
+
+    /// The same for messages.
+    pub fn chunk_key(&self, chunk: u64) -> Key {
+        self.stored_key(chunk).unwrap_or_else(|_| self.key.clone())
+    }
+
+    /// Whether the bytes in the store are the elements as they are.
+    pub(super) fn is_identity(&self) -> bool {
+        match self.pipeline.sharding() {
+            Some(sharding) => sharding.inner().is_identity(),
+            None => self.pipeline.is_identity(),
+        }
+    }
+
+    /// Whether the store is remote, so that chunks are fetched whole and many at a time.
+    pub(super) fn is_remote(&self) -> bool {
+        self.store.capabilities().is_remote
+    }
+
+    /// Whether read chunks are inner chunks, which can be fetched together.
+    pub(super) fn has_inner(&self) -> bool {
+        self.inner.is_some()
+    }
+
+    /// Whether the store cannot change.
+    pub(super) fn is_constant(&self) -> bool {
+        self.ttl.is_none()
+    }
+
+    /// The array's number, which [`ChunkId::array`] has.
+    pub(super) fn number(&self) -> u64 {
+        self.array
+    }
+
+    /// Whether what was seen of the store is trusted however old it is.
+    pub(super) fn is_trusted_for_good(&self) -> bool {
+        self.ttl.is_none_or(|ttl| ttl >= FOREVER)
+    }
+
+    /// Whether what was seen of the store at that time, as [`now_ms`] counts, may be used without
+    /// asking again.
+    pub(super) fn is_trusted(&self, checked_ms: u64) -> bool {
+        let age_ms = u128::from(now_ms().saturating_sub(checked_ms));
+        let is_fresh = |ttl: Duration| age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms);
+        self.ttl.is_none_or(is_fresh)
+    }
+
+    /// Whether it is known that the store has changed since.
+    pub(super) fn is_distrusted(&self, checked_ms: u64) -> bool {
+        self.ttl.is_some() && checked_ms <= self.distrusted_ms.load(Ordering::Relaxed)
+    }
+
+    /// The store has changed: nothing that was seen before is used without asking again.
+    pub(super) fn distrust(&self) {
+        self.distrusted_ms.fetch_max(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Whether what is known of a read chunk may be used without asking the store.
+    pub(super) fn is_fresh(&self, chunk: &Chunk) -> bool {
+        self.is_trusted(chunk.checked_ms())
+    }
+
+    /// Which content a chunk has in the store; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
+        let key = self.stored_key(chunk)?;
+        match self.store.stat(&key).await {
+            Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
+            Ok(_) => Err(StoreError::NotAPrefix { key }),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes fill values as they lie from byte `offset` of a read chunk.
+    pub(super) fn fill(&self, offset: u64, target: &mut [u8]) {
+        match self.fill.first() {
+            Some(first) if self.fill.iter().all(|byte| byte == first) => target.fill(*first),
+            _ => {
+                let phase = usize::try_from(offset % self.item_bytes().max(1)).unwrap_or(0);
+                let pattern = self.fill.iter().cycle().skip(phase);
+                for (byte, value) in target.iter_mut().zip(pattern) {
+                    *byte = *value;
+                }
+            }
+        }
+    }
+
+    /// Opens a chunk; `None` if it is proven that there is none.
+    pub(super) async fn open(
+        &self,
+        key: &Key,
+        hint: AccessHint,
+    ) -> Result<Option<Arc<dyn Object>>, StoreError> {
+        present(self.store.open(key, hint).await)
+    }
+
+    /// Fails if the metadata are not any more those that the array was opened with: chunks that
+    /// were written under others must not be decoded, nor be taken for absent.
+    ///
+    /// Called after the read of a chunk it proves what was read, because metadata are written before
+    /// chunks.
+    pub(super) async fn check_document(&self) -> Result<(), StoreError> {
+        match &self.document {
+            Some((key, version)) => check_version(&*self.store, key, *version).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// An opened chunk; `None` if it is proven that there is none.
+pub(super) fn present(
+    opened: Result<Arc<dyn Object>, StoreError>,
+) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    match opened {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
+            key,
+            what: "a directory, or a file in place of one, is where the chunk should be".into(),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// The store's key of a chunk of the array at `array`.
+///
+/// # Errors
+/// [`StoreError::Internal`] if there is no such chunk.
+pub(super) fn stored_key(
+    array: &Key,
+    grid: &ChunkGrid,
+    keys: ChunkKeys,
+    chunk: u64,
+) -> Result<Key, StoreError> {
+    let internal = || StoreError::Internal {
+        key: array.clone(),
+        what: format!("no chunk {chunk} of {}", grid.chunk_count()),
+    };
+    let index = grid.index(chunk).ok_or_else(internal)?;
+    let name = Key::new(keys.encode(&index).as_bytes()).map_err(|_| internal())?;
+    Ok(array.join_key(&name))
+}
+
+fn unsupported(key: &Key, what: String) -> StoreError {
+    StoreError::Unsupported {
+        key: key.clone(),
+        what,
+    }
+}

@@ -1,0 +1,203 @@
+//! Chunks that are read from the store and decoded.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cache::{Chunk, ChunkId, now_ms};
+use super::chunks::ArrayChunks;
+use super::engine::Engine;
+use super::memory::Reservation;
+use super::raw::with_bytes;
+use crate::codec::{Pipeline, Sharding};
+use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
+use crate::store::{Key, Object, StoreError, Version, in_memory};
+
+/// Where the encoded bytes of a read chunk are in a chunk.
+struct Encoded {
+    range: Range<u64>,
+    /// Which inner chunk it is.
+    inner: Option<u64>,
+    /// What has been reserved for it already.
+    memory: Option<Reservation>,
+    /// When the chunk was opened.
+    checked_ms: u64,
+}
+
+/// An encoded chunk is refused if it is longer than twice what it decodes to and this.
+const ENCODED_SLACK_BYTES: u64 = 8 << 20;
+
+/// The most that a chunk may take in the store.
+pub(super) fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
+    decoded_bytes
+        .saturating_mul(2)
+        .saturating_add(ENCODED_SLACK_BYTES)
+}
+
+impl ArrayChunks {
+    /// Reads and decodes a read chunk. `before` is what was decoded of it earlier.
+    pub(super) async fn decode(
+        &self,
+        id: &ChunkId,
+        before: Option<Arc<Chunk>>,
+        engine: &Engine,
+    ) -> Result<Arc<Chunk>, StoreError> {
+        let decoded = self.decode_unchecked(id, before, engine).await;
+        if let Err(StoreError::Corrupt { .. }) = &decoded {
+            self.store.invalidate(&self.chunk_key(id.chunk)).await;
+        }
+        // Also a failure may only be one of other metadata.
+        self.check_document().await?;
+        decoded
+    }
+
+    async fn decode_unchecked(
+        &self,
+        id: &ChunkId,
+        before: Option<Arc<Chunk>>,
+        engine: &Engine,
+    ) -> Result<Arc<Chunk>, StoreError> {
+        let key = self.stored_key(id.chunk)?;
+        let (hint, memory) = self.before_fetching(&key, engine).await?;
+        let checked_ms = now_ms();
+        let Some(object) = self.open(&key, hint).await? else {
+            return Ok(Arc::new(Chunk::absent(None, checked_ms)));
+        };
+        if let Some(before) = before
+            && before.version == Some(object.version())
+        {
+            before.refresh(checked_ms);
+            return Ok(before);
+        }
+        let (range, inner, pipeline) = match (self.pipeline.sharding(), id.inner) {
+            (Some(sharding), Some(inner)) => {
+                let index = self.shard_index(&*object, &key, sharding, engine).await?;
+                let entry = index
+                    .index
+                    .entry(in_memory(inner)?)
+                    .map_err(|error| codec_error(&key, Some(inner), error))?;
+                let Some(range) = entry else {
+                    return Ok(Arc::new(Chunk::absent(Some(object.version()), checked_ms)));
+                };
+                (range, Some(inner), sharding.inner())
+            }
+            _ => (0..object.size_bytes(), None, &*self.pipeline),
+        };
+        let encoded = Encoded {
+            range,
+            inner,
+            memory,
+            checked_ms,
+        };
+        self.decode_range(&*object, &key, encoded, pipeline, engine)
+            .await
+    }
+
+    /// The cached index of a shard of that version.
+    pub(super) fn cached_index(
+        &self,
+        key: &Key,
+        version: Version,
+        engine: &Engine,
+    ) -> Option<Arc<CachedIndex<()>>> {
+        let version = (version, self.document_version());
+        engine.indexes.get(&shard_id(key), version)
+    }
+
+    pub(super) async fn shard_index(
+        &self,
+        object: &dyn Object,
+        key: &Key,
+        sharding: &Sharding,
+        engine: &Engine,
+    ) -> Result<Arc<CachedIndex<()>>, StoreError> {
+        let version = object.version();
+        if let Some(index) = self.cached_index(key, version, engine) {
+            return Ok(index);
+        }
+        let range = shard_index_range(object, key, sharding)?;
+        let index_bytes = sharding.index_size_bytes();
+        let _memory = engine.reserve(key, index_bytes.saturating_mul(2)).await?;
+        let index = with_bytes(object, key, range, |bytes| {
+            sharding
+                .decode_index(bytes, object.size_bytes())
+                .map_err(|error| codec_error(key, None, error))
+        })
+        .await?;
+        let version = (version, self.document_version());
+        let index = CachedIndex { index, memory: () };
+        Ok(engine.indexes.insert(shard_id(key), version, index))
+    }
+
+    async fn decode_range(
+        &self,
+        object: &dyn Object,
+        key: &Key,
+        encoded: Encoded,
+        pipeline: &Pipeline,
+        engine: &Engine,
+    ) -> Result<Arc<Chunk>, StoreError> {
+        let Encoded {
+            range,
+            inner,
+            memory,
+            checked_ms,
+        } = encoded;
+        let corrupt = |what: String| StoreError::Corrupt {
+            key: key.clone(),
+            what: match inner {
+                Some(inner) => format!("inner chunk {inner}: {what}"),
+                None => what,
+            },
+        };
+        let decoded_bytes = self.read_chunk_bytes;
+        let encoded_bytes = range.end - range.start;
+        if let Some(expected) = pipeline.encoded_size_bytes()
+            && encoded_bytes != expected
+        {
+            return Err(corrupt(format!(
+                "{encoded_bytes} bytes, expected {expected}"
+            )));
+        }
+        let most = most_encoded_bytes(decoded_bytes);
+        if encoded_bytes > most {
+            return Err(corrupt(format!(
+                "{encoded_bytes} bytes to decode to {decoded_bytes}"
+            )));
+        }
+        let needed_bytes = decoded_bytes.saturating_add(encoded_bytes);
+        let mut memory = match memory.filter(|memory| memory.bytes() >= needed_bytes) {
+            Some(memory) => memory,
+            None => engine.reserve(key, needed_bytes).await?,
+        };
+        let too_large = || StoreError::TooLarge {
+            key: key.clone(),
+            need_bytes: decoded_bytes,
+            limit_bytes: engine.memory_limit_bytes(),
+        };
+        let length = usize::try_from(decoded_bytes).map_err(|_| too_large())?;
+        let mut decoded = engine.buffers.take(length).ok_or_else(too_large)?;
+        with_bytes(object, key, range, |bytes| {
+            pipeline
+                .decode(bytes, &mut decoded)
+                .map_err(|error| codec_error(key, inner, error))
+        })
+        .await?;
+        engine.count_decoded();
+        memory.shrink(decoded_bytes);
+        let version = object.version();
+        Ok(Arc::new(Chunk::decoded(
+            decoded,
+            version,
+            checked_ms,
+            memory,
+            Arc::clone(&engine.buffers),
+        )))
+    }
+}
+
+fn shard_id(key: &Key) -> ShardId {
+    ShardId {
+        key: key.clone(),
+        path: Vec::new(),
+    }
+}
