@@ -1,6 +1,7 @@
 //! Chunks that are stored as they are: a part of one is read without the rest.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::cache::{ChunkId, now_ms};
 use super::chunks::{ArrayChunks, present};
@@ -51,81 +52,116 @@ impl ArrayReader {
         Ok(Some(Data::Filled(0..length)))
     }
 
-    pub(super) async fn copy_direct(
+    /// Reads runs from the store as they are.
+    ///
+    /// The memory of the reply is reserved once nothing else has to wait for memory: a read that waits
+    /// for some holds none.
+    pub(super) async fn read_direct(
         &self,
         run: &ReadRun<'_>,
-        mut target: &mut [u8],
         served: Option<&ServedVersions>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Data, StoreError> {
         if !self.chunks.is_remote() {
             leave_session_thread().await;
         }
-        for (id, own) in self.direct_runs(run) {
-            let part = self.split(&mut target, own)?;
-            if let Some(served) = served {
-                let name = |chunk| self.chunks.chunk_key(chunk);
-                served.make_room(std::slice::from_ref(&id), name).await?;
-            }
-            let checked_ms = now_ms();
-            let read = self.chunks.read_raw(&id, own.offset, part, &self.engine);
-            let version = read.await?;
-            self.admit(served, &id, version, checked_ms)?;
-        }
-        Ok(())
-    }
-}
-
-impl ArrayChunks {
-    /// Reads bytes of a read chunk that is not encoded, from byte `offset` of it; fill values if it is
-    /// proven to be absent. Returns the version of the chunk; `None` if there is no such chunk.
-    async fn read_raw(
-        &self,
-        id: &ChunkId,
-        offset: u64,
-        target: &mut [u8],
-        engine: &Engine,
-    ) -> Result<Option<Version>, StoreError> {
-        let read = self.read_raw_unchecked(id, offset, target, engine).await;
-        self.check_document().await?;
+        let read = self.read_runs(run, served).await;
+        // Also a failure may only be one of other metadata.
+        self.chunks.check_document().await?;
         read
     }
 
-    async fn read_raw_unchecked(
+    async fn read_runs(
         &self,
-        id: &ChunkId,
-        offset: u64,
-        target: &mut [u8],
-        engine: &Engine,
-    ) -> Result<Option<Version>, StoreError> {
-        let key = self.stored_key(id.chunk)?;
-        let Some(object) = self.open(&key, self.raw_hint()).await? else {
-            self.fill(offset, target);
-            return Ok(None);
-        };
-        let index = match self.pipeline.sharding() {
-            Some(sharding) => Some(self.shard_index(&*object, &key, sharding, engine).await?),
-            None => None,
-        };
-        if let Some(start) = self.raw_start(&*object, &key, id, index.as_deref())? {
-            let at = start + offset;
-            match object.as_local() {
-                Some(_) => {
-                    let range = at..at + target.len() as u64;
-                    let copy = |bytes: &[u8]| {
-                        target.copy_from_slice(bytes);
-                        Ok(())
-                    };
-                    with_bytes(&*object, &key, range, copy).await?;
-                }
-                None => read_into(&*object, &key, at, target).await?,
+        run: &ReadRun<'_>,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        let runs = self.direct_runs(run);
+        let mut opened = Vec::new();
+        for (id, _) in runs.chunk_by(is_same_chunk).filter_map(<[_]>::first) {
+            if let Some(served) = served {
+                let name = |chunk| self.chunks.chunk_key(chunk);
+                served.make_room(std::slice::from_ref(id), name).await?;
             }
-        } else {
-            self.fill(offset, target);
+            opened.push(self.chunks.open_stored(id, &self.engine).await?);
         }
-        Ok(Some(object.version()))
+        let need_bytes = run.range.end - run.range.start;
+        let _memory = self.engine.reserve(self.key(), need_bytes).await?;
+        let mut bytes = self.zeroed(need_bytes)?;
+        let mut target = &mut bytes[..];
+        for (runs, stored) in runs.chunk_by(is_same_chunk).zip(&opened) {
+            for (id, own) in runs {
+                let part = self.split(&mut target, *own)?;
+                self.chunks.read_stored(stored, own.offset, part).await?;
+                self.admit(served, id, stored.version, stored.checked_ms)?;
+            }
+        }
+        let length = bytes.len();
+        Ok(Data::Shared(bytes.into(), 0..length))
+    }
+}
+
+fn is_same_chunk((a, _): &(ChunkId, Run), (b, _): &(ChunkId, Run)) -> bool {
+    a == b
+}
+
+/// A chunk that is opened to be read as it is stored.
+struct StoredChunk {
+    key: Key,
+    /// The chunk, and where the read chunk begins in it; `None` if it is proven to be absent.
+    object: Option<(Arc<dyn Object>, u64)>,
+    /// Which content the chunk has; `None` if there is no such chunk.
+    version: Option<Version>,
+    checked_ms: u64,
+}
+
+impl ArrayChunks {
+    /// Opens a read chunk that is not encoded.
+    async fn open_stored(&self, id: &ChunkId, engine: &Engine) -> Result<StoredChunk, StoreError> {
+        let key = self.stored_key(id.chunk)?;
+        let checked_ms = now_ms();
+        let (mut object, mut version) = (None, None);
+        if let Some(chunk) = self.open(&key, self.raw_hint()).await? {
+            let index = match self.pipeline.sharding() {
+                Some(sharding) => Some(self.shard_index(&*chunk, &key, sharding, engine).await?),
+                None => None,
+            };
+            version = Some(chunk.version());
+            let start = self.raw_start(&*chunk, &key, id, index.as_deref())?;
+            object = start.map(|start| (chunk, start));
+        }
+        Ok(StoredChunk {
+            key,
+            object,
+            version,
+            checked_ms,
+        })
     }
 
-    /// As [`ArrayChunks::read_raw`], if that takes no disk and no network.
+    /// Reads bytes from byte `offset` of a read chunk; fill values if it is absent.
+    async fn read_stored(
+        &self,
+        stored: &StoredChunk,
+        offset: u64,
+        target: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let Some((object, start)) = &stored.object else {
+            self.fill(offset, target);
+            return Ok(());
+        };
+        let at = start + offset;
+        if object.as_local().is_none() {
+            return read_into(&**object, &stored.key, at, target).await;
+        }
+        let range = at..at + target.len() as u64;
+        let copy = |bytes: &[u8]| {
+            target.copy_from_slice(bytes);
+            Ok(())
+        };
+        with_bytes(&**object, &stored.key, range, copy).await
+    }
+
+    /// Reads bytes from byte `offset` of a read chunk that is not encoded, if that takes no disk and no
+    /// network. Returns the version of the chunk; `None` if there is no such chunk.
     fn try_read_raw(
         &self,
         id: &ChunkId,
@@ -206,5 +242,94 @@ impl ArrayChunks {
                 what: format!("{found} bytes, expected {expected}"),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::engine::EngineOptions;
+    use super::super::reader::Extent;
+    use super::*;
+    use crate::codec::Pipeline;
+    use crate::runtime::block_on;
+    use crate::store::MemoryStore;
+    use crate::zarr::{Array, FillValue};
+
+    const CHUNK_BYTES: usize = 1 << 20;
+
+    /// Eight chunks that are stored as they are, of which the last is absent.
+    fn reader(memory_limit_bytes: u64) -> Arc<ArrayReader> {
+        let metadata = format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [{}], "data_type": "uint8",
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [{CHUNK_BYTES}]}}}},
+            "chunk_key_encoding": {{"name": "default"}}, "fill_value": 9,
+            "codecs": [{{"name": "bytes"}}]}}"#,
+            8 * CHUNK_BYTES
+        );
+        let array = Array::from_v3(metadata.as_bytes()).unwrap();
+        let parts = array.decodable().unwrap();
+        let shape = [CHUNK_BYTES as u64];
+        let fill = FillValue::Fixed(vec![9]);
+        let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, &fill).unwrap();
+        let chunk = |n: u8| {
+            let key = Key::new(format!("a/c/{n}").as_bytes()).unwrap();
+            (key, vec![n; CHUNK_BYTES])
+        };
+        let options = EngineOptions {
+            cache_bytes: 0,
+            memory_limit_bytes,
+            parallel: 1,
+            timeout: Duration::from_secs(2),
+        };
+        let reader = ArrayReader::open(
+            Arc::new(MemoryStore::new((0..7).map(chunk))),
+            Key::new(b"a").unwrap(),
+            &array,
+            Arc::new(pipeline),
+            Arc::new(Engine::new(options).unwrap()),
+            Duration::ZERO,
+            None,
+        );
+        Arc::new(reader.unwrap())
+    }
+
+    fn read(reader: &Arc<ArrayReader>, offset: usize, size: usize) -> Result<Vec<u8>, StoreError> {
+        let data = block_on(reader.read(Extent::RowMajor, offset as u64, size, None))?;
+        Ok(data.bytes(&[])?.to_vec())
+    }
+
+    #[test]
+    fn the_reply_of_a_direct_read_counts_against_the_limit_before_it_is_allocated() {
+        let reader = reader(4 << 20);
+        let used = || reader.engine.gauges()[0].1;
+        let others = reader.engine.reserve_now(reader.key(), 7 << 19).unwrap();
+        let error = read(&reader, 0, CHUNK_BYTES).unwrap_err();
+        assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
+        assert_eq!(used(), 7 << 19, "a read that waits holds nothing");
+        drop(others);
+        let error = read(&reader, 0, 5 << 20).unwrap_err();
+        assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+        let half = CHUNK_BYTES / 2;
+        let expected = [vec![6; half], vec![9; half]].concat();
+        assert!(read(&reader, 6 * CHUNK_BYTES + half, CHUNK_BYTES).unwrap() == expected);
+        assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn more_reads_than_fit_into_memory_wait_for_each_other_and_end() {
+        let reader = reader(3 << 20);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for n in 0..6_u8 {
+                        let start = usize::from(n) * CHUNK_BYTES;
+                        let bytes = read(&reader, start + 1, CHUNK_BYTES).unwrap();
+                        assert_eq!((bytes[0], bytes[CHUNK_BYTES - 1]), (n, n + 1));
+                    }
+                });
+            }
+        });
     }
 }

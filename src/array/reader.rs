@@ -306,19 +306,10 @@ impl ArrayReader {
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let need_bytes = run.range.end - run.range.start;
-        let length = in_memory(need_bytes)?;
-        let no_memory = |()| StoreError::TooLarge {
-            key: self.key().clone(),
-            need_bytes,
-            limit_bytes: 0,
-        };
-        let mut target = Vec::new();
         if self.reads_directly(run.geometry) {
-            target = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
-            self.copy_direct(run, &mut target, served).await?;
-            return Ok(Data::Shared(target.into(), 0..length));
+            return self.read_direct(run, served).await;
         }
+        let mut target = Vec::new();
         let _reader = self.engine.admit_reader(self.key()).await?;
         let mut at = run.range.start;
         while at < run.range.end {
@@ -331,7 +322,7 @@ impl ArrayReader {
             let held = self.load(&ids).await?;
             let is_whole = at == run.range.start && batch.end == run.range.end;
             if target.is_empty() && !(is_whole && batch.single.is_some()) {
-                target = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
+                target = self.zeroed(run.range.end - run.range.start)?;
             }
             if let Some(data) =
                 self.copy_batch(run, at, &batch, &ids, &held, &mut target, served)?
@@ -340,7 +331,17 @@ impl ArrayReader {
             }
             at = batch.end;
         }
+        let length = target.len();
         Ok(Data::Shared(target.into(), 0..length))
+    }
+
+    /// A buffer for a reply.
+    pub(super) fn zeroed(&self, need_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        bytemuck::try_zeroed_vec(in_memory(need_bytes)?).map_err(|()| StoreError::TooLarge {
+            key: self.key().clone(),
+            need_bytes,
+            limit_bytes: 0,
+        })
     }
 
     /// Copies the chunks of a batch to their place in `target`; or returns the bytes of the only chunk
@@ -371,7 +372,7 @@ impl ArrayReader {
                 return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
             }
             if target.is_empty() {
-                let mut filled = vec![0; in_memory(whole)?];
+                let mut filled = self.zeroed(whole)?;
                 self.chunks.fill(single.offset, &mut filled);
                 let length = filled.len();
                 return Ok(Some(Data::Shared(filled.into(), 0..length)));
