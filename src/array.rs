@@ -28,7 +28,7 @@ mod verify;
 mod version_memory;
 mod version_record;
 
-pub use chunks::ArrayChunks;
+pub use chunks::{ArrayChunks, not_a_chunk};
 pub use engine::{Engine, EngineOptions};
 pub use memory::Reservation;
 pub use raw::check_version;

@@ -60,9 +60,25 @@ pub use error::CodecError;
 pub use pipeline::Pipeline;
 pub use shard::{IndexLocation, ShardIndex, Sharding};
 
+use registry::Codec;
+
 /// The names of all codecs, as both Zarr versions have them (v3 also as `numcodecs.<name>`).
 pub fn names() -> impl Iterator<Item = &'static str> {
     registry::CODECS.iter().map(|(name, _)| *name)
+}
+
+/// Whether a codec of this name encodes arrays as arrays.
+pub fn is_array_to_array(name: &str) -> bool {
+    let codec = registry::find(name);
+    matches!(
+        codec,
+        Some(Codec::ArrayToArray | Codec::NumbersToNumbers(_))
+    )
+}
+
+/// Whether a codec of this name encodes bytes as bytes.
+pub fn is_bytes_to_bytes(name: &str) -> bool {
+    matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
 }
 
 /// Codecs of numcodecs that are not built in: the library of `zfpy` crashes on corrupt input, `pickle`

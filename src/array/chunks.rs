@@ -301,11 +301,18 @@ pub(super) fn present(
     match opened {
         Ok(object) => Ok(Some(object)),
         Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(StoreError::NotAPrefix { key }) => Err(StoreError::Corrupt {
+        Err(error) => Err(not_a_chunk(error)),
+    }
+}
+
+/// The error of a chunk: a directory in its place does not prove that it is absent.
+pub fn not_a_chunk(error: StoreError) -> StoreError {
+    match error {
+        StoreError::NotAPrefix { key } => StoreError::Corrupt {
             key,
             what: "a directory, or a file in place of one, is where the chunk should be".into(),
-        }),
-        Err(error) => Err(error),
+        },
+        error => error,
     }
 }
 

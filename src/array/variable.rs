@@ -1,6 +1,6 @@
 //! Arrays whose elements have no constant size: decoded whole, within a limit.
 
-use super::chunks::stored_key;
+use super::chunks::{present, stored_key};
 use super::engine::Engine;
 use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
@@ -77,17 +77,8 @@ pub async fn read_elements(
     for chunk in 0..parts.grid.chunk_count() {
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
         let hint = AccessHint::Whole(limit_bytes - used);
-        let object = match store.open(&chunk_key, hint).await {
-            Ok(object) => object,
-            Err(StoreError::NotFound { .. }) => continue,
-            Err(StoreError::NotAPrefix { key }) => {
-                let what = "a directory, or a file in place of one, is where the chunk should be";
-                return Err(StoreError::Corrupt {
-                    key,
-                    what: what.into(),
-                });
-            }
-            Err(error) => return Err(error),
+        let Some(object) = present(store.open(&chunk_key, hint).await)? else {
+            continue;
         };
         used = used.saturating_add(object.size_bytes());
         if used > limit_bytes {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cache::ChunkId;
-use super::chunks::{ArrayChunks, stored_key};
+use super::chunks::{ArrayChunks, present, stored_key};
 use super::engine::Engine;
 use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
@@ -222,17 +222,9 @@ impl Verifier {
     ) -> Result<Verified, StoreError> {
         let key = stored_key(&self.key, &self.grid, self.chunk_keys, chunk)?;
         let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
-        let object = match self.store.open(&key, AccessHint::Whole(most)).await {
-            Ok(object) => object,
-            Err(StoreError::NotFound { .. }) => return Ok(Verified::default()),
-            Err(StoreError::NotAPrefix { key }) => {
-                let what = "a directory, or a file in place of one, is where the chunk should be";
-                return Err(StoreError::Corrupt {
-                    key,
-                    what: what.into(),
-                });
-            }
-            Err(error) => return Err(error),
+        let hint = AccessHint::Whole(most);
+        let Some(object) = present(self.store.open(&key, hint).await)? else {
+            return Ok(Verified::default());
         };
         let index = self.grid.index(chunk);
         let shape = index.and_then(|index| self.grid.chunk_shape(&index));

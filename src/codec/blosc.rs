@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "the library is C")]
 
 use super::error::{DecodeError, head};
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 
 const HEADER_BYTES: u32 = 16;
 const FORMAT_VERSION: u8 = 2;
@@ -99,10 +99,6 @@ impl Header {
 }
 
 impl Decode for Blosc {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let header = Header::parse(src, dst.len())?;
         let expected = header.decoded_bytes;

@@ -3,7 +3,7 @@
 use bzip2::{Decompress, Status};
 
 use super::error::DecodeError;
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 use super::streams::{Step, Stream, decode_all};
 
 /// Decodes `bz2`.
@@ -11,10 +11,6 @@ use super::streams::{Step, Stream, decode_all};
 pub(super) struct Bz2;
 
 impl Decode for Bz2 {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         decode_all(src, dst, || Ok(Decompress::new(false)))
     }

@@ -10,7 +10,7 @@ use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
 use super::error::{DecodeError, part, part_mut};
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 
 thread_local! {
     static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -21,10 +21,6 @@ thread_local! {
 pub(super) struct Zlib;
 
 impl Decode for Zlib {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         INFLATE
@@ -41,10 +37,6 @@ impl Decode for Zlib {
 pub(super) struct Gzip;
 
 impl Decode for Gzip {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         match single_member(src, dst) {
             Some(written) => Ok(written),

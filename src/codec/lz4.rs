@@ -2,17 +2,13 @@
 //! end where the chunk ends.
 
 use super::error::{DecodeError, split_head};
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 
 /// Decodes `lz4`.
 #[derive(Debug)]
 pub(super) struct Lz4;
 
 impl Decode for Lz4 {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (claimed, block) = split_head(src)?;
         let claimed = u32::from_le_bytes(claimed) as usize;

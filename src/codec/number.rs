@@ -139,69 +139,65 @@ impl Number {
             (Block::Float(to), ..) => read(src, big, to, f64::from_le_bytes),
         }
     }
+}
 
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "numpy's conversions wrap and round"
+)]
+impl Number {
     /// Writes numbers of this type (not complex), converting them, until `dst` is full.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_possible_wrap,
-        clippy::cast_precision_loss,
-        reason = "numpy's conversions wrap and round"
-    )]
     pub(super) fn write(self, block: &Block, dst: &mut [u8]) {
-        use NumberKind::{Bool, Complex, Float, Int, UInt};
+        match block {
+            Block::Int(from) => {
+                self.write_integers(from, dst, i64::cast_unsigned, |v| v as f32, |v| v as f64);
+            }
+            Block::UInt(from) => {
+                self.write_integers(from, dst, |v| v, |v| v as f32, |v| v as f64);
+            }
+            Block::Float(from) => self.write_floats(from, dst),
+        }
+    }
+
+    /// Writes integers; `bits` is the integer in two's complement.
+    fn write_integers<T: Copy>(
+        self,
+        from: &[T],
+        dst: &mut [u8],
+        bits: impl Fn(T) -> u64,
+        single: impl Fn(T) -> f32,
+        double: impl Fn(T) -> f64,
+    ) {
+        use NumberKind::{Bool, Int, UInt};
         let big = self.order == ByteOrder::Big;
-        match (block, self.kind, self.width) {
-            (Block::Int(from), Bool, _) => write(from, big, dst, |v| [u8::from(v != 0)]),
-            (Block::Int(from), Int | UInt, 1) => write(from, big, dst, |v| [v as u8]),
-            (Block::Int(from), Int | UInt, 2) => {
-                write(from, big, dst, |v| (v as u16).to_le_bytes())
-            }
-            (Block::Int(from), Int | UInt, 4) => {
-                write(from, big, dst, |v| (v as u32).to_le_bytes())
-            }
-            (Block::Int(from), Int | UInt, _) => write(from, big, dst, i64::to_le_bytes),
-            (Block::Int(from), Float | Complex, 2) => {
-                write(from, big, dst, |v| f16::from_f32(v as f32).to_le_bytes());
-            }
-            (Block::Int(from), Float | Complex, 4) => {
-                write(from, big, dst, |v| (v as f32).to_le_bytes());
-            }
-            (Block::Int(from), ..) => write(from, big, dst, |v| (v as f64).to_le_bytes()),
-            (Block::UInt(from), Bool, _) => write(from, big, dst, |v| [u8::from(v != 0)]),
-            (Block::UInt(from), Int | UInt, 1) => write(from, big, dst, |v| [v as u8]),
-            (Block::UInt(from), Int | UInt, 2) => {
-                write(from, big, dst, |v| (v as u16).to_le_bytes());
-            }
-            (Block::UInt(from), Int | UInt, 4) => {
-                write(from, big, dst, |v| (v as u32).to_le_bytes());
-            }
-            (Block::UInt(from), Int | UInt, _) => write(from, big, dst, u64::to_le_bytes),
-            (Block::UInt(from), Float | Complex, 2) => {
-                write(from, big, dst, |v| f16::from_f32(v as f32).to_le_bytes());
-            }
-            (Block::UInt(from), Float | Complex, 4) => {
-                write(from, big, dst, |v| (v as f32).to_le_bytes());
-            }
-            (Block::UInt(from), ..) => write(from, big, dst, |v| (v as f64).to_le_bytes()),
-            (Block::Float(from), Bool, _) => write(from, big, dst, |v| [u8::from(v != 0.0)]),
-            (Block::Float(from), Int | UInt, 1) => write(from, big, dst, |v| [to_i32(v) as u8]),
-            (Block::Float(from), Int | UInt, 2) => {
-                write(from, big, dst, |v| (to_i32(v) as u16).to_le_bytes());
-            }
-            (Block::Float(from), Int, 4) => write(from, big, dst, |v| to_i32(v).to_le_bytes()),
-            (Block::Float(from), UInt, 4) => {
-                write(from, big, dst, |v| (to_i64(v) as u32).to_le_bytes());
-            }
-            (Block::Float(from), Int, _) => write(from, big, dst, |v| to_i64(v).to_le_bytes()),
-            (Block::Float(from), UInt, _) => write(from, big, dst, |v| to_u64(v).to_le_bytes()),
-            (Block::Float(from), Float | Complex, 2) => {
-                write(from, big, dst, |v| to_f16(v).to_le_bytes());
-            }
-            (Block::Float(from), Float | Complex, 4) => {
-                write(from, big, dst, |v| (v as f32).to_le_bytes());
-            }
-            (Block::Float(from), ..) => write(from, big, dst, f64::to_le_bytes),
+        match (self.kind, self.width) {
+            (Bool, _) => write(from, big, dst, |v| [u8::from(bits(v) != 0)]),
+            (Int | UInt, 1) => write(from, big, dst, |v| [bits(v) as u8]),
+            (Int | UInt, 2) => write(from, big, dst, |v| (bits(v) as u16).to_le_bytes()),
+            (Int | UInt, 4) => write(from, big, dst, |v| (bits(v) as u32).to_le_bytes()),
+            (Int | UInt, _) => write(from, big, dst, |v| bits(v).to_le_bytes()),
+            (_, 2) => write(from, big, dst, |v| f16::from_f32(single(v)).to_le_bytes()),
+            (_, 4) => write(from, big, dst, |v| single(v).to_le_bytes()),
+            _ => write(from, big, dst, |v| double(v).to_le_bytes()),
+        }
+    }
+
+    fn write_floats(self, from: &[f64], dst: &mut [u8]) {
+        use NumberKind::{Bool, Int, UInt};
+        let big = self.order == ByteOrder::Big;
+        match (self.kind, self.width) {
+            (Bool, _) => write(from, big, dst, |v| [u8::from(v != 0.0)]),
+            (Int | UInt, 1) => write(from, big, dst, |v| [to_i32(v) as u8]),
+            (Int | UInt, 2) => write(from, big, dst, |v| (to_i32(v) as u16).to_le_bytes()),
+            (Int, 4) => write(from, big, dst, |v| to_i32(v).to_le_bytes()),
+            (UInt, 4) => write(from, big, dst, |v| (to_i64(v) as u32).to_le_bytes()),
+            (Int, _) => write(from, big, dst, |v| to_i64(v).to_le_bytes()),
+            (UInt, _) => write(from, big, dst, |v| to_u64(v).to_le_bytes()),
+            (_, 2) => write(from, big, dst, |v| to_f16(v).to_le_bytes()),
+            (_, 4) => write(from, big, dst, |v| (v as f32).to_le_bytes()),
+            _ => write(from, big, dst, f64::to_le_bytes),
         }
     }
 }

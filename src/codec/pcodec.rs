@@ -9,7 +9,7 @@ use pco::standalone::{DecompressorItem, FileDecompressor};
 
 use super::error::{DecodeError, part_mut};
 use super::number::{Number as Numeric, NumberKind};
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 
 /// Numbers decoded at a time, a multiple of pco's own batch.
 const BATCH: usize = 8192;
@@ -63,10 +63,6 @@ impl Pcodec {
 }
 
 impl Decode for Pcodec {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (file, mut rest) = FileDecompressor::new(src).map_err(corrupt)?;
         let (mut written, limit) = (0, dst.len());

@@ -50,8 +50,11 @@ pub(super) trait DecodeInPlace: fmt::Debug + Send + Sync {
 
 /// A codec that decodes into another buffer.
 pub(super) trait Decode: fmt::Debug + Send + Sync {
-    /// Size of the encoded bytes for decoded bytes of a size; none if no encoder takes that size.
-    fn encoded_size(&self, decoded: Size) -> Option<Size>;
+    /// Size of the encoded bytes for decoded bytes of a size, by default that of a compressor; none if
+    /// no encoder takes that size.
+    fn encoded_size(&self, decoded: Size) -> Option<Size> {
+        Some(decoded.compressed())
+    }
 
     /// Decodes into the beginning of `dst` and returns how many bytes came out. Output that does not
     /// fit is an error; nothing of the size of what `src` claims is allocated.

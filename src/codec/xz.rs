@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::error::{CodecError, DecodeError};
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 use super::streams::{Step, Stream, decode_all};
 
 /// Address space that a decoder may take besides twice the chunk: preset 9 needs 65 MiB.
@@ -193,10 +193,6 @@ fn corrupt(error: stream::Error) -> DecodeError {
 }
 
 impl Decode for Lzma {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         decode_all(src, dst, || self.start(limit))

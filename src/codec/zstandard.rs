@@ -7,7 +7,7 @@ use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
 use super::error::DecodeError;
-use super::stage::{Decode, Size};
+use super::stage::Decode;
 
 thread_local! {
     static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
@@ -18,10 +18,6 @@ thread_local! {
 pub(super) struct Zstd;
 
 impl Decode for Zstd {
-    fn encoded_size(&self, decoded: Size) -> Option<Size> {
-        Some(decoded.compressed())
-    }
-
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         if src.is_empty() {
             return Err(DecodeError::corrupt("no zstd frame: the chunk is empty"));

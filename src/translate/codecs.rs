@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::types::byte_order;
+use crate::codec;
 use crate::zarr::data_type::v2;
 use crate::zarr::{ByteOrder, CodecSpec, DataType, Fixed, Order, Scalar, Variable};
 
@@ -18,32 +19,6 @@ pub(super) struct V2Chain {
     pub(super) compressor: Value,
 }
 
-/// numcodecs' codecs from arrays to arrays.
-const FILTERS: [&str; 6] = [
-    "delta",
-    "fixedscaleoffset",
-    "quantize",
-    "astype",
-    "bitround",
-    "packbits",
-];
-
-/// numcodecs' codecs from bytes to bytes that v3 names `numcodecs.*`.
-const BYTES: [&str; 12] = [
-    "blosc",
-    "zstd",
-    "gzip",
-    "zlib",
-    "bz2",
-    "lzma",
-    "lz4",
-    "shuffle",
-    "crc32",
-    "adler32",
-    "fletcher32",
-    "jenkins_lookup3",
-];
-
 /// The compressors in Blosc that v3 names.
 const BLOSC_NAMES: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 
@@ -54,6 +29,17 @@ const V2_ELEMENT_SIZE: usize = 4;
 
 /// Members of configurations that name types of numbers.
 const TYPES: [&str; 4] = ["dtype", "astype", "encode_dtype", "decode_dtype"];
+
+/// Whether numcodecs has an array-to-array codec of that name.
+fn is_filter(id: &str) -> bool {
+    codec::is_array_to_array(id) && id != "transpose"
+}
+
+/// Whether v3 names a bytes-to-bytes codec of numcodecs `numcodecs.<id>`. zarr-python has no
+/// `numcodecs.base64`.
+fn is_wrapped_bytes_codec(id: &str) -> bool {
+    codec::is_bytes_to_bytes(id) && id != "base64"
+}
 
 /// The last part of a v3 name, and whether it is numcodecs' codec of that name.
 fn id(spec: &CodecSpec) -> (&str, bool) {
@@ -88,7 +74,7 @@ pub(super) fn to_v2(
     if let Some(spec) = specs.next_if(|spec| spec.name == "transpose") {
         chain.order = order(spec, rank)?;
     }
-    while let Some(spec) = specs.next_if(|spec| FILTERS.contains(&id(spec).0)) {
+    while let Some(spec) = specs.next_if(|spec| is_filter(id(spec).0)) {
         if !id(spec).1 {
             return Err(no_form(spec));
         }
@@ -234,7 +220,7 @@ fn bytes_to_v2(spec: &CodecSpec) -> Option<Value> {
                 "blocksize": or("blocksize", 0.into()),
             })
         }
-        (id, true) if BYTES.contains(&id) => with_id(id, &spec.configuration),
+        (id, true) if is_wrapped_bytes_codec(id) => with_id(id, &spec.configuration),
         _ => return None,
     })
 }
@@ -272,7 +258,7 @@ pub(super) fn to_v3(
         }
         DataType::Fixed(fixed) => {
             let mut stored = fixed.clone();
-            while let Some(spec) = specs.next_if(|spec| FILTERS.contains(&&*spec.name)) {
+            while let Some(spec) = specs.next_if(|spec| is_filter(&spec.name)) {
                 stored = filter_to_v3(spec, stored)?;
                 codecs.push(wrapped(spec));
             }
@@ -370,7 +356,7 @@ fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
         }
         "gzip" => json!({"level": level(1).clamp(0, 9)}),
         "blosc" => blosc(spec, data_type)?,
-        id if BYTES.contains(&id) => return Some(wrapped(spec)),
+        id if is_wrapped_bytes_codec(id) => return Some(wrapped(spec)),
         _ => return None,
     };
     Some(json!({"name": spec.name, "configuration": configuration}))

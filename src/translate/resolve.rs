@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::node::{Chunks, Translation};
 use super::unreadable::Unreadable;
 use super::{NodeView, Shared, Target, zstd_frame};
+use crate::array::not_a_chunk;
 use crate::hierarchy::is_document_name;
 use crate::runtime::leave_session_thread;
 use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version};
@@ -128,7 +129,7 @@ impl Shared {
         let is_misplaced = matches!(opened, Err(StoreError::NotAPrefix { .. }));
         let frame_content_bytes = node.chunks().and_then(|chunks| chunks.frame_content_bytes);
         let translated = async {
-            let mut object = opened.map_err(in_place)?;
+            let mut object = opened.map_err(not_a_chunk)?;
             if let Some(shards) = shards {
                 let chunks = &self.inner_chunks;
                 object = chunks
@@ -200,10 +201,10 @@ impl Shared {
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
-        match self.store.stat(&source).await.map_err(in_place) {
+        match self.store.stat(&source).await.map_err(not_a_chunk) {
             Ok(stat) if stat.kind == Kind::Object => Ok(stat),
             Ok(_) => {
-                let error = in_place(StoreError::NotAPrefix {
+                let error = not_a_chunk(StoreError::NotAPrefix {
                     key: source.clone(),
                 });
                 self.unreadable(node, &source, &error).await
@@ -311,16 +312,5 @@ fn prefix(node: &NodeView, directories: u64) -> Stat {
         links: u32::try_from(directories)
             .unwrap_or(u32::MAX)
             .saturating_add(2),
-    }
-}
-
-/// A directory in place of a chunk does not prove that the chunk is absent.
-fn in_place(error: StoreError) -> StoreError {
-    match error {
-        StoreError::NotAPrefix { key } => StoreError::Corrupt {
-            key,
-            what: "a directory, or a file in place of one, is where the chunk should be".into(),
-        },
-        error => error,
     }
 }
