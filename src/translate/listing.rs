@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::consolidated::Dated;
 use super::node::Translation;
 use super::resolve::Resolved;
 use super::text::Text;
@@ -66,16 +65,28 @@ impl Shared {
         key: Key,
     ) -> Result<Box<dyn Listing>, StoreError> {
         let consolidated = match key == self.root {
-            true => self.listed_consolidated(&node).await,
-            false => None,
+            true => self.consolidated(&node).await,
+            false => Ok(None),
         };
         let own = node.texts.iter();
         let own = own.map(|(name, text)| (*name, Arc::clone(text), node.modified));
         let mut texts: Vec<_> = own.collect();
-        if let Some((text, modified)) = consolidated {
-            let name = self.target.consolidated();
-            texts.retain(|(own, ..)| *own != name);
-            texts.push((name, text, modified));
+        let name = self.target.consolidated();
+        match consolidated {
+            Ok(None) => {}
+            Ok(Some((text, modified))) => {
+                texts.retain(|(own, ..)| *own != name);
+                texts.push((name, text, modified));
+            }
+            // A node that cannot be read does not hide the others.
+            Err(error) if error.is_lasting() => {
+                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+            }
+            // What cannot be read now is not missing: it fails when it is looked up.
+            Err(_) => {
+                texts.retain(|(own, ..)| *own != name);
+                names.push(name.as_bytes(), Kind::Object, None);
+            }
         }
         for (name, text, modified) in texts {
             let stat = Text::new(text, modified).stat()?;
@@ -182,17 +193,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// The root's document with the copies of all others, if it can be had.
-    async fn listed_consolidated(self: &Arc<Self>, root: &Arc<NodeView>) -> Option<Dated> {
-        let consolidated = self.consolidated(root).await;
-        consolidated.unwrap_or_else(|error| {
-            // A node that cannot be read does not hide the others.
-            let (name, target) = (self.target.consolidated(), self.target.word());
-            log::warn!("{name} of {target} is not listed: {error}");
-            None
-        })
     }
 
     /// Whether a directory is not left out. One that cannot be read fails when it is looked up.

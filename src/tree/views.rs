@@ -185,6 +185,7 @@ impl ViewTree {
                 let what = ViewKind::Hidden;
                 Ok(Some(ViewPath { node, what }.number()))
             }
+            Err(error) if !error.is_lasting() => Err(error),
             _ => Ok(None),
         }
     }

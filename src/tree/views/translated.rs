@@ -117,13 +117,16 @@ impl ViewTree {
                 continue;
             }
             match translation.store.differs().await {
-                Ok(true) => names.push(ListedView {
+                Ok(false) => {}
+                Err(error) if error.is_lasting() => {
+                    log::warn!("{} is not listed: {error}", translation.target.word());
+                }
+                // What cannot be read now is not missing: it fails when it is looked up.
+                Ok(true) | Err(_) => names.push(ListedView {
                     name: name.to_vec(),
                     ino: translation.ino(),
                     kind: Kind::Prefix,
                 }),
-                Ok(false) => {}
-                Err(error) => log::warn!("{} is not listed: {error}", translation.target.word()),
             }
         }
         Ok(())
