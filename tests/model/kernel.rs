@@ -1,0 +1,149 @@
+//! The requests of the kernel, answered as `src/fuse` answers them: from what is at hand, otherwise by
+//! the future of the request.
+
+use std::ops::ControlFlow;
+
+use zarrfs::fs::{
+    Attr, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Opened, StoreError, Visited, with_buffer,
+};
+use zarrfs::runtime::block_on;
+use zarrfs::tree::DirStream;
+
+/// A name in the answer to READDIR or READDIRPLUS.
+#[derive(Debug, Clone)]
+pub struct Name {
+    pub name: Vec<u8>,
+    pub kind: Kind,
+    pub next: u64,
+    /// Of READDIRPLUS; it counts as a lookup.
+    pub attr: Option<Attr>,
+}
+
+/// The part of a directory that is requested.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    pub ino: Ino,
+    pub handle: Option<Handle>,
+    pub cookie: u64,
+    /// The names that fit into the buffer of the kernel.
+    pub most: usize,
+    pub is_plus: bool,
+}
+
+/// LOOKUP; `None` is proven absence.
+pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Attr>, FsError> {
+    let found = fs.try_lookup(parent, name);
+    match found.unwrap_or_else(|| block_on(fs.lookup(parent, name))) {
+        Err(FsError::Store(StoreError::NotFound { .. })) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+pub fn getattr(fs: &Fs, ino: Ino, handle: Option<Handle>) -> Result<Attr, FsError> {
+    let found = fs.try_getattr(ino, handle);
+    found.unwrap_or_else(|| block_on(fs.getattr(ino, handle)))
+}
+
+pub fn open(fs: &Fs, ino: Ino) -> Result<Opened, FsError> {
+    fs.try_open(ino).unwrap_or_else(|| block_on(fs.open(ino)))
+}
+
+pub fn opendir(fs: &Fs, ino: Ino) -> Result<Handle, FsError> {
+    let opened = fs.try_opendir(ino);
+    opened.unwrap_or_else(|| block_on(fs.opendir(ino)))
+}
+
+/// READ, by a handle or, where opens are not requested, without one.
+pub fn read(
+    fs: &Fs,
+    ino: Ino,
+    handle: Option<Handle>,
+    offset: u64,
+    size: usize,
+) -> Result<Vec<u8>, FsError> {
+    let reader = match fs.try_reader(ino, handle, offset, size) {
+        Some(reader) => reader?,
+        None => block_on(fs.reader(ino, offset, size))?,
+    };
+    let at_hand = with_buffer(|buffer| {
+        let read = reader.try_read(buffer)?;
+        Some(read.and_then(|bytes| Ok(bytes.get()?.to_vec())))
+    });
+    match at_hand {
+        Some(read) => read,
+        None if reader.is_local() => {
+            with_buffer(|buffer| Ok(reader.read_blocking(buffer)?.get()?.to_vec()))
+        }
+        None => Ok(block_on(reader.read())?.bytes(&[])?.to_vec()),
+    }
+}
+
+/// READDIR or READDIRPLUS; no names are the end of the directory.
+pub fn list(fs: &Fs, part: Part) -> Result<Vec<Name>, FsError> {
+    let mut names = Vec::new();
+    let listed = match try_list(fs, part, &mut names) {
+        Some(listed) => listed,
+        None if !names.is_empty() => Ok(()),
+        None => block_on(list_pending(fs, part, &mut names)),
+    };
+    match listed {
+        // The kernel requests the rest, which then fails by itself.
+        Err(_) if !names.is_empty() => Ok(names),
+        listed => listed.map(|()| names),
+    }
+}
+
+fn try_list(fs: &Fs, part: Part, names: &mut Vec<Name>) -> Option<Result<(), FsError>> {
+    let directory = match fs.try_directory(part.ino, part.handle)? {
+        Ok(directory) => directory,
+        Err(error) => return Some(Err(error)),
+    };
+    let mut stream = directory.try_lock().ok()?;
+    match fill(fs, part, &mut **stream, names) {
+        Ok(Visited::Pending) => None,
+        Ok(Visited::Stopped | Visited::End) => Some(Ok(())),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+async fn list_pending(fs: &Fs, part: Part, names: &mut Vec<Name>) -> Result<(), FsError> {
+    let directory: OpenDir = fs.directory(part.ino, part.handle).await?;
+    let mut stream = directory.lock().await;
+    loop {
+        match fill(fs, part, &mut **stream, names) {
+            Ok(Visited::Pending) if names.is_empty() => stream.load().await?,
+            listed => return listed.map(drop),
+        }
+    }
+}
+
+fn fill(
+    fs: &Fs,
+    part: Part,
+    directory: &mut dyn DirStream,
+    names: &mut Vec<Name>,
+) -> Result<Visited, FsError> {
+    let mut put = |entry: &Entry<'_>, attr: Option<Attr>| {
+        if names.len() == part.most {
+            return ControlFlow::Break(());
+        }
+        names.push(Name {
+            name: entry.name.to_vec(),
+            kind: entry.kind,
+            next: entry.next,
+            attr,
+        });
+        ControlFlow::Continue(())
+    };
+    match part.is_plus {
+        true => fs.readdirplus(part.ino, directory, part.cookie, &mut put),
+        false => fs.readdir(directory, part.cookie, &mut |entry| put(entry, None)),
+    }
+}
+
+/// What the file system counts: known inodes, open files, open directories.
+pub fn counts(fs: &Fs) -> [u64; 3] {
+    let document = fs.document();
+    ["inodes", "handles", "directory_handles"]
+        .map(|name| document[name].as_u64().expect("a counter"))
+}

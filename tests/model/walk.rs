@@ -1,0 +1,329 @@
+//! The fixed scenario: everything that is listed is looked up and read, as `find` and `cat` do it, and the
+//! n-th call of the store in each step fails, for every n.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use zarrfs::fs::{Fs, FsError, Ino, Kind, StoreError};
+
+use crate::arrays::{self, Array};
+use crate::assembly::{Access, Assembly, Mounted, Source};
+use crate::failing::{self, Failure, Plan};
+use crate::is_long;
+use crate::kernel::{self, Part};
+use crate::reference::{Expected, Reference};
+
+/// Bytes by their path, of files that the model does not compute: those without failures.
+type OtherFiles = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Names with their kinds.
+type Names = BTreeMap<Vec<u8>, Kind>;
+
+/// What a name leads to: nothing, a directory, or a file with its bytes.
+#[derive(Debug, Clone, PartialEq)]
+enum Found {
+    Absent,
+    Directory,
+    File(Vec<u8>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Failures {
+    None,
+    /// This call of each step, and all that follow it if it is lasting.
+    Call(Plan),
+    /// Every call of each step, one after the other: for a store of which nothing is cached. A short run
+    /// leaves some out of long steps.
+    EveryCall,
+}
+
+struct Walk<'a> {
+    mounted: &'a Mounted,
+    reference: &'a Reference,
+    other: &'a mut OtherFiles,
+    failures: Failures,
+}
+
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+impl Walk<'_> {
+    /// Runs a step, without and with failures. The answer is right, or an injected failure; then the
+    /// answer of the next attempt is right.
+    fn step<T: PartialEq + Debug>(
+        &self,
+        path: &[u8],
+        expected: &T,
+        run: impl Fn() -> Result<T, FsError>,
+    ) {
+        match self.failures {
+            Failures::None => self.run_with(None, path, expected, &run),
+            Failures::Call(plan) => self.run_with(Some(plan), path, expected, &run),
+            Failures::EveryCall => {
+                let mut first = 0;
+                loop {
+                    let fired = self.mounted.faults.fired();
+                    for is_lasting in [false, true] {
+                        let plan = plan(first, is_lasting);
+                        self.run_with(Some(plan), path, expected, &run);
+                    }
+                    if self.mounted.faults.fired() == fired {
+                        return;
+                    }
+                    // Steps with many calls repeat the same ones.
+                    first += if is_long() { 1 } else { 1 + first / 2 };
+                }
+            }
+        }
+    }
+
+    fn run_with<T: PartialEq + Debug>(
+        &self,
+        plan: Option<Plan>,
+        path: &[u8],
+        expected: &T,
+        run: impl Fn() -> Result<T, FsError>,
+    ) {
+        let faults = &self.mounted.faults;
+        let fired = faults.fired();
+        faults.set(plan.map(|plan| Plan {
+            first: faults.calls() + plan.first,
+            ..plan
+        }));
+        let answer = run();
+        faults.set(None);
+        let has_failed = faults.fired() > fired;
+        // It names what failed: a diagnostic is the answer.
+        let is_report = path.ends_with(b"/README.txt");
+        let is_allowed = has_failed
+            && match &answer {
+                Ok(answer) => is_report && format!("{answer:?}") != format!("{expected:?}"),
+                Err(FsError::Store(StoreError::Stale { .. })) => is_report,
+                Err(error) => failing::is_injected(error),
+            };
+        if is_allowed {
+            let again = run();
+            let again = again.unwrap_or_else(|error| panic!("{} again: {error}", shown(path)));
+            assert!(
+                again == *expected,
+                "{} after a failure: {again:?}",
+                shown(path)
+            );
+        } else {
+            let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", shown(path)));
+            assert!(
+                answer == *expected,
+                "{}: {answer:?}, not {expected:?}",
+                shown(path)
+            );
+        }
+    }
+
+    fn directory(&mut self, path: &[u8], ino: Ino) {
+        let fs = &self.mounted.fs;
+        let names = self.reference.names(path);
+        let possible = self.reference.possible_names(path);
+        self.step(path, &names, || {
+            let fired = self.mounted.faults.fired();
+            let mut listed = list(fs, ino)?;
+            if self.mounted.faults.fired() > fired {
+                listed.retain(|name, _| names.contains_key(name) || !possible.contains_key(name));
+            }
+            Ok(listed)
+        });
+        let is_node = matches!(path, b"" | b"g" | b"g/a");
+        let hidden = is_node && self.reference.views == Some(false);
+        let hidden = hidden.then(|| b".zarrfs".to_vec());
+        for name in names.into_keys().chain(hidden).chain([b"absent".to_vec()]) {
+            self.name(path, ino, &name);
+        }
+    }
+
+    /// Looks a name up and reads what it leads to.
+    fn name(&mut self, parent: &[u8], parent_ino: Ino, name: &[u8]) {
+        let fs = &self.mounted.fs;
+        let path = match parent {
+            b"" => name.to_vec(),
+            _ => [parent, b"/", name].concat(),
+        };
+        let expected = match self.reference.expected(&path) {
+            Expected::Absent => Found::Absent,
+            Expected::Directory => Found::Directory,
+            Expected::File(file) => Found::File(file.bytes.to_vec()),
+            Expected::OtherFile => {
+                let first = || match read(fs, parent_ino, name) {
+                    Ok(Found::File(bytes)) => bytes,
+                    other => panic!("{}: {other:?}", shown(&path)),
+                };
+                let bytes = self.other.entry(path.clone()).or_insert_with(first);
+                Found::File(bytes.clone())
+            }
+        };
+        self.step(&path, &expected, || read(fs, parent_ino, name));
+        if expected == Found::Directory {
+            let found = kernel::lookup(fs, parent_ino, name).unwrap().unwrap();
+            self.directory(&path, found.ino);
+            fs.forget(found.ino, 1);
+        }
+    }
+}
+
+/// Lists a directory by pages of a few names, each exactly once.
+fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
+    let handle = kernel::opendir(fs, ino)?;
+    let (mut names, mut cookie) = (Names::new(), 0);
+    let listed = loop {
+        let part = Part {
+            ino,
+            handle: Some(handle),
+            cookie,
+            most: 3,
+            is_plus: ino.0 % 2 == 0,
+        };
+        let page = match kernel::list(fs, part) {
+            Ok(page) => page,
+            Err(error) => break Err(error),
+        };
+        let Some(last) = page.last() else {
+            break Ok(());
+        };
+        cookie = last.next;
+        for name in page {
+            name.attr.inspect(|attr| fs.forget(attr.ino, 1));
+            let twice = names.insert(name.name.clone(), name.kind);
+            assert_eq!(twice, None, "{:?} twice", name.name);
+        }
+    };
+    fs.releasedir(handle);
+    listed?;
+    for dots in [&b"."[..], b".."] {
+        assert_eq!(names.remove(dots), Some(Kind::Prefix));
+    }
+    Ok(names)
+}
+
+/// Looks a name up, and reads the file.
+fn read(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Found, FsError> {
+    let Some(attr) = kernel::lookup(fs, parent, name)? else {
+        return Ok(Found::Absent);
+    };
+    let read = match attr.is_directory {
+        true => kernel::getattr(fs, attr.ino, None).map(|_| Found::Directory),
+        false => read_file(fs, attr.ino).map(|bytes| {
+            assert_eq!(bytes.len() as u64, attr.size_bytes);
+            Found::File(bytes)
+        }),
+    };
+    fs.forget(attr.ino, 1);
+    read
+}
+
+fn read_file(fs: &Fs, ino: Ino) -> Result<Vec<u8>, FsError> {
+    const PART_BYTES: usize = 100;
+    let handle = kernel::open(fs, ino)?.handle;
+    let mut bytes = Vec::new();
+    let read = loop {
+        let offset = bytes.len() as u64;
+        match kernel::read(fs, ino, Some(handle), offset, PART_BYTES) {
+            Ok(part) if part.is_empty() => break Ok(bytes),
+            Ok(part) => bytes.extend_from_slice(&part),
+            Err(error) => break Err(error),
+        }
+    };
+    fs.release(handle);
+    read
+}
+
+fn plan(first: u64, is_lasting: bool) -> Plan {
+    Plan {
+        first,
+        is_lasting,
+        failure: match first % 3 {
+            0 => Failure::Unavailable,
+            1 => Failure::TimedOut,
+            _ => Failure::Io,
+        },
+    }
+}
+
+/// A group, an array of which one chunk is absent, and a value that is none of Zarr.
+fn hierarchy(array: Array, assembly: Assembly) -> Reference {
+    let mut reference = Reference::new(array.is_v3, assembly.access, assembly.views);
+    reference.add_array("g/a", array);
+    reference.set_chunk("g/a", 0, Some(7));
+    if reference.is_listed {
+        reference.set(b"other", Some(b"some text".to_vec()));
+    }
+    reference
+}
+
+/// Walks through a new file system; returns the failures.
+fn walk(
+    reference: &Reference,
+    assembly: Assembly,
+    failures: Failures,
+    other: &mut OtherFiles,
+) -> u64 {
+    let mounted = Mounted::new(reference, assembly);
+    let before = kernel::counts(&mounted.fs);
+    let mut walk = Walk {
+        mounted: &mounted,
+        reference,
+        other,
+        failures,
+    };
+    walk.directory(b"", Ino::ROOT);
+    assert_eq!(
+        kernel::counts(&mounted.fs),
+        before,
+        "something is not forgotten"
+    );
+    mounted.faults.fired()
+}
+
+fn every_call_fails(source: Source, access: Access, is_v3: bool) {
+    let assembly = Assembly {
+        source,
+        access,
+        views: Some(false),
+        has_cache: true,
+    };
+    let reference = hierarchy(arrays::sample(is_v3), assembly);
+    let mut other = OtherFiles::new();
+    walk(&reference, assembly, Failures::None, &mut other);
+    if source == Source::Directory {
+        // A time to live of zero: nothing is cached.
+        assert!(walk(&reference, assembly, Failures::EveryCall, &mut other) > 0);
+        return;
+    }
+    for first in 0.. {
+        let mut walk = |is_lasting| {
+            let failures = Failures::Call(plan(first, is_lasting));
+            walk(&reference, assembly, failures, &mut other)
+        };
+        if walk(false) + walk(true) == 0 {
+            assert!(first > 5);
+            return;
+        }
+    }
+}
+
+macro_rules! every_call_fails {
+    ($($name:ident: $source:ident $access:ident $is_v3:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            every_call_fails(Source::$source, Access::$access, $is_v3);
+        })*
+    };
+}
+
+every_call_fails! {
+    every_failure_of_a_store_in_memory_is_an_error_and_nothing_is_kept_of_it: Memory Local false;
+    every_failure_of_a_zip_is_an_error_and_nothing_is_kept_of_it: Zip Local true;
+    every_failure_of_a_directory_is_an_error_and_nothing_is_kept_of_it: Directory Local true;
+    every_failure_of_a_remote_store_is_an_error_and_nothing_is_kept_of_it: Memory Remote true;
+    every_failure_of_a_remote_store_that_changes_is_an_error: Directory Remote false;
+    every_failure_of_a_store_without_listings_is_an_error: Memory Unlisted true;
+    every_failure_of_a_store_without_listings_that_changes_is_an_error: Directory Unlisted false;
+}
