@@ -121,6 +121,15 @@ pub enum AccessHint {
     Tail(u64),
 }
 
+/// What readahead fetches of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Its attributes.
+    Attributes,
+    /// Its attributes and its value.
+    Value,
+}
+
 /// The size of a source, for statfs(2); zeros where it is not known without a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -421,6 +430,12 @@ pub trait Store: Debug + Send + Sync {
 
     /// Forgets what is cached of a value, which turned out to be wrong.
     async fn invalidate(&self, _key: &Key) {}
+
+    /// Fetches what a later call will most likely ask for; returns whether the store wants more of it. A
+    /// failure is none of any caller until the key is asked for.
+    async fn prefetch(&self, _key: &Key, _what: Prefetch) -> bool {
+        false
+    }
 
     /// The store as one that answers about keys without waiting.
     fn as_sync(&self) -> Option<&dyn SyncStore> {

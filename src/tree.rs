@@ -13,6 +13,8 @@
 
 mod hashed;
 mod indexed;
+mod key_order;
+mod key_readahead;
 mod views;
 
 pub use hashed::HashedTree;

@@ -118,6 +118,8 @@ fn counters(traffic: &TransferCounters) -> Map<String, Value> {
         ("requests", traffic.requests),
         ("bytes", traffic.bytes),
         ("cache_hits", traffic.cache_hits),
+        ("prefetched_bytes", traffic.prefetched_bytes),
+        ("prefetch_read_bytes", traffic.prefetch_read_bytes),
         ("retries", traffic.retries),
         ("errors", traffic.errors),
     ];

@@ -35,7 +35,7 @@ use super::document::is_document;
 use crate::cache::SingleFlight;
 use crate::store::{
     AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Stat, Store, StoreError, TransferStats,
+    Object, Prefetch, Stat, Store, StoreError, TransferStats,
 };
 
 /// A store whose names come from the metadata in it.
@@ -374,6 +374,15 @@ impl Store for MetadataListingStore {
 
     async fn invalidate(&self, key: &Key) {
         self.inner.invalidate(key).await;
+    }
+
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        match self.try_stat(key) {
+            // The metadata prove that the key is no value.
+            Some(Err(_)) => true,
+            Some(Ok(stat)) if stat.kind == Kind::Prefix => true,
+            _ => self.inner.prefetch(key, what).await,
+        }
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

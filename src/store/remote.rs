@@ -24,6 +24,7 @@ mod missing;
 mod open;
 mod range_cache;
 mod retry;
+mod speculation;
 mod store;
 mod traffic;
 mod value;
@@ -40,13 +41,16 @@ pub use web::fuzz_page;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use siphasher::sip::SipHasher13;
+use tokio::sync::oneshot;
 
 use super::{Key, Kind, Stat, StoreError, Version};
+use crate::sync::Mutex;
 
 /// What a source tells of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +142,19 @@ struct Get {
     expected: Option<Meta>,
     /// Nothing needs to be sent if this is still the content.
     known: Option<Meta>,
+    /// Receives the attributes of the object before its bytes.
+    early: Option<EarlyMeta>,
+}
+
+/// Receives the attributes of an object as soon as the headers of an answer have come.
+#[derive(Debug, Clone)]
+struct EarlyMeta(Arc<Mutex<Option<oneshot::Sender<Meta>>>>);
+
+impl EarlyMeta {
+    fn new() -> (Self, oneshot::Receiver<Meta>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
+    }
 }
 
 impl Get {
@@ -147,6 +164,15 @@ impl Get {
             part,
             expected: None,
             known: None,
+            early: None,
+        }
+    }
+
+    /// Says what the headers of the answer tell of the object; only the first answer counts.
+    fn headers_came(&self, meta: &Meta) {
+        if let Some(sender) = self.early.as_ref().and_then(|early| early.0.lock().take()) {
+            // The receiver may have what it needs from elsewhere.
+            let _ = sender.send(meta.clone());
         }
     }
 }

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
+use super::key_readahead::KeyReadahead;
 use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
 use crate::store::{
-    AccessHint, Key, Kind, Listing, Object, Stat, Store, StoreError, Version, Visited,
+    AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
+    StoreError, Version, Visited,
 };
 use crate::sync::{Mutex, MutexGuard};
 
@@ -25,11 +27,15 @@ pub struct HashedTree {
     numbers: Numbers,
     /// Numbers that the kernel knows.
     known: Mutex<HashMap<Ino, Known>>,
+    /// Of the values of a remote store.
+    values: Option<KeyReadahead>,
+    /// Of the attributes of a remote store that lists none.
+    attributes: Option<KeyReadahead>,
 }
 
 /// The numbers of one tree.
 #[derive(Debug, Clone, Copy)]
-struct Numbers {
+pub(super) struct Numbers {
     /// That of the root.
     root: Ino,
     /// All others are this one and some lower bits.
@@ -72,6 +78,15 @@ impl Numbers {
         self.of(hasher.finish() >> 1)
     }
 
+    /// The number of a listed name, as a directory shows it; `None` for a name that no key has.
+    pub(super) fn listed(self, root: &Key, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
+        let key = prefix.join(listed.name).ok()?;
+        Some(match &listed.stat {
+            Some(stat) => self.number(root, &key, stat),
+            None => self.directory_number(root, &key),
+        })
+    }
+
     fn directory_number(self, root: &Key, key: &Key) -> Ino {
         let stat = Stat {
             kind: Kind::Prefix,
@@ -110,7 +125,16 @@ impl HashedTree {
     }
 
     fn numbered(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
+        let capabilities = store.capabilities();
+        let readahead = |what| KeyReadahead::new(Arc::clone(&store), root.clone(), numbers, what);
+        let is_unlisted = capabilities.listing == ListingSupport::BestEffort;
+        let (is_remote, lists_none) = (
+            capabilities.is_remote,
+            capabilities.is_remote && is_unlisted,
+        );
         Self {
+            values: is_remote.then(|| readahead(Prefetch::Value)),
+            attributes: lists_none.then(|| readahead(Prefetch::Attributes)),
             store,
             root,
             numbers,
@@ -173,6 +197,12 @@ impl HashedTree {
 }
 
 impl HashedTree {
+    fn looked_up(&self, key: &Key, stat: &Stat) {
+        if let (Some(attributes), Kind::Object) = (&self.attributes, stat.kind) {
+            attributes.observe(key, None);
+        }
+    }
+
     /// The attributes of a number, if its key has the same content still.
     fn current(&self, ino: Ino, stat: Stat) -> Result<Stat, StoreError> {
         let (key, kind, version) = self.find(ino)?;
@@ -213,12 +243,16 @@ impl Tree for HashedTree {
             Err(error) => return Some(Err(error)),
         };
         let stat = self.store.try_stat(&key)?;
+        if let Ok(stat) = &stat {
+            self.looked_up(&key, stat);
+        }
         Some(stat.map(|stat| self.intern(key, stat)))
     }
 
     async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         let key = self.child(parent, name)?;
         let stat = self.store.stat(&key).await?;
+        self.looked_up(&key, &stat);
         Ok(self.intern(key, stat))
     }
 
@@ -280,10 +314,13 @@ impl Tree for HashedTree {
     async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
         let (key, _, version) = self.find(ino)?;
         let object = self.store.open(&key, AccessHint::Ranges).await?;
-        match object.version() == version {
-            true => Ok(object),
-            false => Err(changed(key)),
+        if object.version() != version {
+            return Err(changed(key));
         }
+        if let Some(values) = &self.values {
+            values.observe(&key, Some(&object));
+        }
+        Ok(object)
     }
 
     fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
@@ -334,18 +371,13 @@ impl DirStream for HashedDir {
             listing,
         } = self;
         listing.visit(cookie, &mut |listed| {
-            let ino = match (listed.name, &listed.stat) {
-                (b".", _) => *here,
-                (b"..", _) => *parent,
-                (name, stat) => {
-                    let Ok(key) = key.join(name) else {
-                        return ControlFlow::Continue(());
-                    };
-                    match stat {
-                        Some(stat) => numbers.number(root, &key, stat),
-                        None => numbers.directory_number(root, &key),
-                    }
-                }
+            let ino = match listed.name {
+                b"." => *here,
+                b".." => *parent,
+                _ => match numbers.listed(root, key, &listed) {
+                    Some(ino) => ino,
+                    None => return ControlFlow::Continue(()),
+                },
             };
             let (name, kind, stat, next) = (listed.name, listed.kind, listed.stat, listed.next);
             visit(Entry {

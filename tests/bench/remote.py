@@ -4,7 +4,8 @@
     scripts/bench-remote [MEASURE ...] [--reps N] [--ms N ...] [--server nginx|s3 ...] [--big-mib N]
                          [--json FILE] [--zarrfs FILE]
 
-Measures: find var zip disk big random; all by default.
+Measures: find native_keys var zip disk big random; all by default. `native_keys` reads the 40 native keys of one
+variable with ordinary tools, beside 16 threads that fetch the same keys without a mount.
 
 The servers are nginx and the S3 of SeaweedFS on this machine, each behind a program (delay.c) that
 counts requests and bodies and adds 0 or 20 ms to every request. What that program passes at most is
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target/bench/remote"
 DATA = WORK / "data"
 MOUNT = WORK / "mnt"
-MEASURES = ("find", "var", "zip", "disk", "big", "random")
+MEASURES = ("find", "native_keys", "var", "zip", "disk", "big", "random")
 SHAPE, CHUNK, CHUNKS = (240, 180, 360), (24, 90, 180), 40
 VARIABLE = "tas"
 BUCKET = "bench"
@@ -44,6 +45,31 @@ array = ts.open(json.loads(sys.argv[1]), read=True, open=True).result()
 opened = time.perf_counter()
 bytes_ = array.read().result().nbytes
 print(opened - start, time.perf_counter() - opened, bytes_)
+"""
+
+# The shortest way to the bytes of all keys: a request each, 16 at a time.
+THREADS = """
+import sys, time, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+urls = sys.argv[1:]
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def size(url):
+    with opener.open(url) as answer:
+        return len(answer.read())
+start = time.perf_counter()
+with ThreadPoolExecutor(16) as pool:
+    total = sum(pool.map(size, urls))
+print(time.perf_counter() - start, total)
+"""
+
+# A client that reads keys of the mount.
+ZARR_PYTHON = """
+import sys, time
+import zarr
+start = time.perf_counter()
+array = zarr.open_array(sys.argv[1], mode="r")
+total = array[...].nbytes
+print(time.perf_counter() - start, total)
 """
 
 NGINX = """
@@ -334,6 +360,42 @@ class Bench:
             raise SystemExit(f"{keys} of {self.keys} keys found on {served.name}")
         return {"s": seconds, "mount_s": mount, **total(served.requests())}
 
+    def native_keys(self, served):
+        """The native keys of one variable, read by ordinary tools: each from a mount of its own."""
+        source = self.served_dir / "many" / VARIABLE
+        names = sorted(file.name for file in source.iterdir() if file.name[0] != ".")
+        urls = [served.url(f"many/{VARIABLE}/{name}") for name in names]
+        served.requests()
+        done = subprocess.run([sys.executable, "-c", THREADS, *urls], check=True, capture_output=True, text=True)
+        result = {"threads": {"s": float(done.stdout.split()[0]), **total(served.requests())}}
+        variable = MOUNT / VARIABLE
+        copy = WORK / "copy"
+        tools = {
+            "cat": f"cat {variable}/*.*.* | cmp - {WORK}/true",
+            "cp -r": f"cp -r {variable} {copy}",
+            "tar": f"tar -C {MOUNT} -cf {copy}.tar {VARIABLE}",
+            "rsync": f"rsync -a {variable} {copy}",
+            "zarr-python": None,
+        }
+        (WORK / "true").write_bytes(b"".join((source / name).read_bytes() for name in names))
+        for tool, command in tools.items():
+            shutil.rmtree(copy, ignore_errors=True)
+            with self.mounted(served, "many/"):
+                served.requests()
+                if command:
+                    start = time.perf_counter()
+                    subprocess.run(command, check=True, shell=True)
+                    seconds = time.perf_counter() - start
+                else:
+                    python = [sys.executable, "-c", ZARR_PYTHON, variable]
+                    done = subprocess.run(python, check=True, capture_output=True, text=True)
+                    seconds = float(done.stdout.split()[0])
+                result[tool] = {"s": seconds, **total(served.requests())}
+            if tool in ("cp -r", "rsync"):
+                copied = copy if tool == "cp -r" else copy / VARIABLE
+                subprocess.run(["diff", "-r", source, copied], check=True)
+        return result
+
     def tensorstore(self, served, spec):
         served.requests()
         command = [sys.executable, "-c", TENSORSTORE, json.dumps(spec)]
@@ -434,10 +496,21 @@ def rows(measure, where, results, bench, is_delayed):
     def of(*path):
         return median(results, *path)
 
-    wire = f"{of('bytes') / 1e6:.1f} MB" if measure != "random" else ""
+    wire = f"{of('bytes') / 1e6:.1f} MB" if measure not in ("random", "native_keys") else ""
     if measure == "find":
         figure = f"{of('s'):.3f} s (mount {of('mount_s'):.3f}), {of('requests'):.0f} requests"
         yield row(where, f"mount + find, {bench.keys} keys", figure, target="<= 3 requests", is_met=of("requests") <= 3)
+    elif measure == "native_keys":
+        for tool in results[0]:
+            if tool == "threads":
+                continue
+            figure = f"{of(tool, 's'):.3f} s, {of(tool, 'requests'):.0f} requests"
+            peer = f"16 threads {of('threads', 's'):.3f} s, {of('threads', 'requests'):.0f} requests"
+            ratio = of(tool, "s") / of("threads", "s")
+            yield row(where, f"{tool}, {CHUNKS} keys", figure, peer, ratio, "<= 1.3 at 20 ms", ratio <= 1.3 if is_delayed else None)
+            requests, sent = of(tool, "requests"), of(tool, "bytes") / of("threads", "bytes")
+            is_met = requests <= CHUNKS + 4
+            yield row(where, "  its requests", f"{requests:.0f}, bytes x {sent:.2f}", target=f"<= {CHUNKS + 4}", is_met=is_met)
     elif measure in ("var", "zip"):
         figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
         peer = f"tensorstore {of('tensorstore', 'read_s'):.3f} s (+ open {of('tensorstore', 'open_s'):.3f}), {of('tensorstore', 'requests'):.0f} requests"

@@ -186,6 +186,7 @@ impl Objects {
         {
             return Err(RequestError::TooLong(meta));
         }
+        get.headers_came(&meta);
         let mut bytes = Vec::new();
         let room = usize::try_from(length.min(FIRST_ROOM_BYTES)).unwrap_or(0);
         if bytes.try_reserve_exact(room).is_err() {

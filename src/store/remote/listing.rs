@@ -115,6 +115,13 @@ impl ListingCache {
         }
     }
 
+    /// Caches a page that has all keys below a prefix, if it is short enough.
+    pub(super) fn insert_page(&self, root: &Key, page: Page, since: Instant) {
+        if is_whole_tree(&page) {
+            self.insert_tree(root, page, since);
+        }
+    }
+
     /// Caches what one page says of a prefix and of every prefix below it.
     fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
@@ -211,7 +218,7 @@ impl RemoteListing {
         let mut names = Vec::new();
         if source.can_list() {
             let page = source.list(list_of(prefix, Depth::All, &next)).await?;
-            if page.next.is_none() && page.is_complete && tree_bytes(&page) <= MAX_TREE_BYTES {
+            if is_whole_tree(&page) {
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
@@ -311,6 +318,11 @@ impl RemoteListing {
         }
         Ok(())
     }
+}
+
+/// Whether a page has all keys below its prefix, and few enough to be made a tree of.
+fn is_whole_tree(page: &Page) -> bool {
+    page.next.is_none() && page.is_complete && tree_bytes(page) <= MAX_TREE_BYTES
 }
 
 /// What the prefixes of all keys of a page take at most: keys can have very many parts.

@@ -17,6 +17,7 @@ use super::listing::{ListingCache, RemoteListing};
 use super::missing::Missing;
 use super::range_cache::RangeCache;
 use super::retry::Retry;
+use super::speculation::Speculation;
 use super::store::{RemoteSource, RemoteStore};
 use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
@@ -325,6 +326,7 @@ fn layered(
         bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
         disk: options.disk.clone(),
         counters,
+        speculation: Speculation::default(),
         anchor: OnceLock::new(),
         modified: OnceLock::new(),
         attr_loads: SingleFlight::default(),

@@ -164,6 +164,7 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
         part: Part::Range(at..end),
         expected: Some(have.meta.clone()),
         known: None,
+        early: None,
     })
 }
 

@@ -5,20 +5,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
+use tokio::sync::oneshot;
 
 use super::attr_cache::{AttrCache, Attrs};
 use super::bodies::{BodyBudget, ReservedBody};
 use super::listing::{ListingCache, MAX_EMPTY_PAGES, RemoteListing};
 use super::range_cache::{RangeCache, RangeKey};
+use super::speculation::{Speculation, WHOLE_BYTES};
 use super::traffic::{Counters, TransferStats};
 use super::value::{RemoteObject, Value};
-use super::{Depth, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{Depth, EarlyMeta, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{
-    AccessHint, Capabilities, DiskCache, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
-    Store, StoreError, Version,
+    AccessHint, Capabilities, DiskCache, Extent, Key, Kind, Listing, ListingSupport, Object,
+    Prefetch, Stat, Store, StoreError, Version,
 };
 
 /// What a store and its open objects share.
@@ -38,13 +40,14 @@ pub(super) struct RemoteSource {
     pub(super) bodies: BodyBudget,
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
+    pub(super) speculation: Speculation,
     /// A key that was there when the source was opened: without it nothing is absent, all is gone.
     pub(super) anchor: OnceLock<Key>,
     /// When the source was changed, as far as it tells.
     pub(super) modified: OnceLock<SystemTime>,
     /// Attributes that are being asked for.
     pub(super) attr_loads: SingleFlight<Key, Attrs, StoreError>,
-    /// Values, or their ends, that are being fetched.
+    /// Values, or their ends, that are being fetched; all of a value is [`WHOLE`].
     pub(super) value_loads: SingleFlight<(Key, Part), Value, StoreError>,
     /// Ranges that are being fetched.
     pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
@@ -52,6 +55,10 @@ pub(super) struct RemoteSource {
 
 /// Absence is believed for so long without looking whether the source itself is still there.
 const ANCHOR_TTL: Duration = Duration::from_secs(1);
+/// A load of a whole value, whatever its limit.
+const WHOLE: Part = Part::All(u64::MAX);
+/// A value that a lookup has begun to fetch is fetched for so long without a reader.
+const READER_GRACE: Duration = Duration::from_secs(2);
 /// Documents of metadata are not longer than this; a value that looks like one is fetched whole.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
@@ -177,19 +184,12 @@ impl RemoteSource {
             };
         }
         let asked = Instant::now();
-        let below = List {
-            prefix: key.clone(),
-            depth: Depth::All,
-            page: None,
-            after: None,
-            most: Some(1),
-        };
-        let (head, page) = match self.can_list() {
+        let (object, page) = match self.can_list() {
             true => {
-                let (head, page) = join(self.head(key), self.first_page(below)).await;
-                (head, Some(page))
+                let (object, page) = join(self.object_attrs(key), self.first_page(key)).await;
+                (object, Some(page))
             }
-            false => (self.head(key).await, None),
+            false => (self.object_attrs(key).await, None),
         };
         let (is_prefix, refusal) = match page {
             Some(Ok(has_names)) => (has_names, None),
@@ -200,19 +200,78 @@ impl RemoteSource {
             None => (false, None),
             Some(Err(error)) => return Err(error.of(key)),
         };
-        let attrs = match (head, refusal) {
+        let attrs = match (object, refusal) {
             _ if is_prefix => Attrs::Prefix,
             (Ok(meta), _) => Attrs::Object(meta),
-            (Err(RequestError::IsPrefix), _) => Attrs::Prefix,
-            (Err(RequestError::NotFound), Some(refusal)) => return Err(refusal.of(key)),
-            (Err(RequestError::NotFound), None) => {
+            (Err(StoreError::NotAPrefix { .. }), _) => Attrs::Prefix,
+            (Err(StoreError::NotFound { .. }), Some(refusal)) => return Err(refusal.of(key)),
+            (Err(StoreError::NotFound { .. }), None) => {
                 self.check_anchor(key).await?;
                 Attrs::Absent
             }
-            (Err(error), _) => return Err(error.of(key)),
+            (Err(error), _) => return Err(error),
         };
         self.attrs.insert(key, attrs.clone(), asked);
         Ok(attrs)
+    }
+
+    /// Attributes of an object, from the headers of an answer that brings its value, too, if a read
+    /// will most likely follow.
+    async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
+        let limit = self.speculation.lookup_limit();
+        let reserved = limit.and_then(|limit| Some((limit, self.try_reserve_spare(limit)?)));
+        let Some((limit, reserved)) = reserved else {
+            let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            self.speculation.observe_size(meta.size_bytes);
+            return Ok(meta);
+        };
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let (early, headers) = EarlyMeta::new();
+        let (done, end) = oneshot::channel();
+        let fetch = runtime::spawn(async move {
+            let value = own.load_whole(&wanted, limit, Some(early)).await;
+            drop(reserved);
+            if let Ok(Value {
+                bytes: Some(bytes), ..
+            }) = &value
+            {
+                own.speculation.charge(bytes.len() as u64);
+                own.note_unread(&wanted, bytes.len() as u64);
+            }
+            let _ = done.send(value.map(|value| value.meta));
+        });
+        let meta = match select(headers, end).await {
+            Either::Left((Ok(meta), _)) => {
+                // The value comes while the caller opens it.
+                runtime::spawn(async move {
+                    runtime::timeout(READER_GRACE, fetch).await;
+                })
+                .detach();
+                meta
+            }
+            Either::Left((Err(_), end)) => end.await.unwrap_or_else(|_| Err(panicked()))?,
+            Either::Right((end, _)) => end.unwrap_or_else(|_| Err(panicked()))?,
+        };
+        self.speculation.observe_size(meta.size_bytes);
+        Ok(meta)
+    }
+
+    /// Notes a value that was fetched before a read.
+    fn note_unread(&self, key: &Key, bytes: u64) {
+        self.counters.prefetched(key, bytes);
+        self.speculation.insert_unread(key, bytes);
+    }
+
+    /// Notes the first read of an opened value.
+    pub(super) fn note_read(&self, key: &Key, bytes: u64) {
+        if let Some(bytes) = self.speculation.read(key, bytes) {
+            self.counters.prefetch_read(key, bytes);
+        }
+    }
+
+    /// The largest value that is fetched whole and cached.
+    pub(super) fn whole_limit(&self) -> u64 {
+        WHOLE_BYTES.min(self.ranges.budget_bytes() / 4)
     }
 
     /// Attributes of an object. A size of 0 is believed only if GET brings nothing, too: some servers
@@ -230,11 +289,23 @@ impl RemoteSource {
         }
     }
 
-    /// Whether a listing has any name: its first pages can be empty.
-    async fn first_page(&self, mut list: List) -> Result<bool, RequestError> {
+    /// Whether there are keys below a prefix. If one page has all of them, they are cached; the first
+    /// pages can be empty.
+    async fn first_page(&self, prefix: &Key) -> Result<bool, RequestError> {
+        let since = Instant::now();
+        let mut list = List {
+            prefix: prefix.clone(),
+            depth: Depth::All,
+            page: None,
+            after: None,
+            most: None,
+        };
         for _ in 0..MAX_EMPTY_PAGES {
             let page = self.request_list(list.clone()).await?;
             if !page.objects.is_empty() || !page.prefixes.is_empty() {
+                if list.page.is_none() {
+                    self.listings.insert_page(prefix, page, since);
+                }
                 return Ok(true);
             }
             match page.next {
@@ -313,14 +384,42 @@ impl RemoteSource {
                 return Ok(Value { meta, bytes });
             }
         }
-        let (own, wanted) = (Arc::clone(self), key.clone());
-        let load = move || async move { own.fetch_whole(&wanted, at_most).await };
-        let place = (key.clone(), Part::All(at_most));
-        self.value_loads.run(place, load, panicked()).await
+        let value = self.load_whole(key, at_most, None).await?;
+        self.note_read(key, value.meta.size_bytes);
+        Ok(value)
     }
 
-    async fn fetch_whole(self: Arc<Self>, key: &Key, at_most: u64) -> Result<Value, StoreError> {
+    /// As [`RemoteSource::whole`], without a look at what is known. `early` is for the headers of the
+    /// answer, unless the value is being loaded already.
+    pub(super) async fn load_whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        early: Option<EarlyMeta>,
+    ) -> Result<Value, StoreError> {
+        let load = |early| {
+            let (own, wanted) = (Arc::clone(self), key.clone());
+            async move { own.fetch_whole(&wanted, at_most, early).await }
+        };
+        let place = || (key.clone(), WHOLE);
+        let first = self.value_loads.run(place(), || load(early), panicked());
+        let value = first.await?;
+        if value.bytes.is_some() || value.meta.size_bytes > at_most {
+            return Ok(value);
+        }
+        // That load had a smaller limit.
+        load(None).await
+    }
+
+    async fn fetch_whole(
+        self: Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        early: Option<EarlyMeta>,
+    ) -> Result<Value, StoreError> {
+        let is_lookup = early.is_some();
         let mut get = Get::new(key, Part::All(at_most));
+        get.early = early;
         let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
         let cached = last.and_then(|meta| {
             meta.etag.as_ref()?;
@@ -345,7 +444,51 @@ impl RemoteSource {
                 Ok(Value { meta, bytes })
             }
             (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
+            // The value may be readable in parts.
+            (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
+                let meta = self.head(key).await.map_err(|error| error.of(key))?;
+                Ok(Value { meta, bytes: None })
+            }
+            // The caller knows whether that proves absence.
+            (Err(error), _) if is_lookup => Err(error.of(key)),
             (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+        }
+    }
+
+    /// Fetches a value that a read will most likely ask for; returns whether there was memory for it.
+    async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
+        let limit = match self.known(key) {
+            Some(Attrs::Object(meta)) => {
+                let is_cached = || self.in_memory(key, &meta, &(0..meta.size_bytes)).is_some();
+                if meta.size_bytes > self.whole_limit() || is_cached() {
+                    return true;
+                }
+                meta.size_bytes
+            }
+            Some(Attrs::Prefix | Attrs::Absent) => return true,
+            None if self.can_list() => return true,
+            None => match self.speculation.limit() {
+                Some(limit) => limit.min(self.whole_limit()),
+                None => return true,
+            },
+        };
+        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
+        let reserved = (!is_full).then(|| self.try_reserve_spare(limit)).flatten();
+        let Some(_reserved) = reserved else {
+            return false;
+        };
+        match self.load_whole(key, limit, None).await {
+            Ok(value) => {
+                self.speculation.observe_size(value.meta.size_bytes);
+                if let Some(bytes) = value.bytes {
+                    self.note_unread(key, bytes.len() as u64);
+                }
+                true
+            }
+            // Another key may be there.
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => true,
+            // A read of the key asks again, and returns the error.
+            Err(_) => false,
         }
     }
 
@@ -495,6 +638,16 @@ impl Store for RemoteStore {
 
     async fn invalidate(&self, key: &Key) {
         self.source.invalidate(key);
+    }
+
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        match what {
+            Prefetch::Value => self.source.prefetch_value(key).await,
+            Prefetch::Attributes if self.source.speculation.is_credit_used_up() => {
+                self.source.attrs(key).await.is_ok()
+            }
+            Prefetch::Attributes => false,
+        }
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -28,6 +28,10 @@ pub struct TransferCounters {
     pub errors: u64,
     /// Reads that were answered from memory or from the disk cache.
     pub cache_hits: u64,
+    /// Bytes of values that were fetched before a read.
+    pub prefetched_bytes: u64,
+    /// Those of them that were read later.
+    pub prefetch_read_bytes: u64,
 }
 
 /// What a source that is far away has cost so far.
@@ -56,6 +60,8 @@ pub(super) struct Counters {
     retries: AtomicU64,
     errors: AtomicU64,
     cache_hits: AtomicU64,
+    prefetched_bytes: AtomicU64,
+    prefetch_read_bytes: AtomicU64,
     prefixes: Mutex<BTreeMap<String, TransferCounters>>,
     classes: KeyClasses,
 }
@@ -129,6 +135,22 @@ impl Counters {
         });
     }
 
+    /// A value was fetched before a read.
+    pub(super) fn prefetched(&self, key: &Key, bytes: u64) {
+        self.prefetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.prefetched_bytes = traffic.prefetched_bytes.saturating_add(bytes);
+        });
+    }
+
+    /// A value that was fetched before a read is read.
+    pub(super) fn prefetch_read(&self, key: &Key, bytes: u64) {
+        self.prefetch_read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count(key, |traffic| {
+            traffic.prefetch_read_bytes = traffic.prefetch_read_bytes.saturating_add(bytes);
+        });
+    }
+
     /// All together.
     pub(super) fn total(&self) -> TransferCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -138,6 +160,8 @@ impl Counters {
             retries: read(&self.retries),
             errors: read(&self.errors),
             cache_hits: read(&self.cache_hits),
+            prefetched_bytes: read(&self.prefetched_bytes),
+            prefetch_read_bytes: read(&self.prefetch_read_bytes),
         }
     }
 

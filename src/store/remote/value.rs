@@ -1,10 +1,11 @@
 //! One version of a remote object, read in parts.
 //!
-//! A decoder reads exactly the ranges that it needs. Other readers get blocks, and for a sequential
-//! reader blocks are read ahead, many at a time.
+//! A decoder reads exactly the ranges that it needs. For other readers a short value is fetched whole
+//! with one request; a long one in blocks, which are read ahead of a sequential reader.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -37,6 +38,10 @@ pub(super) struct RemoteObject {
     value: Value,
     is_exact: bool,
     blocks: Blocks,
+    /// A read was answered.
+    is_read: AtomicBool,
+    /// All of the value was fetched for this object; it is not fetched a second time.
+    is_fetched: AtomicBool,
 }
 
 impl RemoteObject {
@@ -48,6 +53,8 @@ impl RemoteObject {
             blocks: Blocks::new(source, key, &value.meta, 0..value.meta.size_bytes),
             value,
             is_exact,
+            is_read: AtomicBool::new(false),
+            is_fetched: AtomicBool::new(false),
         }
     }
 
@@ -59,11 +66,63 @@ impl RemoteObject {
 
     /// A range of the value, if all of it came with the answer to the open.
     fn in_value(&self, range: &Range<u64>) -> Result<Option<Data>, StoreError> {
-        let Some(bytes) = &self.value.bytes else {
-            return Ok(None);
-        };
-        let range = in_memory(range.start)?..in_memory(range.end)?;
-        Ok(Some(Data::Shared(Arc::clone(bytes), range)))
+        let bytes = self.value.bytes.as_ref();
+        bytes
+            .map(|bytes| shared(Arc::clone(bytes), range))
+            .transpose()
+    }
+
+    /// Whether all of the value is fetched for a read of any part of it. Once it was evicted from the
+    /// cache, only the blocks of each read are.
+    fn is_whole(&self) -> bool {
+        let is_short = self.size_bytes() <= self.source.whole_limit();
+        !self.is_exact && is_short && !self.is_fetched.load(Ordering::Relaxed)
+    }
+
+    /// A range of the value, if all of it is in memory.
+    fn in_memory(&self, range: &Range<u64>) -> Option<Result<Data, StoreError>> {
+        let meta = &self.value.meta;
+        let bytes = self
+            .source
+            .in_memory(&self.key, meta, &(0..meta.size_bytes))?;
+        self.source.counters.hit(&self.key);
+        self.note_read();
+        Some(shared(bytes, range))
+    }
+
+    fn note_read(&self) {
+        if !self.is_read.swap(true, Ordering::Relaxed) {
+            self.source.note_read(&self.key, self.size_bytes());
+        }
+    }
+
+    /// A range of the value, all of which is fetched and cached.
+    async fn read_whole(&self, range: &Range<u64>) -> Result<Data, StoreError> {
+        let (source, key, meta) = (&self.source, &self.key, &self.value.meta);
+        if source.disk.is_some() {
+            leave_session_thread().await;
+        }
+        if let Some(bytes) = source.cached(key, meta, &(0..meta.size_bytes)) {
+            source.counters.hit(key);
+            self.note_read();
+            return shared(bytes, range);
+        }
+        let _reserved = source.reserve(key, meta.size_bytes).await?;
+        let fetched = source.load_whole(key, meta.size_bytes, None).await;
+        self.is_fetched.store(true, Ordering::Relaxed);
+        self.note_read();
+        let gone = |what: &str| RequestError::Changed(what.into()).of(key);
+        match fetched {
+            Ok(Value {
+                meta: now,
+                bytes: Some(bytes),
+            }) if now.is_same(meta) => shared(bytes, range),
+            Ok(_) => Err(gone("it has another content by now")),
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+                Err(gone("it is gone"))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn fetch_exact(&self, range: Range<u64>) -> Result<Data, StoreError> {
@@ -80,6 +139,12 @@ impl RemoteObject {
             end: range.end,
         }
     }
+}
+
+/// A range of a value.
+fn shared(bytes: Arc<Vec<u8>>, range: &Range<u64>) -> Result<Data, StoreError> {
+    let range = in_memory(range.start)?..in_memory(range.end)?;
+    Ok(Data::Shared(bytes, range))
 }
 
 /// A range of one version of an object: cached, or fetched once for all readers and cached.
@@ -169,7 +234,11 @@ impl Object for RemoteObject {
             return found.transpose();
         }
         if !self.is_exact {
-            return self.blocks.try_read(range, buffer);
+            let whole = self.in_memory(&range);
+            return match self.is_whole() {
+                true => whole,
+                false => whole.or_else(|| self.blocks.try_read(range, buffer)),
+            };
         }
         let bytes = self.source.in_memory(&self.key, &self.value.meta, &range)?;
         self.source.counters.hit(&self.key);
@@ -185,9 +254,10 @@ impl Object for RemoteObject {
         if let Some(data) = self.in_value(&range)? {
             return Ok(data);
         }
-        match self.is_exact {
-            true => self.fetch_exact(range).await,
-            false => self.blocks.read(range).await,
+        match (self.is_exact, self.is_whole()) {
+            (true, _) => self.fetch_exact(range).await,
+            (false, true) => self.read_whole(&range).await,
+            (false, false) => self.blocks.read(range).await,
         }
     }
 

@@ -260,6 +260,9 @@ async fn all(
         return Err(RequestError::TooLong(meta(response.headers(), length)));
     }
     let headers = response.headers().clone();
+    if let Some(length) = length {
+        get.headers_came(&meta(&headers, length));
+    }
     let is_long = is_document(&get.key) && length.is_some_and(|length| length > LONG_BYTES);
     let _turn = match is_long {
         true => LONG_BODIES.acquire().await.ok(),

@@ -1,0 +1,170 @@
+//! Values that are fetched before a read: with the lookup of a key, and by readahead across keys.
+//!
+//! A lookup needs only the headers of an answer. It sends GET in place of HEAD as long as lookups are
+//! followed by reads, so that the read needs no request of its own. Programs that only look (`ls -l`,
+//! `find -size`) use up a credit of bytes, and are answered with HEAD from then on.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+
+use crate::store::Key;
+use crate::sync::Mutex;
+
+/// Values up to this size are fetched whole.
+pub(super) const WHOLE_BYTES: u64 = 8 << 20;
+/// Bytes that lookups may fetch before the first read.
+const FIRST_CREDIT_BYTES: i64 = 4 << 20;
+/// More credit than this is not collected.
+const MAX_CREDIT_BYTES: i64 = 16 << 20;
+/// A lookup fetches at least values up to this size.
+const MIN_LIMIT_BYTES: u64 = 1 << 20;
+/// Values that are remembered as not read.
+const MAX_UNREAD: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
+/// A value that is not read for so long takes no room from others.
+const UNREAD_TTL: Duration = Duration::from_secs(5);
+
+/// How values are fetched before a read, and which of them were read since.
+#[derive(Debug)]
+pub(super) struct Speculation {
+    /// Bytes that lookups may fetch.
+    credit: AtomicI64,
+    /// Size of the largest of the latest values; 0 if none is known.
+    typical_bytes: AtomicU64,
+    unread: Mutex<Unread>,
+}
+
+#[derive(Debug)]
+struct Unread {
+    values: LruCache<Key, (u64, Instant)>,
+    bytes: u64,
+}
+
+impl Default for Speculation {
+    fn default() -> Self {
+        Self {
+            credit: AtomicI64::new(FIRST_CREDIT_BYTES),
+            typical_bytes: AtomicU64::new(0),
+            unread: Mutex::new(Unread {
+                values: LruCache::new(MAX_UNREAD),
+                bytes: 0,
+            }),
+        }
+    }
+}
+
+impl Speculation {
+    /// The largest value that a lookup fetches; `None` if it asks for the attributes only.
+    pub(super) fn lookup_limit(&self) -> Option<u64> {
+        match self.credit.load(Ordering::Relaxed) > 0 {
+            true => self.limit(),
+            false => None,
+        }
+    }
+
+    /// The largest value that readahead fetches; `None` if values seem to be longer than
+    /// [`WHOLE_BYTES`].
+    pub(super) fn limit(&self) -> Option<u64> {
+        let typical = self.typical_bytes.load(Ordering::Relaxed);
+        let limit = typical.saturating_mul(2).max(MIN_LIMIT_BYTES);
+        (typical <= WHOLE_BYTES).then(|| limit.min(WHOLE_BYTES))
+    }
+
+    /// Whether lookups ask for attributes only, because they are not followed by reads.
+    pub(super) fn is_credit_used_up(&self) -> bool {
+        self.credit.load(Ordering::Relaxed) <= 0
+    }
+
+    /// Notes the size of a value.
+    pub(super) fn observe_size(&self, bytes: u64) {
+        let decayed = |typical: u64| Some(bytes.max(typical.saturating_mul(7) / 8));
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.typical_bytes.fetch_update(set, get, decayed);
+    }
+
+    /// Notes that a lookup has fetched a value.
+    pub(super) fn charge(&self, bytes: u64) {
+        self.add_credit(-signed(bytes));
+    }
+
+    fn add_credit(&self, bytes: i64) {
+        let add = |credit: i64| Some(credit.saturating_add(bytes).min(MAX_CREDIT_BYTES));
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.credit.fetch_update(set, get, add);
+    }
+
+    /// Notes a value that was fetched and not read yet.
+    pub(super) fn insert_unread(&self, key: &Key, bytes: u64) {
+        let mut unread = self.unread.lock();
+        let replaced = unread.values.push(key.clone(), (bytes, Instant::now()));
+        let replaced = replaced.map_or(0, |(_, (bytes, _))| bytes);
+        unread.bytes = unread.bytes.saturating_add(bytes).saturating_sub(replaced);
+    }
+
+    /// Notes the first read of a value; returns its size if it was fetched before.
+    pub(super) fn read(&self, key: &Key, bytes: u64) -> Option<u64> {
+        self.add_credit(signed(bytes));
+        let mut unread = self.unread.lock();
+        let (bytes, _) = unread.values.pop(key)?;
+        unread.bytes = unread.bytes.saturating_sub(bytes);
+        Some(bytes)
+    }
+
+    /// Bytes that were fetched and are waiting for a read.
+    pub(super) fn unread_bytes(&self) -> u64 {
+        let mut unread = self.unread.lock();
+        while let Some((_, (bytes, since))) = unread.values.peek_lru()
+            && since.elapsed() > UNREAD_TTL
+        {
+            unread.bytes = unread.bytes.saturating_sub(*bytes);
+            unread.values.pop_lru();
+        }
+        unread.bytes
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> Key {
+        Key::new(number.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn lookups_without_reads_soon_ask_for_attributes_only_and_a_read_changes_that() {
+        let speculation = Speculation::default();
+        let mut fetched = 0;
+        while speculation.lookup_limit().is_some() {
+            speculation.observe_size(700_000);
+            speculation.charge(700_000);
+            speculation.insert_unread(&key(fetched), 700_000);
+            fetched += 1;
+        }
+        assert!((3..=7).contains(&fetched), "{fetched}");
+        assert_eq!(speculation.unread_bytes(), fetched * 700_000);
+        assert_eq!(speculation.read(&key(0), 700_000), Some(700_000));
+        assert_eq!(speculation.read(&key(0), 700_000), None);
+        assert_eq!(speculation.lookup_limit(), Some(1_400_000));
+        assert_eq!(speculation.unread_bytes(), (fetched - 1) * 700_000);
+    }
+
+    #[test]
+    fn long_values_are_not_fetched_with_a_lookup_until_short_ones_are_seen_again() {
+        let speculation = Speculation::default();
+        assert_eq!(speculation.lookup_limit(), Some(MIN_LIMIT_BYTES));
+        speculation.observe_size(5 << 20);
+        assert_eq!(speculation.lookup_limit(), Some(WHOLE_BYTES));
+        speculation.observe_size(9 << 20);
+        assert_eq!(speculation.lookup_limit(), None);
+        speculation.observe_size(1);
+        speculation.observe_size(1);
+        assert_eq!(speculation.lookup_limit(), Some(WHOLE_BYTES));
+    }
+}

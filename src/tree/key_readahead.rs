@@ -1,0 +1,329 @@
+//! Readahead across keys: the keys that a program will open next, when it opens them in an order.
+//!
+//! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
+//! in equal strides, start a stream. Its window doubles whenever the program has to wait for a key
+//! that is still being fetched, so it becomes what latency times bandwidth needs; it halves when the
+//! store has no memory for more. A stream whose files are closed and that nobody continues ends
+//! after [`IDLE`], and cancels its requests.
+//!
+//! Lock order: the lock of the state is not held while a directory is listed, a prefetch is started or
+//! a task is dropped.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use async_task::Task;
+
+use super::hashed::Numbers;
+use super::key_order::{KeyOrders, Step};
+use crate::hierarchy::is_document;
+use crate::runtime;
+use crate::store::{Key, Object, Prefetch, Store};
+use crate::sync::Mutex;
+
+/// Programs, or threads of them, that are told apart.
+const MAX_STREAMS: usize = 8;
+/// Keys that were opened lately, in which an order is looked for.
+const MAX_RECENT: usize = 12;
+/// Keys that a new stream fetches.
+const FIRST_WINDOW: usize = 4;
+/// Keys that any stream fetches, at most.
+const MAX_WINDOW: usize = 64;
+/// Keys that a program with several threads may open later than their successors.
+const MAX_DISORDER: usize = 16;
+/// A stream without open files ends after this time.
+const IDLE: Duration = Duration::from_secs(1);
+/// Any other stream ends after this time.
+const MAX_IDLE: Duration = Duration::from_secs(60);
+
+/// Watches which keys of a tree are used, and prefetches those that follow.
+#[derive(Debug)]
+pub(super) struct KeyReadahead(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    what: Prefetch,
+    orders: KeyOrders,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The newest key first.
+    recent: VecDeque<Key>,
+    streams: Vec<Stream>,
+    next_id: u64,
+    is_recognizing: bool,
+    is_watched: bool,
+}
+
+/// Keys that are used one after the other.
+#[derive(Debug)]
+struct Stream {
+    id: u64,
+    step: Step,
+    /// The last key that a prefetch was started for.
+    cursor: Key,
+    /// Keys that are prefetched and not used yet, in order.
+    ahead: VecDeque<Ahead>,
+    /// Number of keys in `ahead` that is aimed at.
+    window: usize,
+    /// Number of keys of `ahead` that were used.
+    used: usize,
+    last_used: Instant,
+    /// The object that was opened last.
+    object: Option<Weak<dyn Object>>,
+    is_filling: bool,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    key: Key,
+    state: AheadState,
+    /// Dropping it cancels the prefetch.
+    _task: Task<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AheadState {
+    InFlight,
+    Done,
+    /// The store has no memory for it, or failed.
+    Refused,
+}
+
+impl Stream {
+    /// Notes the use of a key that is prefetched. Returns keys that the program has passed over.
+    fn advance(&mut self, place: usize) -> Vec<Ahead> {
+        let used = self.ahead.remove(place);
+        let passed = place.saturating_sub(MAX_DISORDER);
+        let dropped: Vec<Ahead> = self.ahead.drain(..passed).chain(used).collect();
+        self.used = self.used.saturating_add(1);
+        self.window = match used_state(&dropped) {
+            Some(AheadState::InFlight) => self.window.saturating_mul(2),
+            Some(AheadState::Refused) => self.window / 2,
+            Some(AheadState::Done) | None => self.window,
+        };
+        let most = self.used.saturating_mul(2).clamp(FIRST_WINDOW, MAX_WINDOW);
+        self.window = self.window.clamp(1, most);
+        dropped
+    }
+
+    fn is_over(&self) -> bool {
+        let is_open = self
+            .object
+            .as_ref()
+            .is_some_and(|object| object.strong_count() > 0);
+        self.last_used.elapsed() > if is_open { MAX_IDLE } else { IDLE }
+    }
+}
+
+/// The state of the key that was used: it is the last one that was taken out.
+fn used_state(taken: &[Ahead]) -> Option<AheadState> {
+    taken.last().map(|ahead| ahead.state)
+}
+
+impl KeyReadahead {
+    /// Watches a tree of a remote store; `what` is what is prefetched.
+    pub(super) fn new(store: Arc<dyn Store>, root: Key, numbers: Numbers, what: Prefetch) -> Self {
+        Self(Arc::new(Shared {
+            orders: KeyOrders::new(Arc::clone(&store), root, numbers),
+            store,
+            what,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Notes the use of a key: that it was opened, or for attributes that it was looked up.
+    pub(super) fn observe(&self, key: &Key, object: Option<&Arc<dyn Object>>) {
+        // Programs read the documents of a node at any time.
+        if is_document(key) {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        let place = state
+            .streams
+            .iter()
+            .enumerate()
+            .find_map(|(number, stream)| {
+                let place = stream.ahead.iter().position(|ahead| ahead.key == *key)?;
+                Some((number, place))
+            });
+        if state.recent.front() != Some(key) {
+            state.recent.push_front(key.clone());
+            state.recent.truncate(MAX_RECENT);
+        }
+        let Some((number, place)) = place else {
+            self.recognize(state);
+            return;
+        };
+        let mut stream = state.streams.remove(number);
+        let dropped = stream.advance(place);
+        stream.last_used = Instant::now();
+        stream.object = object.map(Arc::downgrade).or(stream.object);
+        let id = (!stream.is_filling).then_some(stream.id);
+        stream.is_filling = true;
+        state.streams.insert(0, stream);
+        drop(state);
+        drop(dropped);
+        if let Some(id) = id {
+            self.0.fill(id);
+        }
+    }
+
+    /// Looks for an order in the keys that were used lately, and starts a stream.
+    fn recognize(&self, mut state: crate::sync::MutexGuard<'_, State>) {
+        if state.recent.len() < 2 || state.is_recognizing {
+            return;
+        }
+        state.is_recognizing = true;
+        let recent: Vec<Key> = state.recent.iter().cloned().collect();
+        drop(state);
+        let shared = Arc::clone(&self.0);
+        let recognize = async move {
+            if let [newest, older @ ..] = &recent[..]
+                && let Some(step) = shared.step(newest, older).await
+            {
+                shared.start(newest, step).await;
+            }
+            shared.state.lock().is_recognizing = false;
+        };
+        runtime::spawn(recognize).detach();
+    }
+}
+
+impl Shared {
+    async fn step(&self, newest: &Key, older: &[Key]) -> Option<Step> {
+        // Attributes are only fetched where a lookup brings no more than them.
+        let is_wanted = match self.what {
+            Prefetch::Attributes => self.store.prefetch(newest, self.what).await,
+            Prefetch::Value => true,
+        };
+        match is_wanted {
+            true => self.orders.step(newest, older).await,
+            false => None,
+        }
+    }
+
+    /// Starts a stream behind a key, unless one has its next key already.
+    async fn start(self: &Arc<Self>, key: &Key, step: Step) {
+        let Some(next) = self.orders.after(key, &step).await else {
+            return;
+        };
+        let mut state = self.state.lock();
+        let has_next = |stream: &Stream| stream.ahead.iter().any(|ahead| ahead.key == next);
+        if state.streams.iter().any(has_next) {
+            return;
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.streams.insert(
+            0,
+            Stream {
+                id,
+                step,
+                cursor: key.clone(),
+                ahead: VecDeque::new(),
+                window: FIRST_WINDOW,
+                used: 0,
+                last_used: Instant::now(),
+                object: None,
+                is_filling: true,
+            },
+        );
+        let kept = MAX_STREAMS.min(state.streams.len());
+        let dropped = state.streams.split_off(kept);
+        let is_watched = std::mem::replace(&mut state.is_watched, true);
+        drop(state);
+        drop(dropped);
+        if !is_watched {
+            runtime::spawn(watch(Arc::downgrade(self))).detach();
+        }
+        self.fill(id);
+    }
+
+    /// Prefetches keys until the window of a stream is full.
+    fn fill(self: &Arc<Self>, id: u64) {
+        runtime::spawn(fill(Arc::downgrade(self), id)).detach();
+    }
+
+    /// The last key that was prefetched, if the stream needs more; else notes that it is filled.
+    fn next_of(&self, id: u64) -> Option<(Key, Step)> {
+        let mut state = self.state.lock();
+        let stream = state.streams.iter_mut().find(|stream| stream.id == id)?;
+        let is_refused = stream
+            .ahead
+            .iter()
+            .any(|ahead| ahead.state == AheadState::Refused);
+        if stream.ahead.len() >= stream.window || is_refused {
+            stream.is_filling = false;
+            return None;
+        }
+        Some((stream.cursor.clone(), stream.step.clone()))
+    }
+
+    /// Prefetches one key for a stream.
+    fn prefetch(self: &Arc<Self>, id: u64, key: &Key) {
+        let (weak, store) = (Arc::downgrade(self), Arc::clone(&self.store));
+        let (wanted, what) = (key.clone(), self.what);
+        let prefetch = async move {
+            let ended = match store.prefetch(&wanted, what).await {
+                true => AheadState::Done,
+                false => AheadState::Refused,
+            };
+            let Some(shared) = weak.upgrade() else { return };
+            let mut state = shared.state.lock();
+            let stream = state.streams.iter_mut().find(|stream| stream.id == id);
+            let ahead =
+                stream.and_then(|stream| stream.ahead.iter_mut().find(|ahead| ahead.key == wanted));
+            if let Some(ahead) = ahead {
+                ahead.state = ended;
+            }
+        };
+        let mut state = self.state.lock();
+        let Some(stream) = state.streams.iter_mut().find(|stream| stream.id == id) else {
+            return;
+        };
+        stream.cursor = key.clone();
+        stream.ahead.push_back(Ahead {
+            key: key.clone(),
+            state: AheadState::InFlight,
+            _task: runtime::spawn(prefetch),
+        });
+    }
+}
+
+async fn fill(shared: Weak<Shared>, id: u64) {
+    while let Some(shared) = shared.upgrade()
+        && let Some((cursor, step)) = shared.next_of(id)
+    {
+        match shared.orders.after(&cursor, &step).await {
+            Some(next) => shared.prefetch(id, &next),
+            // The stream is at its end: it is not filled again.
+            None => return,
+        }
+    }
+}
+
+/// Ends streams that nobody continues, as long as there are any.
+async fn watch(shared: Weak<Shared>) {
+    loop {
+        runtime::timeout(IDLE / 2, std::future::pending::<()>()).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let mut state = shared.state.lock();
+        let (over, left) = state.streams.drain(..).partition(Stream::is_over);
+        let over: Vec<Stream> = over;
+        state.streams = left;
+        state.is_watched = !state.streams.is_empty();
+        let is_watched = state.is_watched;
+        drop(state);
+        drop(over);
+        if !is_watched {
+            return;
+        }
+    }
+}
