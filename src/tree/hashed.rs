@@ -45,7 +45,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Positive as signed numbers, and never the root's.
-    const NATIVE: Self = Self {
+    pub(super) const NATIVE: Self = Self {
         root: Ino::ROOT,
         base: 1 << 62,
         mask: u64::MAX >> 1,

@@ -109,6 +109,8 @@ const MAX_NAMES: usize = 1 << 18;
 const MAX_PAGES: usize = 4;
 /// All directories together take at most so much.
 const BUDGET_BYTES: u64 = 32 << 20;
+/// The latest keys in which pairs are looked for.
+const MAX_PAIRED: usize = 5;
 /// How long an order is trusted. A wrong one costs a prefetch, never a wrong answer.
 const TTL: Duration = Duration::from_secs(60);
 
@@ -173,45 +175,50 @@ impl KeyOrders {
         None
     }
 
-    /// The step that leads from the older of two keys to the newer one, which follows it at once in
-    /// some order; or one in equal strides over three keys of one directory.
-    pub(super) async fn step(&self, newest: &Key, older: &[Key]) -> Option<Step> {
-        for (place, other) in older.iter().enumerate() {
-            let top = common_prefix(other, newest);
-            let directory = self.directory(&top).await?;
-            let rank = |key: &Key, order| directory.rank(child(key, &top)?, order);
-            for order in [KeyOrder::Listing, KeyOrder::Name, KeyOrder::Inode] {
-                let (from, to) = (rank(other, order), rank(newest, order));
-                if let (Some(from), Some(to)) = (from, to)
-                    && from + 1 == to
-                {
-                    return Some(Step {
-                        order,
-                        stride: 1,
-                        top,
-                    });
+    /// The step that keys which were used lately follow. A program with one thread shows it with the last
+    /// two keys, unless `is_certain` is wanted; one with several threads with two pairs among the latest
+    /// keys, and a stride with three keys of one directory.
+    pub(super) async fn step(&self, newest: &Key, older: &[Key], is_certain: bool) -> Option<Step> {
+        let [previous, ..] = older else { return None };
+        let latest = older.get(..MAX_PAIRED).unwrap_or(older);
+        for order in [KeyOrder::Listing, KeyOrder::Name, KeyOrder::Inode] {
+            let stride = 1;
+            if !is_certain && let Some(top) = self.is_next(previous, newest, order).await {
+                return Some(Step { order, stride, top });
+            }
+            let mut tops = Vec::new();
+            for one in latest {
+                tops.extend(self.is_next(one, newest, order).await);
+                for other in latest {
+                    tops.extend(self.is_next(one, other, order).await);
                 }
             }
-            if top != newest.parent() || top != other.parent() {
-                continue;
-            }
-            let order = KeyOrder::Listing;
-            let third = older.iter().skip(place + 1).find(|key| key.parent() == top);
-            if let (Some(last), Some(middle), Some(first)) = (
-                rank(newest, order),
-                rank(other, order),
-                third.and_then(|third| rank(third, order)),
-            ) && first < middle
-                && middle.checked_add(middle - first) == Some(last)
-            {
-                return Some(Step {
-                    order,
-                    stride: middle - first,
-                    top,
-                });
+            let is_twice = |top: &&Key| tops.iter().filter(|other| other == top).count() > 1;
+            if let Some(top) = tops.iter().find(is_twice).cloned() {
+                return Some(Step { order, stride, top });
             }
         }
-        None
+        self.stride(newest, previous, older).await
+    }
+
+    /// The prefix in which one key directly follows another, if it does.
+    async fn is_next(&self, one: &Key, other: &Key, order: KeyOrder) -> Option<Key> {
+        let top = common_prefix(one, other);
+        let directory = self.directory(&top).await?;
+        let rank = |key: &Key| directory.rank(child(key, &top)?, order);
+        (rank(one)?.checked_add(1) == rank(other)).then_some(top)
+    }
+
+    /// The step in equal strides to the newest of three keys of one directory.
+    async fn stride(&self, newest: &Key, middle: &Key, older: &[Key]) -> Option<Step> {
+        let top = newest.parent();
+        let first = older.iter().skip(1).find(|key| key.parent() == top)?;
+        let directory = self.directory(&top).await?;
+        let order = KeyOrder::Listing;
+        let rank = |key: &Key| directory.rank(child(key, &top)?, order);
+        let (first, middle, last) = (rank(first)?, rank(middle)?, rank(newest)?);
+        let stride = middle.checked_sub(first).filter(|stride| *stride > 0)?;
+        (middle.checked_add(stride) == Some(last)).then_some(Step { order, stride, top })
     }
 
     /// The next key of a step; `None` at its end.
@@ -269,4 +276,94 @@ fn child<'a>(key: &'a Key, prefix: &Key) -> Option<&'a [u8]> {
     let below = key.below(prefix)?;
     let below = below.strip_prefix(b"/").unwrap_or(below);
     below.split(|byte| *byte == b'/').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::block_on;
+    use crate::store::MemoryStore;
+
+    fn key(text: &str) -> Key {
+        Key::new(text.as_bytes()).unwrap()
+    }
+
+    fn orders(keys: &[&str]) -> KeyOrders {
+        let values = keys.iter().map(|name| (key(name), vec![1]));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(values));
+        KeyOrders::new(store, Key::root(), Numbers::NATIVE)
+    }
+
+    /// The keys behind one, as far as a step leads.
+    fn all_after(orders: &KeyOrders, from: &str, step: &Step) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut at = key(from);
+        while let Some(next) = block_on(orders.after(&at, step)) {
+            found.push(next.to_string());
+            at = next;
+        }
+        found
+    }
+
+    #[test]
+    fn two_keys_that_follow_each_other_lead_to_the_rest_of_their_directory() {
+        let orders = orders(&["a/.zarray", "a/0", "a/1", "a/2", "a/3", "b/0"]);
+        let older = [key("a/0"), key("b/0")];
+        assert_eq!(block_on(orders.step(&key("a/1"), &older, true)), None);
+        let step = block_on(orders.step(&key("a/1"), &older, false)).unwrap();
+        assert_eq!((step.stride, &step.top), (1, &key("a")));
+        assert_eq!(all_after(&orders, "a/1", &step), ["a/2", "a/3"]);
+        // Of several threads, the last two need not follow each other.
+        let older = [key("a/1"), key("a/2"), key("a/0")];
+        let step = block_on(orders.step(&key("a/3"), &older, true)).unwrap();
+        assert_eq!((step.stride, &step.top), (1, &key("a")));
+    }
+
+    #[test]
+    fn keys_are_visited_depth_first_below_the_prefix_that_two_have_in_common() {
+        let chunks = [
+            "a/c/0/0", "a/c/0/1", "a/c/1/0", "a/c/1/1", "a/c/2/0", "b/c/0/0",
+        ];
+        let orders = orders(&chunks);
+        let step = block_on(orders.step(&key("a/c/1/0"), &[key("a/c/0/1")], false)).unwrap();
+        assert_eq!(step.top, key("a/c"));
+        assert_eq!(all_after(&orders, "a/c/1/0", &step), ["a/c/1/1", "a/c/2/0"]);
+    }
+
+    #[test]
+    fn equal_strides_over_three_keys_are_a_step() {
+        let names: Vec<String> = (0..20).map(|number| format!("a/{number:02}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let orders = orders(&names);
+        let step = |older: &[Key]| block_on(orders.step(&key("a/08"), older, true));
+        assert_eq!(step(&[key("a/04"), key("a/01")]), None);
+        let step = step(&[key("a/04"), key("a/00")]).unwrap();
+        assert_eq!(step.stride, 4);
+        assert_eq!(all_after(&orders, "a/08", &step), ["a/12", "a/16"]);
+    }
+
+    #[test]
+    fn inode_numbers_are_an_order_too() {
+        let names: Vec<String> = (0..50).map(|number| format!("a/{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let orders = orders(&names);
+        let step = Step {
+            order: KeyOrder::Inode,
+            stride: 1,
+            top: key("a"),
+        };
+        let directory = block_on(orders.directory(&key("a"))).unwrap();
+        let (name, _) = directory.at(0, KeyOrder::Inode).unwrap();
+        let first = key("a").join(name).unwrap();
+        let mut found = all_after(&orders, &first.to_string(), &step);
+        assert_eq!(found.len(), 49);
+        let second = key(&found[0]);
+        assert_eq!(
+            block_on(orders.step(&second, &[first], false)).unwrap(),
+            step
+        );
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), 49);
+    }
 }

@@ -1,7 +1,7 @@
 //! Readahead across keys: the keys that a program will open next, when it opens them in an order.
 //!
 //! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
-//! in equal strides, start a stream. Its window doubles whenever the program has to wait for a key
+//! in equal strides, start a stream. After streams that were not continued, more keys are needed. Its window doubles whenever the program has to wait for a key
 //! that is still being fetched, so it becomes what latency times bandwidth needs; it halves when the
 //! store has no memory for more. A stream whose files are closed and that nobody continues ends
 //! after [`IDLE`], and cancels its requests.
@@ -27,11 +27,15 @@ const MAX_STREAMS: usize = 8;
 /// Keys that were opened lately, in which an order is looked for.
 const MAX_RECENT: usize = 12;
 /// Keys that a new stream fetches.
-const FIRST_WINDOW: usize = 4;
+const FIRST_WINDOW: usize = 8;
 /// Keys that any stream fetches, at most.
 const MAX_WINDOW: usize = 64;
 /// Keys that a program with several threads may open later than their successors.
 const MAX_DISORDER: usize = 16;
+/// A stream of which so many keys were used was no accident.
+const CONTINUED: usize = 4;
+/// After so many accidents a pair of keys starts no stream.
+const MAX_FALSE_STARTS: u32 = 2;
 /// A stream without open files ends after this time.
 const IDLE: Duration = Duration::from_secs(1);
 /// Any other stream ends after this time.
@@ -55,6 +59,8 @@ struct State {
     recent: VecDeque<Key>,
     streams: Vec<Stream>,
     next_id: u64,
+    /// Streams that were not continued since the last one that was.
+    false_starts: u32,
     is_recognizing: bool,
     is_watched: bool,
 }
@@ -94,6 +100,14 @@ enum AheadState {
     Refused,
 }
 
+impl State {
+    fn note_false_starts(&mut self, over: &[Stream]) {
+        let unused = over.iter().filter(|stream| stream.used < CONTINUED).count();
+        let unused = u32::try_from(unused).unwrap_or(u32::MAX);
+        self.false_starts = self.false_starts.saturating_add(unused);
+    }
+}
+
 impl Stream {
     /// Notes the use of a key that is prefetched. Returns keys that the program has passed over.
     fn advance(&mut self, place: usize) -> Vec<Ahead> {
@@ -106,8 +120,8 @@ impl Stream {
             Some(AheadState::Refused) => self.window / 2,
             Some(AheadState::Done) | None => self.window,
         };
-        let most = self.used.saturating_mul(2).clamp(FIRST_WINDOW, MAX_WINDOW);
-        self.window = self.window.clamp(1, most);
+        let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
+        self.window = self.window.clamp(1, most.min(MAX_WINDOW));
         dropped
     }
 
@@ -162,6 +176,9 @@ impl KeyReadahead {
         let mut stream = state.streams.remove(number);
         let dropped = stream.advance(place);
         stream.last_used = Instant::now();
+        if stream.used == CONTINUED {
+            state.false_starts = 0;
+        }
         stream.object = object.map(Arc::downgrade).or(stream.object);
         let id = (!stream.is_filling).then_some(stream.id);
         stream.is_filling = true;
@@ -180,11 +197,12 @@ impl KeyReadahead {
         }
         state.is_recognizing = true;
         let recent: Vec<Key> = state.recent.iter().cloned().collect();
+        let is_certain = state.false_starts >= MAX_FALSE_STARTS;
         drop(state);
         let shared = Arc::clone(&self.0);
         let recognize = async move {
             if let [newest, older @ ..] = &recent[..]
-                && let Some(step) = shared.step(newest, older).await
+                && let Some(step) = shared.step(newest, older, is_certain).await
             {
                 shared.start(newest, step).await;
             }
@@ -195,14 +213,14 @@ impl KeyReadahead {
 }
 
 impl Shared {
-    async fn step(&self, newest: &Key, older: &[Key]) -> Option<Step> {
+    async fn step(&self, newest: &Key, older: &[Key], is_certain: bool) -> Option<Step> {
         // Attributes are only fetched where a lookup brings no more than them.
         let is_wanted = match self.what {
             Prefetch::Attributes => self.store.prefetch(newest, self.what).await,
             Prefetch::Value => true,
         };
         match is_wanted {
-            true => self.orders.step(newest, older).await,
+            true => self.orders.step(newest, older, is_certain).await,
             false => None,
         }
     }
@@ -235,6 +253,7 @@ impl Shared {
         );
         let kept = MAX_STREAMS.min(state.streams.len());
         let dropped = state.streams.split_off(kept);
+        state.note_false_starts(&dropped);
         let is_watched = std::mem::replace(&mut state.is_watched, true);
         drop(state);
         drop(dropped);
@@ -318,6 +337,7 @@ async fn watch(shared: Weak<Shared>) {
         let (over, left) = state.streams.drain(..).partition(Stream::is_over);
         let over: Vec<Stream> = over;
         state.streams = left;
+        state.note_false_starts(&over);
         state.is_watched = !state.streams.is_empty();
         let is_watched = state.is_watched;
         drop(state);
@@ -325,5 +345,178 @@ async fn watch(shared: Weak<Shared>) {
         if !is_watched {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+
+    use crate::runtime::block_on;
+    use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
+
+    /// Counts prefetches, which take a while, or refuses them.
+    #[derive(Debug)]
+    struct Prefetches {
+        inner: Arc<dyn Store>,
+        keys: Mutex<Vec<Key>>,
+        running: AtomicUsize,
+        hangs: AtomicBool,
+        refuses: AtomicBool,
+    }
+
+    struct Running<'a>(&'a AtomicUsize);
+
+    impl Drop for Running<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[async_trait]
+    impl Store for Prefetches {
+        fn label(&self) -> &str {
+            self.inner.label()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn extent(&self) -> Extent {
+            self.inner.extent()
+        }
+
+        async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+            self.inner.stat(key).await
+        }
+
+        async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+            self.inner.open(key, hint).await
+        }
+
+        async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+            self.inner.list(prefix).await
+        }
+
+        async fn prefetch(&self, key: &Key, _: Prefetch) -> bool {
+            self.keys.lock().push(key.clone());
+            self.running.fetch_add(1, Ordering::Relaxed);
+            let _running = Running(&self.running);
+            if self.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            !self.refuses.load(Ordering::Relaxed)
+        }
+    }
+
+    fn key(number: usize) -> Key {
+        Key::new(format!("a/{number:03}").as_bytes()).unwrap()
+    }
+
+    fn watched() -> (KeyReadahead, Arc<Prefetches>) {
+        let inner = MemoryStore::new((0..200).map(|number| (key(number), vec![1])));
+        let store = Arc::new(Prefetches {
+            inner: Arc::new(inner),
+            keys: Mutex::default(),
+            running: AtomicUsize::new(0),
+            hangs: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+        });
+        let own: Arc<dyn Store> = Arc::clone(&store) as _;
+        let (root, what) = (Key::root(), Prefetch::Value);
+        (KeyReadahead::new(own, root, Numbers::NATIVE, what), store)
+    }
+
+    fn settles(store: &Prefetches, count: usize) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            if store.keys.lock().len() == count {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    #[test]
+    fn keys_in_order_are_fetched_once_each_and_the_window_grows_while_the_reader_waits() {
+        let (readahead, store) = watched();
+        readahead.observe(&key(0), None);
+        assert!(settles(&store, 0));
+        store.hangs.store(true, Ordering::Relaxed);
+        readahead.observe(&key(1), None);
+        assert!(settles(&store, FIRST_WINDOW));
+        // The reader waits for one that is in flight.
+        readahead.observe(&key(2), None);
+        readahead.observe(&key(3), None);
+        let window = 2 * FIRST_WINDOW;
+        let begun = || store.keys.lock().len();
+        let end = Instant::now() + Duration::from_secs(10);
+        while begun() < window && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(begun() >= window, "{}", begun());
+        let mut keys = store.keys.lock().clone();
+        assert_eq!(keys.first(), Some(&key(2)));
+        keys.dedup();
+        assert_eq!(keys.len(), begun());
+    }
+
+    #[test]
+    fn a_stream_that_nobody_continues_cancels_its_requests() {
+        let (readahead, store) = watched();
+        store.hangs.store(true, Ordering::Relaxed);
+        readahead.observe(&key(0), None);
+        readahead.observe(&key(1), None);
+        assert!(settles(&store, FIRST_WINDOW));
+        let end = Instant::now() + 10 * IDLE;
+        while store.running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(store.running.load(Ordering::Relaxed), 0);
+        assert!(readahead.0.state.lock().streams.is_empty());
+    }
+
+    #[test]
+    fn a_store_without_memory_is_asked_for_less() {
+        let (readahead, store) = watched();
+        store.refuses.store(true, Ordering::Relaxed);
+        readahead.observe(&key(0), None);
+        readahead.observe(&key(1), None);
+        let end = Instant::now() + Duration::from_secs(10);
+        while store.keys.lock().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for number in 2..30 {
+            readahead.observe(&key(number), None);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let windows: Vec<usize> = {
+            let state = readahead.0.state.lock();
+            state.streams.iter().map(|stream| stream.window).collect()
+        };
+        assert!(
+            windows.iter().any(|window| *window < FIRST_WINDOW),
+            "{windows:?}"
+        );
+    }
+
+    #[test]
+    fn keys_at_random_and_documents_begin_nothing() {
+        let (readahead, store) = watched();
+        for number in 0..40 {
+            readahead.observe(&key(number * 83 % 200), None);
+            readahead.observe(&Key::new(b"a/.zarray").unwrap(), None);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        block_on(runtime::timeout(
+            Duration::from_millis(50),
+            std::future::pending::<()>(),
+        ));
+        assert_eq!(store.keys.lock().len(), 0);
     }
 }

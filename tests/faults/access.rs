@@ -140,14 +140,20 @@ fn d04_expired_credentials_are_fetched_again_once() {
     giver.forget_requests();
     remote.server.forget_requests();
     is_one_of(
-        in_time(LIMIT, "the key", || read(native(2))),
+        in_time(LIMIT, "the key", || read(mount.join(remote.key("big", 0)))),
         &[EACCES],
         "the key",
     );
     assert!(giver.requests().len() <= 2, "{:?}", giver.requests());
     assert!(remote.server.requests().len() <= 4);
     remote.server.heal();
-    assert!(in_time(SOON, "the next read", || read(native(2))).unwrap() == chunk(2));
+    assert!(
+        in_time(SOON, "the next read", || read(
+            mount.join(remote.key("big", 0))
+        ))
+        .unwrap()
+            == big()
+    );
     for secret in ["SECRETKEY", "TOKENKEY"] {
         assert!(!mount.log().contains(secret), "{}", mount.log());
     }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -36,9 +37,10 @@ pub const AT_ONCE: Duration = Duration::from_secs(2);
 /// The value that no element has.
 pub const FILL: i32 = -1_234_567_891;
 
-/// Elements of a chunk, and of an array of four chunks; `big` has one chunk.
+/// Elements of a chunk, and of an array of four chunks; `big` has one chunk, which is longer than what
+/// is fetched with one request.
 pub const CHUNK: usize = 1024;
-pub const BIG: usize = 256 * 1024;
+pub const BIG: usize = 9 * 256 * 1024;
 
 /// What kind of source a store is reached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +87,8 @@ pub fn whole() -> Vec<u8> {
 
 /// The value of `big`'s only chunk.
 pub fn big() -> Vec<u8> {
-    bytes(0..BIG)
+    static VALUE: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(0..BIG));
+    VALUE.clone()
 }
 
 impl Remote {
@@ -123,7 +126,10 @@ impl Remote {
             remote.put(&format!("{name}/{file}"), document.to_string());
             documents.insert(entry, document);
             for i in 0..elements / size {
-                let raw = bytes(i * size..(i + 1) * size);
+                let raw = match name {
+                    "big" => big(),
+                    _ => bytes(i * size..(i + 1) * size),
+                };
                 let value = match (name, format) {
                     ("hole", _) if i == 1 => continue,
                     ("z", Format::V2) => zlib(&raw),

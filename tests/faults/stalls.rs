@@ -230,12 +230,12 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
         let mount = remote.mount(&["--timeout", "30s"]);
         for (i, signal) in KILLING.into_iter().enumerate() {
             for path in [
-                mount.join(remote.key("a", 2 * i)),
+                mount.join(remote.key("big", 0)),
                 remote.view(&mount, "a", 2 * i + 1),
             ] {
-                // The head is known: what hangs is the read.
+                // The attributes are known: what hangs is the read.
                 fs::metadata(&path).unwrap();
-                let gate = remote.server.hold("store/a/c/*");
+                let gate = remote.server.hold("store/*/c/*");
                 let mut cat = Cat::new(&["cat"], &path);
                 gate.wait_for(1);
                 cat.dies(signal);
@@ -323,13 +323,13 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
         let remote = Remote::new(backend);
         // Far longer than the test: only a cancellation can end a request.
         let mount = remote.mount(&["--timeout", "600s"]);
-        for (key, is_view) in [(1, true), (2, false)] {
+        for (key, is_view) in [(1, true), (0, false)] {
             let path = match is_view {
                 true => remote.view(&mount, "z", key),
-                false => mount.join(remote.key("z", key)),
+                false => mount.join(remote.key("big", key)),
             };
             fs::metadata(&path).unwrap();
-            let gate = remote.server.hold(&remote.at("z", key));
+            let gate = remote.server.hold("store/*/c/*");
             // Direct reads: each process has a request of its own in the daemon.
             let input = format!("if={}", path.display());
             let reader = || {

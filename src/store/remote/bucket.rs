@@ -10,7 +10,7 @@ mod service;
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -101,9 +101,10 @@ impl Objects {
         &'a self,
         ask: impl Fn(&'a RegionalClient) -> F,
     ) -> Result<T, RequestError> {
+        let asked = Instant::now();
         match (self.ask(&ask).await, &self.credentials) {
             (Err(RequestError::Expired(_)), Some(credentials)) => {
-                credentials.forget().await;
+                credentials.forget_older_than(asked).await;
                 self.ask(&ask).await
             }
             (answer, _) => answer,

@@ -87,9 +87,11 @@ impl Chain {
 }
 
 impl Chain {
-    /// Credentials are looked for again when they are needed next.
-    pub(super) async fn forget(&self) {
-        *self.kept.lock().await = None;
+    /// Credentials that were found before `asked` are looked for again when they are needed next. Later
+    /// ones are those that another request has found.
+    pub(super) async fn forget_older_than(&self, asked: Instant) {
+        let mut kept = self.kept.lock().await;
+        *kept = kept.take().filter(|(_, since)| *since > asked);
     }
 }
 
