@@ -352,3 +352,52 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
         remote.heals(&mount, "z");
     }
 }
+
+#[test]
+fn a_key_that_is_fetched_ahead_and_fails_is_no_error_until_it_is_read() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let mount = remote.mount(&["--retries", "0"]);
+        let fails = on(&remote.at("a", 3)).get();
+        let rule = remote.server.add(fails, Fault::status(500));
+        for i in 0..3 {
+            assert!(
+                read(mount.join(remote.key("a", i))).unwrap() == chunk(i),
+                "{backend:?}"
+            );
+        }
+        is_one_of(
+            read(mount.join(remote.key("a", 3))),
+            &[EIO],
+            "the key that fails",
+        );
+        assert!(rule.hits() > 0);
+        remote.heals(&mount, "a");
+    }
+}
+
+#[test]
+fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        // Far longer than the test: only a cancellation can end a request.
+        let mount = remote.mount(&["--timeout", "600s"]);
+        names(mount.join("a/c")).unwrap();
+        let gate = remote.server.hold(&remote.at("a", 2));
+        let third = remote.server.hold(&remote.at("a", 3));
+        for i in 0..2 {
+            assert!(read(mount.join(remote.key("a", i))).unwrap() == chunk(i));
+        }
+        let mut cat = Cat::new(&["cat"], &mount.join(remote.key("a", 2)));
+        gate.wait_for(1);
+        third.wait_for(1);
+        cat.dies(Signal::KILL);
+        assert!(
+            wait_until(LIMIT, || remote.server.under_way() == 0),
+            "{backend:?}"
+        );
+        gate.open();
+        third.open();
+        remote.heals(&mount, "a");
+    }
+}

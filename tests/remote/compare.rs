@@ -178,15 +178,20 @@ pub fn is_same_in_views(what: &str, arrays: &BTreeSet<String>, local: &Path, mou
     assert!(compared >= LEAST_ARRAYS, "{what}: {compared} of {arrays:?}");
 }
 
+/// The interpreter with zarr-python 2 or 3.
+pub fn zarr_python(version: &str) -> PathBuf {
+    let venv = std::env::var_os(format!("ZARRFS_VENV{version}")).map_or_else(
+        || own(&format!("tests/fixtures/.venv{version}")),
+        PathBuf::from,
+    );
+    venv.join("bin/python")
+}
+
 /// zarr-python reads the same values of every array, each opened by its path.
 pub fn is_same_to_zarr(what: &str, arrays: &BTreeSet<String>, local: &Path, mounted: &Path) {
     let half = if what.contains("v2") { "2" } else { "3" };
-    let venv = std::env::var_os(format!("ZARRFS_VENV{half}")).map_or_else(
-        || own(&format!("tests/fixtures/.venv{half}")),
-        PathBuf::from,
-    );
     let read = |mount: &Path| {
-        run(Command::new(venv.join("bin/python"))
+        run(Command::new(zarr_python(half))
             .arg(own("tests/remote/read_arrays.py"))
             .arg(mount)
             .args(arrays))

@@ -133,3 +133,96 @@ fn fs_count(directory: &Path) -> usize {
     let found = sh(&format!("find '{}' -type f | wc -l", directory.display()));
     found.trim().parse().unwrap()
 }
+
+/// Chunks of the array that ordinary tools read.
+const CHUNKS: usize = 40;
+/// Requests for its documents, or sent before an order was seen.
+const MORE: usize = 4;
+
+/// A consolidated group with one array of chunks that do not compress, in two levels of prefixes.
+fn array_of_many_chunks() -> tempfile::TempDir {
+    let served = scratch();
+    let array = served.path().join("many/x");
+    let document = serde_json::json!({
+        "zarr_format": 3, "node_type": "array", "shape": [10, 4, 25_000], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 25_000]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "bytes"}], "fill_value": 0, "attributes": {},
+    });
+    let group = serde_json::json!({
+        "zarr_format": 3, "node_type": "group", "attributes": {},
+        "consolidated_metadata": {
+            "kind": "inline", "must_understand": false, "metadata": {"x": document},
+        },
+    });
+    for chunk in 0..CHUNKS {
+        let directory = array.join(format!("c/{}/{}", chunk / 4, chunk % 4));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("0"), vec![chunk as u8 + 1; 25_000]).unwrap();
+    }
+    fs::write(array.join("zarr.json"), document.to_string()).unwrap();
+    fs::write(served.path().join("many/zarr.json"), group.to_string()).unwrap();
+    served
+}
+
+#[test]
+fn ordinary_tools_read_native_keys_with_one_request_each() {
+    let served = array_of_many_chunks();
+    let copy = scratch();
+    let copy = copy.path().display();
+    let python = zarr_python("3");
+    let tools = [
+        (
+            "cat",
+            "cat $(find MNT/c -type f | sort) > COPY/x && test $(stat -c %s COPY/x) = 1000000",
+        ),
+        ("cp", "cp -r MNT COPY/cp && diff -r MNT COPY/cp"),
+        (
+            "tar",
+            "tar -C MNT -cf COPY/x.tar . && tar -C MNT -df COPY/x.tar",
+        ),
+        (
+            "zarr-python",
+            "PYTHON -c 'import zarr; print(zarr.open_array(\"MNT\", mode=\"r\")[...].sum())' | grep -x 20500000",
+        ),
+    ];
+    for (tool, script) in tools {
+        let nginx = Nginx::start(served.path());
+        let mounted = nginx.remote("").mount("many");
+        let before = nginx.requests().len();
+        let array = mounted.path().join("x");
+        let script = script.replace("MNT", &array.display().to_string());
+        let script = script.replace("COPY", &copy.to_string());
+        sh(&script.replace("PYTHON", &python.display().to_string()));
+        let requests = nginx.requests().split_off(before);
+        assert!(requests.len() <= CHUNKS + MORE, "{tool}: {requests:?}");
+        // Bytes that were fetched and not read.
+        let sent = bytes(&requests);
+        assert!(sent <= 1_100_000, "{tool}: {sent} bytes");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn a_look_at_the_attributes_of_many_keys_fetches_few_values() {
+    let served = array_of_many_chunks();
+    for chunk in 0..CHUNKS {
+        let key = served
+            .path()
+            .join(format!("many/x/c/{}/{}/0", chunk / 4, chunk % 4));
+        fs::write(key, vec![1; 700_000]).unwrap();
+    }
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("many");
+    let before = nginx.requests().len();
+    let sizes = sh(&format!(
+        "find {}/x/c -type f -size 1368 | wc -l",
+        mounted.path().display()
+    ));
+    assert_eq!(sizes.trim(), CHUNKS.to_string());
+    let requests = nginx.requests().split_off(before);
+    assert!(requests.len() <= CHUNKS + MORE, "{requests:?}");
+    // As long as it is not known that no read follows.
+    assert!(bytes(&requests) < 10 << 20, "{}", bytes(&requests));
+    mounted.unmount();
+}
