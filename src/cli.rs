@@ -200,6 +200,10 @@ pub struct MountOptions {
     /// [default: 1s; 60s for a remote source, and 1s for absent names]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Caching")]
     pub ttl: Option<Duration>,
+    /// Treat the source as one that does not change: as --ttl inf. A --disk-cache is then used without
+    /// asking the server
+    #[arg(long, conflicts_with = "ttl", help_heading = "Caching")]
+    pub immutable: bool,
     /// Size of the cache of decoded data [default: 1/8 of the memory, at most 2 GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub cache_size: Option<u64>,
@@ -243,6 +247,16 @@ pub struct MountOptions {
         help_heading = "Mount options"
     )]
     pub mount_options: Vec<String>,
+}
+
+impl MountOptions {
+    /// How long the user lets names and sizes be cached.
+    pub fn ttl(&self) -> Option<Duration> {
+        match self.immutable {
+            true => Some(Duration::MAX),
+            false => self.ttl,
+        }
+    }
 }
 
 /// The name of the demo store in the binary.

@@ -375,7 +375,7 @@ async fn open(
     memory: Memory,
 ) -> Result<Box<dyn Store>, Failure> {
     let remote_bytes = (memory.limit_bytes / 8).min(MAX_REMOTE_BYTES);
-    let mut remote = options.remote.options(options.ttl, remote_bytes);
+    let mut remote = options.remote.options(options.ttl(), remote_bytes);
     if let Some(directory) = &options.disk_cache {
         match DiskCache::open(directory, options.disk_cache_size) {
             Ok(cache) => remote.disk = Some(Arc::new(cache)),
@@ -450,7 +450,7 @@ const LOCAL_TTL: Duration = Duration::from_secs(1);
 
 /// Returns how long names, attributes and metadata are cached.
 fn ttl(options: &MountOptions, capabilities: Capabilities) -> Duration {
-    match (capabilities.immutable, options.ttl) {
+    match (capabilities.immutable, options.ttl()) {
         (true, _) => IMMUTABLE_TTL,
         (false, Some(ttl)) => ttl,
         (false, None) if capabilities.is_remote => RemoteOptions::default().ttl,
@@ -460,7 +460,7 @@ fn ttl(options: &MountOptions, capabilities: Capabilities) -> Duration {
 
 fn policy(options: &MountOptions, capabilities: Capabilities) -> Policy {
     let ttl = ttl(options, capabilities);
-    let absent_ttl = match (capabilities.immutable, options.ttl) {
+    let absent_ttl = match (capabilities.immutable, options.ttl()) {
         (false, None) => ttl.min(LOCAL_TTL),
         _ => ttl,
     };

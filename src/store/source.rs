@@ -290,7 +290,7 @@ async fn open_remote(
         Found::Tree(store) => Ok(store),
         Found::Archive(archive, tail) => {
             let label = archive.label().to_owned();
-            ZipStore::open_remote(archive, tail, &label, options.zip)
+            ZipStore::open_remote(archive, tail.to_vec(), &label, options.zip)
                 .await
                 .map(|store| Box::new(store) as _)
                 .map_err(|error| OpenError::Zip {

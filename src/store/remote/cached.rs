@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::Meta;
 use super::range_cache::RangeKey;
 use super::store::RemoteSource;
+use super::{Meta, Page};
+use crate::runtime::leave_session_thread;
 use crate::store::Key;
 
 /// Cached attributes of an object take no more.
@@ -74,6 +75,25 @@ impl RemoteSource {
         meta_from(&bytes)
     }
 
+    /// Caches a complete listing of a source that does not change.
+    pub(super) fn keep_listing(&self, prefix: &Key, page: &Page) {
+        if let (true, Some(disk)) = (self.is_immutable, &self.disk) {
+            disk.put(&self.listing_name(prefix), &page_bytes(page));
+        }
+    }
+
+    /// A complete listing of a source that does not change, if it is in the disk cache.
+    pub(super) async fn listing_on_disk(&self, prefix: &Key) -> Option<Page> {
+        let disk = self.disk.as_ref().filter(|_| self.is_immutable)?;
+        leave_session_thread().await;
+        let budget_bytes = self.ranges.budget_bytes() / 4;
+        page_from(&disk.get(&self.listing_name(prefix), budget_bytes)?)
+    }
+
+    fn listing_name(&self, prefix: &Key) -> Vec<u8> {
+        [b"list", self.identity.as_bytes(), prefix.as_bytes()].join(&0)
+    }
+
     fn meta_name(&self, key: &Key) -> Vec<u8> {
         [b"meta", self.identity.as_bytes(), key.as_bytes()].join(&0)
     }
@@ -102,6 +122,47 @@ fn meta_bytes(meta: &Meta) -> Vec<u8> {
     let tag = meta.etag.as_deref().unwrap_or_default();
     let numbers = [meta.size_bytes.to_le_bytes(), seconds.to_le_bytes()].concat();
     [&numbers, tag.as_bytes()].concat()
+}
+
+/// Objects and prefixes of a page, each as its kind, its length and its bytes; attributes follow an
+/// object.
+fn page_bytes(page: &Page) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut put = |kind: u8, bytes: &[u8]| {
+        all.push(kind);
+        all.extend((bytes.len() as u64).to_le_bytes());
+        all.extend(bytes);
+    };
+    for (key, meta) in &page.objects {
+        put(b'o', key);
+        if let Some(meta) = meta {
+            put(b'm', &meta_bytes(meta));
+        }
+    }
+    for prefix in &page.prefixes {
+        put(b'p', prefix);
+    }
+    all
+}
+
+fn page_from(mut bytes: &[u8]) -> Option<Page> {
+    let mut page = Page {
+        is_complete: true,
+        ..Page::default()
+    };
+    while let Some((kind, rest)) = bytes.split_first() {
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (field, rest) = rest.split_at_checked(length)?;
+        match kind {
+            b'o' => page.objects.push((field.to_vec(), None)),
+            b'm' => page.objects.last_mut()?.1 = Some(meta_from(field)?),
+            b'p' => page.prefixes.push(field.to_vec()),
+            _ => return None,
+        }
+        bytes = rest;
+    }
+    Some(page)
 }
 
 fn meta_from(bytes: &[u8]) -> Option<Meta> {
@@ -137,5 +198,27 @@ mod tests {
             assert_eq!(meta_from(&meta_bytes(&meta)), Some(meta));
         }
         assert_eq!(meta_from(b"short"), None);
+    }
+
+    #[test]
+    fn a_listing_survives_the_disk() {
+        let meta = Meta {
+            size_bytes: 9,
+            etag: Some("\"x\"".into()),
+            modified: Some(UNIX_EPOCH + Duration::from_secs(7)),
+        };
+        let page = Page {
+            objects: vec![(b"a/0".to_vec(), Some(meta)), (b"b".to_vec(), None)],
+            prefixes: vec![b"c".to_vec()],
+            ..Page::default()
+        };
+        let bytes = page_bytes(&page);
+        let read = page_from(&bytes).unwrap();
+        assert_eq!((read.objects, read.prefixes), (page.objects, page.prefixes));
+        assert!(read.is_complete);
+        for end in 1..bytes.len() {
+            let cut = page_from(bytes.get(..end).unwrap());
+            assert!(cut.is_none_or(|page| page.objects.len() + page.prefixes.len() < 3));
+        }
     }
 }

@@ -125,7 +125,12 @@ impl ListingCache {
     /// Caches what one page says of a prefix and of every prefix below it.
     fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
-        prefixes.insert(Vec::new(), Vec::new());
+        let own = page.prefixes.into_iter().map(|name| Name {
+            name: name.into(),
+            kind: Kind::Prefix,
+            meta: None,
+        });
+        prefixes.insert(Vec::new(), own.collect());
         for (key, meta) in page.objects {
             let mut prefix: &[u8] = &[];
             let mut rest = &key[..];
@@ -214,11 +219,15 @@ impl RemoteListing {
             return Ok(complete(names));
         }
         let since = Instant::now();
+        if let Some(page) = source.listing_on_disk(prefix).await {
+            return Ok(complete(source.listings.insert_tree(prefix, page, since)));
+        }
         let mut next = Next::Page(None);
         let mut names = Vec::new();
         if source.can_list() {
             let page = source.list(list_of(prefix, Depth::All, &next)).await?;
             if is_whole_tree(&page) {
+                source.keep_listing(prefix, &page);
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
@@ -311,6 +320,7 @@ impl RemoteListing {
             // What is not kept is not copied.
             if is_complete && self.names.bytes() <= self.source.listings.budget_bytes {
                 let names = Arc::new(Names::new(self.names.0.clone()));
+                self.source.keep_listing(&self.prefix, &page_of(&names));
                 self.source
                     .listings
                     .insert(self.prefix.clone(), names, since);
@@ -346,6 +356,21 @@ fn list_of(prefix: &Key, depth: Depth, next: &Next) -> List {
         after,
         most: None,
     }
+}
+
+/// Names as a page.
+fn page_of(names: &Names) -> Page {
+    let mut page = Page {
+        is_complete: true,
+        ..Page::default()
+    };
+    for name in &names.0 {
+        match name.kind {
+            Kind::Object => page.objects.push((name.name.to_vec(), name.meta.clone())),
+            Kind::Prefix => page.prefixes.push(name.name.to_vec()),
+        }
+    }
+    page
 }
 
 /// The names of a page; of a name that is both, the prefix.

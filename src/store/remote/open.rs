@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
+use super::Remote;
 use super::archive::RemoteArchive;
 use super::attr_cache::{AttrCache, Attrs};
 use super::bodies::BodyBudget;
@@ -21,7 +22,6 @@ use super::speculation::Speculation;
 use super::store::{RemoteSource, RemoteStore};
 use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
-use super::{Get, Part, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{DiskCache, Key, KeyClasses, Store, StoreError};
@@ -168,7 +168,7 @@ pub(in crate::store) enum Found {
     /// A tree of keys.
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
-    Archive(Arc<RemoteArchive>, Vec<u8>),
+    Archive(Arc<RemoteArchive>, Arc<Vec<u8>>),
 }
 
 /// What of an archive is fetched first: most directories fit in.
@@ -320,6 +320,7 @@ fn layered(
         classes,
         can_list: AtomicBool::new(false),
         timeout: options.timeout,
+        is_immutable: options.ttl == Duration::MAX,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),
         listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
         ranges: RangeCache::new(options.memory_bytes),
@@ -433,18 +434,21 @@ fn is_page(bytes: &[u8]) -> bool {
 }
 
 /// An object that may be an archive, and its last bytes.
-type Tailed = (Arc<RemoteArchive>, Vec<u8>);
+type Tailed = (Arc<RemoteArchive>, Arc<Vec<u8>>);
 
 /// The object at the root, if there is one.
 async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreError> {
-    let get = Get::new(&Key::root(), Part::Tail(TAIL_BYTES));
-    match source.get(get).await {
-        Ok(got) => {
-            let archive = RemoteArchive::new(source, got.meta, Arc::new(got.bytes.clone()));
-            Ok(Some((Arc::new(archive), got.bytes)))
+    match Arc::clone(source)
+        .fetch_tail(&Key::root(), TAIL_BYTES)
+        .await
+    {
+        Ok(value) => {
+            let tail = value.bytes.unwrap_or_default();
+            let archive = RemoteArchive::new(source, value.meta, Arc::clone(&tail));
+            Ok(Some((Arc::new(archive), tail)))
         }
-        Err(RequestError::NotFound | RequestError::IsPrefix) => Ok(None),
-        Err(error) => Err(error.of(&Key::root())),
+        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

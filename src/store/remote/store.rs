@@ -17,7 +17,7 @@ use super::traffic::{Counters, TransferStats};
 use super::value::{RemoteObject, Value};
 use super::{Depth, EarlyMeta, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::cache::SingleFlight;
-use crate::runtime;
+use crate::runtime::{self, leave_session_thread};
 use crate::store::{
     AccessHint, Capabilities, DiskCache, Extent, Key, Kind, Listing, ListingSupport, Object,
     Prefetch, Stat, Store, StoreError, Version,
@@ -34,6 +34,8 @@ pub(super) struct RemoteSource {
     /// Whether it lists; found out when it is opened.
     pub(super) can_list: AtomicBool,
     pub(super) timeout: Duration,
+    /// Names and contents do not change: what is in the disk cache is right.
+    pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
     pub(super) listings: ListingCache,
     pub(super) ranges: RangeCache,
@@ -167,6 +169,14 @@ impl RemoteSource {
     pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         if let Some(attrs) = self.known(key) {
             return Ok(attrs);
+        }
+        if self.is_immutable && self.disk.is_some() {
+            leave_session_thread().await;
+            if let Some(meta) = self.last_on_disk(key) {
+                self.attrs
+                    .insert(key, Attrs::Object(meta.clone()), Instant::now());
+                return Ok(Attrs::Object(meta));
+            }
         }
         let (own, wanted) = (Arc::clone(self), key.clone());
         let load = move || async move { own.load_attrs(&wanted).await };
@@ -421,13 +431,19 @@ impl RemoteSource {
         let mut get = Get::new(key, Part::All(at_most));
         get.early = early;
         let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
-            meta.etag.as_ref()?;
             let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
             Some((meta, bytes))
         });
-        get.known = cached.as_ref().map(|(meta, _)| meta.clone());
         let asked = Instant::now();
+        if let (true, Some((meta, bytes))) = (self.is_immutable, &cached) {
+            self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+            self.counters.hit(key);
+            let (meta, bytes) = (meta.clone(), Some(Arc::clone(bytes)));
+            return Ok(Value { meta, bytes });
+        }
+        get.known = cached.as_ref().map(|(meta, _)| meta.clone());
         match (self.get(get).await, cached) {
             (Ok(got), _) => {
                 let bytes = Arc::new(got.bytes);
@@ -520,28 +536,41 @@ impl RemoteSource {
         Ok(value.meta)
     }
 
-    async fn fetch_tail(self: Arc<Self>, key: &Key, bytes: u64) -> Result<Value, StoreError> {
+    /// Attributes and the last bytes of a value.
+    pub(super) async fn fetch_tail(
+        self: Arc<Self>,
+        key: &Key,
+        bytes: u64,
+    ) -> Result<Value, StoreError> {
         let asked = Instant::now();
         let mut get = Get::new(key, Part::Tail(bytes));
         let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
-        get.known = last.filter(|meta| {
+        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
+        let cached = last.and_then(|meta| {
             let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
-            meta.etag.is_some() && self.cached(key, meta, &tail).is_some()
+            let bytes = Some(self.cached(key, &meta, &tail)?);
+            Some(Value { meta, bytes })
         });
-        let known = get.known.clone();
-        let meta = match (self.get(get).await, known) {
-            (Err(RequestError::NotModified), Some(meta)) => {
-                self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+        get.known = cached.as_ref().map(|value| value.meta.clone());
+        let answer = match (self.is_immutable, &cached) {
+            (true, Some(_)) => Err(RequestError::NotModified),
+            _ => self.get(get).await,
+        };
+        match (answer, cached) {
+            (Err(RequestError::NotModified), Some(value)) => {
+                let attrs = Attrs::Object(value.meta.clone());
+                self.attrs.insert(key, attrs, asked);
                 self.counters.hit(key);
-                meta
+                Ok(value)
             }
             (Ok(got), _) => {
-                self.insert(key, &got.meta, got.start, &Arc::new(got.bytes));
-                got.meta
+                let bytes = Arc::new(got.bytes);
+                self.insert(key, &got.meta, got.start, &bytes);
+                let (meta, bytes) = (got.meta, Some(bytes));
+                Ok(Value { meta, bytes })
             }
-            (Err(error), _) => return Err(self.absent_or(key, error, asked).await),
-        };
-        Ok(Value { meta, bytes: None })
+            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+        }
     }
 }
 
