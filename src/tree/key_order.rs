@@ -201,9 +201,17 @@ impl KeyOrders {
         self.stride(newest, previous, older).await
     }
 
-    /// The prefix in which one key directly follows another, if it does.
+    /// The prefix in which one key directly follows another, if it does: a directory that has both, or
+    /// one of the grid of an array, which has numbers only. Keys of different arrays say nothing about
+    /// the arrays that follow.
     async fn is_next(&self, one: &Key, other: &Key, order: KeyOrder) -> Option<Key> {
         let top = common_prefix(one, other);
+        let is_directory = one.parent() == top && other.parent() == top;
+        let is_number =
+            |key| child(key, &top).is_some_and(|name| name.iter().all(u8::is_ascii_digit));
+        if !is_directory && !(is_number(one) && is_number(other)) {
+            return None;
+        }
         let directory = self.directory(&top).await?;
         let rank = |key: &Key| directory.rank(child(key, &top)?, order);
         (rank(one)?.checked_add(1) == rank(other)).then_some(top)
