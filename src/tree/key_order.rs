@@ -194,7 +194,9 @@ impl KeyOrders {
                 }
             }
             let is_twice = |top: &&Key| tops.iter().filter(|other| other == top).count() > 1;
-            if let Some(top) = tops.iter().find(is_twice).cloned() {
+            let is_above = |top: &&Key| newest.below(top).is_some();
+            let mut found = tops.iter().filter(is_above);
+            if let Some(top) = found.find(is_twice).cloned() {
                 return Some(Step { order, stride, top });
             }
         }
@@ -321,6 +323,8 @@ mod tests {
         let step = block_on(orders.step(&key("a/1"), &older, false)).unwrap();
         assert_eq!((step.stride, &step.top), (1, &key("a")));
         assert_eq!(all_after(&orders, "a/1", &step), ["a/2", "a/3"]);
+        let elsewhere = [key("a/1"), key("a/2"), key("a/3")];
+        assert_eq!(block_on(orders.step(&key("b/0"), &elsewhere, true)), None);
         // Of several threads, the last two need not follow each other.
         let older = [key("a/1"), key("a/2"), key("a/0")];
         let step = block_on(orders.step(&key("a/3"), &older, true)).unwrap();
