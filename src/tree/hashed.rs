@@ -251,6 +251,9 @@ impl Tree for HashedTree {
 
     async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         let key = self.child(parent, name)?;
+        if let Some(values) = &self.values {
+            values.anticipate(&key);
+        }
         let stat = self.store.stat(&key).await?;
         self.looked_up(&key, &stat);
         Ok(self.intern(key, stat))

@@ -20,7 +20,7 @@ use super::key_order::{KeyOrders, Step};
 use crate::hierarchy::is_document;
 use crate::runtime;
 use crate::store::{Key, Object, Prefetch, Store};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Programs, or threads of them, that are told apart.
 const MAX_STREAMS: usize = 8;
@@ -74,6 +74,8 @@ struct Stream {
     cursor: Key,
     /// Keys that are prefetched and not used yet, in order.
     ahead: VecDeque<Ahead>,
+    /// Keys of `ahead` that were opened lately: their prefetches go on until a read joins them.
+    opened: VecDeque<Ahead>,
     /// Number of keys in `ahead` that is aimed at.
     window: usize,
     /// Number of keys of `ahead` that were used.
@@ -109,19 +111,26 @@ impl State {
 }
 
 impl Stream {
-    /// Notes the use of a key that is prefetched. Returns keys that the program has passed over.
+    /// Notes the use of a key that is prefetched. Returns keys that the program has passed over, or has
+    /// opened long ago.
     fn advance(&mut self, place: usize) -> Vec<Ahead> {
-        let used = self.ahead.remove(place);
-        let passed = place.saturating_sub(MAX_DISORDER);
-        let dropped: Vec<Ahead> = self.ahead.drain(..passed).chain(used).collect();
+        let Some(used) = self.ahead.remove(place) else {
+            return Vec::new();
+        };
         self.used = self.used.saturating_add(1);
-        self.window = match used_state(&dropped) {
-            Some(AheadState::InFlight) => self.window.saturating_mul(2),
-            Some(AheadState::Refused) => self.window / 2,
-            Some(AheadState::Done) | None => self.window,
+        self.window = match used.state {
+            AheadState::InFlight => self.window.saturating_mul(2),
+            AheadState::Refused => self.window / 2,
+            AheadState::Done => self.window,
         };
         let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
         self.window = self.window.clamp(1, most.min(MAX_WINDOW));
+        let passed = place.saturating_sub(MAX_DISORDER);
+        let mut dropped: Vec<Ahead> = self.ahead.drain(..passed).collect();
+        self.opened.push_back(used);
+        if self.opened.len() > MAX_DISORDER {
+            dropped.extend(self.opened.pop_front());
+        }
         dropped
     }
 
@@ -132,11 +141,6 @@ impl Stream {
             .is_some_and(|object| object.strong_count() > 0);
         self.last_used.elapsed() > if is_open { MAX_IDLE } else { IDLE }
     }
-}
-
-/// The state of the key that was used: it is the last one that was taken out.
-fn used_state(taken: &[Ahead]) -> Option<AheadState> {
-    taken.last().map(|ahead| ahead.state)
 }
 
 impl KeyReadahead {
@@ -170,7 +174,8 @@ impl KeyReadahead {
             state.recent.truncate(MAX_RECENT);
         }
         let Some((number, place)) = place else {
-            self.recognize(state);
+            let recent = state.recent.iter().cloned().collect();
+            self.recognize(state, recent);
             return;
         };
         let mut stream = state.streams.remove(number);
@@ -190,13 +195,23 @@ impl KeyReadahead {
         }
     }
 
-    /// Looks for an order in the keys that were used lately, and starts a stream.
-    fn recognize(&self, mut state: crate::sync::MutexGuard<'_, State>) {
-        if state.recent.len() < 2 || state.is_recognizing {
+    /// Notes that a key is looked up, which takes a request: if it follows keys that were used, it will
+    /// be used, too, and those behind it need not wait for the answer.
+    pub(super) fn anticipate(&self, key: &Key) {
+        let state = self.0.state.lock();
+        if is_document(key) || state.recent.is_empty() || state.recent.contains(key) {
+            return;
+        }
+        let recent = std::iter::once(key).chain(&state.recent).cloned().collect();
+        self.recognize(state, recent);
+    }
+
+    /// Looks for an order in keys, the newest first, and starts a stream.
+    fn recognize(&self, mut state: MutexGuard<'_, State>, recent: Vec<Key>) {
+        if recent.len() < 2 || state.is_recognizing {
             return;
         }
         state.is_recognizing = true;
-        let recent: Vec<Key> = state.recent.iter().cloned().collect();
         let is_certain = state.false_starts >= MAX_FALSE_STARTS;
         drop(state);
         let shared = Arc::clone(&self.0);
@@ -244,6 +259,7 @@ impl Shared {
                 step,
                 cursor: key.clone(),
                 ahead: VecDeque::new(),
+                opened: VecDeque::new(),
                 window: FIRST_WINDOW,
                 used: 0,
                 last_used: Instant::now(),

@@ -427,6 +427,13 @@ impl RemoteSource {
         at_most: u64,
         early: Option<EarlyMeta>,
     ) -> Result<Value, StoreError> {
+        // Another load may have ended since the caller looked.
+        if let Some(Attrs::Object(meta)) = self.known(key)
+            && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
+        {
+            let bytes = Some(bytes);
+            return Ok(Value { meta, bytes });
+        }
         let is_lookup = early.is_some();
         let mut get = Get::new(key, Part::All(at_most));
         get.early = early;
