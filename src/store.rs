@@ -110,7 +110,7 @@ pub struct IncompleteListing {
     pub what: String,
 }
 
-/// What a value is opened for, so that a store that is far away can ask once.
+/// What a value is opened for, so that a remote store sends one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessHint {
     /// Parts that are not known yet.

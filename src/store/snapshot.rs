@@ -168,7 +168,7 @@ pub enum SnapshotError {
     /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The source that is far away failed, with whatever key: the reader puts in its own.
+    /// The remote source failed, with any key: the reader puts in its own.
     #[error(transparent)]
     Store(StoreError),
 }

@@ -27,7 +27,7 @@ pub struct OpenOptions {
     pub zip: ZipOptions,
     /// For directories.
     pub dir: DirOptions,
-    /// For what is far away.
+    /// Options of remote sources.
     pub remote: RemoteOptions,
     /// What the keys of the source are.
     pub classes: KeyClasses,
@@ -88,7 +88,7 @@ pub enum OpenError {
         /// What is wrong with it.
         error: ZipError,
     },
-    /// A source that is far away and does not answer, or has nothing to mount.
+    /// A remote source does not answer, or has nothing to mount.
     #[error(transparent)]
     Remote(#[from] RemoteOpenError),
     /// The system could not open it.
@@ -209,7 +209,7 @@ impl SourceName {
         &self.root
     }
 
-    /// Opens it: a directory, or an archive by its content; what is far away by its URL.
+    /// Opens it: a directory, or an archive by its content; a remote source by its URL.
     ///
     /// # Errors
     /// [`OpenError`], which names the source.

@@ -6,7 +6,7 @@
 //! decoded bytes must have the declared size and CRC-32. The archive is read by ranges, never
 //! mapped, and pinned: if it changes, reads say [`StoreError::Stale`].
 //!
-//! It may be far away, where every read is a request: then the directory comes with the end of
+//! It may be remote, where every read is a request: then the directory comes with the end of
 //! the archive or with one more range, and an entry with its local header in one.
 //!
 //! CRC policy: a compressed entry is checked whenever it is decoded (one of more than
@@ -116,7 +116,7 @@ struct Archive {
     decoded: DecodedCache,
     /// Entries that are being decoded whole.
     decoding: SingleFlight<Position, Arc<Vec<u8>>, StoreError>,
-    /// If it is far away: compressed bytes of the entries that are decoded in segments.
+    /// If it is remote: compressed bytes of the entries that are decoded in segments.
     compressed: DecodedCache,
     /// The longest that are kept there.
     compressed_max_bytes: u64,

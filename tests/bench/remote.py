@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed and requests of sources that are far away, beside tensorstore and curl.
+"""Speed and requests of remote sources, beside tensorstore and curl.
 
     scripts/bench-remote [MEASURE ...] [--reps N] [--ms N ...] [--server nginx|s3 ...] [--big-mib N]
                          [--json FILE] [--zarrfs FILE]

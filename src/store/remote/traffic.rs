@@ -34,7 +34,7 @@ pub struct TransferCounters {
     pub prefetch_read_bytes: u64,
 }
 
-/// What a source that is far away has cost so far.
+/// What a remote source has cost so far.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TransferStats {
     /// All of it together.
