@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 use super::output::printable;
 
 /// The columns of the transfer metrics: their titles, and their names in the document.
-const COLUMNS: [(&str, &str); 5] = [
+const COLUMNS: [(&str, &str); 7] = [
     ("requests", "requests"),
     ("bytes", "bytes"),
     ("cache hits", "cache_hits"),
+    ("prefetched", "prefetched_bytes"),
+    ("of it read", "prefetch_read_bytes"),
     ("retries", "retries"),
     ("errors", "errors"),
 ];
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_each_metric_and_each_array() {
-        let metrics = |requests: u64| json!({"requests": requests, "bytes": 12345678, "cache_hits": 0, "retries": 1, "errors": 0});
+        let metrics = |requests: u64| json!({"requests": requests, "bytes": 12345678, "cache_hits": 0, "prefetched_bytes": 70, "prefetch_read_bytes": 60, "retries": 1, "errors": 0});
         let mut store = metrics(12);
         store["source"] = "http://host/a\u{1b}[2J".into();
         let document = json!({
@@ -107,10 +109,10 @@ mod tests {
             "disk_cache.is_off  false",
             "",
             "store  http://host/a\\u{1b}[2J",
-            "requests     bytes  cache hits  retries  errors",
-            "      12  12345678           0        1       0  (all)",
-            "       2  12345678           0        1       0  /",
-            "      10  12345678           0        1       0  a/b\\n",
+            "requests     bytes  cache hits  prefetched  of it read  retries  errors",
+            "      12  12345678           0          70          60        1       0  (all)",
+            "       2  12345678           0          70          60        1       0  /",
+            "      10  12345678           0          70          60        1       0  a/b\\n",
             "",
         ];
         assert_eq!(
