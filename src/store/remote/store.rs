@@ -55,6 +55,17 @@ pub(super) struct RemoteSource {
     pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
 }
 
+/// Why a whole value is loaded.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// A read waits for it.
+    Read,
+    /// A lookup waits for the headers of the answer.
+    Lookup(EarlyMeta),
+    /// A read will most likely follow.
+    Prefetch,
+}
+
 /// Absence is believed for so long without looking whether the source itself is still there.
 const ANCHOR_TTL: Duration = Duration::from_secs(1);
 /// A load of a whole value, whatever its limit.
@@ -239,15 +250,10 @@ impl RemoteSource {
         let (early, headers) = EarlyMeta::new();
         let (done, end) = oneshot::channel();
         let fetch = runtime::spawn(async move {
-            let value = own.load_whole(&wanted, limit, Some(early)).await;
+            let lookup = Purpose::Lookup(early);
+            let value = own.load_whole(&wanted, limit, lookup).await;
             drop(reserved);
-            if let Ok(Value {
-                bytes: Some(bytes), ..
-            }) = &value
-            {
-                own.speculation.charge(bytes.len() as u64);
-                own.note_unread(&wanted, bytes.len() as u64);
-            }
+            // The lookup may have been answered by the headers.
             let _ = done.send(value.map(|value| value.meta));
         });
         let meta = match select(headers, end).await {
@@ -264,12 +270,6 @@ impl RemoteSource {
         };
         self.speculation.observe_size(meta.size_bytes);
         Ok(meta)
-    }
-
-    /// Notes a value that was fetched before a read.
-    fn note_unread(&self, key: &Key, bytes: u64) {
-        self.counters.prefetched(key, bytes);
-        self.speculation.insert_unread(key, bytes);
     }
 
     /// Notes the first read of an opened value.
@@ -390,42 +390,43 @@ impl RemoteSource {
             }
             if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
                 self.counters.hit(key);
+                self.note_read(key, meta.size_bytes);
                 let bytes = Some(bytes);
                 return Ok(Value { meta, bytes });
             }
         }
-        let value = self.load_whole(key, at_most, None).await?;
+        let value = self.load_whole(key, at_most, Purpose::Read).await?;
         self.note_read(key, value.meta.size_bytes);
         Ok(value)
     }
 
-    /// As [`RemoteSource::whole`], without a look at what is known. `early` is for the headers of the
-    /// answer, unless the value is being loaded already.
+    /// As [`RemoteSource::whole`], without a look at what is known. A load that is in flight already
+    /// keeps its own purpose.
     pub(super) async fn load_whole(
         self: &Arc<Self>,
         key: &Key,
         at_most: u64,
-        early: Option<EarlyMeta>,
+        purpose: Purpose,
     ) -> Result<Value, StoreError> {
-        let load = |early| {
+        let load = |purpose| {
             let (own, wanted) = (Arc::clone(self), key.clone());
-            async move { own.fetch_whole(&wanted, at_most, early).await }
+            async move { own.fetch_whole(&wanted, at_most, purpose).await }
         };
         let place = || (key.clone(), WHOLE);
-        let first = self.value_loads.run(place(), || load(early), panicked());
+        let first = self.value_loads.run(place(), || load(purpose), panicked());
         let value = first.await?;
         if value.bytes.is_some() || value.meta.size_bytes > at_most {
             return Ok(value);
         }
         // That load had a smaller limit.
-        load(None).await
+        load(Purpose::Read).await
     }
 
     async fn fetch_whole(
         self: Arc<Self>,
         key: &Key,
         at_most: u64,
-        early: Option<EarlyMeta>,
+        purpose: Purpose,
     ) -> Result<Value, StoreError> {
         // Another load may have ended since the caller looked.
         if let Some(Attrs::Object(meta)) = self.known(key)
@@ -434,9 +435,12 @@ impl RemoteSource {
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let is_lookup = early.is_some();
+        let is_speculative = !matches!(purpose, Purpose::Read);
         let mut get = Get::new(key, Part::All(at_most));
-        get.early = early;
+        if let Purpose::Lookup(early) = purpose {
+            get.early = Some(early);
+        }
+        let is_lookup = get.early.is_some();
         let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
@@ -455,6 +459,14 @@ impl RemoteSource {
             (Ok(got), _) => {
                 let bytes = Arc::new(got.bytes);
                 self.insert(key, &got.meta, 0, &bytes);
+                // Before any reader has the value.
+                if is_speculative {
+                    self.counters.prefetched(key, bytes.len() as u64);
+                    self.speculation.insert_unread(key, bytes.len() as u64);
+                }
+                if is_lookup {
+                    self.speculation.charge(bytes.len() as u64);
+                }
                 Ok(Value {
                     meta: got.meta,
                     bytes: Some(bytes),
@@ -472,8 +484,11 @@ impl RemoteSource {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
                 Ok(Value { meta, bytes: None })
             }
-            // The caller knows whether that proves absence.
-            (Err(error), _) if is_lookup => Err(error.of(key)),
+            // Where keys are listed, an absent object can be a prefix, which the lookup finds out.
+            (Err(RequestError::NotFound), _) if is_lookup && self.can_list() => {
+                self.check_anchor(key).await?;
+                Err(RequestError::NotFound.of(key))
+            }
             (Err(error), _) => Err(self.absent_or(key, error, asked).await),
         }
     }
@@ -500,12 +515,9 @@ impl RemoteSource {
         let Some(_reserved) = reserved else {
             return false;
         };
-        match self.load_whole(key, limit, None).await {
+        match self.load_whole(key, limit, Purpose::Prefetch).await {
             Ok(value) => {
                 self.speculation.observe_size(value.meta.size_bytes);
-                if let Some(bytes) = value.bytes {
-                    self.note_unread(key, bytes.len() as u64);
-                }
                 true
             }
             // Another key may be there.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use super::blocks::Blocks;
 use super::range_cache::RangeKey;
-use super::store::{RemoteSource, panicked};
+use super::store::{Purpose, RemoteSource, panicked};
 use super::{Get, Meta, Part, RequestError};
 use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
@@ -108,7 +108,7 @@ impl RemoteObject {
             return shared(bytes, range);
         }
         let _reserved = source.reserve(key, meta.size_bytes).await?;
-        let fetched = source.load_whole(key, meta.size_bytes, None).await;
+        let fetched = source.load_whole(key, meta.size_bytes, Purpose::Read).await;
         self.is_fetched.store(true, Ordering::Relaxed);
         self.note_read();
         let gone = |what: &str| RequestError::Changed(what.into()).of(key);
