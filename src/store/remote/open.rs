@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
+use tokio::sync::Semaphore;
 
 use super::Remote;
 use super::archive::RemoteArchive;
@@ -328,6 +329,7 @@ fn layered(
         disk: options.disk.clone(),
         counters,
         speculation: Speculation::default(),
+        prefetches: Semaphore::new((options.parallel / 2).max(1)),
         anchor: OnceLock::new(),
         modified: OnceLock::new(),
         attr_loads: SingleFlight::default(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::future::{Either, join, select};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::attr_cache::{AttrCache, Attrs};
 use super::bodies::{BodyBudget, ReservedBody};
@@ -43,6 +43,8 @@ pub(super) struct RemoteSource {
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     pub(super) speculation: Speculation,
+    /// Places for prefetches, half of `--parallel`: the others are for reads that wait.
+    pub(super) prefetches: Semaphore,
     /// A key that was there when the source was opened: without it nothing is absent, all is gone.
     pub(super) anchor: OnceLock<Key>,
     /// When the source was changed, as far as it tells.
@@ -509,6 +511,9 @@ impl RemoteSource {
                 Some(limit) => limit.min(self.whole_limit()),
                 None => return true,
             },
+        };
+        let Ok(_turn) = self.prefetches.acquire().await else {
+            return false;
         };
         let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
         let reserved = (!is_full).then(|| self.try_reserve_spare(limit)).flatten();
