@@ -217,7 +217,7 @@ def nginx(served):
 
 
 @contextmanager
-def seaweed(served):
+def seaweed(served, volume_servers=1):
     names = ("master", "volume", "filer", "s3")
     options = [f"{name}.port{kind}" for name in names for kind in ("", ".grpc")]
     ports = {option: free_port() for option in options}
@@ -232,7 +232,19 @@ def seaweed(served):
         ]
         endpoint = f"http://127.0.0.1:{ports['s3.port']}"
         assign = f"http://127.0.0.1:{ports['master.port']}/dir/assign"
-        with running(command, assign, endpoint, cwd=folder, stderr=subprocess.DEVNULL):
+        with ExitStack() as stack:
+            stack.enter_context(running(command, assign, endpoint, cwd=folder, stderr=subprocess.DEVNULL))
+            for number in range(1, volume_servers):
+                data = Path(folder) / f"volumes-{number}"
+                data.mkdir()
+                port = free_port()
+                command = [
+                    servers / ".venv/bin/weed", "-logtostderr=true", "volume", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+                    f"-master=127.0.0.1:{ports['master.port']}.{ports['master.port.grpc']}", f"-port={port}",
+                    f"-port.grpc={free_port()}", "-max=100", "-preStopSeconds=0", f"-dir={data}",
+                ]
+                healthy = f"http://127.0.0.1:{port}/healthz"
+                stack.enter_context(running(command, healthy, cwd=folder, stderr=subprocess.DEVNULL))
             say("filling SeaweedFS")
             client = [servers / ".venv/bin/python", servers / "client.py", "s3-put", endpoint, BUCKET, served]
             subprocess.run(client, check=True, stdout=subprocess.DEVNULL, env=aws_environment())
@@ -593,4 +605,5 @@ def main():
         given.json.write_text(json.dumps(results, indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()
