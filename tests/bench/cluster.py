@@ -165,9 +165,15 @@ def all_at_once(commands):
     """Seconds until the last of the commands ends, and the busy share of the processors meanwhile."""
     busy, ticks = cpu_times()
     start = time.perf_counter()
-    running = [subprocess.Popen(one, stdout=subprocess.DEVNULL) for one in commands]
-    codes = [one.wait() for one in running]
-    seconds = time.perf_counter() - start
+    with ExitStack() as stack:
+        running = []
+        for one in commands:
+            process = stack.enter_context(subprocess.Popen(one, stdout=subprocess.DEVNULL))
+            # Open files keep a mount busy: an interrupted run ends its readers first.
+            stack.callback(process.kill)
+            running.append(process)
+        codes = [one.wait() for one in running]
+        seconds = time.perf_counter() - start
     busy_now, ticks_now = cpu_times()
     if any(codes):
         raise SystemExit(f"{commands[0]} ended with {codes}")
