@@ -350,7 +350,7 @@ def measure(given, stack):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--mbit", type=int, nargs="+", default=[200, 50], help="rate of the link of each host")
+    parser.add_argument("--mbit", type=int, nargs="+", default=[200, 50, 25], help="rate of the link of each host")
     parser.add_argument("--ms", type=int, default=20, help="added to every request")
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--mib", type=int, default=32, help="size of each variable, in chunks of 1 MiB")
