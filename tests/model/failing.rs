@@ -1,14 +1,15 @@
 //! A store that fails at a chosen call, over any other store.
 
+use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::{io, iter};
 
 use async_trait::async_trait;
+use zarrfs::fs::FsError;
 use zarrfs::runtime::leave_session_thread;
 use zarrfs::store::{
-    AccessHint, Capabilities, Data, Extent, Index, Key, Listed, Listing, ListingSupport,
+    AccessHint, Capabilities, Data, Extent, Index, Key, Kind, Listed, Listing, ListingSupport,
     LocalObject, Object, Position, Stat, Store, StoreError, SyncStore, Version, Visit, VisitChild,
     Visited,
 };
@@ -80,10 +81,8 @@ impl Faults {
 }
 
 /// Whether an error is an injected one.
-pub fn is_injected(error: &impl std::error::Error) -> bool {
-    let first: &dyn std::error::Error = error;
-    let first = iter::once(first.to_string());
-    first.into_iter().any(|text| text.contains(TEXT))
+pub fn is_injected(error: &FsError) -> bool {
+    error.to_string().contains(TEXT)
 }
 
 /// A store of this machine with failures.
@@ -205,7 +204,7 @@ impl Store for RemoteStore {
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         self.call(key).await?;
         let stat = self.inner.stat(key).await?;
-        match self.is_listed || stat.kind == zarrfs::store::Kind::Object {
+        match self.is_listed || stat.kind == Kind::Object {
             true => Ok(stat),
             false => Err(StoreError::NotFound { key: key.clone() }),
         }

@@ -19,12 +19,14 @@ use crate::reference::{Expected, File, Reference};
 pub enum Operation {
     /// Looks a path up, from the root.
     Lookup(Index),
+    /// Looks up and opens a file with elements, and reads a part of it.
+    ReadElements(Index, Range),
     LookupAbsent(Index, Index),
     Getattr(Index),
     Open(Index),
-    Read(Index, u16, u16),
+    Read(Index, Range),
     /// Reads without a handle.
-    ReadInode(Index, u16, u16),
+    ReadInode(Index, Range),
     Release(Index),
     Opendir(Index),
     /// From a name that was listed before, or from the last one; so many names.
@@ -37,11 +39,16 @@ pub enum Operation {
     Fail(Plan),
 }
 
+/// An offset within a file, or its end, and a number of bytes.
+type Range = (Index, u16);
+
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
     let index = any::<Index>;
     let failure = prop::sample::select(vec![Failure::Unavailable, Failure::TimedOut, Failure::Io]);
-    let plan = (0_u64..12, any::<bool>(), failure).prop_map(|(first, is_lasting, failure)| Plan {
+    let range = || (any::<Index>(), 0..300_u16);
+    let first = prop_oneof![0..3_u64, 0..20_u64];
+    let plan = (first, any::<bool>(), failure).prop_map(|(first, is_lasting, failure)| Plan {
         first,
         is_lasting,
         failure,
@@ -50,21 +57,22 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => index().prop_map(Lookup),
         1 => (index(), index()).prop_map(|(parent, name)| LookupAbsent(parent, name)),
         2 => index().prop_map(Getattr),
-        6 => index().prop_map(Open),
-        8 => (index(), 0..600_u16, 0..300_u16).prop_map(|(file, at, size)| Read(file, at, size)),
-        1 => (index(), 0..600_u16, 0..300_u16).prop_map(|(ino, at, size)| ReadInode(ino, at, size)),
+        4 => index().prop_map(Open),
+        8 => (index(), range()).prop_map(|(path, range)| ReadElements(path, range)),
+        8 => (index(), range()).prop_map(|(file, range)| Read(file, range)),
+        1 => (index(), range()).prop_map(|(ino, range)| ReadInode(ino, range)),
         2 => index().prop_map(Release),
         3 => index().prop_map(Opendir),
         8 => (index(), prop::option::weighted(0.2, index()), 1..6_u8, any::<bool>())
             .prop_map(|(directory, from, most, is_plus)| List(directory, from, most, is_plus)),
         1 => index().prop_map(Releasedir),
         2 => index().prop_map(Forget),
-        3 => (index(), index(), prop::option::weighted(0.8, any::<u64>()), any::<bool>())
+        6 => (index(), index(), prop::option::weighted(0.8, any::<u64>()), any::<bool>())
             .prop_map(|(array, chunk, seed, in_place)| SetChunk(array, chunk, seed, in_place)),
         1 => (index(), any::<u64>()).prop_map(|(array, number)| SetAttributes(array, number)),
         2 => (index(), prop::option::weighted(0.7, 0..400_u16), any::<bool>())
             .prop_map(|(name, size, in_place)| SetValue(name, size, in_place)),
-        2 => plan.prop_map(Fail),
+        4 => plan.prop_map(Fail),
     ]
 }
 
@@ -170,6 +178,8 @@ struct State {
     directories: Vec<OpenDirectory>,
     changes: u64,
     paths: Vec<Vec<u8>>,
+    /// Paths of files with elements.
+    elements: Vec<Vec<u8>>,
 }
 
 fn shown(path: &[u8]) -> String {
@@ -215,7 +225,8 @@ pub fn run(case: &Case) {
     let mounted = Mounted::new(&reference, case.assembly);
     let before = kernel::counts(&mounted.fs);
     let mut state = State {
-        paths: reference.paths(500),
+        paths: Vec::new(),
+        elements: Vec::new(),
         mounted,
         reference,
         inodes: Vec::new(),
@@ -223,6 +234,7 @@ pub fn run(case: &Case) {
         directories: Vec::new(),
         changes: 0,
     };
+    state.find_paths();
     for operation in &case.operations {
         state.apply(operation);
     }
@@ -257,7 +269,7 @@ impl State {
         match operation {
             Operation::Lookup(index) => {
                 let path = index.get(&self.paths).clone();
-                self.lookup(&path);
+                let _ = self.lookup(&path);
             }
             Operation::LookupAbsent(parent, name) => {
                 let mut path = parent.get(&self.paths).clone();
@@ -271,14 +283,31 @@ impl State {
                 }
             }
             Operation::Getattr(index) => self.getattr(index),
-            Operation::Open(index) => self.open(index),
-            Operation::Read(index, offset, size) => {
-                let found = pick(&self.files, index).map(|file| (file.ino, file.handle));
-                if let Some((ino, handle)) = found {
-                    self.read(ino, Some(handle), *offset, *size);
+            Operation::Open(index) => {
+                if let Some(inode) = pick(&self.inodes, index)
+                    && inode.expected.kind() == Some(Kind::Object)
+                {
+                    self.open(inode.ino);
                 }
             }
-            Operation::ReadInode(index, offset, size) => {
+            Operation::ReadElements(index, range) => {
+                let Some(path) = pick(&self.elements, index).cloned() else {
+                    return;
+                };
+                let ino = self.lookup(&path).expect("it is there");
+                let before = self.files.len();
+                self.open(ino);
+                if let Some(file) = self.files.get(before) {
+                    self.read(ino, Some(file.handle), range);
+                }
+            }
+            Operation::Read(index, range) => {
+                let found = pick(&self.files, index).map(|file| (file.ino, file.handle));
+                if let Some((ino, handle)) = found {
+                    self.read(ino, Some(handle), range);
+                }
+            }
+            Operation::ReadInode(index, range) => {
                 if self.mounted.fs.is_open_infallible()
                     && let Some(inode) = pick(&self.inodes, index)
                     && inode.expected.kind() == Some(Kind::Object)
@@ -287,7 +316,7 @@ impl State {
                         .split(|byte| *byte == b'/')
                         .any(|part| part == b".zarrfs")
                 {
-                    self.read(inode.ino, None, *offset, *size);
+                    self.read(inode.ino, None, range);
                 }
             }
             Operation::Release(index) => {
@@ -328,6 +357,16 @@ impl State {
         }
     }
 
+    fn find_paths(&mut self) {
+        self.paths = self.reference.paths(500);
+        let has_elements = |path: &Vec<u8>| match self.reference.expected(path) {
+            Expected::File(file) => file.elements.is_some(),
+            _ => false,
+        };
+        let paths = self.paths.iter().cloned();
+        self.elements = paths.filter(has_elements).collect();
+    }
+
     /// Changes the model and the source.
     fn change(&mut self, change: &Operation) {
         let arrays: Vec<String> = self.reference.arrays.keys().cloned().collect();
@@ -359,7 +398,7 @@ impl State {
         };
         self.mounted.change(&self.reference, &key, in_place);
         self.changes += 1;
-        self.paths = self.reference.paths(500);
+        self.find_paths();
         for directory in &mut self.directories {
             let now = self.reference.names(&directory.path);
             directory
@@ -391,9 +430,9 @@ impl State {
     }
 
     /// Looks a path up from the root, as the kernel does that trusts nothing.
-    fn lookup(&mut self, path: &[u8]) {
+    fn lookup(&mut self, path: &[u8]) -> Option<Ino> {
         if path.is_empty() {
-            return;
+            return None;
         }
         let expected = self.reference.expected(path);
         let found = self.send(|state| state.walk(path));
@@ -409,9 +448,7 @@ impl State {
             "lookup {}: {kind:?}, not {expected:?}",
             shown(path)
         );
-        let Some(attr) = found else {
-            return;
-        };
+        let attr = found?;
         if let Expected::File(file) = &expected {
             assert_eq!(
                 attr.size_bytes,
@@ -432,7 +469,7 @@ impl State {
                 served: BTreeMap::new(),
                 is_retired: false,
             });
-            return;
+            return Some(attr.ino);
         };
         known.lookups += 1;
         // A number stands for one content of one key. Some views have two paths.
@@ -445,6 +482,7 @@ impl State {
         {
             assert_eq!(known.bytes, now.bytes, "two contents of {}", shown(path));
         }
+        Some(attr.ino)
     }
 
     fn walk(&self, path: &[u8]) -> Result<Option<Attr>, FsError> {
@@ -525,14 +563,9 @@ impl State {
         }
     }
 
-    fn open(&mut self, index: &Index) {
-        let Some(inode) = pick(&self.inodes, index) else {
-            return;
-        };
-        if inode.expected.kind() != Some(Kind::Object) {
-            return;
-        }
-        let (ino, path) = (inode.ino, inode.path.clone());
+    fn open(&mut self, ino: Ino) {
+        let inode = self.inode(ino);
+        let path = inode.path.clone();
         let (fired, start) = (self.mounted.faults.fired(), Instant::now());
         let opened = self.send(|state| kernel::open(&state.mounted.fs, ino));
         match opened {
@@ -553,7 +586,7 @@ impl State {
                     self.inode_mut(ino).is_retired = true;
                     // Another number has the present content.
                     let fs = &self.mounted.fs;
-                    let again = self.walk(&path).unwrap().unwrap();
+                    let again = self.send(|state| state.walk(&path)).unwrap().unwrap();
                     let opened = self.send(|_| kernel::open(fs, again.ino));
                     let opened =
                         opened.unwrap_or_else(|e| panic!("open {} again: {e}", shown(&path)));
@@ -580,8 +613,12 @@ impl State {
         self.files.push(OpenFile { ino, handle });
     }
 
-    fn read(&mut self, ino: Ino, handle: Option<Handle>, offset: u16, size: u16) {
-        let (offset, size) = (usize::from(offset), usize::from(size));
+    fn read(&mut self, ino: Ino, handle: Option<Handle>, range: &Range) {
+        let length = match &self.inode(ino).expected {
+            Expected::File(file) => file.bytes.len(),
+            _ => 1000,
+        };
+        let (offset, size) = (range.0.index(length + 2), usize::from(range.1));
         let read =
             self.send(|state| kernel::read(&state.mounted.fs, ino, handle, offset as u64, size));
         let inode = self.inode(ino);

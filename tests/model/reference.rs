@@ -427,10 +427,16 @@ impl Reference {
                 if *target == "unsharded" && !stored.array.is_sharded {
                     // The same array.
                     let array = format!("{key}/").into_bytes();
-                    let own = self.keys.iter().filter(|(key, _)| key.starts_with(&array));
-                    for (key, content) in own {
-                        let path = [target.as_bytes(), b"/", key].concat();
-                        files.insert(path, known(content.bytes.to_vec()));
+                    for key in self.possible_keys() {
+                        let path = [target.as_bytes(), b"/", &key].concat();
+                        if !key.starts_with(&array) {
+                            continue;
+                        }
+                        let directories = (0..path.len()).filter(|end| path[*end] == b'/');
+                        for end in directories.filter(|_| !self.is_listed) {
+                            files.insert(path[..end].to_vec(), Expected::Directory);
+                        }
+                        files.insert(path, self.native(&key));
                     }
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! The fixed scenario: everything that is listed is looked up and read, as `find` and `cat` do it, and the
 //! n-th call of the store in each step fails, for every n.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -31,7 +32,10 @@ enum Found {
 enum Failures {
     None,
     /// This call of each step, and all that follow it if it is lasting.
-    Call(Plan),
+    Call {
+        first: u64,
+        is_lasting: bool,
+    },
     /// Every call of each step, one after the other: for a store of which nothing is cached. A short run
     /// leaves some out of long steps.
     EveryCall,
@@ -42,6 +46,8 @@ struct Walk<'a> {
     reference: &'a Reference,
     other: &'a mut OtherFiles,
     failures: Failures,
+    /// Steps until now.
+    steps: Cell<u64>,
 }
 
 fn shown(path: &[u8]) -> String {
@@ -57,22 +63,31 @@ impl Walk<'_> {
         expected: &T,
         run: impl Fn() -> Result<T, FsError>,
     ) {
+        let step = self.steps.get();
+        self.steps.set(step + 1);
         match self.failures {
             Failures::None => self.run_with(None, path, expected, &run),
-            Failures::Call(plan) => self.run_with(Some(plan), path, expected, &run),
+            Failures::Call { first, is_lasting } => {
+                let plan = plan(first, is_lasting, step);
+                self.run_with(Some(plan), path, expected, &run);
+            }
             Failures::EveryCall => {
                 let mut first = 0;
                 loop {
                     let fired = self.mounted.faults.fired();
                     for is_lasting in [false, true] {
-                        let plan = plan(first, is_lasting);
+                        let plan = plan(first, is_lasting, step);
                         self.run_with(Some(plan), path, expected, &run);
                     }
                     if self.mounted.faults.fired() == fired {
                         return;
                     }
-                    // Steps with many calls repeat the same ones.
-                    first += if is_long() { 1 } else { 1 + first / 2 };
+                    // Each step leaves out other calls.
+                    first += if is_long() {
+                        1
+                    } else {
+                        1 + (first + step) % (1 + first / 3)
+                    };
                 }
             }
         }
@@ -98,7 +113,7 @@ impl Walk<'_> {
         let is_report = path.ends_with(b"/README.txt");
         let is_allowed = has_failed
             && match &answer {
-                Ok(answer) => is_report && format!("{answer:?}") != format!("{expected:?}"),
+                Ok(answer) => is_report && answer != expected,
                 Err(FsError::Store(StoreError::Stale { .. })) => is_report,
                 Err(error) => failing::is_injected(error),
             };
@@ -235,11 +250,12 @@ fn read_file(fs: &Fs, ino: Ino) -> Result<Vec<u8>, FsError> {
     read
 }
 
-fn plan(first: u64, is_lasting: bool) -> Plan {
+/// The kind of failure changes with the call and with the step.
+fn plan(first: u64, is_lasting: bool, step: u64) -> Plan {
     Plan {
         first,
         is_lasting,
-        failure: match first % 3 {
+        failure: match (first + step) % 3 {
             0 => Failure::Unavailable,
             1 => Failure::TimedOut,
             _ => Failure::Io,
@@ -272,6 +288,7 @@ fn walk(
         reference,
         other,
         failures,
+        steps: Cell::new(0),
     };
     walk.directory(b"", Ino::ROOT);
     assert_eq!(
@@ -299,7 +316,7 @@ fn every_call_fails(source: Source, access: Access, is_v3: bool) {
     }
     for first in 0.. {
         let mut walk = |is_lasting| {
-            let failures = Failures::Call(plan(first, is_lasting));
+            let failures = Failures::Call { first, is_lasting };
             walk(&reference, assembly, failures, &mut other)
         };
         if walk(false) + walk(true) == 0 {
