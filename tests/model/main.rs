@@ -52,6 +52,7 @@ fn random_operations_have_the_answers_of_the_model() {
         cases: cases(),
         failure_persistence: None,
         max_shrink_iters: 20_000,
+        max_shrink_time: 60_000,
         ..Config::default()
     };
     let run = TestRunner::new(config).run(&operations::case(), |case| {

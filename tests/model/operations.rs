@@ -168,6 +168,8 @@ struct OpenDirectory {
     /// Names that have been there all the time, and those that were there at some time.
     always: BTreeMap<Vec<u8>, Kind>,
     ever: BTreeMap<Vec<u8>, Kind>,
+    /// It was removed since; a new one may have its path.
+    is_removed: bool,
 }
 
 struct State {
@@ -400,6 +402,8 @@ impl State {
         self.changes += 1;
         self.find_paths();
         for directory in &mut self.directories {
+            let found = self.reference.expected(&directory.path);
+            directory.is_removed |= !matches!(found, Expected::Directory);
             let now = self.reference.names(&directory.path);
             directory
                 .always
@@ -572,29 +576,42 @@ impl State {
             Ok(opened) => self.opened(ino, &opened),
             Err(error) => {
                 let is_open = self.files.iter().any(|file| file.ino == ino);
-                // Chunks are not compared with a remote store, nor if that fails or takes long.
-                let is_unknown = self.reference.is_remote
-                    || self.mounted.faults.fired() > fired
-                    || start.elapsed() > COMPARE_TIME;
-                let may_differ = !inode.served.is_empty() && is_unknown || self.has_changed(inode);
-                let is_retired = inode.is_retired || is_open && may_differ;
+                // A number that was open is refused if chunks have changed, or if that is not known.
+                let may_differ = is_open
+                    && (self.has_changed(inode)
+                        || self.mounted.faults.fired() > fired
+                        || start.elapsed() > COMPARE_TIME);
+                // Chunks are not compared with a remote store: a lookup can retire the number.
+                let is_retired = inode.is_retired || may_differ || self.reference.is_remote;
                 let is_gone = !self.is_current(inode);
                 let is_right = is_stale(&error) || is_absent(&error) && is_gone;
                 assert!(is_right, "open {}: {error}", shown(&path));
                 assert!(is_retired || is_gone, "open {}: {error}", shown(&path));
                 if !is_gone {
                     self.inode_mut(ino).is_retired = true;
-                    // Another number has the present content.
-                    let fs = &self.mounted.fs;
-                    let again = self.send(|state| state.walk(&path)).unwrap().unwrap();
-                    let opened = self.send(|_| kernel::open(fs, again.ino));
-                    let opened =
-                        opened.unwrap_or_else(|e| panic!("open {} again: {e}", shown(&path)));
-                    fs.release(opened.handle);
-                    fs.forget(again.ino, 1);
+                    self.open_again(&path);
                 }
             }
         }
+    }
+
+    /// After an open was refused, another number has the present content. It may be one that is open, too,
+    /// and is refused in its turn.
+    fn open_again(&mut self, path: &[u8]) {
+        for _ in 0..=self.files.len() {
+            let found = self.send(|state| state.walk(path)).unwrap().unwrap();
+            let opened = self.send(|state| kernel::open(&state.mounted.fs, found.ino));
+            let fs = &self.mounted.fs;
+            fs.forget(found.ino, 1);
+            match opened {
+                Ok(opened) => return fs.release(opened.handle),
+                Err(error) => assert!(is_stale(&error), "open {} again: {error}", shown(path)),
+            }
+            if let Some(inode) = self.inodes.iter_mut().find(|inode| inode.ino == found.ino) {
+                inode.is_retired = true;
+            }
+        }
+        panic!("no inode of {} can be opened", shown(path));
     }
 
     fn opened(&mut self, ino: Ino, opened: &Opened) {
@@ -692,6 +709,7 @@ impl State {
                 handle,
                 listed: Vec::new(),
                 always: names,
+                is_removed: false,
             }),
             Err(error) => {
                 let inode = &self.inodes[at];
@@ -717,10 +735,7 @@ impl State {
         };
         let page = self.send(|state| kernel::list(&state.mounted.fs, part));
         let path = shown(&directory.path);
-        let is_there = matches!(
-            self.reference.expected(&directory.path),
-            Expected::Directory
-        );
+        let is_there = !directory.is_removed;
         let page = match page {
             Ok(page) => page,
             Err(error) => {
