@@ -10,7 +10,7 @@ use crate::gate::*;
 use crate::support::*;
 
 const FILES: [&str; 10] = [
-    "a/open", "a/read", "a/direct", "a/stat", "a/fault", "b/0", "c/0", "d/0", "d/1", "e/0",
+    "a/open", "a/read", "a/direct", "f/stat", "a/fault", "b/0", "c/0", "d/0", "d/1", "e/0",
 ];
 
 fn signal(child: &Killed, signal: Signal) {
@@ -63,7 +63,7 @@ fn g02_a_process_with_a_fatal_signal_ends_while_the_store_hangs() {
         ];
         ends(&mut start("dd", &arguments), with, "direct read");
         ends(
-            &mut start("stat", &[&hanging.join("a/stat")]),
+            &mut start("stat", &[&hanging.join("f/stat")]),
             with,
             "lookup",
         );
@@ -80,7 +80,7 @@ try:
 except KeyboardInterrupt:
     print('caught')
 ";
-    for name in ["a/open", "a/read", "a/stat"] {
+    for name in ["a/open", "a/read", "f/stat"] {
         let mut python = start_python(script, &hanging.join(name));
         ends(&mut python, Signal::INT, name);
         assert_eq!(printed(&mut python), "caught\n", "{name}");
