@@ -148,6 +148,8 @@ struct Inode {
     identity: Vec<u64>,
     /// Of a view: the content of each chunk that it has served, in pages that the kernel has.
     served: BTreeMap<usize, Option<u64>>,
+    /// A read has failed: it may have served other chunks first.
+    is_uncertain: bool,
     /// An open was refused: the name leads to another number.
     is_retired: bool,
 }
@@ -471,6 +473,7 @@ impl State {
                 expected,
                 identity,
                 served: BTreeMap::new(),
+                is_uncertain: false,
                 is_retired: false,
             });
             return Some(attr.ino);
@@ -542,6 +545,10 @@ impl State {
             .any(|(chunk, served)| content(chunk) != *served)
     }
 
+    fn may_have_changed(&self, inode: &Inode) -> bool {
+        inode.is_uncertain || self.has_changed(inode)
+    }
+
     fn getattr(&mut self, index: &Index) {
         let Some(inode) = pick(&self.inodes, index) else {
             return;
@@ -578,7 +585,7 @@ impl State {
                 let is_open = self.files.iter().any(|file| file.ino == ino);
                 // A number that was open is refused if chunks have changed, or if that is not known.
                 let may_differ = is_open
-                    && (self.has_changed(inode)
+                    && (self.may_have_changed(inode)
                         || self.mounted.faults.fired() > fired
                         || start.elapsed() > COMPARE_TIME);
                 // Chunks are not compared with a remote store: a lookup can retire the number.
@@ -624,7 +631,9 @@ impl State {
                 shown(&inode.path)
             );
         } else if !is_open {
-            self.inode_mut(ino).served.clear();
+            let inode = self.inode_mut(ino);
+            inode.served.clear();
+            inode.is_uncertain = false;
         }
         let handle = opened.handle;
         self.files.push(OpenFile { ino, handle });
@@ -636,15 +645,19 @@ impl State {
             _ => 1000,
         };
         let (offset, size) = (range.0.index(length + 2), usize::from(range.1));
+        let fired = self.mounted.faults.fired();
         let read =
             self.send(|state| kernel::read(&state.mounted.fs, ino, handle, offset as u64, size));
+        let may_differ = self.may_have_changed(self.inode(ino));
+        let has_failed = self.mounted.faults.fired() > fired;
+        self.inode_mut(ino).is_uncertain |= has_failed || read.is_err();
         let inode = self.inode(ino);
         let is_current = self.is_current(inode);
         let path = shown(&inode.path);
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(error) => {
-                let is_allowed = !is_current || self.has_changed(inode);
+                let is_allowed = !is_current || may_differ;
                 assert!(is_stale(&error) && is_allowed, "read {path}: {error}");
                 return;
             }

@@ -451,7 +451,7 @@ impl Reference {
                     files.insert(path, expected);
                     for axes in usize::from(!to_v3)..part.len() * usize::from(is_slash) {
                         let source = array.directory_key(&part[..axes]);
-                        let source = format!("{key}{}", source).into_bytes();
+                        let source = format!("{key}{source}").into_bytes();
                         let exists = matches!(self.native(&source), Expected::Directory);
                         let name = key_of(&part[..axes], to_v3, true);
                         let path = format!("{target}/{key}/{name}").into_bytes();
