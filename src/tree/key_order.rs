@@ -114,6 +114,9 @@ const MAX_PAIRED: usize = 5;
 /// How long an order is trusted. A wrong one costs a prefetch, never a wrong answer.
 const TTL: Duration = Duration::from_secs(60);
 
+/// The names of a directory, and when they were listed.
+type Known = (Option<Arc<Directory>>, Instant);
+
 /// The orders of the directories of one tree.
 #[derive(Debug)]
 pub(super) struct KeyOrders {
@@ -121,7 +124,7 @@ pub(super) struct KeyOrders {
     root: Key,
     numbers: Numbers,
     /// `None` is a directory with too many names.
-    known: Mutex<WeightedLru<Key, (Option<Arc<Directory>>, Instant)>>,
+    known: Mutex<WeightedLru<Key, Known>>,
 }
 
 impl KeyOrders {
@@ -211,7 +214,8 @@ impl KeyOrders {
         let is_directory = one.parent() == top && other.parent() == top;
         let is_number =
             |key| child(key, &top).is_some_and(|name| name.iter().all(u8::is_ascii_digit));
-        if !is_directory && !(is_number(one) && is_number(other)) {
+        let is_grid = is_number(one) && is_number(other);
+        if !is_directory && !is_grid {
             return None;
         }
         let directory = self.directory(&top).await?;
