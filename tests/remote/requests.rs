@@ -158,7 +158,11 @@ fn array_of_many_chunks() -> tempfile::TempDir {
     for chunk in 0..CHUNKS {
         let directory = array.join(format!("c/{}/{}", chunk / 4, chunk % 4));
         fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("0"), vec![chunk as u8 + 1; 25_000]).unwrap();
+        fs::write(
+            directory.join("0"),
+            vec![u8::try_from(chunk).unwrap() + 1; 25_000],
+        )
+        .unwrap();
     }
     fs::write(array.join("zarr.json"), document.to_string()).unwrap();
     fs::write(served.path().join("many/zarr.json"), group.to_string()).unwrap();
