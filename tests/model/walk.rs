@@ -194,7 +194,7 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
             handle: Some(handle),
             cookie,
             most: 3,
-            is_plus: ino.0 % 2 == 0,
+            is_plus: ino.0.is_multiple_of(2),
         };
         let page = match kernel::list(fs, part) {
             Ok(page) => page,
