@@ -5,13 +5,20 @@ use crate::store::{Key, KeyClasses};
 
 /// The classes of the keys of Zarr v2 and v3.
 pub const KEY_CLASSES: KeyClasses = KeyClasses {
-    is_document,
+    is_document: is_document_or_reserved,
     node_documents: &{
         let [zarr_json, zarray, zgroup, _, zmetadata] = DOCUMENT_NAMES;
         [zarr_json, zmetadata, zgroup, zarray]
     },
     node_of,
 };
+
+/// Whether a key leads to a metadata document, or to a name that Zarr v2 reserves for one: `.z...`. A
+/// lookup of `.zarrfs`, which no store has, is then answered by a listing and needs no request.
+fn is_document_or_reserved(key: &Key) -> bool {
+    let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+    is_document(key) || name.is_some_and(|name| name.starts_with(b".z"))
+}
 
 /// The array or group that a key most likely belongs to: the key without the name of a metadata
 /// document, or without the names at its end that look like a chunk key.

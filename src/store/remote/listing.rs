@@ -115,13 +115,6 @@ impl ListingCache {
         }
     }
 
-    /// Caches a page that has all keys below a prefix, if it is short enough.
-    pub(super) fn insert_page(&self, root: &Key, page: Page, since: Instant) {
-        if is_whole_tree(&page) {
-            self.insert_tree(root, page, since);
-        }
-    }
-
     /// Caches what one page says of a prefix and of every prefix below it.
     fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();

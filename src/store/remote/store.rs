@@ -209,7 +209,8 @@ impl RemoteSource {
         let asked = Instant::now();
         let (object, page) = match self.can_list() {
             true => {
-                let (object, page) = join(self.object_attrs(key), self.first_page(key)).await;
+                let head = async { self.head(key).await.map_err(|error| error.of(key)) };
+                let (object, page) = join(head, self.has_names(key)).await;
                 (object, Some(page))
             }
             false => (self.object_attrs(key).await, None),
@@ -238,8 +239,8 @@ impl RemoteSource {
         Ok(attrs)
     }
 
-    /// Attributes of an object, from the headers of an answer that brings its value, too, if a read
-    /// will most likely follow.
+    /// Attributes of an object of a source without listings, from the headers of an answer that brings its
+    /// value, too, if a read will most likely follow.
     async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
         let limit = self.speculation.lookup_limit();
         let reserved = limit.and_then(|limit| Some((limit, self.try_reserve_spare(limit)?)));
@@ -301,23 +302,18 @@ impl RemoteSource {
         }
     }
 
-    /// Whether there are keys below a prefix. If one page has all of them, they are cached; the first
-    /// pages can be empty.
-    async fn first_page(&self, prefix: &Key) -> Result<bool, RequestError> {
-        let since = Instant::now();
+    /// Whether there are keys below a prefix: the first pages can be empty.
+    async fn has_names(&self, prefix: &Key) -> Result<bool, RequestError> {
         let mut list = List {
             prefix: prefix.clone(),
             depth: Depth::All,
             page: None,
             after: None,
-            most: None,
+            most: Some(1),
         };
         for _ in 0..MAX_EMPTY_PAGES {
             let page = self.request_list(list.clone()).await?;
             if !page.objects.is_empty() || !page.prefixes.is_empty() {
-                if list.page.is_none() {
-                    self.listings.insert_page(prefix, page, since);
-                }
                 return Ok(true);
             }
             match page.next {
@@ -485,11 +481,6 @@ impl RemoteSource {
             (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
                 Ok(Value { meta, bytes: None })
-            }
-            // Where keys are listed, an absent object can be a prefix, which the lookup finds out.
-            (Err(RequestError::NotFound), _) if is_lookup && self.can_list() => {
-                self.check_anchor(key).await?;
-                Err(RequestError::NotFound.of(key))
             }
             (Err(error), _) => Err(self.absent_or(key, error, asked).await),
         }
