@@ -14,6 +14,7 @@
 
 mod archive;
 mod attr_cache;
+mod attributes;
 mod blocks;
 mod bodies;
 mod bucket;
@@ -29,6 +30,7 @@ mod store;
 mod traffic;
 mod value;
 mod web;
+mod whole;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
+use super::key_order::KeyOrders;
 use super::key_readahead::KeyReadahead;
 use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
 use crate::store::{
@@ -126,12 +127,11 @@ impl HashedTree {
 
     fn numbered(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
         let capabilities = store.capabilities();
-        let readahead = |what| KeyReadahead::new(Arc::clone(&store), root.clone(), numbers, what);
-        let is_unlisted = capabilities.listing == ListingSupport::BestEffort;
-        let (is_remote, lists_none) = (
-            capabilities.is_remote,
-            capabilities.is_remote && is_unlisted,
-        );
+        let orders = KeyOrders::new(Arc::clone(&store), root.clone(), numbers);
+        let orders = Arc::new(orders);
+        let readahead = |what| KeyReadahead::new(Arc::clone(&store), Arc::clone(&orders), what);
+        let is_remote = capabilities.is_remote;
+        let lists_none = is_remote && capabilities.listing == ListingSupport::BestEffort;
         Self {
             values: is_remote.then(|| readahead(Prefetch::Value)),
             attributes: lists_none.then(|| readahead(Prefetch::Attributes)),

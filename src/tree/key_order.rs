@@ -1,6 +1,7 @@
 //! The orders in which programs visit the keys of a store: as they are listed, by name (a shell's
 //! `*`), or by inode number (`cp -r`, `find`).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,10 +36,39 @@ pub(super) struct Step {
 /// The names of one directory in all orders.
 #[derive(Debug)]
 struct Directory {
-    /// In listing order.
-    names: Vec<(Box<[u8]>, Kind)>,
+    names: Names,
     by_name: Permutation,
     by_inode: Permutation,
+}
+
+/// Names in listing order, one behind the other in memory.
+#[derive(Debug, Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// Where each name ends.
+    ends: Vec<u32>,
+    kinds: Vec<Kind>,
+}
+
+impl Names {
+    /// Adds a name; returns whether there is room for more.
+    fn push(&mut self, name: &[u8], kind: Kind) -> bool {
+        self.bytes.extend_from_slice(name);
+        self.ends.extend(u32::try_from(self.bytes.len()));
+        self.kinds.push(kind);
+        self.kinds.len() < MAX_NAMES && self.bytes.len() < MAX_NAMES_BYTES
+    }
+
+    fn get(&self, index: usize) -> Option<(&[u8], Kind)> {
+        let start = match index.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        let name = self
+            .bytes
+            .get(start as usize..*self.ends.get(index)? as usize)?;
+        Some((name, *self.kinds.get(index)?))
+    }
 }
 
 /// An order as indexes in listing order, and back.
@@ -64,51 +94,55 @@ impl Permutation {
 }
 
 impl Directory {
-    fn new(names: Vec<(Box<[u8]>, Kind)>, numbers: &[Ino]) -> Self {
-        let name = |index: usize| names.get(index).map(|(name, _)| name);
+    fn new(names: Names, numbers: &[Ino]) -> Self {
+        let count = names.kinds.len();
         Self {
-            by_name: Permutation::sorted_by_key(names.len(), name),
-            by_inode: Permutation::sorted_by_key(names.len(), |index| numbers.get(index)),
+            by_name: Permutation::sorted_by_key(count, |index| names.get(index).map(|of| of.0)),
+            by_inode: Permutation::sorted_by_key(count, |index| numbers.get(index)),
             names,
         }
     }
 
     fn rank(&self, name: &[u8], order: KeyOrder) -> Option<usize> {
-        let at = self.by_name.index_at.binary_search_by(|index| {
+        let by_name = &self.by_name.index_at;
+        let compare = |index: &u32| {
             let there = self.names.get(*index as usize);
-            there.map_or(b"".as_slice(), |(name, _)| name).cmp(name)
-        });
-        let index = *self.by_name.index_at.get(at.ok()?)? as usize;
+            there.map(|(there, _)| there).cmp(&Some(name))
+        };
+        let at = by_name.binary_search_by(compare).ok()?;
+        let index = *by_name.get(at)? as usize;
         match order {
             KeyOrder::Listing => Some(index),
-            KeyOrder::Name => at.ok(),
-            KeyOrder::Inode => self.by_inode.rank_of.get(index).map(|rank| *rank as usize),
+            KeyOrder::Name => Some(at),
+            KeyOrder::Inode => Some(*self.by_inode.rank_of.get(index)? as usize),
         }
     }
 
     fn at(&self, rank: usize, order: KeyOrder) -> Option<(&[u8], Kind)> {
-        let index = match order {
+        self.names.get(match order {
             KeyOrder::Listing => rank,
             KeyOrder::Name => *self.by_name.index_at.get(rank)? as usize,
             KeyOrder::Inode => *self.by_inode.index_at.get(rank)? as usize,
-        };
-        self.names.get(index).map(|(name, kind)| (&**name, *kind))
+        })
     }
 
     fn bytes(&self) -> u64 {
-        let names = self.names.iter().map(|(name, _)| name.len() as u64);
-        names.map(|bytes| bytes + NAME_BYTES).sum::<u64>() + NAME_BYTES
+        let names = (self.names.kinds.len() as u64).saturating_mul(NAME_BYTES);
+        names.saturating_add(self.names.bytes.len() as u64)
     }
 }
 
-/// A name takes so much beside its bytes.
-const NAME_BYTES: u64 = 64;
+/// A name takes so much beside its bytes: its end, its kind, and its place in two orders and back.
+const NAME_BYTES: u64 = 24;
 /// Directories with more names have no order that is worth its memory.
 const MAX_NAMES: usize = 1 << 18;
+const MAX_NAMES_BYTES: usize = 8 << 20;
 /// Pages of names that are fetched to know an order.
 const MAX_PAGES: usize = 4;
-/// All directories together take at most so much.
-const BUDGET_BYTES: u64 = 32 << 20;
+/// All directories of a tree together take at most so much, or one of them twice as much.
+const BUDGET_BYTES: u64 = 8 << 20;
+/// Directories that are known at a time.
+const MAX_DIRECTORIES: usize = 4096;
 /// The latest keys in which pairs are looked for.
 const MAX_PAIRED: usize = 5;
 /// How long an order is trusted. A wrong one costs a prefetch, never a wrong answer.
@@ -133,7 +167,7 @@ impl KeyOrders {
             store,
             root,
             numbers,
-            known: Mutex::new(WeightedLru::new(BUDGET_BYTES, usize::MAX)),
+            known: Mutex::new(WeightedLru::new(BUDGET_BYTES, MAX_DIRECTORIES)),
         }
     }
 
@@ -144,7 +178,7 @@ impl KeyOrders {
             return directory.clone();
         }
         let directory = self.load(prefix).await.map(Arc::new);
-        let bytes = directory.as_ref().map_or(NAME_BYTES, |known| known.bytes());
+        let bytes = directory.as_ref().map_or(0, |known| known.bytes());
         let known = (directory.clone(), Instant::now());
         let evicted = self.known.lock().insert(prefix.clone(), known, bytes);
         drop(evicted);
@@ -154,19 +188,19 @@ impl KeyOrders {
     /// `None` if the names are not known, or too many.
     async fn load(&self, prefix: &Key) -> Option<Directory> {
         let mut listing = self.store.list(prefix).await.ok()?;
-        let (mut names, mut inodes) = (Vec::new(), Vec::new());
+        let (mut names, mut inodes) = (Names::default(), Vec::new());
         let mut cookie = 0;
         for _ in 0..=MAX_PAGES {
             let visited = listing.visit(cookie, &mut |listed| {
                 cookie = listed.next;
                 let number = self.numbers.listed(&self.root, prefix, &listed);
-                if let Some(number) = number.filter(|_| !matches!(listed.name, b"." | b"..")) {
-                    inodes.push(number);
-                    names.push((listed.name.into(), listed.kind));
-                }
-                match names.len() > MAX_NAMES {
-                    true => std::ops::ControlFlow::Break(()),
-                    false => std::ops::ControlFlow::Continue(()),
+                let Some(number) = number.filter(|_| !matches!(listed.name, b"." | b"..")) else {
+                    return ControlFlow::Continue(());
+                };
+                inodes.push(number);
+                match names.push(listed.name, listed.kind) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
                 }
             });
             match visited.ok()? {

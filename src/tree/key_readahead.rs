@@ -1,10 +1,11 @@
 //! Readahead across keys: the keys that a program will open next, when it opens them in an order.
 //!
 //! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
-//! in equal strides, start a stream. After streams that were not continued, more keys are needed. Its window doubles whenever the program has to wait for a key
-//! that is still being fetched, so it becomes what latency times bandwidth needs; it halves when the
-//! store has no memory for more. A stream whose files are closed and that nobody continues ends
-//! after [`IDLE`], and cancels its requests.
+//! in equal strides, start a stream; after streams that were not continued, more keys are needed. The
+//! window of a stream doubles whenever the program has to wait for a key that is still being fetched, so
+//! it becomes what latency times bandwidth needs; it halves when the store has no memory for more. A
+//! stream that is not continued and whose files are closed ends after [`IDLE`], and cancels its
+//! requests.
 //!
 //! Lock order: the lock of the state is not held while a directory is listed, a prefetch is started or
 //! a task is dropped.
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use async_task::Task;
 
-use super::hashed::Numbers;
 use super::key_order::{KeyOrders, Step};
 use crate::hierarchy::is_document;
 use crate::runtime;
@@ -49,7 +49,7 @@ pub(super) struct KeyReadahead(Arc<Shared>);
 struct Shared {
     store: Arc<dyn Store>,
     what: Prefetch,
-    orders: KeyOrders,
+    orders: Arc<KeyOrders>,
     state: Mutex<State>,
 }
 
@@ -145,9 +145,9 @@ impl Stream {
 
 impl KeyReadahead {
     /// Watches a tree of a remote store; `what` is what is prefetched.
-    pub(super) fn new(store: Arc<dyn Store>, root: Key, numbers: Numbers, what: Prefetch) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
-            orders: KeyOrders::new(Arc::clone(&store), root, numbers),
+            orders,
             store,
             what,
             state: Mutex::default(),
@@ -342,7 +342,7 @@ async fn fill(shared: Weak<Shared>, id: u64) {
     }
 }
 
-/// Ends streams that nobody continues, as long as there are any.
+/// Ends streams that are not continued, as long as there are any.
 async fn watch(shared: Weak<Shared>) {
     loop {
         runtime::timeout(IDLE / 2, std::future::pending::<()>()).await;
@@ -371,6 +371,7 @@ mod tests {
 
     use async_trait::async_trait;
 
+    use super::super::hashed::Numbers;
     use crate::runtime::block_on;
     use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
 
@@ -443,8 +444,9 @@ mod tests {
             refuses: AtomicBool::new(false),
         });
         let own: Arc<dyn Store> = Arc::clone(&store) as _;
-        let (root, what) = (Key::root(), Prefetch::Value);
-        (KeyReadahead::new(own, root, Numbers::NATIVE, what), store)
+        let orders = KeyOrders::new(Arc::clone(&own), Key::root(), Numbers::NATIVE);
+        let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
+        (readahead, store)
     }
 
     fn settles(store: &Prefetches, count: usize) -> bool {
@@ -483,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_nobody_continues_cancels_its_requests() {
+    fn a_stream_that_is_not_continued_cancels_its_requests() {
         let (readahead, store) = watched();
         store.hangs.store(true, Ordering::Relaxed);
         readahead.observe(&key(0), None);

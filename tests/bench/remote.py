@@ -251,7 +251,7 @@ def seaweed(served, volume_servers=1):
             try:
                 yield ports["s3.port"]
             finally:
-                # It cannot be told to have these somewhere else.
+                # The paths of these sockets cannot be set.
                 for name in names:
                     port = ports[f"{name}.port.grpc"]
                     Path(f"/tmp/seaweedfs-{name}-grpc-{port}.sock").unlink(missing_ok=True)

@@ -401,3 +401,23 @@ fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
         remote.heals(&mount, "a");
     }
 }
+
+#[test]
+fn f07_a_lookup_does_not_wait_behind_reads_that_hang() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let mount = remote.mount(&["--parallel", "4", "--timeout", "600s"]);
+        let gate = remote.server.hold("store/z/c/*");
+        let cat = |i| Cat::new(&["cat"], &remote.view(&mount, "z", i));
+        let readers: Vec<_> = (0..4).map(cat).collect();
+        gate.wait_for(4);
+        for i in 0..4 {
+            let path = mount.join(remote.key("good", i));
+            let found = in_time(AT_ONCE, "a lookup", || fs::metadata(path));
+            assert_eq!(found.unwrap().len(), 4 * CHUNK as u64, "{backend:?}");
+        }
+        gate.open();
+        drop(readers);
+        remote.heals(&mount, "a");
+    }
+}

@@ -230,3 +230,30 @@ fn a_look_at_the_attributes_of_many_keys_fetches_few_values() {
     assert!(bytes(&requests) < 10 << 20, "{}", bytes(&requests));
     mounted.unmount();
 }
+
+#[test]
+fn a_source_that_does_not_change_is_read_from_a_warm_disk_cache_without_requests() {
+    let served = array_of_many_chunks();
+    let cache = scratch();
+    let cache = cache.path().join("cache");
+    let nginx = Nginx::start(served.path());
+    let rounds = [0, 1].map(|round| {
+        let remote = nginx.remote("").arg("--immutable");
+        let remote = remote.arg("--disk-cache").arg(cache.to_str().unwrap());
+        let mounted = remote.mount("many");
+        let before = nginx.requests().len();
+        let view = read(mounted.join("x/.zarrfs/x.bin")).unwrap();
+        let keys = sh(&format!(
+            "cat {}/x/c/*/*/0 | md5sum",
+            mounted.path().display()
+        ));
+        let requests = nginx.requests().split_off(before);
+        if round == 1 {
+            assert!(requests.is_empty(), "{requests:?}");
+        }
+        mounted.unmount();
+        (view, keys)
+    });
+    assert!(rounds[0] == rounds[1]);
+    assert_eq!(rounds[0].0.len(), 1_000_000);
+}

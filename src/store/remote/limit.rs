@@ -176,7 +176,9 @@ impl Drop for InFlight<'_> {
 
 impl Remote for Limited {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        let class = match self.classes.is_document(&get.key) {
+        // A lookup that fetches the value is one of a name: it must not wait behind reads that hang.
+        let is_name = self.classes.is_document(&get.key) || get.early.is_some();
+        let class = match is_name {
             true => Class::Name,
             false => Class::Value,
         };

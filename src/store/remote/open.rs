@@ -330,6 +330,7 @@ fn layered(
         counters,
         speculation: Speculation::default(),
         prefetches: Semaphore::new((options.parallel / 2).max(1)),
+        value_lookups: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
         anchor: OnceLock::new(),
         modified: OnceLock::new(),
         attr_loads: SingleFlight::default(),

@@ -12,7 +12,8 @@ use futures_util::future::join_all;
 
 use super::blocks::Blocks;
 use super::range_cache::RangeKey;
-use super::store::{Purpose, RemoteSource, panicked};
+use super::store::{RemoteSource, panicked};
+use super::whole::Purpose;
 use super::{Get, Meta, Part, RequestError};
 use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};

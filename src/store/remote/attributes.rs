@@ -1,0 +1,242 @@
+//! Attributes of keys: from listings and earlier answers, or from a request.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{Either, join, select};
+use tokio::sync::oneshot;
+
+use super::attr_cache::Attrs;
+use super::listing::MAX_EMPTY_PAGES;
+use super::store::{RemoteSource, panicked};
+use super::whole::Purpose;
+use super::{Depth, EarlyMeta, Get, List, Meta, Part, RequestError};
+use crate::runtime::{self, leave_session_thread};
+use crate::store::{Key, StoreError};
+
+/// Absence is believed for so long without looking whether the source itself is still there.
+const ANCHOR_TTL: Duration = Duration::from_secs(1);
+/// A value that a lookup has begun to fetch is fetched for so long without a reader.
+const READER_GRACE: Duration = Duration::from_secs(2);
+/// Documents of metadata are not longer than this; a value that looks like one is fetched whole.
+const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
+
+impl RemoteSource {
+    /// Attributes that need no request.
+    pub(super) fn known(&self, key: &Key) -> Option<Attrs> {
+        if key.is_root() {
+            return Some(Attrs::Prefix);
+        }
+        let is_settled = self.classes.is_document(key);
+        let attrs = self.attrs.get(key);
+        attrs.or_else(|| self.listings.find(key, is_settled))
+    }
+
+    /// Attributes of a key.
+    pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
+        if let Some(attrs) = self.known(key) {
+            return Ok(attrs);
+        }
+        if self.is_immutable && self.disk.is_some() {
+            leave_session_thread().await;
+            if let Some(meta) = self.last_on_disk(key) {
+                self.attrs
+                    .insert(key, Attrs::Object(meta.clone()), Instant::now());
+                return Ok(Attrs::Object(meta));
+            }
+        }
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.load_attrs(&wanted).await };
+        self.attr_loads.run(key.clone(), load, panicked()).await
+    }
+
+    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
+        if self.classes.is_document(key) {
+            // The caller will most likely read it.
+            return match self.whole(key, MAX_DOCUMENT_BYTES).await {
+                Ok(value) => Ok(Attrs::Object(value.meta)),
+                Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
+                Err(StoreError::NotAPrefix { .. }) => Ok(Attrs::Prefix),
+                Err(error) => Err(error),
+            };
+        }
+        let asked = Instant::now();
+        let (object, page) = match self.can_list() {
+            true => {
+                let head = async { self.head(key).await.map_err(|error| error.of(key)) };
+                let (object, page) = join(head, self.has_names(key)).await;
+                (object, Some(page))
+            }
+            false => (self.object_attrs(key).await, None),
+        };
+        let (is_prefix, refusal) = match page {
+            Some(Ok(has_names)) => (has_names, None),
+            // A user without the right to list may still read.
+            Some(Err(error @ (RequestError::Denied(_) | RequestError::Expired(_)))) => {
+                (false, Some(error))
+            }
+            None => (false, None),
+            Some(Err(error)) => return Err(error.of(key)),
+        };
+        let attrs = match (object, refusal) {
+            _ if is_prefix => Attrs::Prefix,
+            (Ok(meta), _) => Attrs::Object(meta),
+            (Err(StoreError::NotAPrefix { .. }), _) => Attrs::Prefix,
+            (Err(StoreError::NotFound { .. }), Some(refusal)) => return Err(refusal.of(key)),
+            (Err(StoreError::NotFound { .. }), None) => {
+                self.check_anchor(key).await?;
+                Attrs::Absent
+            }
+            (Err(error), _) => return Err(error),
+        };
+        self.attrs.insert(key, attrs.clone(), asked);
+        Ok(attrs)
+    }
+
+    /// The longest value that a lookup may fetch now, and what is reserved for that; `None` if it asks
+    /// for the attributes only.
+    fn reserve_value_lookup(&self) -> Option<(u64, impl Send + use<>)> {
+        let limit = self.speculation.lookup_limit()?;
+        let place = Arc::clone(&self.value_lookups).try_acquire_owned().ok()?;
+        Some((limit, (place, self.try_reserve_spare(limit)?)))
+    }
+
+    /// Attributes of an object of a source without listings, from the headers of an answer that brings its
+    /// value, too, if a read will most likely follow.
+    async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
+        let Some((limit, reserved)) = self.reserve_value_lookup() else {
+            let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            self.speculation.observe_size(meta.size_bytes);
+            return Ok(meta);
+        };
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let (early, headers) = EarlyMeta::new();
+        let (done, end) = oneshot::channel();
+        let fetch = runtime::spawn(async move {
+            let lookup = Purpose::Lookup(early);
+            let value = own.load_whole(&wanted, limit, lookup).await;
+            drop(reserved);
+            // The lookup may have been answered by the headers.
+            let _ = done.send(value.map(|value| value.meta));
+        });
+        let meta = match select(headers, end).await {
+            Either::Left((Ok(meta), _)) => {
+                // The value comes while the caller opens it.
+                runtime::spawn(async move {
+                    runtime::timeout(READER_GRACE, fetch).await;
+                })
+                .detach();
+                meta
+            }
+            Either::Left((Err(_), end)) => end.await.unwrap_or_else(|_| Err(panicked()))?,
+            Either::Right((end, _)) => end.unwrap_or_else(|_| Err(panicked()))?,
+        };
+        self.speculation.observe_size(meta.size_bytes);
+        Ok(meta)
+    }
+
+    /// Attributes of an object. A size of 0 is believed only if GET brings nothing, too: some servers
+    /// answer every HEAD with `Content-Length: 0`.
+    pub(super) async fn head(&self, key: &Key) -> Result<Meta, RequestError> {
+        let meta = self.request_head(key).await?;
+        if meta.size_bytes > 0 {
+            return Ok(meta);
+        }
+        let first_byte = Get::new(key, Part::Range(0..1));
+        match self.request_get(first_byte).await {
+            Ok(got) => Ok(got.meta),
+            Err(RequestError::NoSuchRange) => Ok(meta),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether there are keys below a prefix: the first pages can be empty.
+    async fn has_names(&self, prefix: &Key) -> Result<bool, RequestError> {
+        let mut list = List {
+            prefix: prefix.clone(),
+            depth: Depth::All,
+            page: None,
+            after: None,
+            most: Some(1),
+        };
+        for _ in 0..MAX_EMPTY_PAGES {
+            let page = self.request_list(list.clone()).await?;
+            if !page.objects.is_empty() || !page.prefixes.is_empty() {
+                return Ok(true);
+            }
+            match page.next {
+                None => return Ok(false),
+                next => list.page = next,
+            }
+        }
+        let what = "the listing has page after page without a name";
+        Err(RequestError::lasting(what))
+    }
+
+    /// Fails if the source itself is gone, so that its keys are not taken for absent.
+    async fn check_anchor(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+        let Some(anchor) = self.anchor.get().filter(|anchor| *anchor != key) else {
+            return Ok(());
+        };
+        if self.attrs.is_fresh(anchor, ANCHOR_TTL) {
+            return Ok(());
+        }
+        let gone = |key: &Key, anchor: &Key| StoreError::Unavailable {
+            key: key.clone(),
+            what: format!("not there, and neither is {anchor}: the whole source is gone"),
+        };
+        let (own, wanted, about) = (Arc::clone(self), anchor.clone(), key.clone());
+        let load = move || async move {
+            let asked = Instant::now();
+            match own.head(&wanted).await {
+                Ok(meta) => {
+                    // Another content is still there; what is cached of it is older.
+                    match own.attrs.last(&wanted) {
+                        Some(last) if !last.is_same(&meta) => own.attrs.invalidate(&wanted),
+                        _ => {}
+                    }
+                    let attrs = Attrs::Object(meta);
+                    own.attrs.insert(&wanted, attrs.clone(), asked);
+                    Ok(attrs)
+                }
+                Err(RequestError::NotFound) => Err(gone(&about, &wanted)),
+                Err(error) => Err(error.of(&about)),
+            }
+        };
+        match self
+            .attr_loads
+            .run(anchor.clone(), load, panicked())
+            .await?
+        {
+            Attrs::Object(_) => Ok(()),
+            // Another load has asked for it, and it is not there.
+            Attrs::Prefix | Attrs::Absent => Err(gone(key, anchor)),
+        }
+    }
+
+    /// Fails for a key that is known not to be an object; returns its attributes if they are known.
+    pub(super) fn known_object(&self, key: &Key) -> Result<Option<Meta>, StoreError> {
+        match self.known(key) {
+            Some(Attrs::Absent) => Err(StoreError::NotFound { key: key.clone() }),
+            Some(Attrs::Prefix) => Err(StoreError::NotAPrefix { key: key.clone() }),
+            Some(Attrs::Object(meta)) => Ok(Some(meta)),
+            None => Ok(None),
+        }
+    }
+
+    /// The error of a failed request for an object; absence is proven and cached.
+    pub(super) async fn absent_or(
+        self: &Arc<Self>,
+        key: &Key,
+        error: RequestError,
+        asked: Instant,
+    ) -> StoreError {
+        if let RequestError::NotFound = error {
+            if let Err(gone) = self.check_anchor(key).await {
+                return gone;
+            }
+            self.attrs.insert(key, Attrs::Absent, asked);
+        }
+        error.of(key)
+    }
+}

@@ -1,0 +1,235 @@
+//! Whole values, and their last bytes: cached, or fetched once for all that wait.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attr_cache::Attrs;
+use super::speculation::WHOLE_BYTES;
+use super::store::{RemoteSource, panicked};
+use super::value::Value;
+use super::{EarlyMeta, Get, Meta, Part, RequestError};
+use crate::store::{Key, StoreError};
+
+/// Why a whole value is loaded.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// A read waits for it.
+    Read,
+    /// A lookup waits for the headers of the answer.
+    Lookup(EarlyMeta),
+    /// A read will most likely follow.
+    Prefetch,
+}
+
+/// A load of a whole value, whatever its limit.
+const WHOLE: Part = Part::All(u64::MAX);
+
+impl RemoteSource {
+    /// Notes the first read of an opened value.
+    pub(super) fn note_read(&self, key: &Key, bytes: u64) {
+        if let Some(bytes) = self.speculation.read(key, bytes) {
+            self.counters.prefetch_read(key, bytes);
+        }
+    }
+
+    /// The largest value that is fetched whole and cached.
+    pub(super) fn whole_limit(&self) -> u64 {
+        WHOLE_BYTES.min(self.ranges.budget_bytes() / 4)
+    }
+
+    /// A whole value of at most `at_most` bytes; only its attributes, if it is longer.
+    pub(super) async fn whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+    ) -> Result<Value, StoreError> {
+        if let Some(meta) = self.known_object(key)? {
+            if meta.size_bytes > at_most {
+                return Ok(Value { meta, bytes: None });
+            }
+            if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
+                self.counters.hit(key);
+                self.note_read(key, meta.size_bytes);
+                let bytes = Some(bytes);
+                return Ok(Value { meta, bytes });
+            }
+        }
+        let value = self.load_whole(key, at_most, Purpose::Read).await?;
+        self.note_read(key, value.meta.size_bytes);
+        Ok(value)
+    }
+
+    /// As [`RemoteSource::whole`], without a look at what is known. A load that is in flight already
+    /// keeps its own purpose.
+    pub(super) async fn load_whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        purpose: Purpose,
+    ) -> Result<Value, StoreError> {
+        let load = |purpose| {
+            let (own, wanted) = (Arc::clone(self), key.clone());
+            async move { own.fetch_whole(&wanted, at_most, purpose).await }
+        };
+        let place = || (key.clone(), WHOLE);
+        let first = self.value_loads.run(place(), || load(purpose), panicked());
+        let value = first.await?;
+        if value.bytes.is_some() || value.meta.size_bytes > at_most {
+            return Ok(value);
+        }
+        // That load had a smaller limit.
+        load(Purpose::Read).await
+    }
+
+    async fn fetch_whole(
+        self: Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        purpose: Purpose,
+    ) -> Result<Value, StoreError> {
+        // Another load may have ended since the caller looked.
+        if let Some(Attrs::Object(meta)) = self.known(key)
+            && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
+        {
+            let bytes = Some(bytes);
+            return Ok(Value { meta, bytes });
+        }
+        let is_speculative = !matches!(purpose, Purpose::Read);
+        let mut get = Get::new(key, Part::All(at_most));
+        if let Purpose::Lookup(early) = purpose {
+            get.early = Some(early);
+        }
+        let is_lookup = get.early.is_some();
+        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
+        let cached = last.and_then(|meta| {
+            let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
+            Some((meta, bytes))
+        });
+        let asked = Instant::now();
+        if let (true, Some((meta, bytes))) = (self.is_immutable, &cached) {
+            self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+            self.counters.hit(key);
+            let (meta, bytes) = (meta.clone(), Some(Arc::clone(bytes)));
+            return Ok(Value { meta, bytes });
+        }
+        get.known = cached.as_ref().map(|(meta, _)| meta.clone());
+        match (self.get(get).await, cached) {
+            (Ok(got), _) => {
+                let bytes = Arc::new(got.bytes);
+                self.insert(key, &got.meta, 0, &bytes);
+                // Before any reader has the value.
+                if is_speculative {
+                    self.counters.prefetched(key, bytes.len() as u64);
+                    self.speculation.insert_unread(key, bytes.len() as u64);
+                }
+                if is_lookup {
+                    self.speculation.charge(bytes.len() as u64);
+                }
+                Ok(Value {
+                    meta: got.meta,
+                    bytes: Some(bytes),
+                })
+            }
+            (Err(RequestError::NotModified), Some((meta, bytes))) => {
+                self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+                self.counters.hit(key);
+                let bytes = Some(bytes);
+                Ok(Value { meta, bytes })
+            }
+            (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
+            // The value may be readable in parts.
+            (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
+                let meta = self.head(key).await.map_err(|error| error.of(key))?;
+                Ok(Value { meta, bytes: None })
+            }
+            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+        }
+    }
+
+    /// Fetches a value that a read will most likely ask for; returns whether there was memory for it.
+    pub(super) async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
+        let limit = match self.known(key) {
+            Some(Attrs::Object(meta)) => {
+                let is_cached = || self.in_memory(key, &meta, &(0..meta.size_bytes)).is_some();
+                if meta.size_bytes > self.whole_limit() || is_cached() {
+                    return true;
+                }
+                meta.size_bytes
+            }
+            Some(Attrs::Prefix | Attrs::Absent) => return true,
+            None if self.can_list() => return true,
+            None => match self.speculation.limit() {
+                Some(limit) => limit.min(self.whole_limit()),
+                None => return true,
+            },
+        };
+        let Ok(_turn) = self.prefetches.acquire().await else {
+            return false;
+        };
+        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
+        let reserved = (!is_full).then(|| self.try_reserve_spare(limit)).flatten();
+        let Some(_reserved) = reserved else {
+            return false;
+        };
+        match self.load_whole(key, limit, Purpose::Prefetch).await {
+            Ok(value) => {
+                self.speculation.observe_size(value.meta.size_bytes);
+                true
+            }
+            // Another key may be there.
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => true,
+            // A read of the key asks again, and returns the error.
+            Err(_) => false,
+        }
+    }
+
+    /// Attributes of a value; its last bytes are cached.
+    pub(super) async fn tail(self: &Arc<Self>, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
+        if let Some(meta) = self.known_object(key)? {
+            return Ok(meta);
+        }
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.fetch_tail(&wanted, bytes).await };
+        let place = (key.clone(), Part::Tail(bytes));
+        let value = self.value_loads.run(place, load, panicked()).await?;
+        Ok(value.meta)
+    }
+
+    /// Attributes and the last bytes of a value.
+    pub(super) async fn fetch_tail(
+        self: Arc<Self>,
+        key: &Key,
+        bytes: u64,
+    ) -> Result<Value, StoreError> {
+        let asked = Instant::now();
+        let mut get = Get::new(key, Part::Tail(bytes));
+        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
+        let cached = last.and_then(|meta| {
+            let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
+            let bytes = Some(self.cached(key, &meta, &tail)?);
+            Some(Value { meta, bytes })
+        });
+        get.known = cached.as_ref().map(|value| value.meta.clone());
+        let answer = match (self.is_immutable, &cached) {
+            (true, Some(_)) => Err(RequestError::NotModified),
+            _ => self.get(get).await,
+        };
+        match (answer, cached) {
+            (Err(RequestError::NotModified), Some(value)) => {
+                let attrs = Attrs::Object(value.meta.clone());
+                self.attrs.insert(key, attrs, asked);
+                self.counters.hit(key);
+                Ok(value)
+            }
+            (Ok(got), _) => {
+                let bytes = Arc::new(got.bytes);
+                self.insert(key, &got.meta, got.start, &bytes);
+                let (meta, bytes) = (got.meta, Some(bytes));
+                Ok(Value { meta, bytes })
+            }
+            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+        }
+    }
+}
