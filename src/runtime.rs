@@ -311,6 +311,11 @@ pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Opt
     timed.await.ok()
 }
 
+/// Waits for so long.
+pub async fn sleep(time: Duration) {
+    let _ = timeout(time, std::future::pending::<()>()).await;
+}
+
 /// Waits on this thread for a future. Only the thread of a command, or of a test, may do so: never a
 /// session thread or a thread of an executor.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

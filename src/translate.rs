@@ -55,7 +55,7 @@ use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
     AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Stat, Store, StoreError, TransferStats, Version,
+    Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 use crate::sync::Mutex;
 use crate::zarr::document;
@@ -449,6 +449,22 @@ impl Store for Translated {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Prefetches the key that a key's bytes are made of; not a shard, of which most may not be read.
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        let source = match self.0.resolve(key).await {
+            Ok(Resolved::Same(key)) => Some(key),
+            Ok(Resolved::Chunk(node, array, chunk)) => Shared::source_key(&node, &array, chunk)
+                .filter(|(_, inner)| inner.is_empty())
+                .map(|(source, _)| source),
+            Ok(_) => None,
+            Err(_) => return false,
+        };
+        match source {
+            Some(source) => self.0.store.prefetch(&source, what).await,
+            None => true,
         }
     }
 

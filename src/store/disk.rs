@@ -5,11 +5,15 @@
 //! and checksum ([`block`]). Whatever else is found in its place is removed and is a miss, so
 //! nothing needs to be synced, locked or repaired: after a crash, what is torn is not there.
 //!
+//! A process that is about to fetch something can [claim](DiskCache::claim) it, so that the others wait
+//! for the block instead of fetching the same bytes.
+//!
 //! **Architecture Invariant:** [`DiskCache::get`] takes no lock, and neither it nor
 //! [`DiskCache::put`] waits for the removal of other blocks. That is done by one thread
 //! ([`sweep`]); while it has no room made, blocks are not kept.
 
 mod block;
+mod claim;
 mod place;
 mod room;
 mod sweep;
@@ -26,6 +30,8 @@ use rustix::fs::{Stat as FileStat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, 
 use rustix::io::Errno;
 
 use block::{BlockPath, Unproven};
+use claim::Claims;
+pub(super) use claim::{Claim, Claimed};
 use place::{Opened, Place};
 use room::Room;
 
@@ -92,6 +98,7 @@ pub struct DiskCounters {
 #[derive(Debug)]
 pub struct DiskCache {
     shared: Arc<Shared>,
+    claims: Arc<Claims>,
 }
 
 /// What the thread that removes blocks needs, too.
@@ -136,6 +143,10 @@ impl DiskCache {
         // Without the slash at the end, which would follow a link.
         let directory: PathBuf = directory.components().collect();
         let place = Place::open(&directory)?;
+        let claims = Claims::new(place.directory().map_err(|source| DiskCacheError::Io {
+            path: directory.clone(),
+            source,
+        })?);
         let shared = Arc::new(Shared {
             directory: directory.clone(),
             place,
@@ -153,7 +164,7 @@ impl DiskCache {
                 path: directory,
                 source,
             })?;
-        Ok(Self { shared })
+        Ok(Self { shared, claims })
     }
 
     /// The directory, as it was given.
@@ -190,6 +201,17 @@ impl DiskCache {
             Some(bytes) => counts.written_bytes.fetch_add(bytes, Ordering::Relaxed),
             None => counts.skipped.fetch_add(1, Ordering::Relaxed),
         };
+    }
+
+    /// Claims the right to fetch what will be put as blocks of at most `bytes`, against other processes
+    /// that use the directory.
+    pub(super) fn claim(&self, name: &[u8], bytes: u64) -> Claimed {
+        // Nobody can wait for a block that is not kept.
+        let is_kept = bytes <= self.shared.room.longest_bytes();
+        match is_kept && !self.shared.counts.is_off.load(Ordering::Relaxed) {
+            true => self.claims.claim(name),
+            false => Claimed::Unknown,
+        }
     }
 
     /// What the cache has done so far, and how it is.

@@ -28,6 +28,7 @@ mod retry;
 mod speculation;
 mod store;
 mod traffic;
+mod turn;
 mod value;
 mod web;
 mod whole;

@@ -44,6 +44,28 @@ pub trait SnapshotReader: Debug + Send + Sync {
         length: usize,
     ) -> Result<Arc<Vec<u8>>, SnapshotError>;
 
+    /// As [`SnapshotReader::read_exact_at`], for bytes that nobody reads again: they are not cached.
+    ///
+    /// # Errors
+    /// As [`SnapshotReader::read_exact_at`].
+    async fn read_once_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        self.read_exact_at(offset, length).await
+    }
+
+    /// What [`SnapshotReader::keep_derived`] was given for this version of the archive, now or in another
+    /// process, unless it is longer than `max_bytes`. May block on the disk.
+    fn derived(&self, _name: &str, _max_bytes: u64) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Keeps bytes that were made of this version of the archive, if there is a place for them; `make` is
+    /// called only then.
+    fn keep_derived(&self, _name: &str, _make: &mut dyn FnMut() -> Option<Vec<u8>>) {}
+
     /// As [`SnapshotReader::try_read_exact_at`], for a part of `span`, which is read as a file is.
     ///
     /// # Errors

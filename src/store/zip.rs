@@ -29,11 +29,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use log::warn;
+
 use self::checked::CheckProgress;
 use self::entry::ZipObject;
-use self::index::ZipIndex;
+use self::index::{Directory, STORED_NAME, ZipIndex, restore, restored_bytes};
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
-use self::locate::{DIRECTORY_BUFFER_BYTES, Directory, read_directory};
+use self::locate::{DIRECTORY_BUFFER_BYTES, read_directory};
 use self::prefetched::PrefetchedTail;
 use super::snapshot::{SnapshotError, SnapshotFile, SnapshotReader};
 use super::{
@@ -188,14 +190,15 @@ impl ZipStore {
     pub fn open(file: File, label: &str, options: ZipOptions) -> Result<Self, ZipError> {
         let file = SnapshotFile::new(file)?;
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
-        let directory = read_directory(&file, &mut buffer, 0, label, &options)?;
+        let directory = read_directory(&file, &mut buffer, 0, &options)?;
         Self::with_directory(ArchiveBytes::Local(file), directory, label, options)
     }
 
     /// Reads the central directory of a remote archive. `tail` is its end, which was fetched when its
     /// size was asked for.
     ///
-    /// Two requests are made at most; none if the directory is in the tail, and mostly one if not.
+    /// Two requests are made at most; none if the directory is in the tail or an index of it was kept,
+    /// and mostly one if not.
     ///
     /// # Errors
     /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
@@ -206,10 +209,18 @@ impl ZipStore {
         options: ZipOptions,
     ) -> Result<Self, ZipError> {
         let mut held = PrefetchedTail::new(reader.size_bytes(), tail)?;
+        let is_long = !held.is_complete();
+        if is_long && let Some(directory) = kept_directory(&*reader, &options) {
+            return Self::with_directory(ArchiveBytes::Remote(reader), directory, label, options);
+        }
         held.complete(&*reader, &options).await?;
         let fetched_bytes = held.fetched_bytes();
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
-        let directory = read_directory(&held, &mut buffer, fetched_bytes, label, &options)?;
+        let directory = read_directory(&held, &mut buffer, fetched_bytes, &options)?;
+        drop(held);
+        if is_long {
+            keep_directory(&*reader, &directory, &options);
+        }
         Self::with_directory(ArchiveBytes::Remote(reader), directory, label, options)
     }
 
@@ -219,6 +230,12 @@ impl ZipStore {
         label: &str,
         options: ZipOptions,
     ) -> Result<Self, ZipError> {
+        for note in &directory.notes {
+            if options.strict {
+                return Err(ZipError::Strict(note.clone()));
+            }
+            warn!("{label}: {note}");
+        }
         let decoded_bytes = options
             .cache_bytes
             .min(DECODED_MAX_BYTES)
@@ -245,6 +262,25 @@ impl ZipStore {
             label: label.to_owned(),
         })
     }
+}
+
+/// The directory whose index was kept for this version of the archive, if the memory limit has room
+/// for it.
+fn kept_directory(reader: &dyn SnapshotReader, options: &ZipOptions) -> Option<Directory> {
+    let bytes = reader.derived(STORED_NAME, options.memory_limit_bytes / 2)?;
+    let length = bytes.len() as u64;
+    let need_bytes = length.saturating_add(restored_bytes(length));
+    (need_bytes <= options.memory_limit_bytes)
+        .then(|| restore(&bytes, reader.size_bytes()))
+        .flatten()
+}
+
+/// Keeps the index of a directory for later mounts, if the memory limit has room for a copy of it.
+fn keep_directory(reader: &dyn SnapshotReader, directory: &Directory, options: &ZipOptions) {
+    reader.keep_derived(STORED_NAME, &mut || {
+        let archive_bytes = reader.size_bytes();
+        index::store(directory, archive_bytes, options.memory_limit_bytes / 2)
+    });
 }
 
 /// What a failed read of the archive means for a key in it.

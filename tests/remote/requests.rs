@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use crate::compare::*;
 use crate::servers::{Nginx, Request};
@@ -256,4 +258,105 @@ fn a_source_that_does_not_change_is_read_from_a_warm_disk_cache_without_requests
     });
     assert!(rounds[0] == rounds[1]);
     assert_eq!(rounds[0].0.len(), 1_000_000);
+}
+
+#[test]
+fn mounts_that_share_a_disk_cache_fetch_each_object_once() {
+    let served = array_of_many_chunks();
+    let cache = scratch();
+    let cache = cache.path().join("cache");
+    let nginx = Nginx::start(served.path());
+    let mounts = [0, 1, 2, 3].map(|_| {
+        let remote = nginx.remote("").arg("--disk-cache");
+        remote.arg(cache.to_str().unwrap()).mount("many")
+    });
+    let before = nginx.requests().len();
+    let keys = std::thread::scope(|scope| {
+        let read = mounts.each_ref().map(|mounted| {
+            scope.spawn(|| {
+                let path = mounted.path().display();
+                sh(&format!("cat {path}/x/c/*/*/0 | md5sum"))
+            })
+        });
+        read.map(|thread| thread.join().unwrap())
+    });
+    let source = served.path().join("many").display().to_string();
+    let expected = sh(&format!("cat {source}/x/c/*/*/0 | md5sum"));
+    assert!(keys.iter().all(|found| *found == expected), "{keys:?}");
+    let requests = nginx.requests().split_off(before);
+    let is_body = |request: &&Request| request.method == "GET" && request.status == 200;
+    let mut bodies: Vec<&str> = requests
+        .iter()
+        .filter(is_body)
+        .map(|request| request.path.as_str())
+        .filter(|path| path.contains("/c/") && !path.ends_with('/'))
+        .collect();
+    let all = bodies.len();
+    bodies.sort_unstable();
+    bodies.dedup();
+    assert_eq!(bodies.len(), all, "objects that were fetched twice");
+    mounts.into_iter().for_each(Mount::unmount);
+}
+
+#[test]
+fn the_index_of_a_zip_is_kept_in_the_disk_cache() {
+    let served = scratch();
+    let zip = served.path().join("many.zip");
+    let make = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as z:
+    z.writestr(".zgroup", '{"zarr_format": 2}')
+    for n in range(20000):
+        z.writestr(f"directory-{n % 7}/key-{n}", str(n))
+"#;
+    run(Command::new("python3").arg("-c").arg(make).arg(&zip));
+    let cache = scratch();
+    let cache = cache.path().join("cache");
+    let nginx = Nginx::start(served.path());
+    let mut mounts = Vec::new();
+    for _ in 0..2 {
+        let before = nginx.requests().len();
+        let remote = nginx.remote("").arg("--disk-cache");
+        let mounted = remote.arg(cache.to_str().unwrap()).mount("many.zip");
+        let requests = nginx.requests().split_off(before);
+        let found = sh(&format!(
+            "cd {} && find . -type f | LC_ALL=C sort | md5sum && cat directory-3/key-10 directory-6/key-19998",
+            mounted.path().display()
+        ));
+        let is_kept = || fs_bytes(&cache) > 20_000 * 48;
+        assert!(wait_until(Duration::from_secs(10), is_kept));
+        mounts.push((requests, found));
+        mounted.unmount();
+    }
+    let [(cold, first), (warm, second)] = &mounts[..] else {
+        panic!("two mounts");
+    };
+    assert_eq!(first, second);
+    assert!(first.ends_with("1019998"), "{first}");
+    assert!(bytes(cold) > 20_000 * 46, "{cold:?}");
+    assert!(warm.len() <= 1 && bytes(warm) == 0, "{warm:?}");
+    // Another content has another index.
+    run(Command::new("python3")
+        .arg("-c")
+        .arg(make.replace("20000", "20001"))
+        .arg(&zip));
+    let remote = nginx.remote("").arg("--disk-cache");
+    let mounted = remote.arg(cache.to_str().unwrap()).mount("many.zip");
+    assert_eq!(
+        read(mounted.join("directory-1/key-20000")).unwrap(),
+        b"20000"
+    );
+    mounted.unmount();
+}
+
+/// Bytes of all files below a directory.
+fn fs_bytes(directory: &Path) -> u64 {
+    let listed = sh(&format!(
+        "find {} -type f -printf '%s\\n'",
+        directory.display()
+    ));
+    listed
+        .lines()
+        .map(|line| line.parse::<u64>().unwrap())
+        .sum()
 }

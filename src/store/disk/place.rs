@@ -154,6 +154,11 @@ impl Place {
         written
     }
 
+    /// The directory of the blocks, opened once more.
+    pub(super) fn directory(&self) -> io::Result<OwnedFd> {
+        self.version.try_clone()
+    }
+
     pub(super) fn remove(&self, path: &BlockPath) {
         if let Ok(fan) = self.fan(&path.fan) {
             remove_any(&fan, OsStr::new(&path.file));

@@ -167,6 +167,27 @@ impl SnapshotReader for RemoteArchive {
         self.note_change(self.exact(range).await)
     }
 
+    async fn read_once_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+        let range = range_of(offset, length);
+        self.check_range(&range)?;
+        let fetched = fetch(&self.source, &Key::root(), &self.meta, range).await;
+        self.note_change(fetched.map(Arc::new))
+    }
+
+    fn derived(&self, name: &str, max_bytes: u64) -> Option<Vec<u8>> {
+        self.source
+            .derived(&Key::root(), &self.meta, name, max_bytes)
+    }
+
+    fn keep_derived(&self, name: &str, make: &mut dyn FnMut() -> Option<Vec<u8>>) {
+        self.source
+            .keep_derived(&Key::root(), &self.meta, name, make);
+    }
+
     fn try_read_within(
         &self,
         buffer: &mut [u8],

@@ -63,8 +63,7 @@ impl RemoteSource {
         let asked = Instant::now();
         let (object, page) = match self.can_list() {
             true => {
-                let head = async { self.head(key).await.map_err(|error| error.of(key)) };
-                let (object, page) = join(head, self.has_names(key)).await;
+                let (object, page) = join(self.object_attrs(key), self.has_names(key)).await;
                 (object, Some(page))
             }
             false => (self.object_attrs(key).await, None),
@@ -101,8 +100,8 @@ impl RemoteSource {
         Some((limit, (place, self.try_reserve_spare(limit)?)))
     }
 
-    /// Attributes of an object of a source without listings, from the headers of an answer that brings its
-    /// value, too, if a read will most likely follow.
+    /// Attributes of an object that no listing has, from the headers of an answer that brings its value,
+    /// too, if a read will most likely follow.
     async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
         let Some((limit, reserved)) = self.reserve_value_lookup() else {
             let meta = self.head(key).await.map_err(|error| error.of(key))?;

@@ -207,6 +207,24 @@ impl Spanned {
     /// Fetches blocks that follow each other with one request, and caches them.
     async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
         let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
+        // Other processes may group blocks in other ways: the turn is that of the place where it begins.
+        let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
+        let bytes = range.end.saturating_sub(range.start);
+        let turn = self
+            .source
+            .turn(&[self.key.as_bytes(), place.as_bytes()], bytes)
+            .await;
+        if turn.has_waited {
+            let cached = |number| {
+                let block = self.block(number);
+                self.source.cached(&self.key, &self.meta, &block)
+            };
+            let cached: Option<Vec<Block>> = run.clone().map(cached).collect();
+            if let Some(blocks) = cached {
+                self.source.counters.hit(&self.key);
+                return Ok(blocks);
+            }
+        }
         let bytes = fetch(&self.source, &self.key, &self.meta, range).await?;
         let mut blocks = Vec::new();
         let mut rest = &bytes[..];

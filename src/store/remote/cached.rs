@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::range_cache::RangeKey;
 use super::store::RemoteSource;
 use super::{Meta, Page};
-use crate::runtime::leave_session_thread;
+use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::Key;
 
 /// Cached attributes of an object take no more.
@@ -88,6 +88,42 @@ impl RemoteSource {
         leave_session_thread().await;
         let budget_bytes = self.ranges.budget_bytes() / 4;
         page_from(&disk.get(&self.listing_name(prefix), budget_bytes)?)
+    }
+
+    /// Bytes that were made of a version of an object, if they are in the disk cache. May block on the
+    /// disk.
+    pub(super) fn derived(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        what: &str,
+        max_bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let name = self.derived_name(key, meta, what)?;
+        self.disk.as_ref()?.get(&name, max_bytes)
+    }
+
+    /// Keeps bytes that were made of a version of an object in the disk cache. They are written later:
+    /// nobody waits for it.
+    pub(super) fn keep_derived(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        what: &str,
+        make: &mut dyn FnMut() -> Option<Vec<u8>>,
+    ) {
+        if let Some(disk) = self.disk.clone()
+            && let Some(name) = self.derived_name(key, meta, what)
+            && let Some(bytes) = make()
+        {
+            runtime::run(Priority::Prefetch, move || disk.put(&name, &bytes));
+        }
+    }
+
+    /// `None` for an object whose versions cannot be told apart.
+    fn derived_name(&self, key: &Key, meta: &Meta, what: &str) -> Option<Vec<u8>> {
+        let all = self.block_name(key, meta, &(0..meta.size_bytes))?;
+        Some([what.as_bytes(), &all].join(&0))
     }
 
     fn listing_name(&self, prefix: &Key) -> Vec<u8> {

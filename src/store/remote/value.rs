@@ -171,6 +171,17 @@ pub(super) async fn fetch_cached(
     let (own, wanted, version) = (Arc::clone(source), key.clone(), meta.clone());
     let load = move || async move {
         let start = range.start;
+        let place = format!("{}-{}", range.start, range.end);
+        let bytes = range.end.saturating_sub(start);
+        let turn = own
+            .turn(&[wanted.as_bytes(), place.as_bytes()], bytes)
+            .await;
+        if turn.has_waited
+            && let Some(bytes) = own.cached(&wanted, &version, &range)
+        {
+            own.counters.hit(&wanted);
+            return Ok(bytes);
+        }
         let bytes = Arc::new(fetch(&own, &wanted, &version, range).await?);
         own.insert(&wanted, &version, start, &bytes);
         Ok(bytes)

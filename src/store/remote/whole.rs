@@ -100,6 +100,24 @@ impl RemoteSource {
             get.early = Some(early);
         }
         let is_lookup = get.early.is_some();
+        let bytes = at_most.min(self.whole_limit());
+        let turn = match is_lookup {
+            true => self.try_turn(&[key.as_bytes()], bytes),
+            false => Some(self.turn(&[key.as_bytes()], bytes).await),
+        };
+        let Some(turn) = turn else {
+            // A lookup waits for no value: the read that follows it may.
+            let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            return Ok(Value { meta, bytes: None });
+        };
+        if turn.has_waited
+            && let Some(Attrs::Object(meta)) = self.known(key)
+            && let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes))
+        {
+            self.counters.hit(key);
+            let bytes = Some(bytes);
+            return Ok(Value { meta, bytes });
+        }
         let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {

@@ -3,15 +3,16 @@
 //! same archive always has the same places.
 
 mod build;
+mod name_table;
 mod record;
+mod stored;
 
-pub(super) use build::{Built, build};
+pub(super) use build::build;
+pub(super) use stored::{STORED_NAME, restore, restored_bytes, store};
 
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
-
+use self::name_table::NameTable;
 use crate::store::{Key, Position};
 
 /// How an entry's bytes are had, or why they cannot be.
@@ -65,6 +66,13 @@ const CRC_GOOD: u32 = 1 << 18;
 const CRC_BAD: u32 = 1 << 19;
 
 impl Node {
+    /// The name, which is a part of all `names`.
+    fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
+        let start = self.name_start as usize;
+        let name = names.get(start..start.saturating_add(self.name_length.into()));
+        name.unwrap_or_default()
+    }
+
     pub(super) fn coding(&self) -> Coding {
         self.coding
     }
@@ -125,6 +133,16 @@ impl Node {
     }
 }
 
+/// A directory that was read.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) index: ZipIndex,
+    /// Where it begins: entries end before it.
+    pub(super) data_end: u64,
+    /// What a person should know about the archive, each in a line.
+    pub(super) notes: Vec<String>,
+}
+
 /// The tree.
 #[derive(Debug)]
 pub(super) struct ZipIndex {
@@ -133,8 +151,7 @@ pub(super) struct ZipIndex {
     names: Vec<u8>,
     /// Children of each directory, in one piece each.
     order: Vec<Position>,
-    by_name: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    by_name: NameTable,
     open_infallible: bool,
 }
 
@@ -157,11 +174,7 @@ impl ZipIndex {
     }
 
     pub(super) fn name(&self, position: Position) -> &[u8] {
-        let node = self.node(position);
-        let start = node.name_start as usize;
-        self.names
-            .get(start..start.saturating_add(node.name_length.into()))
-            .unwrap_or_default()
+        self.node(position).name(&self.names)
     }
 
     pub(super) fn children(&self, parent: Position) -> &[Position] {
@@ -181,12 +194,9 @@ impl ZipIndex {
     }
 
     pub(super) fn child(&self, parent: Position, name: &[u8]) -> Option<Position> {
-        let hash = self.hash(parent.0, name);
         self.by_name
-            .find(hash, |&at| {
-                self.node(Position(at)).parent == parent.0 && self.name(Position(at)) == name
-            })
-            .map(|&at| Position(at))
+            .find(parent.0, name, name_of(&self.nodes, &self.names))
+            .map(Position)
     }
 
     /// The components of a key from the last to the first.
@@ -225,8 +235,12 @@ impl ZipIndex {
             .sum::<u64>()
             .saturating_sub(1)
     }
+}
 
-    fn hash(&self, parent: u32, name: &[u8]) -> u64 {
-        self.hasher.hash_one((parent, name))
+/// Tells the parent and the name of a node.
+fn name_of<'a>(nodes: &'a [Node], names: &'a [u8]) -> impl Fn(u32) -> (u32, &'a [u8]) + Copy {
+    move |at| match nodes.get(at as usize) {
+        Some(node) => (node.parent, node.name(names)),
+        None => (0, &[]),
     }
 }

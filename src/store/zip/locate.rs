@@ -3,10 +3,9 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use log::warn;
 use rawzip::{ReaderAt, ZipArchive, ZipLocator};
 
-use super::index::{self, Built, ZipIndex};
+use super::index::{self, Directory};
 use super::{ZipError, ZipOptions};
 use crate::store::snapshot::SnapshotFile;
 
@@ -53,33 +52,16 @@ impl Source for &SnapshotFile {
     }
 }
 
-/// A directory that was read.
-#[derive(Debug)]
-pub(super) struct Directory {
-    pub(super) index: ZipIndex,
-    /// Where it begins: entries end before it.
-    pub(super) data_end: u64,
-}
-
 /// Finds and reads the directory. `held_bytes` are taken from the memory limit meanwhile.
 pub(super) fn read_directory<S: Source>(
     source: S,
     buffer: &mut [u8],
     held_bytes: u64,
-    label: &str,
     options: &ZipOptions,
 ) -> Result<Directory, ZipError> {
     let located = locate(source, buffer)?;
-    let data_end = located.directory_offset();
     let split = is_split(source, located.eocd_offset())?;
-    let Built { index, notes } = index::build(&located, buffer, split, held_bytes, options)?;
-    for note in &notes {
-        if options.strict {
-            return Err(ZipError::Strict(note.clone()));
-        }
-        warn!("{label}: {note}");
-    }
-    Ok(Directory { index, data_end })
+    index::build(&located, buffer, split, held_bytes, options)
 }
 
 /// Finds the end record, also behind a comment that looks like one. If the source has gaps then,

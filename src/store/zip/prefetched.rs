@@ -85,6 +85,11 @@ impl PrefetchedTail {
         self.fetched_bytes
     }
 
+    /// Whether all is here that is needed to find and read the directory, or to see that there is none.
+    pub(super) fn is_complete(&mut self) -> bool {
+        matches!(self.next_fetch(false), Next::Nothing(_))
+    }
+
     /// Fetches what is missing, until the directory can be found and read from these parts.
     pub(super) async fn complete(
         &mut self,
@@ -214,7 +219,7 @@ impl PrefetchedTail {
             return Err(too_large());
         }
         let length = usize::try_from(length).map_err(|_| too_large())?;
-        let fetched = reader.read_exact_at(range.start, length).await;
+        let fetched = reader.read_once_at(range.start, length).await;
         let fetched =
             fetched.map_err(|error| ZipError::Source(archive_error(error, Key::root())))?;
         self.fetched_bytes = need_bytes;

@@ -1,29 +1,23 @@
 //! From a central directory to an index: what is believed of each record is decided here.
 
-use std::hash::BuildHasher;
 use std::sync::atomic::AtomicU32;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
 use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
 
+use super::name_table::{NameTable, NoTable};
 use super::record::{data_end, is_valid_key, unix_seconds};
-use super::{Coding, Node, ZipIndex};
+
+use super::{Coding, Directory, Node, ZipIndex, name_of};
+use crate::machine;
 use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
 
-/// What is reserved for an entry before the directory is read: node, order, hash table, name.
-const BYTES_PER_ENTRY: u64 = 80;
+/// What is reserved for an entry before the directory is read: node, order, hash table and hash, name.
+const BYTES_PER_ENTRY: u64 = 88;
 /// The smallest record of a central directory.
 const RECORD_BYTES: u64 = 46;
 /// Deflate makes at most 1,032 bytes of one (258 bytes of two bits).
 const MAX_DEFLATE_RATIO: u64 = 1032;
-
-/// A finished index and what a person should know about the archive.
-#[derive(Debug)]
-pub(in crate::store::zip) struct Built {
-    pub(in crate::store::zip) index: ZipIndex,
-    pub(in crate::store::zip) notes: Vec<String>,
-}
 
 /// Reads all of the central directory. `held_bytes` of the memory limit are taken already.
 pub(in crate::store::zip) fn build<R: ReaderAt>(
@@ -32,7 +26,7 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     split: bool,
     held_bytes: u64,
     options: &ZipOptions,
-) -> Result<Built, ZipError> {
+) -> Result<Directory, ZipError> {
     let claimed = archive.entries_hint();
     let directory_bytes = archive
         .eocd_offset()
@@ -54,32 +48,47 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
         return Err(too_large(need));
     }
-    let mut builder = Builder::new(
-        usize::try_from(claimed).unwrap_or(0),
-        archive.directory_offset(),
-        split,
-    )
-    .map_err(|Exhausted| too_large(need))?;
-    let mut records = archive.entries(buffer);
-    let mut count: u64 = 0;
-    while let Some(record) = records
-        .next_entry()
-        .map_err(|e| ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}")))?
-    {
-        count = count.saturating_add(1);
-        builder.add(&record);
-        let taken = builder.bytes().saturating_add(held_bytes);
-        if taken > options.memory_limit_bytes {
-            return Err(too_large(taken));
+    let exhausted = || too_large(need);
+    let mut read = |names| -> Result<Builder, ZipError> {
+        let claimed_entries = usize::try_from(claimed).unwrap_or(0);
+        let mut builder = Builder::new(claimed_entries, archive.directory_offset(), split, names)
+            .ok_or_else(exhausted)?;
+        let mut records = archive.entries(buffer);
+        let mut count: u64 = 0;
+        while let Some(record) = records
+            .next_entry()
+            .map_err(|e| ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}")))?
+        {
+            count = count.saturating_add(1);
+            builder.add(&record);
+            let taken = builder.bytes().saturating_add(held_bytes);
+            if taken > options.memory_limit_bytes {
+                return Err(too_large(taken));
+            }
         }
+        // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
+        if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
+            return Err(ZipError::BadDirectory(format!(
+                "{claimed} entries claimed, {count} found"
+            )));
+        }
+        Ok(builder)
+    };
+    match read(Names::Unique)?.finish() {
+        Ok(directory) => Ok(directory),
+        Err(NoTable::Duplicate) => read(Names::Any)?.finish().map_err(|_| exhausted()),
+        Err(NoTable::Exhausted) => Err(exhausted()),
     }
-    // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
-    if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
-        return Err(ZipError::BadDirectory(format!(
-            "{claimed} entries claimed, {count} found"
-        )));
-    }
-    Ok(builder.finish())
+}
+
+/// What is taken for granted while a directory is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// No name occurs twice, as it nearly always is: files are put into the table when all are read, by
+    /// all cores.
+    Unique,
+    /// The last entry of a name counts, and a directory wins over a file: each is looked up.
+    Any,
 }
 
 /// What was left out or is not readable, counted for the log.
@@ -91,15 +100,12 @@ struct Counts {
     hidden_files: u64,
 }
 
-/// The system has no memory left.
-#[derive(Debug)]
-struct Exhausted;
-
 #[derive(Debug)]
 struct Builder {
     index: ZipIndex,
     data_end: u64,
     split: bool,
+    names: Names,
     /// The directory of the entry before: the next one is nearly always in the same.
     last_directory: (Vec<u8>, u32),
     /// End of the entry before in the file; entries that do not ascend are checked for overlaps.
@@ -109,26 +115,27 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(claimed: usize, data_end: u64, split: bool) -> Result<Self, Exhausted> {
+    /// A builder for so many entries; `None` if there is no memory for them.
+    fn new(claimed: usize, data_end: u64, split: bool, names: Names) -> Option<Self> {
         let mut nodes = Vec::new();
-        nodes
-            .try_reserve(claimed.saturating_add(16))
-            .map_err(|_| Exhausted)?;
-        let mut by_name = HashTable::new();
-        by_name.try_reserve(claimed, |_| 0).map_err(|_| Exhausted)?;
+        nodes.try_reserve(claimed.saturating_add(16)).ok()?;
+        let table = match names {
+            Names::Unique => NameTable::default(),
+            Names::Any => NameTable::with_capacity(claimed).ok()?,
+        };
         let mut index = ZipIndex {
             nodes,
             names: Vec::new(),
             order: Vec::new(),
-            by_name,
-            hasher: DefaultHashBuilder::default(),
+            by_name: table,
             open_infallible: !split,
         };
         index.nodes.push(Node::directory(0, 0, 0));
-        Ok(Self {
+        Some(Self {
             index,
             data_end,
             split,
+            names,
             last_directory: (Vec::new(), 0),
             last_end: 0,
             ascending: true,
@@ -175,7 +182,11 @@ impl Builder {
         let node = self.file(record, raw.len(), parent, modified);
         // Nobody reads from an empty file: it is judged when it is opened.
         self.index.open_infallible &= node.coding.is_readable() && node.size_bytes > 0;
-        match self.index.child(Position(parent), name) {
+        let there = match self.names {
+            Names::Unique => None,
+            Names::Any => self.index.child(Position(parent), name),
+        };
+        match there {
             Some(there) => self.replace(there, node),
             None => {
                 self.insert(parent, name, node);
@@ -297,28 +308,21 @@ impl Builder {
         node.parent = parent;
         let at = u32::try_from(index.nodes.len()).unwrap_or(u32::MAX);
         index.names.extend_from_slice(name);
+        let is_directory = node.coding == Coding::Directory;
         index.nodes.push(node);
-        let hash = index.hash(parent, name);
-        let ZipIndex {
-            nodes,
-            names,
-            by_name,
-            hasher,
-            ..
-        } = index;
-        by_name.insert_unique(hash, at, |&at| {
-            // Only called when the table grows, for entries that the archive did not announce.
-            let Some(node) = nodes.get(at as usize) else {
-                return 0;
-            };
-            let start = node.name_start as usize;
-            let name = names.get(start..start.saturating_add(node.name_length.into()));
-            hasher.hash_one((node.parent, name.unwrap_or_default()))
-        });
+        if self.names == Names::Any || is_directory {
+            let name_of = name_of(&index.nodes, &index.names);
+            index.by_name.insert(at, name_of);
+        }
         at
     }
 
-    fn finish(mut self) -> Built {
+    fn finish(mut self) -> Result<Directory, NoTable> {
+        let index = &mut self.index;
+        if self.names == Names::Unique {
+            let name_of = name_of(&index.nodes, &index.names);
+            index.by_name = NameTable::of_nodes(index.nodes.len(), machine::cores(), name_of)?;
+        }
         self.order_children();
         let overlapping = if self.ascending {
             0
@@ -372,10 +376,11 @@ impl Builder {
         }
         self.index.names.shrink_to_fit();
         self.index.nodes.shrink_to_fit();
-        Built {
+        Ok(Directory {
             index: self.index,
+            data_end: self.data_end,
             notes,
-        }
+        })
     }
 
     /// Groups the places by their directory, in the order of the archive (a counting sort).

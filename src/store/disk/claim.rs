@@ -1,0 +1,156 @@
+//! Claims: processes that share a directory do not fetch the same bytes at the same time.
+//!
+//! A claim is an open file description lock (`fcntl(2)`) of one byte in a file of the directory, at an
+//! offset that is a hash of the name. The kernel releases it when the process ends. It is advice: who
+//! does not get it in time fetches for itself, and two names of one hash only wait for each other.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::{Mode, OFlags, openat};
+use siphasher::sip::SipHasher24;
+
+use crate::sync::Mutex;
+
+/// The name of the file.
+const FILE: &str = "claims";
+
+/// The claims of a process.
+#[derive(Debug)]
+pub(super) struct Claims {
+    directory: OwnedFd,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Open only while there are claims: a file that is open for writing keeps a file system from
+    /// being made read-only.
+    file: Option<OwnedFd>,
+    /// Offsets that this process has locked: the kernel would give it the same lock twice.
+    offsets: HashSet<i64>,
+}
+
+/// The answer to who wants to fetch.
+#[derive(Debug)]
+pub(in crate::store) enum Claimed {
+    /// No other holder until it is dropped.
+    Held(Claim),
+    /// Another process, or another task of this one, fetches it.
+    Busy,
+    /// Nobody can know: there are no locks.
+    Unknown,
+}
+
+/// The right to fetch something, until it is dropped.
+#[derive(Debug)]
+pub(in crate::store) struct Claim {
+    claims: Arc<Claims>,
+    offset: i64,
+}
+
+impl Claims {
+    pub(super) fn new(directory: OwnedFd) -> Arc<Self> {
+        Arc::new(Self {
+            directory,
+            held: Mutex::default(),
+        })
+    }
+
+    pub(super) fn claim(self: &Arc<Self>, name: &[u8]) -> Claimed {
+        let offset = i64::from_ne_bytes(SipHasher24::new().hash(name).to_ne_bytes()) & i64::MAX;
+        // One byte behind it must still be an offset.
+        let offset = offset.min(i64::MAX - 1);
+        let mut held = self.held.lock();
+        if held.offsets.contains(&offset) {
+            return Claimed::Busy;
+        }
+        if held.file.is_none() {
+            held.file = self.open().ok();
+        }
+        let locked = held
+            .file
+            .as_ref()
+            .map(|file| set(file, offset, libc::F_WRLCK));
+        let claimed = match locked {
+            Some(Ok(_)) => {
+                held.offsets.insert(offset);
+                Claimed::Held(Claim {
+                    claims: Arc::clone(self),
+                    offset,
+                })
+            }
+            Some(Err(Errno::EAGAIN | Errno::EACCES)) => Claimed::Busy,
+            // A file system that is read-only or has no locks.
+            Some(Err(_)) | None => Claimed::Unknown,
+        };
+        held.close_if_unused();
+        claimed
+    }
+
+    fn open(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not blocking, as for blocks: something else may be there.
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        openat(&self.directory, FILE, flags, Mode::RUSR | Mode::WUSR)
+    }
+}
+
+impl Held {
+    fn close_if_unused(&mut self) {
+        if self.offsets.is_empty() {
+            self.file = None;
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut held = self.claims.held.lock();
+        held.offsets.remove(&self.offset);
+        if let Some(file) = &held.file {
+            // If it fails, closing the file releases it.
+            let _ = set(file, self.offset, libc::F_UNLCK);
+        }
+        held.close_if_unused();
+    }
+}
+
+fn set(file: &OwnedFd, offset: i64, kind: libc::c_int) -> nix::Result<libc::c_int> {
+    let lock = libc::flock {
+        l_type: libc::c_short::try_from(kind).unwrap_or(libc::c_short::MAX),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or(libc::c_short::MAX),
+        l_start: offset,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_at_a_time_among_those_who_opened_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let claims = || Claims::new(std::fs::File::open(directory.path()).unwrap().into());
+        let (a, b) = (claims(), claims());
+        let Claimed::Held(claim) = a.claim(b"x") else {
+            panic!("nobody has it");
+        };
+        assert!(matches!(a.claim(b"x"), Claimed::Busy));
+        assert!(matches!(b.claim(b"x"), Claimed::Busy));
+        assert!(matches!(b.claim(b"y"), Claimed::Held(_)));
+        drop(claim);
+        assert!(matches!(b.claim(b"x"), Claimed::Held(_)));
+        assert!(a.held.lock().file.is_none() && b.held.lock().file.is_none());
+        std::fs::remove_file(directory.path().join(FILE)).unwrap();
+        std::fs::create_dir(directory.path().join(FILE)).unwrap();
+        assert!(matches!(a.claim(b"x"), Claimed::Unknown));
+    }
+}

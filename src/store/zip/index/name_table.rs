@@ -1,0 +1,169 @@
+//! Which node has a name in a directory: a hash table in parts, so that all cores can fill it.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Parts; a power of two.
+const PARTS: usize = 16;
+/// Below so many nodes, starting threads takes longer than they save.
+const MIN_NODES_PER_THREAD: usize = 1 << 16;
+
+/// What is reserved for each node: its number and the control byte, at the lowest load.
+pub(super) const BYTES_PER_NODE: u64 = 10;
+
+/// Why there is no table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoTable {
+    /// The system has no memory left.
+    Exhausted,
+    /// Two nodes of one directory have the same name.
+    Duplicate,
+}
+
+/// Numbers of nodes by the hash of parent and name; the caller compares the names.
+#[derive(Debug, Default)]
+pub(super) struct NameTable {
+    parts: [HashTable<u32>; PARTS],
+    hasher: DefaultHashBuilder,
+}
+
+impl NameTable {
+    /// A table with room for `nodes`.
+    pub(super) fn with_capacity(nodes: usize) -> Result<Self, NoTable> {
+        let mut table = Self::default();
+        // Parts differ in length by far less than an eighth, unless all of them are short.
+        let each = nodes / PARTS;
+        for part in &mut table.parts {
+            part.try_reserve(each + each / 8, |_| 0)
+                .map_err(|_| NoTable::Exhausted)?;
+        }
+        Ok(table)
+    }
+
+    /// A table of the nodes 1.. of which `name_of` tells the parent and the name; made on `threads`.
+    pub(super) fn of_nodes<'a>(
+        nodes: usize,
+        threads: usize,
+        name_of: impl Fn(u32) -> (u32, &'a [u8]) + Sync,
+    ) -> Result<Self, NoTable> {
+        let mut table = Self::with_capacity(nodes)?;
+        let mut hashes: Vec<u64> = Vec::new();
+        hashes
+            .try_reserve_exact(nodes)
+            .map_err(|_| NoTable::Exhausted)?;
+        hashes.resize(nodes, 0);
+        let threads = threads.clamp(1, (nodes / MIN_NODES_PER_THREAD).clamp(1, PARTS));
+        let Self { parts, hasher } = &mut table;
+        let (hasher, name_of) = (&*hasher, &name_of);
+        thread::scope(|scope| {
+            let share = nodes.div_ceil(threads).max(1);
+            for (at, hashes) in hashes.chunks_mut(share).enumerate() {
+                let first = at * share;
+                scope.spawn(move || {
+                    for (node, hash) in (first..).zip(hashes) {
+                        *hash = hasher.hash_one(name_of(number(node)));
+                    }
+                });
+            }
+        });
+        let hashes = &hashes[..];
+        let hash_of = |&node: &u32| hashes.get(node as usize).copied().unwrap_or_default();
+        let has_duplicate = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let share = PARTS.div_ceil(threads);
+            let has_duplicate = &has_duplicate;
+            for (at, parts) in parts.chunks_mut(share).enumerate() {
+                let first = at * share;
+                scope.spawn(move || {
+                    for (node, &hash) in hashes.iter().enumerate().skip(1) {
+                        let part = part_of(hash).checked_sub(first);
+                        let Some(part) = part.and_then(|part| parts.get_mut(part)) else {
+                            continue;
+                        };
+                        let node = number(node);
+                        let is_same = |&other: &u32| name_of(other) == name_of(node);
+                        match part.entry(hash, is_same, hash_of) {
+                            Entry::Occupied(_) => has_duplicate.store(true, Ordering::Relaxed),
+                            Entry::Vacant(place) => {
+                                place.insert(node);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if has_duplicate.into_inner() {
+            return Err(NoTable::Duplicate);
+        }
+        Ok(table)
+    }
+
+    /// The node with that name in that directory.
+    pub(super) fn find<'a>(
+        &self,
+        parent: u32,
+        name: &[u8],
+        name_of: impl Fn(u32) -> (u32, &'a [u8]),
+    ) -> Option<u32> {
+        let hash = self.hasher.hash_one((parent, name));
+        let part = self.parts.get(part_of(hash))?;
+        part.find(hash, |&node| name_of(node) == (parent, name))
+            .copied()
+    }
+
+    /// Adds a node whose name is not in the table yet.
+    pub(super) fn insert<'a>(&mut self, node: u32, name_of: impl Fn(u32) -> (u32, &'a [u8])) {
+        let hash_of = |&node: &u32| self.hasher.hash_one(name_of(node));
+        let hash = hash_of(&node);
+        if let Some(part) = self.parts.get_mut(part_of(hash)) {
+            part.insert_unique(hash, node, hash_of);
+        }
+    }
+}
+
+/// The part that a hash belongs to. The table itself uses the lowest and the highest bits.
+fn part_of(hash: u64) -> usize {
+    usize::try_from(hash >> 32).unwrap_or_default() % PARTS
+}
+
+/// A place in a list of nodes as the number of the node; lists are shorter than [`u32::MAX`].
+fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_made_by_threads_finds_what_one_made_step_by_step_finds() {
+        let mut names: Vec<String> = (0..200_000).map(|n| format!("{}", n / 2)).collect();
+        // Each name is in two directories.
+        fn name_of<'a>(names: &'a [String]) -> impl Fn(u32) -> (u32, &'a [u8]) + Copy + Sync {
+            move |node| (node % 2, names.get(node as usize).unwrap().as_bytes())
+        }
+        let nodes = names.len();
+        let threaded = NameTable::of_nodes(nodes, 3, name_of(&names)).unwrap();
+        let mut stepped = NameTable::default();
+        for node in 1..number(nodes) {
+            stepped.insert(node, name_of(&names));
+        }
+        for node in (1..number(nodes)).step_by(777) {
+            let (parent, name) = name_of(&names)(node);
+            assert_eq!(threaded.find(parent, name, name_of(&names)), Some(node));
+            assert_eq!(stepped.find(parent, name, name_of(&names)), Some(node));
+        }
+        for table in [&threaded, &stepped] {
+            // Node 0 is the root, which is in no directory.
+            assert_eq!(table.find(0, b"0", name_of(&names)), None);
+            assert_eq!(table.find(2, b"1", name_of(&names)), None);
+        }
+        names[150_000] = names[7_000].clone();
+        let duplicate = NameTable::of_nodes(nodes, 3, name_of(&names));
+        assert_eq!(duplicate.unwrap_err(), NoTable::Duplicate);
+    }
+}
