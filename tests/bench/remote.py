@@ -4,8 +4,10 @@
     scripts/bench-remote [MEASURE ...] [--reps N] [--ms N ...] [--server nginx|s3 ...] [--big-mib N]
                          [--json FILE] [--zarrfs FILE]
 
-Measures: find native_keys var zip disk big random; all by default. `native_keys` reads the 40 native keys of one
-variable with ordinary tools, beside 16 threads that fetch the same keys without a mount.
+Measures: find native_keys var zip disk big random index list; all but `list` by default. `native_keys` reads the
+40 native keys of one variable with ordinary tools, beside 16 threads that fetch the same keys without a mount; `index`
+mounts a zip of a million entries twice with a disk cache; `list` runs find over 100,000 chunks in a bucket, beside the
+same LIST requests one after the other (S3 alone; filling the server takes minutes).
 
 The servers are nginx and the S3 of SeaweedFS on this machine, each behind a program (delay.c) that
 counts requests and bodies and adds 0 or 20 ms to every request. What that program passes at most is
@@ -32,7 +34,10 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target/bench/remote"
 DATA = WORK / "data"
 MOUNT = WORK / "mnt"
-MEASURES = ("find", "native_keys", "var", "zip", "disk", "big", "random")
+DEFAULT_MEASURES = ("find", "native_keys", "var", "zip", "disk", "big", "random", "index")
+MEASURES = (*DEFAULT_MEASURES, "list")
+LISTED_CHUNKS = 100_000
+ZIP_ENTRIES = 1_000_000
 SHAPE, CHUNK, CHUNKS = (240, 180, 360), (24, 90, 180), 40
 VARIABLE = "tas"
 BUCKET = "bench"
@@ -70,6 +75,24 @@ start = time.perf_counter()
 array = zarr.open_array(sys.argv[1], mode="r")
 total = array[...].nbytes
 print(time.perf_counter() - start, total)
+"""
+
+# Every page of a flat listing, one after the other.
+LISTS = """
+import re, sys, time, urllib.parse, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+url, token, keys = sys.argv[1], None, 0
+start = time.perf_counter()
+while True:
+    query = {"list-type": "2", "prefix": sys.argv[2], **({"continuation-token": token} if token else {})}
+    with opener.open(url + "?" + urllib.parse.urlencode(query)) as answer:
+        page = answer.read().decode()
+    keys += page.count("<Key>")
+    found = re.search("<NextContinuationToken>(.*?)</NextContinuationToken>", page)
+    if not found:
+        break
+    token = found[1].replace("&amp;", "&")
+print(time.perf_counter() - start, keys)
 """
 
 NGINX = """
@@ -140,6 +163,36 @@ def keys_below(root):
     return sorted(str(file.relative_to(root)) for file in Path(root).rglob("*") if file.is_file())
 
 
+def make_entries(path):
+    """An archive of a flat array of one-byte chunks."""
+    document = {"zarr_format": 2, "shape": [ZIP_ENTRIES], "chunks": [1], "dtype": "|u1", "compressor": None,
+                "fill_value": 0, "order": "C", "filters": None}
+    temporary = path.with_suffix(".new")
+    with zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr(".zgroup", '{"zarr_format": 2}')
+        archive.writestr("a/.zarray", json.dumps(document))
+        for number in range(ZIP_ENTRIES):
+            archive.writestr(zipfile.ZipInfo(f"a/{number}"), b"x")
+    temporary.rename(path)
+
+
+def make_chunks():
+    """A directory with a flat array of one-byte chunks."""
+    root = DATA / "chunks"
+    array = root / "chunks/a"
+    if not (DATA / "chunks-done").exists():
+        shutil.rmtree(root, ignore_errors=True)
+        array.mkdir(parents=True)
+        document = {"zarr_format": 2, "shape": [LISTED_CHUNKS], "chunks": [1], "dtype": "|u1", "compressor": None,
+                    "fill_value": 0, "order": "C", "filters": None}
+        (root / "chunks/.zgroup").write_text('{"zarr_format": 2}')
+        (array / ".zarray").write_text(json.dumps(document))
+        for number in range(LISTED_CHUNKS):
+            (array / str(number)).write_bytes(b"x")
+        (DATA / "chunks-done").touch()
+    return root
+
+
 def make_inputs(big_mib):
     served = DATA / "served"
     if not (DATA / "done").exists():
@@ -151,6 +204,10 @@ def make_inputs(big_mib):
             for key in keys_below(served / "many"):
                 archive.write(served / "many" / key, key)
         (DATA / "done").touch()
+    archive = served / "entries.zip"
+    if not archive.exists():
+        say(f"writing a zip of {ZIP_ENTRIES} entries")
+        make_entries(archive)
     big = served / "large/big.bin"
     if not big.exists() or big.stat().st_size != big_mib << 20:
         say(f"writing {big_mib} MiB of random bytes")
@@ -323,6 +380,7 @@ class Bench:
         self.chunk_bytes = sum(file.stat().st_size for file in chunks)
         self.keys = len(keys_below(served_dir / "many"))
         self.checked = set()
+        self.is_listed = False
 
     @contextmanager
     def mounted(self, served, key, *options):
@@ -467,8 +525,10 @@ class Bench:
     def random(self, served):
         result = {}
         for size in (4 << 10, 64 << 10):
-            for readers in (1, 8):
+            for readers in (1, 8, 16):
                 with self.mounted(served, "large/"):
+                    # The lookup asks for all of the key and stops reading it; the log has its whole length.
+                    (MOUNT / "big.bin").stat()
                     served.requests()
                     command = [self.randread, "blocks", str(readers), "1.5", str(size), MOUNT / "big.bin"]
                     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -477,7 +537,69 @@ class Bench:
                 name = f"{size >> 10}k/{readers}"
                 result[f"{name} per_s"] = reads / seconds
                 result[f"{name} wire"] = sent["bytes"] / bytes_
+        result["curl per_s"] = self.ranges_with_curl(served)
+        served.requests()
         return result
+
+    def ranges_with_curl(self, served):
+        """Random ranges of 64 KiB per second, 16 at a time, without a mount."""
+        import random
+
+        size, count = 64 << 10, 400
+        blocks = (self.served_dir / "large/big.bin").stat().st_size // size
+        url = served.url("large/big.bin")
+        lines = []
+        for block in random.sample(range(blocks), count):
+            lines += [f'url = "{url}"', f"range = {block * size}-{(block + 1) * size - 1}", "output = /dev/null", "next"]
+        config = WORK / "curl"
+        config.write_text("\n".join(lines[:-1]))
+        command = ["curl", "--silent", "--no-progress-meter", "--noproxy", "*", "--parallel", "--parallel-max", "16", "--config", config]
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        return count / (time.perf_counter() - start)
+
+    def index(self, served):
+        """The ready time of a zip of many entries, with an empty and with a warm disk cache."""
+        cache = WORK / "disk-cache"
+        shutil.rmtree(cache, ignore_errors=True)
+        result = {}
+        for name in ("cold", "warm"):
+            served.requests()
+            start = time.perf_counter()
+            with self.mounted(served, "entries.zip", "--disk-cache", cache):
+                result[f"{name}_s"] = time.perf_counter() - start
+                result[name] = total(served.requests())
+                if (MOUNT / "a" / str(ZIP_ENTRIES - 1)).read_bytes() != b"x":
+                    raise SystemExit(f"WRONG DATA: entries.zip from {served.name}")
+                # The index is written after the mount is ready.
+                while not any(file.stat().st_size > ZIP_ENTRIES * 48 for file in cache.rglob("*")):
+                    time.sleep(0.05)
+        return result
+
+    def list(self, served):
+        """find over a flat array of many chunks in a bucket, beside its LIST requests alone."""
+        if served.kind != "s3":
+            return None
+        if not self.is_listed:
+            say(f"putting {LISTED_CHUNKS} chunks")
+            endpoint = f"http://127.0.0.1:{served.server_port}"
+            servers = ROOT / "tests/servers"
+            client = [servers / ".venv/bin/python", servers / "client.py", "s3-put", endpoint, BUCKET, make_chunks()]
+            subprocess.run(client, check=True, stdout=subprocess.DEVNULL, env=aws_environment())
+            self.is_listed = True
+        served.requests()
+        done = subprocess.run(
+            [sys.executable, "-c", LISTS, served.url("").rstrip("/"), "chunks/"], check=True, capture_output=True, text=True)
+        seconds, keys = map(float, done.stdout.split())
+        alone = {"s": seconds, **total(served.requests())}
+        start = time.perf_counter()
+        with self.mounted(served, "chunks/"):
+            found = subprocess.run(["find", MOUNT, "-type", "f"], stdout=subprocess.PIPE, check=True)
+            seconds = time.perf_counter() - start
+            names = found.stdout.count(b"\n")
+        if not names == keys == LISTED_CHUNKS + 2:
+            raise SystemExit(f"{names} names and {keys} keys of {LISTED_CHUNKS + 2}")
+        return {"s": seconds, **total(served.requests()), "alone": alone}
 
 
 def curl(url):
@@ -508,7 +630,7 @@ def rows(measure, where, results, bench, is_delayed):
     def of(*path):
         return median(results, *path)
 
-    wire = f"{of('bytes') / 1e6:.1f} MB" if measure not in ("random", "native_keys") else ""
+    wire = f"{of('bytes') / 1e6:.1f} MB" if measure in ("var", "zip", "disk") else ""
     if measure == "find":
         figure = f"{of('s'):.3f} s (mount {of('mount_s'):.3f}), {of('requests'):.0f} requests"
         yield row(where, f"mount + find, {bench.keys} keys", figure, target="<= 3 requests", is_met=of("requests") <= 3)
@@ -543,9 +665,24 @@ def rows(measure, where, results, bench, is_delayed):
         figure = f"{speed[0]:.0f} MB/s, {of('requests'):.0f} requests"
         beside = f"curl {speed[1]:.0f} MB/s (without the delay {speed[2]:.0f})"
         yield row(where, f"dd of {of('size') / 1e6:.0f} MB", figure, beside, speed[0] / speed[1], ">= 0.8", speed[0] >= 0.8 * speed[1])
+    elif measure == "index":
+        figure = f"{of('warm_s'):.3f} s, {of('warm', 'requests'):.0f} requests"
+        beside = f"cold {of('cold_s'):.3f} s, {of('cold', 'requests'):.0f} requests"
+        is_met = of("warm_s") <= 0.3 and of("warm", "requests") <= 1
+        yield row(where, f"second mount of a zip of {ZIP_ENTRIES} entries", figure, beside, of("warm_s") / of("cold_s"), "0.3 s, 1 request", is_met)
+    elif measure == "list":
+        figure = f"{of('s'):.2f} s, {of('requests'):.0f} requests"
+        beside = f"LIST alone {of('alone', 's'):.2f} s, {of('alone', 'requests'):.0f} requests"
+        ratio, most = of("s") / of("alone", "s"), LISTED_CHUNKS // 1000 + 2
+        is_met = ratio <= 1.3 and of("requests") <= most
+        yield row(where, f"mount + find, {LISTED_CHUNKS} chunks", figure, beside, ratio, f"1.3, {most} requests", is_met)
     else:
         for name in results[0]:
-            if name.endswith("per_s"):
+            if name == "64k/16 per_s":
+                ratio = of(name) / of("curl per_s")
+                beside = f"curl {of('curl per_s'):.0f} per s; wire / read {of('64k/16 wire'):.1f}"
+                yield row(where, "random 64k/16 reader(s)", f"{of(name):.0f} per s", beside, ratio, ">= 0.9", ratio >= 0.9)
+            elif name.endswith("per_s") and name != "curl per_s":
                 size = name.split()[0]
                 yield row(where, f"random {size} reader(s)", f"{of(name):.0f} per s", f"wire / read {of(f'{size} wire'):.1f}")
 
@@ -568,7 +705,7 @@ def main():
     parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    measures = given.measures or MEASURES
+    measures = given.measures or DEFAULT_MEASURES
     WORK.mkdir(parents=True, exist_ok=True)
     served_dir = make_inputs(given.big_mib)
     bench = Bench(given, served_dir)
@@ -593,12 +730,14 @@ def main():
                 for place in places:
                     say(f"{number + 1}/{given.reps} {measure} {place.name}")
                     result = getattr(bench, measure)(place)
+                    if result is None:
+                        continue
                     results.setdefault(measure, {}).setdefault(place.name, []).append(result)
     for ceiling in ceilings:
         print(f"the delay itself passes, {ceiling}")
     table = []
     for measure in measures:
-        for where, found in results[measure].items():
+        for where, found in results.get(measure, {}).items():
             table.extend(rows(measure, where, found, bench, not where.endswith("+0 ms")))
     show(table)
     if given.json:
