@@ -87,7 +87,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// A directory with a Zarr hierarchy, or a zip archive of one (by its content): a path, or a URL
-    /// (http, https, s3, gs, az); `URL|zip:KEY` for a hierarchy inside an archive
+    /// (http, https, s3, gs, az, hdfs); `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory
     pub mountpoint: PathBuf,

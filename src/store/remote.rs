@@ -19,6 +19,7 @@ mod blocks;
 mod bodies;
 mod bucket;
 mod cached;
+mod hdfs;
 mod limit;
 mod listing;
 mod missing;

@@ -118,8 +118,9 @@ enum Place {
 }
 
 /// URLs of these kinds are asked over a network.
-pub const REMOTE_SCHEMES: [&str; 10] = [
-    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure",
+pub const REMOTE_SCHEMES: [&str; 13] = [
+    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "hdfs", "webhdfs",
+    "swebhdfs",
 ];
 
 impl SourceName {

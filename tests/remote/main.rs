@@ -13,6 +13,7 @@ use support::servers;
 
 mod compare;
 
+mod hdfs;
 mod http;
 mod objects;
 mod refusals;

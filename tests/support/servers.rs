@@ -13,6 +13,7 @@ mod process;
 mod rclone;
 mod remote;
 mod seaweed;
+mod webhdfs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,6 +29,7 @@ pub use process::{Port, Process};
 pub use rclone::Rclone;
 pub use remote::{Remote, without_clouds};
 pub use seaweed::Seaweed;
+pub use webhdfs::WebHdfs;
 
 /// Who asks an object store for something.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -241,7 +241,7 @@ impl RemoteListing {
                 since,
                 bytes: 0,
                 empty: 0,
-                is_complete: source.can_list(),
+                is_complete: source.lists_completely(),
             }),
         };
         while listing.is_empty() && listing.open.is_some() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use tokio::sync::Semaphore;
 
@@ -14,6 +14,7 @@ use super::archive::RemoteArchive;
 use super::attr_cache::{AttrCache, Attrs};
 use super::bodies::BodyBudget;
 use super::bucket::{self, Bucket, BucketOptions};
+use super::hdfs::{self, HdfsUrl};
 use super::limit::Limited;
 use super::listing::{ListingCache, RemoteListing};
 use super::missing::Missing;
@@ -193,7 +194,15 @@ pub(in crate::store) async fn open(
         label: label.clone(),
         error,
     };
-    let source = layered(label.clone(), identity, remote.0, options, classes)?;
+    let lists_directories = remote.1 == Kind::Hdfs;
+    let source = layered(
+        label.clone(),
+        identity,
+        remote.0,
+        lists_directories,
+        options,
+        classes,
+    )?;
     let looks_zipped = [".zip", ".ozx"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end));
@@ -209,7 +218,7 @@ pub(in crate::store) async fn open(
     }
     let is_tree = match remote.1 {
         Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
-        Kind::Web => open_web(&source).await.map_err(failed)?,
+        Kind::Web | Kind::Hdfs => open_web(&source).await.map_err(failed)?,
     };
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
@@ -222,7 +231,7 @@ pub(in crate::store) async fn open(
     }
     let what = match remote.1 {
         Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
-        Kind::Web => format!(
+        Kind::Web | Kind::Hdfs => format!(
             "none of {} is there, and it is not listed (is it the URL of the hierarchy itself?)",
             classes.node_documents.join(", ")
         ),
@@ -234,6 +243,7 @@ pub(in crate::store) async fn open(
 enum Kind {
     Web,
     Bucket,
+    Hdfs,
 }
 
 type Client = (String, String, String, (Arc<dyn Remote>, Kind));
@@ -245,6 +255,9 @@ fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
 
 /// The URL as messages have it, without secrets.
 pub(in crate::store) fn label(url: &str) -> String {
+    if let Some(Ok(hdfs)) = HdfsUrl::parse(url, |_| None) {
+        return hdfs.label();
+    }
     match (Bucket::parse(url), Url::parse(url)) {
         (Some(Ok(bucket)), _) => bucket.label(),
         (None, Ok(parsed)) if parsed.has_host() => Address::new(&parsed).label(),
@@ -280,16 +293,26 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
         let name = label.clone();
         return Ok((label, identity, name, (remote, Kind::Bucket)));
     }
+    let headers: HeaderMap = headers.into_iter().collect();
+    let variable = |name: &str| std::env::var(name).ok();
+    if let Some(hdfs) = HdfsUrl::parse(url, variable) {
+        let hdfs = hdfs.map_err(invalid(hidden()))?;
+        let (label, identity, name) = (hdfs.label(), hdfs.identity(), hdfs.file_name());
+        let address = Address::new(&hdfs.http);
+        let web = web::open(address, headers, options.timeout, classes);
+        let web = web.map_err(invalid(label.clone()))?;
+        let remote = (hdfs::open(web, hdfs), Kind::Hdfs);
+        return Ok((label, identity, name, remote));
+    }
     let parsed = Url::parse(url).map_err(|error| invalid(hidden())(error.to_string()))?;
     if parsed.host().is_none() {
         return Err(invalid(hidden())("no host in the URL".into()));
     }
     let address = Address::new(&parsed);
     let (label, identity, name) = (address.label(), address.identity(), address.file_name());
-    let headers = headers.into_iter().collect();
-    let remote =
-        web::open(address, headers, options.timeout, classes).map_err(invalid(label.clone()))?;
-    Ok((label, identity, name, (remote, Kind::Web)))
+    let web = web::open(address, headers, options.timeout, classes);
+    let web = web.map_err(invalid(label.clone()))?;
+    Ok((label, identity, name, (Arc::new(web), Kind::Web)))
 }
 
 /// Puts the layers on top of a client.
@@ -297,6 +320,7 @@ fn layered(
     label: String,
     identity: String,
     remote: Arc<dyn Remote>,
+    lists_directories: bool,
     options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Arc<RemoteSource>, RemoteError> {
@@ -320,6 +344,7 @@ fn layered(
         identity,
         classes,
         can_list: AtomicBool::new(false),
+        lists_directories,
         timeout: options.timeout,
         is_immutable: options.ttl == Duration::MAX,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),

@@ -30,8 +30,10 @@ pub(super) struct RemoteSource {
     /// What tells the source from any other one, for the disk cache.
     pub(super) identity: String,
     pub(super) classes: KeyClasses,
-    /// Whether it lists; found out when it is opened.
+    /// Whether all keys below a prefix can be listed; found out when it is opened.
     pub(super) can_list: AtomicBool,
+    /// Whether directories can be listed, each by itself and whole.
+    pub(super) lists_directories: bool,
     pub(super) timeout: Duration,
     /// Names and contents do not change: what is in the disk cache is right.
     pub(super) is_immutable: bool,
@@ -62,6 +64,11 @@ pub(super) struct RemoteSource {
 impl RemoteSource {
     pub(super) fn can_list(&self) -> bool {
         self.can_list.load(Ordering::Relaxed)
+    }
+
+    /// Whether listings have all names that there are.
+    pub(super) fn lists_completely(&self) -> bool {
+        self.can_list() || self.lists_directories
     }
 
     pub(super) fn transfer_stats(&self) -> TransferStats {
@@ -191,7 +198,7 @@ impl Store for RemoteStore {
             immutable: false,
             open_infallible: false,
             is_remote: true,
-            listing: match self.source.can_list() {
+            listing: match self.source.lists_completely() {
                 true => ListingSupport::Complete,
                 false => ListingSupport::BestEffort,
             },

@@ -10,7 +10,6 @@ mod index;
 
 use std::error::Error;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -25,6 +24,7 @@ use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
 use address::{is_allowed, is_same_host};
+pub(super) use answer::{body, refusal, wanted};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 
@@ -141,9 +141,13 @@ impl Web {
         }
     }
 
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// Sends one request and follows where it leads. A redirect to the same URL with a slash
     /// behind it says that it is a directory.
-    async fn send(
+    pub(super) async fn send(
         &self,
         method: Method,
         url: Url,
@@ -274,7 +278,8 @@ impl Web {
     }
 }
 
-fn identity() -> HeaderMap {
+/// Headers of a request for bytes as they are.
+pub(super) fn identity() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers
@@ -391,17 +396,12 @@ impl Remote for Web {
     }
 }
 
-/// Opens the part of a source that is a web server.
+/// The client of a tree of keys on a web server.
 pub(super) fn open(
     address: Address,
     headers: HeaderMap,
     timeout: Duration,
     classes: KeyClasses,
-) -> Result<Arc<dyn Remote>, String> {
-    Ok(Arc::new(Web::new(
-        client(timeout)?,
-        address,
-        headers,
-        classes,
-    )))
+) -> Result<Web, String> {
+    Ok(Web::new(client(timeout)?, address, headers, classes))
 }

@@ -27,16 +27,20 @@ impl Port {
         let random = RandomState::new();
         (0..1000_u32)
             .filter_map(|attempt| {
-                let number = 20_000 + u16::try_from(random.hash_one(attempt) % 12_000).unwrap();
-                // A name that goes away with the process, whoever runs it.
-                let name = format!("zarrfs-test-port-{number}");
-                let name = SocketAddr::from_abstract_name(name).unwrap();
-                let _claim = UnixListener::bind_addr(&name).ok()?;
-                TcpListener::bind(("127.0.0.1", number)).ok()?;
-                Some(Self { number, _claim })
+                Self::take(20_000 + u16::try_from(random.hash_one(attempt) % 12_000).unwrap())
             })
             .next()
             .expect("a port is free")
+    }
+
+    /// That port, if it is free.
+    pub fn take(number: u16) -> Option<Self> {
+        // A name that goes away with the process, whoever runs it.
+        let name = format!("zarrfs-test-port-{number}");
+        let name = SocketAddr::from_abstract_name(name).unwrap();
+        let _claim = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind(("127.0.0.1", number)).ok()?;
+        Some(Self { number, _claim })
     }
 }
 

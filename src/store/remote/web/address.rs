@@ -102,7 +102,7 @@ impl Address {
     }
 
     /// The URL of a key; that of the tree itself for the root.
-    pub(super) fn of(&self, key: &Key) -> Result<Url, RequestError> {
+    pub(in crate::store::remote) fn of(&self, key: &Key) -> Result<Url, RequestError> {
         self.with(key, "")
     }
 

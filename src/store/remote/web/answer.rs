@@ -71,7 +71,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// What a status other than success says.
-pub(super) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
+pub(in crate::store::remote) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
     match status.as_u16() {
         304 => RequestError::NotModified,
         401 | 403 | 407 => RequestError::Denied(Refusal {
@@ -130,7 +130,7 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<Range<u64>>, u64)> {
 }
 
 /// The part of an object of that size that answers a question.
-fn wanted(part: &Part, size: u64) -> Range<u64> {
+pub(in crate::store::remote) fn wanted(part: &Part, size: u64) -> Range<u64> {
     match part {
         Part::All(_) => 0..size,
         Part::Range(range) => range.start.min(size)..range.end.min(size),
@@ -361,7 +361,7 @@ fn broken(error: RequestError, part: Option<Got>) -> RequestError {
 
 /// Reads a body of at most `most` bytes; fails, with what has come, if it is longer, or not of the
 /// length that was announced.
-pub(super) async fn body(
+pub(in crate::store::remote) async fn body(
     response: Response,
     length: Option<u64>,
     most: u64,

@@ -1,0 +1,196 @@
+//! A directory of HDFS, through the REST interface of its name node (Apache Hadoop 3, "WebHDFS REST API").
+//!
+//! - `GETFILESTATUS` tells size, time of change and number of a file: its version.
+//! - `OPEN` is redirected to a data node, which sends a range and does not say of which version. Once its
+//!   answer has begun, the name node is asked for the version: the file that was opened has that one, or an
+//!   older one, and then the answer is not used.
+//! - `LISTSTATUS_BATCH` lists a directory page by page; `LISTSTATUS` at once, where a server has no pages.
+//!
+//! The user is sent as `user.name`, or a delegation token. Kerberos (SPNEGO) is not built in.
+
+mod reply;
+mod url;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join};
+use http::Method;
+use reqwest::{Response, Url};
+use serde_json::Value;
+
+use super::web::{Web, body, identity, wanted};
+use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::Key;
+use reply::{Exception, Status};
+pub(super) use url::HdfsUrl;
+
+/// Longer replies in JSON are not read.
+const MAX_REPLY_BYTES: u64 = 64 << 20;
+
+/// A directory of HDFS.
+#[derive(Debug)]
+pub(super) struct Hdfs {
+    web: Web,
+    url: HdfsUrl,
+    /// The server has no `LISTSTATUS_BATCH`.
+    lists_at_once: AtomicBool,
+}
+
+impl Hdfs {
+    pub(super) fn new(web: Web, url: HdfsUrl) -> Self {
+        Self {
+            web,
+            url,
+            lists_at_once: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends one operation and follows where it leads.
+    ///
+    /// # Errors
+    /// What the server says of it; [`RequestError::NotFound`] only in its own words.
+    async fn ask(
+        &self,
+        key: &Key,
+        operation: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Response, RequestError> {
+        let mut url: Url = self.web.address().of(key)?;
+        url.query_pairs_mut()
+            .append_pair("op", operation)
+            .extend_pairs(parameters)
+            .extend_pairs(self.url.credentials());
+        let response = self.web.send(Method::GET, url, identity()).await?;
+        match response.status().as_u16() {
+            200 => Ok(response),
+            _ => Err(Exception::read(response).await),
+        }
+    }
+
+    /// The reply in JSON to an operation.
+    async fn reply(
+        &self,
+        key: &Key,
+        operation: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Value, RequestError> {
+        let response = self.ask(key, operation, parameters).await?;
+        let bytes = body(response, None, MAX_REPLY_BYTES).await;
+        let bytes = bytes.map_err(|(error, _)| error)?;
+        serde_json::from_slice(&bytes).map_err(|_| reply::unknown(operation))
+    }
+
+    async fn status(&self, key: &Key) -> Result<Status, RequestError> {
+        let reply = self.reply(key, "GETFILESTATUS", &[]).await?;
+        Status::parse(&reply["FileStatus"]).ok_or_else(|| reply::unknown("GETFILESTATUS"))
+    }
+
+    /// The version of the file at a key.
+    async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
+        match self.status(key).await? {
+            Status::File(meta) => Ok(meta),
+            Status::Directory => Err(RequestError::IsPrefix),
+            Status::Other => Err(RequestError::lasting(
+                "neither a file nor a directory of HDFS",
+            )),
+        }
+    }
+
+    async fn read(&self, get: &Get) -> Result<Got, RequestError> {
+        let meta = match &get.expected {
+            Some(expected) => expected.clone(),
+            None => self.meta(&get.key).await?,
+        };
+        if get.known.as_ref().is_some_and(|known| known.is_same(&meta)) {
+            return Err(RequestError::NotModified);
+        }
+        let range = wanted(&get.part, meta.size_bytes);
+        let length = range.end - range.start;
+        if let Part::All(most) = get.part
+            && length > most
+        {
+            return Err(RequestError::TooLong(meta));
+        }
+        get.headers_came(&meta);
+        let start = range.start;
+        if length == 0 {
+            let bytes = Vec::new();
+            return Ok(Got { meta, start, bytes });
+        }
+        let (offset, count) = (start.to_string(), length.to_string());
+        let parameters = [("offset", &offset[..]), ("length", &count[..])];
+        let response = match self.ask(&get.key, "OPEN", &parameters).await {
+            Ok(response) => response,
+            Err(error @ (RequestError::NotFound | RequestError::Failed(_))) => {
+                // Of another version, the range may be wrong.
+                self.check(get, &meta).await?;
+                return Err(match error {
+                    // A data node's word proves no absence.
+                    RequestError::NotFound => RequestError::transient(
+                        "the data node does not have the file that the name node has",
+                    ),
+                    error => error,
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let (bytes, is_same) =
+            join(body(response, Some(length), length), self.check(get, &meta)).await;
+        is_same?;
+        let bytes = bytes.map_err(|(error, _)| error)?;
+        Ok(Got { meta, start, bytes })
+    }
+
+    /// Fails if a file is not any more the version that was found at first.
+    async fn check(&self, get: &Get, meta: &Meta) -> Result<(), RequestError> {
+        let changed = |what: &str| match get.expected {
+            Some(_) => RequestError::Changed(what.into()),
+            // The next attempt finds what is there now.
+            None => RequestError::transient(what),
+        };
+        match self.meta(&get.key).await {
+            Ok(now) if now.is_same(meta) => Ok(()),
+            Ok(_) => Err(changed("it was replaced while it was read")),
+            Err(RequestError::NotFound) => Err(changed("it was removed while it was read")),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list_page(&self, list: &List) -> Result<Page, RequestError> {
+        if !self.lists_at_once.load(Ordering::Relaxed) {
+            let after = list.page.as_deref().map(|name| ("startAfter", name));
+            let after: Vec<_> = after.into_iter().collect();
+            match self.reply(&list.prefix, "LISTSTATUS_BATCH", &after).await {
+                Ok(reply) => return reply::batch(&reply),
+                // From a server that is older than this operation.
+                Err(RequestError::NoListing(_)) if list.page.is_none() => {
+                    self.lists_at_once.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let reply = self.reply(&list.prefix, "LISTSTATUS", &[]).await?;
+        reply::all(&reply)
+    }
+}
+
+impl Remote for Hdfs {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        self.read(get).boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.meta(key).boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.list_page(list).boxed()
+    }
+}
+
+/// The client of a directory of HDFS.
+pub(super) fn open(web: Web, url: HdfsUrl) -> Arc<dyn Remote> {
+    Arc::new(Hdfs::new(web, url))
+}
