@@ -90,6 +90,8 @@ struct Stream {
 struct Ahead {
     key: Key,
     state: AheadState,
+    /// The window was widened because the program waits for this key.
+    is_awaited: bool,
     /// Dropping it cancels the prefetch.
     _task: Task<()>,
 }
@@ -103,6 +105,15 @@ enum AheadState {
 }
 
 impl State {
+    /// The stream that has prefetched a key, and the key's place in it.
+    fn place_of(&self, key: &Key) -> Option<(usize, usize)> {
+        let mut streams = self.streams.iter().enumerate();
+        streams.find_map(|(number, stream)| {
+            let place = stream.ahead.iter().position(|ahead| ahead.key == *key)?;
+            Some((number, place))
+        })
+    }
+
     fn note_false_starts(&mut self, over: &[Stream]) {
         let unused = over.iter().filter(|stream| stream.used < CONTINUED).count();
         let unused = u32::try_from(unused).unwrap_or(u32::MAX);
@@ -118,13 +129,11 @@ impl Stream {
             return Vec::new();
         };
         self.used = self.used.saturating_add(1);
-        self.window = match used.state {
-            AheadState::InFlight => self.window.saturating_mul(2),
-            AheadState::Refused => self.window / 2,
-            AheadState::Done => self.window,
-        };
-        let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
-        self.window = self.window.clamp(1, most.min(MAX_WINDOW));
+        match used.state {
+            AheadState::InFlight if !used.is_awaited => self.set_window(self.window * 2),
+            AheadState::Refused => self.set_window(self.window / 2),
+            AheadState::InFlight | AheadState::Done => {}
+        }
         let passed = place.saturating_sub(MAX_DISORDER);
         let mut dropped: Vec<Ahead> = self.ahead.drain(..passed).collect();
         self.opened.push_back(used);
@@ -132,6 +141,23 @@ impl Stream {
             dropped.extend(self.opened.pop_front());
         }
         dropped
+    }
+
+    /// Sets the window, which grows no faster than the stream has proved to be one.
+    fn set_window(&mut self, window: usize) {
+        let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
+        self.window = window.clamp(1, most.min(MAX_WINDOW));
+    }
+
+    /// Widens the window if a key is still being fetched, for which the program waits.
+    fn await_key(&mut self, place: usize) {
+        if let Some(ahead) = self.ahead.get_mut(place)
+            && ahead.state == AheadState::InFlight
+            && !ahead.is_awaited
+        {
+            ahead.is_awaited = true;
+            self.set_window(self.window * 2);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -161,14 +187,7 @@ impl KeyReadahead {
             return;
         }
         let mut state = self.0.state.lock();
-        let place = state
-            .streams
-            .iter()
-            .enumerate()
-            .find_map(|(number, stream)| {
-                let place = stream.ahead.iter().position(|ahead| ahead.key == *key)?;
-                Some((number, place))
-            });
+        let place = state.place_of(key);
         if state.recent.front() != Some(key) {
             state.recent.push_front(key.clone());
             state.recent.truncate(MAX_RECENT);
@@ -195,11 +214,25 @@ impl KeyReadahead {
         }
     }
 
-    /// Notes that a key is looked up, which takes a request: if it follows keys that were used, it will
-    /// be used, too, and those behind it need not wait for the answer.
+    /// Notes that a key is looked up, and that the lookup waits for an answer: if the key follows others
+    /// that were used, it will be used, too, and those behind it need not wait for the answer. If it is
+    /// being prefetched, the window is too small.
     pub(super) fn anticipate(&self, key: &Key) {
-        let state = self.0.state.lock();
+        let mut state = self.0.state.lock();
         if is_document(key) || state.recent.is_empty() || state.recent.contains(key) {
+            return;
+        }
+        if let Some((number, place)) = state.place_of(key) {
+            let stream = state.streams.get_mut(number);
+            let id = stream.and_then(|stream| {
+                stream.await_key(place);
+                let is_filling = std::mem::replace(&mut stream.is_filling, true);
+                (!is_filling).then_some(stream.id)
+            });
+            drop(state);
+            if let Some(id) = id {
+                self.0.fill(id);
+            }
             return;
         }
         let recent = std::iter::once(key).chain(&state.recent).cloned().collect();
@@ -325,6 +358,7 @@ impl Shared {
         stream.ahead.push_back(Ahead {
             key: key.clone(),
             state: AheadState::InFlight,
+            is_awaited: false,
             _task: runtime::spawn(prefetch),
         });
     }
@@ -458,6 +492,38 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         false
+    }
+
+    #[test]
+    fn a_lookup_that_waits_for_a_prefetch_widens_the_window_once() {
+        let (readahead, store) = watched();
+        let all_done = |count: usize| {
+            let is_done = || {
+                let state = readahead.0.state.lock();
+                let mut ahead = state.streams.iter().flat_map(|stream| &stream.ahead);
+                ahead.all(|ahead| ahead.state == AheadState::Done)
+            };
+            let end = Instant::now() + Duration::from_secs(10);
+            while !(settles(&store, count) && is_done()) {
+                assert!(Instant::now() < end, "{}", store.keys.lock().len());
+            }
+        };
+        readahead.observe(&key(0), None);
+        readahead.observe(&key(1), None);
+        all_done(FIRST_WINDOW);
+        for number in 2..10 {
+            readahead.observe(&key(number), None);
+            all_done(FIRST_WINDOW + number - 1);
+        }
+        store.hangs.store(true, Ordering::Relaxed);
+        readahead.observe(&key(10), None);
+        assert!(settles(&store, 2 * FIRST_WINDOW + 1));
+        for _ in 0..3 {
+            readahead.anticipate(&key(18));
+        }
+        assert!(settles(&store, 3 * FIRST_WINDOW + 1));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(settles(&store, 3 * FIRST_WINDOW + 1));
     }
 
     #[test]
