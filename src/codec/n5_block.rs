@@ -52,24 +52,22 @@ impl N5Block {
             }
             mode => return Err(DecodeError::corrupt(format!("mode {mode} of 0 to 2"))),
         };
-        let (rank, expected) = (u16::from_be_bytes(rank), self.chunk_shape.len());
-        if usize::from(rank) != expected {
-            let what = format!("a header of {rank} axes, the dataset has {expected}");
-            return Err(DecodeError::corrupt(what));
+        let (rank, expected) = (
+            usize::from(u16::from_be_bytes(rank)),
+            self.chunk_shape.len(),
+        );
+        if rank > expected {
+            return Err(other_rank(rank, expected));
         }
-        let mut shape = Vec::with_capacity(expected);
+        let mut shape = Vec::with_capacity(rank);
         // The header has the fastest axis first.
-        for (axis, most) in self.chunk_shape.iter().enumerate().rev() {
+        for _ in 0..rank {
             let (size, rest) = split_head(src)?;
-            let size = u64::from(u32::from_be_bytes(size));
-            if size == 0 || size > *most {
-                let what = format!("{size} elements along axis {axis}, expected 1 to {most}");
-                return Err(DecodeError::corrupt(what));
-            }
-            shape.push(size);
+            shape.push(u64::from(u32::from_be_bytes(size)));
             src = rest;
         }
         shape.reverse();
+        let shape = self.checked_shape(shape)?;
         if mode == 1 {
             let (found, rest) = split_head(src)?;
             let found = u64::from(u32::from_be_bytes(found));
@@ -82,6 +80,30 @@ impl N5Block {
             src = rest;
         }
         Ok(Block { shape, body: src })
+    }
+
+    /// The shape of a block, from that in its header.
+    ///
+    /// zarr-python leaves out axes along which a whole chunk was assigned by index. The block is full then,
+    /// and those axes have one element.
+    fn checked_shape(&self, shape: Vec<u64>) -> Result<Vec<u64>, DecodeError> {
+        let edges = &self.chunk_shape;
+        if shape.len() < edges.len() {
+            let longer = |sizes: &[u64]| -> Vec<u64> {
+                sizes.iter().copied().filter(|size| *size != 1).collect()
+            };
+            return match longer(&shape) == longer(edges) {
+                true => Ok(edges.clone()),
+                false => Err(other_rank(shape.len(), edges.len())),
+            };
+        }
+        for (axis, (size, most)) in shape.iter().zip(edges).enumerate() {
+            if *size == 0 || size > most {
+                let what = format!("{size} elements along axis {axis}, expected 1 to {most}");
+                return Err(DecodeError::corrupt(what));
+            }
+        }
+        Ok(shape)
     }
 
     /// Decodes the elements of a block into a buffer of exactly their size.
@@ -135,6 +157,12 @@ impl N5Block {
         }
         Ok(())
     }
+}
+
+fn other_rank(found: usize, expected: usize) -> DecodeError {
+    DecodeError::corrupt(format!(
+        "a header of {found} axes, the dataset has {expected}"
+    ))
 }
 
 impl Decode for N5Block {
@@ -218,6 +246,21 @@ mod tests {
         assert_eq!(decode(&codec, &block).unwrap(), body);
         let scalar = N5Block::new(&[], 1, None);
         assert_eq!(decode(&scalar, &[0, 0, 0, 0, 7]).unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_full_block_may_lack_axes_of_one_element() {
+        let codec = N5Block::new(&[1, 2, 3, 1], 1, None);
+        for sizes in [&[3, 2][..], &[3, 2, 1], &[1, 3, 2]] {
+            let block = [header(0, sizes), (0..6).collect()].concat();
+            assert_eq!(decode(&codec, &block).unwrap(), [0, 1, 2, 3, 4, 5]);
+        }
+        for sizes in [&[6][..], &[2, 3], &[2, 2], &[3, 2, 0], &[3, 2, 2], &[]] {
+            let block = [header(0, sizes), (0..6).collect()].concat();
+            assert!(decode(&codec, &block).is_err(), "{sizes:?}");
+        }
+        let one = N5Block::new(&[1, 1], 1, None);
+        assert_eq!(decode(&one, &[0, 0, 0, 0, 7]).unwrap(), [7]);
     }
 
     #[test]

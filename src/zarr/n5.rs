@@ -12,7 +12,7 @@ use super::array::{Array, checked_grid};
 use super::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use super::codec_chain::{CodecChain, CodecSpec};
 use super::data_type::{self, DataType};
-use super::document::{object, parse};
+use super::document::{has_members, object, parse};
 use super::error::{MetadataError, excerpt, json_type, printable};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, sizes};
@@ -59,12 +59,11 @@ const KEYS: ChunkKeys = ChunkKeys {
 };
 
 /// Whether a document makes an N5 hierarchy of its directory: it has the version of N5, or is that of a
-/// dataset. A document that is not understood does not.
+/// dataset. A damaged document with these members does so too, since it proves no other format.
 pub fn is_n5_root(attributes_json: &[u8]) -> bool {
-    match parse(attributes_json) {
-        Ok(Value::Object(document)) => document.contains_key(VERSION) || is_dataset(&document),
-        _ => false,
-    }
+    let members = [VERSION, DIMENSIONS, BLOCK_SIZE, DATA_TYPE];
+    let [is_versioned, dataset @ ..] = has_members(attributes_json, members);
+    is_versioned || dataset == [true; 3]
 }
 
 /// Whether a parsed document is that of a dataset.
@@ -324,8 +323,12 @@ mod tests {
             (r#"{"n5":"4.0.0"}"#, true),
             (r#"{"dimensions":[1],"dataType":"int8"}"#, false),
             ("{}", false),
-            ("[\"n5\"]", false),
-            ("{\"n5\":", false),
+            (r#"["n5"]"#, false),
+            (r#"{"a":"n5","b":{"n5":1},"c":["n5",{"n5":2}]}"#, false),
+            (r#"{"a":"\"n5\":","n5x":1,"b":"n5"}"#, false),
+            (r#"{"a":[NaN,{"b":"}"}], "n5" : 1}"#, true),
+            (r#"{"n5":"#, true),
+            ("", false),
         ] {
             assert_eq!(is_n5_root(text.as_bytes()), expected, "{text}");
         }

@@ -43,7 +43,7 @@ def make(path, kind, mib):
         plane = 280 + 15 * np.sin((x + 3 * i) / 97) + 0.05 * rng.standard_normal((PLANE, PLANE))
         plane = (np.round(plane * 64) / 64).astype("f4")
         for array in arrays:
-            array[i] = plane
+            array[i : i + 1] = plane[None]
 
 
 def cat(zarrfs, source, codec):

@@ -159,21 +159,21 @@ fn n5_takes_four_requests_for_each_node_and_one_for_each_block() {
 fn a_hierarchy_of_zarr_is_not_asked_for_documents_of_n5() {
     let served = served();
     let nginx = Nginx::start(served.path());
-    for (name, view) in [
-        ("v2-flat", "zlib/.zarrfs/zlib.npy"),
-        ("v3", "zstd/.zarrfs/zstd.npy"),
+    for (location, name, view) in [
+        ("", "v2-flat", "zlib/.zarrfs/zlib.npy"),
+        ("", "v3", "zstd/.zarrfs/zstd.npy"),
+        ("index", "v3", "zstd/.zarrfs/zstd.npy"),
     ] {
-        let mounted = nginx.remote("").mount(name);
+        let bare = served.path().join(name).join("bare");
+        fs::create_dir_all(&bare).unwrap();
+        fs::write(bare.join("notes.txt"), "no document").unwrap();
+        let mounted = nginx.remote(location).mount(name);
         read(mounted.join(view)).unwrap();
-        // A directory without documents, and names that do not exist.
-        for absent in [
-            "a/empty group/.zarrfs/attributes.json",
-            "a/nowhere/x",
-            "nowhere",
-        ] {
-            let _ = read(mounted.join(absent));
-        }
-        let _ = std::fs::read_dir(mounted.join("a"));
+        assert!(read(mounted.join("nowhere")).is_err());
+        assert!(read(mounted.join("a/nowhere/x")).is_err());
+        // A directory without documents.
+        let is_known = read(mounted.join("bare/.zarrfs/README.txt")).is_ok();
+        assert!(is_known || location.is_empty());
         mounted.unmount();
     }
     let requests = nginx.requests();

@@ -69,3 +69,77 @@ fn decompress(spec: &CodecSpec) -> Result<Stage, CodecError> {
         _ => Err(CodecError::unsupported(format!("{} of N5", spec.name))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::codec::{CodecError, Pipeline};
+    use crate::zarr::{CodecChain, CodecSpec, DataType, FillValue, data_type};
+
+    fn pipeline(compression: Option<(&str, Value)>) -> Result<Pipeline, CodecError> {
+        let compression = compression.map(|(name, configuration)| CodecSpec {
+            name: name.into(),
+            configuration: configuration.as_object().cloned().unwrap_or_default(),
+        });
+        let data_type = data_type::v2::fixed(&">i2".into()).map(DataType::Fixed);
+        let chain = CodecChain::N5 { compression };
+        Pipeline::new(&chain, &data_type.unwrap(), &[2, 4], &FillValue::Undefined)
+    }
+
+    /// A block of 2 times 3 elements, which are 0 to 5.
+    fn block(body: &[u8]) -> Vec<u8> {
+        let header = [0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2];
+        [&header[..], body].concat()
+    }
+
+    const ELEMENTS: [u8; 12] = [0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5];
+    const CHUNK: [u8; 16] = [0, 0, 0, 1, 0, 2, 0, 0, 0, 3, 0, 4, 0, 5, 0, 0];
+
+    #[test]
+    fn compressions_have_the_names_of_n5() {
+        let zstd = zstd::bulk::compress(&ELEMENTS, 1).unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(1));
+        std::io::Write::write_all(&mut gzip, &ELEMENTS).unwrap();
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(1));
+        std::io::Write::write_all(&mut zlib, &ELEMENTS).unwrap();
+        let lz4 = lz4_flex::block::compress(&ELEMENTS);
+        let sized_lz4 = [&[12, 0, 0, 0][..], &lz4].concat();
+        for (compression, body) in [
+            (None, ELEMENTS.to_vec()),
+            (Some(("gzip", json!({"level": -1}))), gzip.finish().unwrap()),
+            (
+                Some(("gzip", json!({"useZlib": true}))),
+                zlib.finish().unwrap(),
+            ),
+            (Some(("zstd", json!({"level": 3}))), zstd),
+            (Some(("lz4", json!({"blockSize": 65536}))), lz4),
+            (Some(("lz4", json!({"acceleration": 1}))), sized_lz4),
+        ] {
+            let pipeline = pipeline(compression).unwrap();
+            assert!(!pipeline.is_identity() && pipeline.encoded_size_bytes().is_none());
+            let mut chunk = [0xee; 16];
+            pipeline.decode(&block(&body), &mut chunk).unwrap();
+            assert_eq!(chunk, CHUNK, "{}", pipeline.describe());
+            for end in 0..block(&body).len() {
+                let truncated = pipeline.decode(&block(&body)[..end], &mut chunk);
+                let is_corrupt = matches!(truncated, Err(CodecError::Corrupt { .. }));
+                assert!(is_corrupt, "{}: {end}: {truncated:?}", pipeline.describe());
+            }
+        }
+    }
+
+    #[test]
+    fn other_compressions_are_named() {
+        for (name, expected) in [
+            ("jpeg", "codec jpeg of N5 is not supported"),
+            ("delta", "codec delta of N5 is not supported"),
+            ("bytes", "codec bytes of N5 is not supported"),
+        ] {
+            let error = pipeline(Some((name, json!({})))).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+        let error = pipeline(Some(("gzip", json!({"useZlib": 1})))).unwrap_err();
+        assert!(error.to_string().contains("useZlib is 1"), "{error}");
+    }
+}
