@@ -1,6 +1,6 @@
 //! Codecs: the encoded bytes of a chunk in, its elements out, no I/O.
 //!
-//! Owns the chains of Zarr v2 and v3. A [`Pipeline`] is built once for an array and checks the
+//! Owns the chains of Zarr v2 and v3 and of N5. A [`Pipeline`] is built once for an array and checks the
 //! configurations and the geometry; after that it decodes chunk after chunk, from any thread.
 //!
 //! **Every decode is bounded.** The size of the decoded chunk is known from the metadata; walking
@@ -32,7 +32,9 @@ mod element;
 mod error;
 mod json;
 mod lz4;
+mod lz4_block;
 mod msgpack;
+mod n5_block;
 mod number;
 mod object;
 mod packbits;

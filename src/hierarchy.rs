@@ -1,4 +1,4 @@
-//! What metadata documents say of a hierarchy: the documents of a node, names in stores that do not
+//! What metadata documents say of a hierarchy of Zarr v2, v3 or N5: the documents of a node, names in stores that do not
 //! list, and where inner chunks lie in shards.
 //!
 //! **Architecture Invariant:** documents are read only here, and only here is a list of their names.
@@ -6,6 +6,7 @@
 mod document;
 mod key_classes;
 mod listing;
+mod n5;
 mod shard_index;
 
 pub use document::{
@@ -15,6 +16,7 @@ pub use document::{
 pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
+pub use n5::{is_in_n5, read_attributes_json};
 pub use shard_index::{
     CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,
     shard_index_range,

@@ -1,13 +1,14 @@
 //! A hierarchy in another version of Zarr, without decoding: metadata are rewritten, keys of chunks are
-//! renamed, inner chunks of shards are byte ranges, and values stay as they are.
+//! renamed, inner chunks of shards are byte ranges, and values stay as they are. Blocks of N5, which no
+//! codec of Zarr undoes, are decoded (`n5`).
 //!
 //! A node is translated only if every reader of the other version gets the same elements; any other is
 //! left out, with the reason. A translation follows from the node's own documents; in a remote store,
 //! from their copies in consolidated metadata.
 //!
-//! **Architecture Invariant:** nothing here decodes a chunk, and a chunk of a translation is the same
+//! **Architecture Invariant:** nothing here decodes a chunk of Zarr: one in a translation is the same
 //! object of the inner store, or the range of it that a shard's index names; only the header of a
-//! Zstandard frame may differ (`zstd_frame`).
+//! Zstandard frame may differ (`zstd_frame`). A chunk of N5 has the size of its elements (`decoded`).
 //!
 //! **Architecture Invariant:** [`StoreError::NotFound`] is returned where the inner store, the metadata,
 //! or a shard's index that was read proves absence. No other failure becomes it.
@@ -16,9 +17,11 @@
 
 mod codecs;
 mod consolidated;
+mod decoded;
 mod fill;
 mod fill_mask;
 mod listing;
+mod n5;
 mod node;
 mod outline;
 mod resolve;
@@ -49,7 +52,7 @@ use self::resolve::Resolved;
 use self::root_copies::CachedCopies;
 use self::shards::InnerChunks;
 use self::text::Text;
-use crate::array::Engine;
+use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
@@ -58,7 +61,7 @@ use crate::store::{
     Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 use crate::sync::Mutex;
-use crate::zarr::document;
+use crate::zarr::{ZarrFormat, document};
 
 /// The version that a hierarchy is translated to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,8 +96,11 @@ impl Target {
     }
 
     /// Whether a node whose document is wrong stays as it is: one of this version is no worse than it was.
-    fn shows_broken(self, is_v3: bool) -> bool {
-        matches!((self, is_v3), (Self::V2, false) | (Self::V3, true))
+    fn shows_broken(self, format: ZarrFormat) -> bool {
+        matches!(
+            (self, format),
+            (Self::V2, ZarrFormat::V2) | (Self::V3, ZarrFormat::V3)
+        )
     }
 }
 
@@ -135,6 +141,8 @@ struct NodeView {
     modified: SystemTime,
     /// The document that describes an array, if the node is one, and its version.
     document: Option<(Key, Version)>,
+    /// What decodes its chunks, if those of the translation are decoded.
+    reader: Option<Arc<ArrayReader>>,
     memory_bytes: u64,
 }
 
@@ -326,11 +334,43 @@ impl Shared {
             // Parsed documents are some times as large as their texts.
             memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
             texts,
+            reader: self.reader(key, &translation, &documents)?,
             translation,
             version: documents.version,
             modified: documents.modified,
             document: documents.array,
         })
+    }
+
+    /// What decodes the chunks of a translation, if they are decoded: that of the same documents, if
+    /// there is one, since it has cached chunks.
+    fn reader(
+        &self,
+        key: &Key,
+        translation: &Translation,
+        documents: &NodeDocuments,
+    ) -> Result<Option<Arc<ArrayReader>>, StoreError> {
+        let Translation::Array(_, chunks) = translation else {
+            return Ok(None);
+        };
+        let Some(decoder) = &chunks.decoder else {
+            return Ok(None);
+        };
+        if let Some((last, _)) = self.nodes.lock().get(key)
+            && last.version == documents.version
+        {
+            return Ok(last.reader.clone());
+        }
+        let reader = ArrayReader::open(
+            Arc::clone(&self.store),
+            key.clone(),
+            &decoder.array,
+            Arc::clone(&decoder.pipeline),
+            Arc::clone(&self.engine),
+            self.ttl.unwrap_or(Duration::MAX),
+            documents.array.clone(),
+        )?;
+        Ok(Some(Arc::new(reader)))
     }
 
     fn translation(&self, key: &Key, documents: &NodeDocuments) -> Result<Translation, StoreError> {
@@ -357,7 +397,7 @@ impl Shared {
                 let raw = raw.map(document::parse);
                 translate(self.target, &node, raw.and_then(Result::ok).as_ref())
             }
-            Err(_) if self.target.shows_broken(zarr_json.is_some()) => Translation::Same,
+            Err(_) if self.target.shows_broken(detected.format) => Translation::Same,
             Err(error) => Translation::LeftOut(error.to_string()),
         })
     }

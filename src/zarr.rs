@@ -1,4 +1,4 @@
-//! Zarr metadata, version 2 and 3: bytes in, types out, no I/O.
+//! Metadata of Zarr, version 2 and 3, and of N5: bytes in, types out, no I/O.
 //!
 //! Owns nodes (groups and arrays), data types, chunk grids and chunk key encodings. It does not depend
 //! on stores, and has only names and configurations of codecs.
@@ -16,6 +16,7 @@ pub mod grid;
 #[cfg(test)]
 mod hostile;
 mod info;
+mod n5;
 pub mod narrow_float;
 pub mod node;
 mod v2;
@@ -30,13 +31,16 @@ pub use data_type::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
 pub use error::{MetadataError, Unsupported};
 pub use fill_value::FillValue;
 pub use grid::ChunkGrid;
-pub use node::{DOCUMENT_NAMES, Detected, Documents, Group, Node};
+pub use n5::{is_n5_dataset, is_n5_root};
+pub use node::{ATTRIBUTES_JSON, DOCUMENT_NAMES, Detected, Documents, Group, Node};
 
-/// The version of the specification that a node is written in.
+/// The specification that a node is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ZarrFormat {
     /// Zarr version 2: `.zarray`, `.zgroup`, `.zattrs`.
     V2,
     /// Zarr version 3: `zarr.json`.
     V3,
+    /// N5: `attributes.json`.
+    N5,
 }

@@ -202,6 +202,47 @@ impl ArrayReader {
         self.fill(&run, served).await
     }
 
+    /// Reads `size_bytes` from `offset` of one chunk, fewer only at its end, if it has that version in the
+    /// store.
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] if it has another one, or is gone; otherwise why it cannot be loaded.
+    pub async fn read_chunk(
+        self: &Arc<Self>,
+        number: u64,
+        version: Version,
+        offset: u64,
+        size_bytes: usize,
+    ) -> Result<Data, StoreError> {
+        let id = self.chunk_id(Extent::Chunk(number), 0);
+        let _reader = self.engine.admit_reader(self.key()).await?;
+        let mut chunk = self.load_one(id).await?;
+        if chunk.version != Some(version) {
+            // What is cached may be older.
+            self.chunks.distrust();
+            chunk = self.load_one(id).await?;
+        }
+        match &chunk.bytes {
+            Some(bytes) if chunk.version == Some(version) => {
+                let start = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
+                let end = start.saturating_add(size_bytes).min(bytes.len());
+                Ok(Data::Shared(Arc::clone(bytes), start..end))
+            }
+            _ => Err(StoreError::Stale {
+                key: self.chunks.chunk_key(number),
+                what: "it has changed since it was opened".into(),
+            }),
+        }
+    }
+
+    async fn load_one(self: &Arc<Self>, id: ChunkId) -> Result<Arc<Chunk>, StoreError> {
+        let loaded = self.load(&[id]).await?;
+        let chunk = loaded.into_iter().next();
+        chunk.ok_or_else(|| self.internal("no chunk was loaded"))
+    }
+
     /// Size of a decoded chunk in bytes.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_geometry.size_bytes()

@@ -1,5 +1,6 @@
 //! Builds the stages of a pipeline from the codec chain in the metadata.
 
+mod n5;
 mod v3;
 
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub(super) fn chain(
             }
             builder.finish()
         }
+        CodecChain::N5 { compression } => n5::chain(compression.as_ref(), data_type, shape),
     }
 }
 

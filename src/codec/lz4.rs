@@ -16,14 +16,24 @@ impl Decode for Lz4 {
         let dst = dst
             .get_mut(..claimed)
             .ok_or_else(|| DecodeError::declared_size(claimed as u64, limit))?;
-        let decoded = lz4_flex::block::decompress_into(block, dst)
-            .map_err(|error| DecodeError::corrupt(format!("lz4 block: {error}")))?;
-        if decoded != claimed {
-            return Err(DecodeError::corrupt(format!(
-                "the block holds {decoded} of {claimed} bytes"
-            )));
-        }
-        Ok(decoded)
+        decode_block(block, dst)?;
+        Ok(claimed)
+    }
+}
+
+/// Decodes one LZ4 block to exactly the size of `dst`.
+///
+/// # Errors
+/// Corrupt, if it is damaged or has another size.
+pub(super) fn decode_block(block: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
+    let size = dst.len();
+    let decoded = lz4_flex::block::decompress_into(block, dst)
+        .map_err(|error| DecodeError::corrupt(format!("lz4 block: {error}")))?;
+    match decoded == size {
+        true => Ok(()),
+        false => Err(DecodeError::corrupt(format!(
+            "the block holds {decoded} of {size} bytes"
+        ))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
+use super::n5;
 use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
 use crate::zarr;
 
@@ -24,19 +25,21 @@ pub enum Document {
     Zattrs,
     /// The consolidated metadata of a group of version 2.
     Zmetadata,
+    /// Of a node of an N5 hierarchy; elsewhere a value like any other.
+    AttributesJson,
 }
 
-/// Names of all metadata documents, in the order of [`Document::ALL`].
+/// Names of all metadata documents of Zarr, in the order of [`Document::ALL`].
 pub const DOCUMENT_NAMES: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
 /// Names of the documents that describe one node, in the order of the fields of [`zarr::Documents`].
-pub const NODE_DOCUMENT_NAMES: [&str; 4] = {
+pub const NODE_DOCUMENT_NAMES: [&str; 5] = {
     let [zarr_json, zarray, zgroup, zattrs, _] = DOCUMENT_NAMES;
-    [zarr_json, zarray, zgroup, zattrs]
+    [zarr_json, zarray, zgroup, zattrs, zarr::ATTRIBUTES_JSON]
 };
 
 impl Document {
-    /// All documents.
+    /// All documents of Zarr.
     pub const ALL: [Self; 5] = [
         Self::ZarrJson,
         Self::Zarray,
@@ -54,27 +57,28 @@ impl Document {
             Self::Zgroup => zgroup,
             Self::Zattrs => zattrs,
             Self::Zmetadata => zmetadata,
+            Self::AttributesJson => zarr::ATTRIBUTES_JSON,
         }
     }
 
-    /// The document with a name.
+    /// The document of Zarr with a name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|document| document.name().as_bytes() == name)
     }
 
-    /// The document that a key leads to.
+    /// The document of Zarr that a key leads to.
     pub fn from_key(key: &Key) -> Option<Self> {
         Self::from_name(key.as_bytes().rsplit(|byte| *byte == b'/').next()?)
     }
 }
 
-/// Whether a key leads to a metadata document.
+/// Whether a key leads to a metadata document of Zarr.
 pub fn is_document(key: &Key) -> bool {
     Document::from_key(key).is_some()
 }
 
-/// Whether a name below a node is that of a metadata document.
+/// Whether a name below a node is that of a metadata document of Zarr.
 pub fn is_document_name(name: &[u8]) -> bool {
     Document::from_name(name).is_some()
 }
@@ -137,7 +141,7 @@ pub async fn read_document(
 #[derive(Debug)]
 pub struct NodeDocuments {
     /// Their texts, in the order of [`NODE_DOCUMENT_NAMES`].
-    pub texts: [Option<Vec<u8>>; 4],
+    pub texts: [Option<Vec<u8>>; 5],
     /// A hash of their names and versions.
     pub version: u64,
     /// When the last of them was changed.
@@ -165,40 +169,69 @@ impl NodeDocuments {
         let [own @ .., _] = Document::ALL;
         let read = |document| read_document(store, key, document);
         let documents = map_concurrent(own, read).await;
-        let slots = node.texts.iter_mut().zip(NODE_DOCUMENT_NAMES);
-        for ((slot, name), document) in slots.zip(documents) {
-            let Some(document) = document? else {
-                continue;
-            };
-            hasher.write(name.as_bytes());
-            hasher.write_u64(document.version.0);
-            node.modified = node.modified.max(document.modified);
-            if document.size_bytes > MAX_DOCUMENT_BYTES {
-                // No other document may describe the node instead.
-                node.texts = Default::default();
-                node.problem = Some(format!(
-                    "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
-                    document.size_bytes
-                ));
+        for (place, document) in documents.into_iter().enumerate() {
+            if let Some(document) = document?
+                && !node.add(place, document, &mut hasher)?
+            {
                 break;
             }
-            *slot = Some(document.text?);
-            if node.array.is_none() && matches!(name, "zarr.json" | ".zarray") {
-                node.array = Some((document.key, document.version));
-            }
+        }
+        let [zarr_json, zarray, zgroup, ..] = &node.texts;
+        let is_zarr = [zarr_json, zarray, zgroup].into_iter().any(Option::is_some);
+        if !is_zarr
+            && node.problem.is_none()
+            && let Some(document) = n5::read_attributes_json(store, key).await?
+        {
+            node.add(own.len(), document, &mut hasher)?;
         }
         node.version = hasher.finish();
         Ok(node)
     }
 
+    /// Adds the document at a place of [`NODE_DOCUMENT_NAMES`]; returns whether it is short enough to be
+    /// read.
+    fn add(
+        &mut self,
+        place: usize,
+        document: StoredDocument,
+        hasher: &mut SipHasher13,
+    ) -> Result<bool, StoreError> {
+        let slot = self
+            .texts
+            .get_mut(place)
+            .zip(NODE_DOCUMENT_NAMES.get(place));
+        let Some((slot, name)) = slot else {
+            return Err(StoreError::internal(format!("no document {place}")));
+        };
+        hasher.write(name.as_bytes());
+        hasher.write_u64(document.version.0);
+        self.modified = self.modified.max(document.modified);
+        if document.size_bytes > MAX_DOCUMENT_BYTES {
+            // No other document may describe the node instead.
+            self.texts = Default::default();
+            self.problem = Some(format!(
+                "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
+                document.size_bytes
+            ));
+            return Ok(false);
+        }
+        *slot = Some(document.text?);
+        let describes_array = ["zarr.json", ".zarray", zarr::ATTRIBUTES_JSON];
+        if self.array.is_none() && describes_array.contains(name) {
+            self.array = Some((document.key, document.version));
+        }
+        Ok(true)
+    }
+
     /// The texts, ready to be parsed.
     pub fn documents(&self) -> zarr::Documents<'_> {
-        let [zarr_json, zarray, zgroup, zattrs] = &self.texts;
+        let [zarr_json, zarray, zgroup, zattrs, attributes_json] = &self.texts;
         zarr::Documents {
             zarr_json: zarr_json.as_deref(),
             zarray: zarray.as_deref(),
             zgroup: zgroup.as_deref(),
             zattrs: zattrs.as_deref(),
+            attributes_json: attributes_json.as_deref(),
         }
     }
 }
@@ -214,7 +247,7 @@ mod tests {
     use crate::runtime::block_on;
     use crate::store::{Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat};
 
-    /// A store that answers once four keys are being opened.
+    /// A store that answers once four documents of Zarr are being opened.
     #[derive(Debug)]
     struct Remote {
         values: MemoryStore,
@@ -262,7 +295,9 @@ mod tests {
         }
 
         async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-            self.all.wait().await;
+            if is_document(key) {
+                self.all.wait().await;
+            }
             match key.as_bytes().ends_with(self.denies.as_bytes()) && !self.denies.is_empty() {
                 true => Err(StoreError::Denied {
                     key: key.clone(),

@@ -2,13 +2,15 @@
 
 use super::document::{DOCUMENT_NAMES, is_document};
 use crate::store::{Key, KeyClasses};
+use crate::zarr::ATTRIBUTES_JSON;
 
-/// The classes of the keys of Zarr v2 and v3.
+/// The classes of the keys of Zarr v2 and v3 and of N5. `attributes.json` is the last name that is looked
+/// for, and no document in itself: in a Zarr hierarchy it is a value, or a prefix, like any other.
 pub const KEY_CLASSES: KeyClasses = KeyClasses {
     is_document: is_document_or_reserved,
     node_documents: &{
         let [zarr_json, zarray, zgroup, _, zmetadata] = DOCUMENT_NAMES;
-        [zarr_json, zmetadata, zgroup, zarray]
+        [zarr_json, zmetadata, zgroup, zarray, ATTRIBUTES_JSON]
     },
     node_of,
 };
@@ -23,7 +25,8 @@ fn is_document_or_reserved(key: &Key) -> bool {
 /// The array or group that a key most likely belongs to: the key without the name of a metadata
 /// document, or without the names at its end that look like a chunk key.
 fn node_of(key: &Key) -> Key {
-    if is_document(key) {
+    let is_n5_document = || key.as_bytes().ends_with(ATTRIBUTES_JSON.as_bytes());
+    if is_document(key) || is_n5_document() {
         return key.parent();
     }
     let mut node = key.clone();
@@ -52,6 +55,7 @@ mod tests {
             ("a/b/c.0.1", "a/b"),
             ("a/b/.zarray", "a/b"),
             ("a/b/zarr.json", "a/b"),
+            ("a/b/attributes.json", "a/b"),
             ("zarr.json", ""),
             ("0.0", ""),
             ("a/0/0/0", "a"),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::hierarchy::is_document_name;
 use crate::store::{Key, Kind, Listed, Listing, Store, StoreError, Visited};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
-use crate::zarr::{Array, ChunkGrid, ChunkKeys};
+use crate::zarr::{ATTRIBUTES_JSON, Array, ChunkGrid, ChunkKeys};
 
 /// The class of a key below an array.
 #[derive(Debug)]
@@ -95,16 +95,22 @@ impl ChunkNames {
             (true, Kind::Object) => {
                 KeyClass::Misplaced("a value has the key of a directory of chunks")
             }
-            (false, Kind::Object) if depth == 1 && is_document_name(below) => KeyClass::Other,
+            (false, Kind::Object) if depth == 1 && self.is_document_name(below) => KeyClass::Other,
             (false, _) => KeyClass::Stray,
         }
+    }
+
+    /// Returns whether a name directly below the array is that of a document of its format.
+    fn is_document_name(&self, name: &[u8]) -> bool {
+        let is_n5 = self.keys.encoding == KeyEncoding::N5;
+        is_document_name(name) || (is_n5 && name == ATTRIBUTES_JSON.as_bytes())
     }
 
     /// Returns whether `below` is a directory that can contain chunks.
     fn leads_to_chunks(&self, below: &[u8], depth: usize) -> bool {
         let names = match self.keys.encoding {
             KeyEncoding::Default => self.grid.rank() + 1,
-            KeyEncoding::V2 => self.grid.rank(),
+            KeyEncoding::V2 | KeyEncoding::N5 => self.grid.rank(),
         };
         if self.keys.separator != Separator::Slash || depth >= names {
             return false;

@@ -1,4 +1,4 @@
-//! The message for a directory without Zarr metadata: its contents, and the hierarchies below it.
+//! The message for a directory without metadata of Zarr or N5: its contents, and the hierarchies below it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 use super::output::printable;
-use crate::hierarchy::Document;
+use crate::hierarchy::{Document, is_in_n5};
 use crate::store::{
     AccessHint, Key, Kind, Store, StoreError, list_prefixes, read_to_end, visit_all,
 };
@@ -34,7 +34,7 @@ const MAX_COUNTED: usize = 10_000;
 /// The size of the largest document of another format that is read.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
-/// A directory without Zarr metadata.
+/// A directory without metadata of Zarr or N5.
 #[derive(Debug)]
 pub struct NoMetadata {
     label: String,
@@ -44,10 +44,9 @@ pub struct NoMetadata {
     nested: Nested,
 }
 
-/// A format other than Zarr v2 and v3.
+/// A format other than Zarr v2, v3 and N5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
-    N5,
     ZarrV1,
 }
 
@@ -65,7 +64,7 @@ struct Nested {
     is_more: bool,
 }
 
-/// Describes the directory at `root` if the absence of Zarr metadata is proven. `--path` is relative
+/// Describes the directory at `root` if the absence of metadata is proven. `--path` is relative
 /// to `base`, the key in the name of the source.
 pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
     // An unreadable directory may be a node.
@@ -84,7 +83,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
     })
 }
 
-/// Returns whether a directory has Zarr metadata.
+/// Returns whether a directory has metadata of Zarr, or belongs to an N5 hierarchy.
 ///
 /// # Errors
 /// That of the store, if neither presence nor absence is proven.
@@ -99,7 +98,7 @@ async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreE
             Err(error) => return Err(error),
         }
     }
-    Ok(false)
+    is_in_n5(store, directory).await
 }
 
 async fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
@@ -111,11 +110,6 @@ async fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
         serde_json::from_slice(&text).ok()
     };
     let has = |value: &Value, names: &[&str]| names.iter().all(|name| value.get(name).is_some());
-    if let Some(attributes) = document(b"attributes.json").await
-        && (has(&attributes, &["n5"]) || has(&attributes, &["dimensions", "blockSize", "dataType"]))
-    {
-        return Some(OtherFormat::N5);
-    }
     let meta = document(b"meta").await?;
     has(&meta, &["zarr_format", "shape", "chunks"]).then_some(OtherFormat::ZarrV1)
 }
@@ -190,7 +184,6 @@ fn relative(key: &Key, base: &Key) -> String {
 impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::N5 => "N5, which is not supported by this version",
             Self::ZarrV1 => "Zarr version 1, which is not supported by this version",
         })
     }

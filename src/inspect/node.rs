@@ -3,9 +3,11 @@
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
-use crate::hierarchy::{Document, MAX_DOCUMENT_BYTES, read_document};
+use crate::hierarchy::{
+    Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document,
+};
 use crate::store::{Key, Store, StoreError, map_concurrent};
-use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node};
+use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node, ZarrFormat};
 
 /// The node that the documents of a directory describe.
 #[derive(Debug)]
@@ -86,11 +88,21 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
         }
     }
     let [zarr_json, zarray, zgroup, zattrs] = &texts;
+    let is_zarr = [zarr_json, zarray, zgroup].into_iter().any(Option::is_some);
+    let n5 = Document::AttributesJson;
+    let attributes_json = match is_zarr {
+        true => None,
+        false => match text_of(read_attributes_json(store, key).await, key, n5) {
+            Ok(text) => text,
+            Err(error) => return error.into_state(n5).into(),
+        },
+    };
     let documents = Documents {
         zarr_json: zarr_json.as_deref(),
         zarray: zarray.as_deref(),
         zgroup: zgroup.as_deref(),
         zattrs: zattrs.as_deref(),
+        attributes_json: attributes_json.as_deref(),
     };
     let Some(detected) = documents.node() else {
         return NodeState::Directory.into();
@@ -127,6 +139,9 @@ pub(super) async fn consolidated(
     if let Some(consolidated) = &group.consolidated {
         return Ok(Some(consolidated.clone()));
     }
+    if group.format == ZarrFormat::N5 {
+        return Ok(None);
+    }
     let text = read_text(store, key, Document::Zmetadata).await;
     let Some(text) = text.map_err(|error| error.reason)? else {
         return Ok(None);
@@ -158,7 +173,15 @@ async fn read_text(
     node: &Key,
     document: Document,
 ) -> Result<Option<Vec<u8>>, DocumentError> {
-    let found = read_document(store, node, document).await;
+    text_of(read_document(store, node, document).await, node, document)
+}
+
+/// The text of a document that was read.
+fn text_of(
+    found: Result<Option<StoredDocument>, StoreError>,
+    node: &Key,
+    document: Document,
+) -> Result<Option<Vec<u8>>, DocumentError> {
     let stored = match found {
         Ok(None) => return Ok(None),
         Ok(Some(stored)) if stored.size_bytes > MAX_DOCUMENT_BYTES => {

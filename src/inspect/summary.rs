@@ -27,6 +27,7 @@ pub async fn summary(store: &dyn Store, root: &Key) -> String {
     let format = match node.format() {
         ZarrFormat::V2 => "Zarr v2",
         ZarrFormat::V3 => "Zarr v3",
+        ZarrFormat::N5 => "N5",
     };
     match &*node {
         Node::Array(array) => format!("{format}, {}", of_array(array)),

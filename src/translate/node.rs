@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::n5::Decoder;
 use super::shards::{SHARDING, Shards};
-use super::{Target, codecs, fill, fill_mask, types};
+use super::{Target, codecs, fill, fill_mask, n5, types};
 use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
@@ -45,6 +46,8 @@ pub(super) struct Chunks {
     pub(super) shards: Option<Arc<Shards>>,
     /// Bytes of the content of the Zstandard frame that a chunk is, which its header has to state.
     pub(super) frame_content_bytes: Option<u64>,
+    /// What decodes the chunks, if those of the translation are decoded.
+    pub(super) decoder: Option<Decoder>,
 }
 
 impl Chunks {
@@ -65,6 +68,7 @@ impl Chunks {
             source_keys,
             shards: shards.map(Arc::new),
             frame_content_bytes: None,
+            decoder: None,
         })
     }
 }
@@ -84,12 +88,16 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
         (Target::Unsharded, Node::Group(_), ZarrFormat::V3) => Ok(without_copies(raw)),
         (Target::V2, Node::Array(array), ZarrFormat::V2)
         | (Target::V3, Node::Array(array), ZarrFormat::V3) => own_version(array, raw),
-        (Target::Unsharded, _, ZarrFormat::V2) => Err("it is not of version 3".into()),
+        (Target::Unsharded, _, ZarrFormat::V2 | ZarrFormat::N5) => {
+            Err("it is not of version 3".into())
+        }
         (Target::Unsharded, Node::Array(array), ZarrFormat::V3) => unsharded(array, raw),
-        (Target::V2, Node::Group(group), ZarrFormat::V3) => group_to_v2(group),
-        (Target::V3, Node::Group(group), ZarrFormat::V2) => group_to_v3(group),
+        (Target::V2, Node::Group(group), ZarrFormat::V3 | ZarrFormat::N5) => group_to_v2(group),
+        (Target::V3, Node::Group(group), ZarrFormat::V2 | ZarrFormat::N5) => group_to_v3(group),
         (Target::V2, Node::Array(array), ZarrFormat::V3) => array_to_v2(array),
         (Target::V3, Node::Array(array), ZarrFormat::V2) => array_to_v3(array),
+        (Target::V2, Node::Array(array), ZarrFormat::N5) => n5::to_v2(array),
+        (Target::V3, Node::Array(array), ZarrFormat::N5) => n5::to_v3(array),
     };
     translated.unwrap_or_else(Translation::LeftOut)
 }
@@ -112,7 +120,7 @@ fn group_to_v3(group: &Group) -> Result<Translation, String> {
     Ok(Translation::Group(Some(vec![("zarr.json", document)])))
 }
 
-fn attributes<E: std::fmt::Display>(
+pub(super) fn attributes<E: std::fmt::Display>(
     attributes: &Result<Map<String, Value>, E>,
 ) -> Result<Map<String, Value>, String> {
     match attributes {
@@ -157,7 +165,7 @@ fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String
     let texts = match array.format {
         ZarrFormat::V3 => vec![("zarr.json", document)],
         ZarrFormat::V2 if attributes.is_empty() => vec![(".zarray", document)],
-        ZarrFormat::V2 => vec![
+        ZarrFormat::V2 | ZarrFormat::N5 => vec![
             (".zarray", document),
             (".zattrs", attributes.clone().into()),
         ],
@@ -292,7 +300,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// The `zarr.json` (v3 core, "Array metadata") of a v2 array.
-fn array_to_v3(array: &Array) -> Result<Translation, String> {
+pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
     let parts = array.decodable().map_err(|error| error.to_string())?;
     let CodecChain::V2 {
         order,

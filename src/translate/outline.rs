@@ -13,7 +13,7 @@ use super::node::{Translation, implicit_group, translate};
 use super::{Target, fill_mask};
 use crate::hierarchy::{NODE_DOCUMENT_NAMES, is_document_name};
 use crate::store::{Key, StoreError};
-use crate::zarr::{Documents, MetadataError, Node};
+use crate::zarr::{Detected, Documents, MetadataError, Node, ZarrFormat, is_n5_dataset};
 
 pub(super) use read::{Hierarchy, copies_at};
 pub(super) use serialize::text;
@@ -25,7 +25,7 @@ pub(super) const MAX_NODES: usize = 10_000;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Outline {
     /// In the order of [`NODE_DOCUMENT_NAMES`].
-    documents: [Option<Value>; 4],
+    documents: [Option<Value>; 5],
     problem: Option<Problem>,
     members: BTreeMap<String, Outline>,
 }
@@ -74,25 +74,35 @@ impl Outline {
     fn is_array(&self) -> bool {
         match &self.documents {
             [Some(document), ..] => document.get("node_type") == Some(&"array".into()),
-            [None, zarray, ..] => zarray.is_some(),
+            [None, Some(_), ..] => true,
+            [None, None, zgroup, _, attributes_json] => {
+                let dataset = attributes_json.as_ref().is_some_and(is_n5_dataset);
+                zgroup.is_none() && dataset
+            }
         }
     }
 
     /// The node that the documents describe, if there are any.
     fn node(&self) -> Option<Result<Node, MetadataError>> {
+        self.detected().map(|detected| detected.node)
+    }
+
+    fn detected(&self) -> Option<Detected> {
         let text = |document: &Option<Value>| {
             document
                 .as_ref()
                 .map(|document| document.to_string().into_bytes())
         };
-        let [zarr_json, zarray, zgroup, zattrs] = self.documents.each_ref().map(text);
+        let [zarr_json, zarray, zgroup, zattrs, attributes_json] =
+            self.documents.each_ref().map(text);
         let documents = Documents {
             zarr_json: zarr_json.as_deref(),
             zarray: zarray.as_deref(),
             zgroup: zgroup.as_deref(),
             zattrs: zattrs.as_deref(),
+            attributes_json: attributes_json.as_deref(),
         };
-        documents.node().map(|detected| detected.node)
+        documents.node()
     }
 
     /// The translation of the node; `None` if its document is wrong and stays as it is.
@@ -100,11 +110,13 @@ impl Outline {
         if let Some(problem) = &self.problem {
             return Some(Translation::LeftOut(problem.why().to_owned()));
         }
-        match self.node() {
-            None => Some(Translation::Directory),
-            Some(Err(_)) if target.shows_broken(self.documents[0].is_some()) => None,
-            Some(Err(error)) => Some(Translation::LeftOut(error.to_string())),
-            Some(Ok(node)) => {
+        let Some(detected) = self.detected() else {
+            return Some(Translation::Directory);
+        };
+        match detected.node {
+            Err(_) if target.shows_broken(detected.format) => None,
+            Err(error) => Some(Translation::LeftOut(error.to_string())),
+            Ok(node) => {
                 let [zarr_json, zarray, ..] = &self.documents;
                 let raw = zarr_json.as_ref().or(zarray.as_ref());
                 Some(translate(target, &node, raw))
@@ -186,9 +198,10 @@ impl Outline {
     /// Why the document of a node of version 2 is wrong, if one is.
     fn wrong_v2(&self) -> Option<String> {
         if let Some(Problem::Wrong(why)) = &self.problem {
-            // Readers of version 2 ignore `zarr.json`.
-            let is_v3 = why.starts_with(NODE_DOCUMENT_NAMES[0]);
-            return (!is_v3).then(|| why.clone());
+            // Readers of version 2 ignore `zarr.json`, and have no copy of `attributes.json`.
+            let [zarr_json, .., attributes_json] = NODE_DOCUMENT_NAMES;
+            let is_other = why.starts_with(zarr_json) || why.starts_with(attributes_json);
+            return (!is_other).then(|| why.clone());
         }
         let mut members = self.members.iter();
         members.find_map(|(name, member)| Some(format!("{name}/{}", member.wrong_v2()?)))
@@ -205,6 +218,12 @@ impl Outline {
             }
         }
         found
+    }
+
+    /// Whether it is a node of N5.
+    fn is_n5(&self) -> bool {
+        let detected = self.detected();
+        detected.is_some_and(|detected| detected.format == ZarrFormat::N5)
     }
 
     /// Whether there is a document in it, or below.

@@ -121,6 +121,9 @@ impl Shared {
         chunk: u64,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
+        if let Some(reader) = &node.reader {
+            return self.open_decoded(node, array, reader, chunk).await;
+        }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
@@ -166,7 +169,7 @@ impl Shared {
     ///
     /// # Errors
     /// `error`, if the store cannot tell this version of the chunk from others.
-    async fn unreadable(
+    pub(super) async fn unreadable(
         &self,
         node: &NodeView,
         source: &Key,
@@ -195,7 +198,7 @@ impl Shared {
     ) -> Result<Stat, StoreError> {
         let is_opened =
             |chunks: &Chunks| chunks.shards.is_some() || chunks.frame_content_bytes.is_some();
-        if node.chunks().is_some_and(is_opened) {
+        if node.reader.is_some() || node.chunks().is_some_and(is_opened) {
             let hint = AccessHint::Ranges;
             return self.open_chunk(node, array, chunk, hint).await?.stat();
         }
@@ -268,7 +271,9 @@ impl NodeView {
 /// The directory in the store with the chunks of a directory of the translation; `None` if that is the
 /// array's own.
 fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
-    if chunks.source_keys.separator == Separator::Dot {
+    // Those of one directory are in many of N5.
+    let is_n5 = chunks.source_keys.encoding == KeyEncoding::N5;
+    if chunks.source_keys.separator == Separator::Dot || is_n5 {
         return None;
     }
     let mut axes = usize::from(cell.depth);

@@ -143,6 +143,7 @@ fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
             ("fill_value", "fill_value"),
             ("dimension_names", "dimension_names"),
             ("zarr_format", "zarr_format"),
+            ("format", "format"),
             ("node_type", "node_type"),
         ] {
             if let Some(value) = info.get(member) {

@@ -13,7 +13,7 @@ use crate::hierarchy::NodeDocuments;
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, Kind, Store, StoreError, Version};
 use crate::sync::Mutex;
-use crate::zarr::node::{Documents, Group};
+use crate::zarr::node::Group;
 use crate::zarr::{self, DataType, Node, ZarrFormat};
 /// How nodes are shown.
 #[derive(Debug, Clone)]
@@ -151,17 +151,10 @@ impl Nodes {
             None => memory_bytes,
         };
         let _memory = self.engine.reserve(key, memory_bytes).await?;
-        let [zarr_json, zarray, zgroup, zattrs] = &found.texts;
-        let documents = Documents {
-            zarr_json: zarr_json.as_deref(),
-            zarray: zarray.as_deref(),
-            zgroup: zgroup.as_deref(),
-            zattrs: zattrs.as_deref(),
-        };
         let mut problems = Vec::new();
-        let mut broken = found.problem;
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let detected = documents.node();
+        let detected = found.documents().node();
+        let mut broken = found.problem;
         let is_implicit = detected
             .as_ref()
             .is_none_or(|detected| detected.node.is_err());
@@ -198,7 +191,7 @@ impl Nodes {
         // As they are written, where they have a document of their own.
         let attributes = match node.format() {
             ZarrFormat::V2 => found.texts.into_iter().nth(3).flatten(),
-            ZarrFormat::V3 => None,
+            ZarrFormat::V3 | ZarrFormat::N5 => None,
         };
         Ok(ViewNode {
             key: key.clone(),

@@ -1,4 +1,5 @@
-//! Chunk key encodings (v2, "Storing arrays"; v3 core, "Chunk key encoding").
+//! Chunk key encodings (v2, "Storing arrays"; v3 core, "Chunk key encoding"; N5, "File-system
+//! specification").
 
 use std::fmt::Write as _;
 
@@ -23,6 +24,8 @@ pub enum KeyEncoding {
     Default,
     /// `0.1`; `0` for an array without axes. The only encoding of Zarr v2.
     V2,
+    /// `1/0`: as [`KeyEncoding::V2`], with the numbers in reverse order. The only encoding of N5.
+    N5,
 }
 
 /// The separator of the numbers of a key.
@@ -82,12 +85,16 @@ impl ChunkKeys {
         } else if index.is_empty() {
             key.push('0');
         }
-        for i in index {
+        let push = |i: &u64| {
             if !key.is_empty() {
                 key.push(self.separator.as_char());
             }
             // Writing to a String is infallible.
             let _ = write!(key, "{i}");
+        };
+        match self.encoding {
+            KeyEncoding::N5 => index.iter().rev().for_each(push),
+            KeyEncoding::Default | KeyEncoding::V2 => index.iter().for_each(push),
         }
         key
     }
@@ -99,16 +106,24 @@ impl ChunkKeys {
         let separator = self.separator.as_byte();
         let numbers = match (self.encoding, grid_shape.is_empty()) {
             (KeyEncoding::Default, true) => return (key == b"c").then(Vec::new),
-            (KeyEncoding::V2, true) => return (key == b"0").then(Vec::new),
+            (KeyEncoding::V2 | KeyEncoding::N5, true) => return (key == b"0").then(Vec::new),
             (KeyEncoding::Default, false) => key.strip_prefix(b"c")?.strip_prefix(&[separator])?,
-            (KeyEncoding::V2, false) => key,
+            (KeyEncoding::V2 | KeyEncoding::N5, false) => key,
         };
-        let mut index = Vec::with_capacity(grid_shape.len());
+        let rank = grid_shape.len();
+        let mut index = Vec::with_capacity(rank);
         for part in numbers.split(|byte| *byte == separator) {
-            let count = grid_shape.get(index.len())?;
+            let axis = match self.encoding {
+                KeyEncoding::N5 => rank.checked_sub(index.len() + 1)?,
+                KeyEncoding::Default | KeyEncoding::V2 => index.len(),
+            };
+            let count = grid_shape.get(axis)?;
             index.push(canonical(part).filter(|i| i < count)?);
         }
-        (index.len() == grid_shape.len()).then_some(index)
+        if self.encoding == KeyEncoding::N5 {
+            index.reverse();
+        }
+        (index.len() == rank).then_some(index)
     }
 }
 
@@ -204,6 +219,22 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_n5_have_the_fastest_axis_first() {
+        let keys = ChunkKeys {
+            encoding: KeyEncoding::N5,
+            separator: Separator::Slash,
+        };
+        for (index, key) in [(&[1, 20, 3][..], "3/20/1"), (&[7], "7"), (&[], "0")] {
+            assert_eq!(keys.encode(index), key);
+            let counts: Vec<u64> = index.iter().map(|i| i + 1).collect();
+            assert_eq!(keys.decode(key.as_bytes(), &counts), Some(index.to_vec()));
+        }
+        for key in ["1/20/3", "3/20", "3/20/1/0", "3/20/01", "3.20.1"] {
+            assert_eq!(keys.decode(key.as_bytes(), &[2, 21, 4]), None, "{key}");
         }
     }
 

@@ -8,6 +8,7 @@ use super::grid::product;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkNames {
     style: Style,
+    /// Chunks along each axis, in the order of the components of a path.
     counts: Vec<u64>,
 }
 
@@ -17,6 +18,8 @@ enum Style {
     Flat(ChunkKeys),
     /// A directory for each axis but the last, below one of the name `c` if there is a prefix.
     Nested { prefix: bool },
+    /// A directory for each axis but the first, the last axis first (N5).
+    Reversed,
 }
 
 /// A directory of chunk keys.
@@ -24,7 +27,7 @@ enum Style {
 pub struct ChunkDir {
     /// Path components from the array.
     pub depth: u8,
-    /// Linear index of the components along the first axes, in C order.
+    /// Linear index of the components so far, of which the last one varies fastest.
     pub index: u64,
 }
 
@@ -40,15 +43,17 @@ pub enum ChunkEntry {
 impl ChunkNames {
     /// The chunk keys of a grid with `counts` chunks along each axis.
     pub fn of_keys(keys: ChunkKeys, counts: &[u64]) -> Self {
+        let mut counts = counts.to_vec();
         let style = match (keys.separator, keys.encoding) {
+            (Separator::Slash, KeyEncoding::N5) => {
+                counts.reverse();
+                Style::Reversed
+            }
             (Separator::Slash, KeyEncoding::Default) => Style::Nested { prefix: true },
             (Separator::Slash, KeyEncoding::V2) => Style::Nested { prefix: false },
             (Separator::Dot, _) => Style::Flat(keys),
         };
-        Self {
-            style,
-            counts: counts.to_vec(),
-        }
+        Self { style, counts }
     }
 
     /// The chunk keys of an array; none if its grid or key encoding is not supported.
@@ -86,8 +91,8 @@ impl ChunkNames {
         let chunks = self.chunks();
         match self.style {
             Style::Flat(_) => chunks,
-            Style::Nested { .. } if chunks == 0 => 0,
-            Style::Nested { .. } => match self.axis(cell) {
+            Style::Nested { .. } | Style::Reversed if chunks == 0 => 0,
+            Style::Nested { .. } | Style::Reversed => match self.axis(cell) {
                 // The prefix.
                 None => 1,
                 Some(axis) if self.counts.is_empty() && axis == 0 => 1,
@@ -100,7 +105,7 @@ impl ChunkNames {
     pub fn directories(&self, cell: ChunkDir) -> u64 {
         let len = self.len(cell);
         match self.style {
-            Style::Nested { .. } if len > 0 => match self.below(cell, 0) {
+            Style::Nested { .. } | Style::Reversed if len > 0 => match self.below(cell, 0) {
                 ChunkEntry::Directory(_) => len,
                 ChunkEntry::Chunk(_) => 0,
             },
@@ -129,7 +134,7 @@ impl ChunkNames {
                 index.reverse();
                 Some((keys.encode(&index), ChunkEntry::Chunk(place)))
             }
-            Style::Nested { .. } => match self.axis(cell) {
+            Style::Nested { .. } | Style::Reversed => match self.axis(cell) {
                 None => Some(("c".into(), self.below(cell, 0))),
                 Some(_) => Some((place.to_string(), self.below(cell, place))),
             },
@@ -163,7 +168,7 @@ impl ChunkNames {
                     .fold(0, |linear, (i, count)| linear * count + i);
                 Some(ChunkEntry::Chunk(linear))
             }
-            Style::Nested { .. } => {
+            Style::Nested { .. } | Style::Reversed => {
                 let place = match self.axis(cell) {
                     None if name == b"c" => 0,
                     None => return None,
@@ -172,6 +177,20 @@ impl ChunkNames {
                 (place < self.len(cell)).then(|| self.below(cell, place))
             }
         }
+    }
+
+    /// The linear index in the grid of a chunk, from that of the components of its path.
+    fn in_grid(&self, index: u64) -> u64 {
+        if self.style != Style::Reversed {
+            return index;
+        }
+        let mut left = index;
+        // The last component is the index along the first axis of the grid.
+        self.counts.iter().rev().fold(0, |linear, count| {
+            let at = left % count.max(&1);
+            left /= count.max(&1);
+            linear * count + at
+        })
     }
 
     /// The entry at a position of a nested directory.
@@ -186,7 +205,7 @@ impl ChunkNames {
             Some(axis) => axis + 1 >= self.counts.len(),
         };
         match is_last {
-            true => ChunkEntry::Chunk(index),
+            true => ChunkEntry::Chunk(self.in_grid(index)),
             false => ChunkEntry::Directory(ChunkDir {
                 depth: cell.depth + 1,
                 index,
@@ -231,7 +250,7 @@ mod tests {
     #[test]
     fn the_tree_has_the_key_of_every_chunk() {
         for counts in [&[][..], &[3], &[2, 3], &[2, 1, 12], &[2, 0, 3], &[0]] {
-            for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
+            for encoding in [KeyEncoding::Default, KeyEncoding::V2, KeyEncoding::N5] {
                 for separator in [Separator::Dot, Separator::Slash] {
                     let keys = keys(encoding, separator);
                     let mut found = Vec::new();
@@ -254,6 +273,8 @@ mod tests {
                             (keys.encode(&index), linear)
                         })
                         .collect();
+                    // Directories of N5 are visited with the last axis first.
+                    found.sort_by_key(|(_, linear)| *linear);
                     assert_eq!(found, expected, "{counts:?} {keys:?}");
                 }
             }
@@ -306,7 +327,7 @@ mod tests {
     fn grids_without_chunks_or_of_too_many_have_no_names() {
         let far = u64::MAX;
         for counts in [&[far, far, 0][..], &[0, far, far], &[far, far], &[far; 64]] {
-            for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
+            for encoding in [KeyEncoding::Default, KeyEncoding::V2, KeyEncoding::N5] {
                 for separator in [Separator::Dot, Separator::Slash] {
                     let names = ChunkNames::of_keys(keys(encoding, separator), counts);
                     assert!(names.is_empty(), "{counts:?}");

@@ -18,6 +18,11 @@ pub enum CodecChain {
     },
     /// Zarr v3: array to array, array to bytes, bytes to bytes (v3 core, "Codecs").
     V3(Vec<CodecSpec>),
+    /// N5: blocks with a header, and big-endian elements in C order.
+    N5 {
+        /// Applied to the elements of a block; none if they are stored as they are.
+        compression: Option<CodecSpec>,
+    },
 }
 
 /// The memory order of the elements of a v2 chunk.
@@ -33,9 +38,9 @@ pub enum Order {
 /// chunk would decode to wrong bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecSpec {
-    /// v2: the `id` of numcodecs; v3: the registered name.
+    /// v2: the `id` of numcodecs; v3: the registered name; N5: the `type`.
     pub name: String,
-    /// The configuration; v2: without `id`.
+    /// The configuration; v2: without `id`; N5: without `type`.
     pub configuration: Map<String, Value>,
 }
 
@@ -47,8 +52,9 @@ impl CodecChain {
                 filters,
                 compressor,
                 ..
-            } => (filters, compressor.as_ref()),
-            Self::V3(codecs) => (codecs, None),
+            } => (&filters[..], compressor.as_ref()),
+            Self::V3(codecs) => (&codecs[..], None),
+            Self::N5 { compression } => (&[][..], compression.as_ref()),
         };
         first.iter().chain(last)
     }

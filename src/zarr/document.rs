@@ -101,6 +101,37 @@ pub(crate) fn quote_constants(json: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Which of these names members of a document have, found in one pass that keeps nothing: a text that is
+/// no JSON may have them too. A name that is written with escapes is not found.
+pub(super) fn has_members<const N: usize>(bytes: &[u8], names: [&str; N]) -> [bool; N] {
+    let mut found = [false; N];
+    let (mut depth, mut at) = (0_usize, 0);
+    let mut string_start = None;
+    let mut last = 0..0;
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, string_start) {
+            (b'\\', Some(_)) => at += 1,
+            (b'"', Some(start)) => {
+                last = start..at;
+                string_start = None;
+            }
+            (_, Some(_)) => {}
+            (b'"', None) => string_start = Some(at + 1),
+            (b'{' | b'[', None) => depth += 1,
+            (b'}' | b']', None) => depth = depth.saturating_sub(1),
+            (b':', None) if depth == 1 => {
+                let name = bytes.get(last.clone()).unwrap_or_default();
+                for (is_found, own) in found.iter_mut().zip(names) {
+                    *is_found |= own.as_bytes() == name;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
 /// Parses a document that is an object.
 ///
 /// # Errors

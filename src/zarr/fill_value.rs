@@ -379,7 +379,7 @@ mod tests {
         let data_type = parse(data_type.as_bytes()).unwrap();
         let data_type = match format {
             ZarrFormat::V2 => v2::parse(&data_type, []).unwrap(),
-            ZarrFormat::V3 => v3::parse(&data_type).unwrap(),
+            ZarrFormat::V3 | ZarrFormat::N5 => v3::parse(&data_type).unwrap(),
         };
         let value = parse(value.as_bytes()).unwrap();
         FillValue::parse(format, &data_type, &value).map_err(|error| error.to_string())

@@ -15,6 +15,8 @@ const STRUCT: &str = r#"{"zarr_format":3,"node_type":"array","shape":[3],"data_t
 
 const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"a":"\u00e5"},"consolidated_metadata":{"kind":"inline","metadata":{"g":{"zarr_format":3,"node_type":"group"},"g/x":{"zarr_format":3,"node_type":"group","attributes":{}}}}}"#;
 
+const DATASET: &str = r#"{"dimensions":[30,20,5],"blockSize":[13,9,5],"dataType":"uint16","compression":{"type":"gzip","level":-1,"useZlib":false},"compressionType":"raw","axes":["x","y"]}"#;
+
 const ZMETADATA: &str = r#"{"zarr_consolidated_format":1,"metadata":{".zgroup":{"zarr_format":2},"a/.zarray":{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","fill_value":0},"a/.zattrs":{"units":"K"}}}"#;
 
 /// Values of a damaged or malicious document.
@@ -223,6 +225,17 @@ fn damaged_v3_documents_are_rejected_or_consistent() {
 }
 
 #[test]
+fn damaged_n5_documents_are_rejected_or_consistent() {
+    let count = parsed_count(DATASET, |bytes| {
+        is_node(Documents {
+            attributes_json: Some(bytes),
+            ..Documents::default()
+        })
+    });
+    assert!((100..4_900).contains(&count), "{count}");
+}
+
+#[test]
 fn damaged_consolidated_metadata_are_rejected_or_consistent() {
     let count = parsed_count(ZMETADATA, |bytes| {
         Consolidated::from_zmetadata(bytes)
@@ -234,7 +247,7 @@ fn damaged_consolidated_metadata_are_rejected_or_consistent() {
 
 #[test]
 fn every_prefix_of_a_document_is_rejected() {
-    for text in [ZARRAY, ARRAY, STRUCT, GROUP, ZMETADATA] {
+    for text in [ZARRAY, ARRAY, STRUCT, GROUP, DATASET, ZMETADATA] {
         for end in 0..text.len() {
             assert!(
                 parse(&text.as_bytes()[..end]).is_err(),

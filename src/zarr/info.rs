@@ -24,10 +24,11 @@ impl Node {
 }
 
 impl Group {
-    /// `zarr_format`, `node_type`, number of attributes, `problems`.
+    /// `zarr_format` or `format`, `node_type`, number of attributes, `problems`.
     pub fn info(&self) -> Value {
         let mut info = Map::new();
-        info.insert("zarr_format".into(), version(self.format));
+        let (name, format) = version(self.format);
+        info.insert(name.into(), format);
         info.insert("node_type".into(), "group".into());
         let mut problems: Vec<Value> = Vec::new();
         match &self.attributes {
@@ -48,7 +49,8 @@ impl Array {
     pub fn info(&self) -> Value {
         let mut info = Map::new();
         let mut set = |name: &str, value: Value| _ = info.insert(name.into(), value);
-        set("zarr_format", version(self.format));
+        let (name, format) = version(self.format);
+        set(name, format);
         set("node_type", "array".into());
         set("shape", json!(self.shape));
         if !self.dimension_names.is_empty() {
@@ -97,10 +99,12 @@ impl Array {
     }
 }
 
-fn version(format: ZarrFormat) -> Value {
+/// The member with the format of a node, and its value.
+fn version(format: ZarrFormat) -> (&'static str, Value) {
     match format {
-        ZarrFormat::V2 => 2.into(),
-        ZarrFormat::V3 => 3.into(),
+        ZarrFormat::V2 => ("zarr_format", 2.into()),
+        ZarrFormat::V3 => ("zarr_format", 3.into()),
+        ZarrFormat::N5 => ("format", "N5".into()),
     }
 }
 

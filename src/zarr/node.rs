@@ -5,12 +5,15 @@ use serde_json::{Map, Value};
 use super::array::Array;
 use super::consolidated::Consolidated;
 use super::error::{MetadataError, Unsupported};
-use super::{ZarrFormat, v2, v3};
+use super::{ZarrFormat, n5, v2, v3};
 
 /// The document of a v3 node.
 pub const ZARR_JSON: &str = "zarr.json";
 
-/// The names of all metadata documents of a node, v3 first.
+/// The document of a node of an N5 hierarchy.
+pub const ATTRIBUTES_JSON: &str = "attributes.json";
+
+/// The names of all metadata documents of a Zarr node, v3 first.
 pub const DOCUMENT_NAMES: [&str; 4] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs"];
 
 /// The name, if it is one of [`DOCUMENT_NAMES`].
@@ -48,6 +51,8 @@ pub struct Documents<'a> {
     pub zarray: Option<&'a [u8]>,
     pub zgroup: Option<&'a [u8]>,
     pub zattrs: Option<&'a [u8]>,
+    /// `attributes.json`; none outside of N5 hierarchies, where it is a value like any other.
+    pub attributes_json: Option<&'a [u8]>,
 }
 
 /// The result of [`Documents::node`].
@@ -57,13 +62,15 @@ pub struct Detected {
     pub node: Result<Node, MetadataError>,
     /// The document that the node was read from.
     pub read: &'static str,
+    /// The specification of that document.
+    pub format: ZarrFormat,
     /// Other documents of a node in the same directory, for a warning.
     pub ignored: Vec<&'static str>,
 }
 
 impl Documents<'_> {
-    /// The node; none without a document. `zarr.json` takes precedence over v2, and `.zarray` over
-    /// `.zgroup`, even if it is invalid: the other document would be another node.
+    /// The node; none without a document. `zarr.json` takes precedence over v2, `.zarray` over `.zgroup`,
+    /// and Zarr over N5, even if it is invalid: the other document would be another node.
     ///
     /// A directory without documents is an implicit group if it is not empty (v2, "Groups"); v3 has no
     /// implicit groups, but many stores do.
@@ -72,6 +79,7 @@ impl Documents<'_> {
             ("zarr.json", self.zarr_json.is_some()),
             (".zarray", self.zarray.is_some()),
             (".zgroup", self.zgroup.is_some()),
+            (ATTRIBUTES_JSON, self.attributes_json.is_some()),
         ];
         let mut present = present
             .into_iter()
@@ -84,10 +92,15 @@ impl Documents<'_> {
                 v2::array(zarray, self.zattrs).map(|array| Node::Array(Box::new(array)))
             }
             (None, None, Some(zgroup)) => v2::group(zgroup, self.zattrs).map(Node::Group),
-            (None, None, None) => return None,
+            (None, None, None) => n5::node(self.attributes_json?),
         };
         Some(Detected {
             node,
+            format: match read {
+                ZARR_JSON => ZarrFormat::V3,
+                ATTRIBUTES_JSON => ZarrFormat::N5,
+                _ => ZarrFormat::V2,
+            },
             read,
             ignored: present.collect(),
         })
@@ -161,6 +174,8 @@ mod tests {
         "chunk_key_encoding":"default","fill_value":0,"codecs":["bytes"]}"#;
     const ARRAY_V2: &[u8] =
         br#"{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"|i1","fill_value":0}"#;
+    const DATASET: &[u8] =
+        br#"{"dimensions":[2],"blockSize":[2],"dataType":"int8","compression":{"type":"raw"}}"#;
     const GROUP_V2: &[u8] = br#"{"zarr_format":2}"#;
 
     #[test]
@@ -170,11 +185,12 @@ mod tests {
             zarray: Some(ARRAY_V2),
             zgroup: Some(GROUP_V2),
             zattrs: Some(b"{\"a\":1}"),
+            attributes_json: Some(DATASET),
         };
         let found = all.node().unwrap();
         assert_eq!(
             (found.read, found.ignored),
-            ("zarr.json", vec![".zarray", ".zgroup"])
+            ("zarr.json", vec![".zarray", ".zgroup", "attributes.json"])
         );
         assert_eq!(found.node.unwrap().format(), ZarrFormat::V3);
         let v2 = Documents {
@@ -182,8 +198,19 @@ mod tests {
             ..all
         };
         let found = v2.node().unwrap();
-        assert_eq!((found.read, found.ignored), (".zarray", vec![".zgroup"]));
+        assert_eq!(
+            (found.read, found.ignored),
+            (".zarray", vec![".zgroup", "attributes.json"])
+        );
         assert!(found.node.unwrap().as_array().is_some());
+        let n5 = Documents {
+            zarray: None,
+            zgroup: None,
+            ..v2
+        };
+        let found = n5.node().unwrap();
+        assert_eq!((found.read, found.ignored), ("attributes.json", vec![]));
+        assert_eq!(found.node.unwrap().format(), ZarrFormat::N5);
     }
 
     #[test]

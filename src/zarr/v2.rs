@@ -113,7 +113,7 @@ fn attribute_map(
 }
 
 /// xarray's names of the axes; none unless each axis has one.
-fn dimension_names(
+pub(super) fn dimension_names(
     attributes: &Result<Map<String, Value>, MetadataError>,
     rank: usize,
 ) -> Vec<Option<String>> {

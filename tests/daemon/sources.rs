@@ -15,10 +15,7 @@ fn write(path: PathBuf, bytes: impl AsRef<[u8]>) -> PathBuf {
 
 /// Directories without Zarr metadata at their top, each with words that the message must have.
 fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
-    let n5 = place.make_dir("n5");
-    write(n5.join("attributes.json"), r#"{"n5":"2.5.1"}"#);
     let dataset = r#"{"dimensions":[4],"blockSize":[2],"dataType":"uint8","compression":{}}"#;
-    write(n5.join("a/attributes.json"), dataset);
     let around = place.make_dir("around");
     write(around.join("a.n5/attributes.json"), dataset);
     let v1 = place.make_dir("v1");
@@ -32,8 +29,7 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     write(nested.join("c.zarr/.zarray"), "{}");
     vec![
         (place.make_dir("empty"), &["empty"]),
-        (n5, &["n5"]),
-        (around, &["n5", "a.n5"]),
+        (around, &["--path a.n5"]),
         (v1, &["version 1"]),
         (plain, &["notes.txt"]),
         (nested, &["--path 'deep/a b.zarr'", "--path c.zarr"]),

@@ -13,7 +13,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     let mut seeds = match target {
         "zip_index" => archives(),
         "node_v2" => [arrays_v2(), groups_v2()].concat(),
-        "node_v3" => named("zarr.json").iter().map(|path| bytes(path)).collect(),
+        "node_v3" => [named("zarr.json"), named("attributes.json")]
+            .concat()
+            .iter()
+            .map(|path| bytes(path))
+            .collect(),
         "consolidated" => [consolidated(), written(&CONSOLIDATED)].concat(),
         "codec_chain" => chunks(),
         "html_page" => written(&PAGES),
@@ -61,7 +65,8 @@ fn named(name: &str) -> Vec<PathBuf> {
         "no fixtures: run tests/fixtures/setup.sh first"
     );
     let mut found = Vec::new();
-    let mut pending = vec![fixtures.join("dir"), fixtures.join("matrix")];
+    let trees = ["dir", "matrix", "n5/store"];
+    let mut pending: Vec<PathBuf> = trees.iter().map(|tree| fixtures.join(tree)).collect();
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -101,7 +106,8 @@ fn consolidated() -> Vec<Vec<u8>> {
 
 /// The documents of arrays, each with a chunk of its array.
 fn chunks() -> Vec<Vec<u8>> {
-    let documents = [named(".zarray"), named("zarr.json")].concat();
+    let names = [".zarray", "zarr.json", "attributes.json"];
+    let documents = names.map(named).concat();
     documents
         .iter()
         .filter_map(|path| {

@@ -104,12 +104,20 @@ pub fn node_v2(documents: &[u8]) {
     node(documents);
 }
 
-/// `zarr.json`.
+/// `zarr.json`, or `attributes.json` of N5.
 pub fn node_v3(document: &[u8]) {
     node(Documents {
         zarr_json: Some(document),
         ..Documents::default()
     });
+    node(n5(document));
+}
+
+fn n5(document: &[u8]) -> Documents<'_> {
+    Documents {
+        attributes_json: Some(document),
+        ..Documents::default()
+    }
 }
 
 fn node(documents: Documents<'_>) {
@@ -169,7 +177,10 @@ pub fn codec_chain(input: &[u8]) {
     let (document, encoded) = input.split_at(end.unwrap_or(input.len()));
     let encoded = encoded.get(1..).unwrap_or_default();
     let array = Array::from_v3(document).or_else(|_| Array::from_v2(document, None));
-    let Ok(array) = array else { return };
+    let n5 = || n5(document).node()?.node.ok()?.as_array().cloned();
+    let Some(array) = array.ok().or_else(n5) else {
+        return;
+    };
     let Ok(parts) = array.decodable() else { return };
     let Some(shape) = parts
         .grid

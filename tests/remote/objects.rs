@@ -1,6 +1,8 @@
 //! Stores in object stores, which list all they have.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -42,6 +44,42 @@ fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
     fs::rename(served.path(), &bucket).unwrap();
     let rclone = Rclone::start(buckets.path());
     all_are_the_local_ones(&bucket, &rclone.remote("bucket"));
+}
+
+/// N5 has no consolidated metadata: names come from listings.
+#[test]
+fn an_n5_hierarchy_in_a_bucket_has_the_chunks_of_the_local_one() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/n5");
+    let buckets = scratch();
+    let bucket = buckets.path().join("bucket");
+    fs::create_dir(&bucket).unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(fixture.join("store"))
+        .arg(&bucket)
+        .status();
+    assert!(copied.unwrap().success());
+    let rclone = Rclone::start(buckets.path());
+    let remote = rclone.remote("bucket");
+    let there: Value = serde_json::from_slice(&remote.look("check", "store", &["--json"])).unwrap();
+    let mut local = zarrfs();
+    let local = local
+        .arg("check")
+        .arg(fixture.join("store"))
+        .arg("--json")
+        .output()
+        .unwrap();
+    let local: Value = serde_json::from_slice(&local.stdout).unwrap();
+    for number in ["arrays", "chunks", "bad", "warnings"] {
+        assert_eq!(
+            there["summary"][number], local["summary"][number],
+            "{number}"
+        );
+    }
+    let mounted = remote.mount("store");
+    let chunk = mounted.join(".zarrfs/as-v3/made/short/c/2/3/0");
+    assert_eq!(read(chunk).unwrap().len(), 5 * 4 * 7 * 2);
+    mounted.unmount();
 }
 
 /// More arrays in a group, and more chunks in an array, than S3 lists on one page.

@@ -127,6 +127,62 @@ fn a_second_mount_with_a_warm_disk_cache_fetches_no_data() {
     }
 }
 
+#[test]
+fn n5_takes_five_requests_for_each_node_and_one_for_each_block() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/n5");
+    let nginx = Nginx::start(&fixtures);
+    let mounted = nginx.remote("").mount("store");
+    let opened = nginx.requests().len();
+    // Those of Zarr first, two at a time; then `attributes.json`.
+    assert!(opened <= 5, "{:?}", nginx.requests());
+    let view = "made/short/.zarrfs/short.npy";
+    let local = support_mount(fixtures.join("store"));
+    let there = read(mounted.join(view)).unwrap();
+    assert_eq!(there, read(local.join(view)).unwrap());
+    let requests = nginx.requests().split_off(opened);
+    let blocks = requests
+        .iter()
+        .filter(|r| !r.path.contains(".z") && !r.path.ends_with(".json"));
+    let blocks = blocks.filter(|r| r.path.contains("/short/"));
+    assert_eq!(blocks.count(), 3 * 4, "{requests:?}");
+    // The documents of the dataset, and the lookups of the group and of the dataset.
+    assert!(
+        requests.len() <= 12 + 5 + 2,
+        "{} {requests:?}",
+        requests.len()
+    );
+    let before = nginx.requests().len();
+    read(mounted.join("made/short/.zarrfs/short.bin")).unwrap();
+    assert_eq!(nginx.requests().len(), before);
+    mounted.unmount();
+}
+
+#[test]
+fn a_hierarchy_of_zarr_is_not_asked_for_documents_of_n5() {
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    for (location, name, view) in [
+        ("", "v2-flat", "zlib/.zarrfs/zlib.npy"),
+        ("", "v3", "zstd/.zarrfs/zstd.npy"),
+        ("index", "v3", "zstd/.zarrfs/zstd.npy"),
+    ] {
+        let bare = served.path().join(name).join("bare");
+        fs::create_dir_all(&bare).unwrap();
+        fs::write(bare.join("notes.txt"), "no document").unwrap();
+        let mounted = nginx.remote(location).mount(name);
+        read(mounted.join(view)).unwrap();
+        assert!(read(mounted.join("nowhere")).is_err());
+        assert!(read(mounted.join("a/nowhere/x")).is_err());
+        // A directory without documents.
+        let is_known = read(mounted.join("bare/.zarrfs/README.txt")).is_ok();
+        assert!(is_known || location.is_empty());
+        mounted.unmount();
+    }
+    let requests = nginx.requests();
+    let n5 = requests.iter().find(|r| r.path.contains("attributes.json"));
+    assert!(n5.is_none() && requests.len() > 10, "{n5:?}");
+}
+
 fn support_mount(source: std::path::PathBuf) -> Mount {
     Mount::new(&source)
 }

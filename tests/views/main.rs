@@ -34,6 +34,7 @@ mod load;
 mod matrix;
 mod metadata;
 mod mutations;
+mod n5;
 mod namespace;
 mod netcdf;
 mod rasters;

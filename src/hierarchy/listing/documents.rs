@@ -37,6 +37,7 @@ impl Documents {
     pub(super) fn iter(self) -> impl Iterator<Item = Document> {
         Document::ALL
             .into_iter()
+            .chain([Document::AttributesJson])
             .filter(move |document| self.contains(*document))
     }
 }

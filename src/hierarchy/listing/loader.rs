@@ -9,8 +9,10 @@ use super::cache::MetadataCache;
 use super::documents::{Documents, Fetched, fetch};
 use super::metadata::PrefixMetadata;
 use crate::hierarchy::document::Document;
+use crate::hierarchy::n5::from_root;
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, Store, StoreError};
+use crate::zarr;
 
 /// Documents that together are longer are parsed one prefix at a time: their parsed form is many times
 /// as large.
@@ -87,17 +89,39 @@ impl Loader {
     /// Fetches the documents that describe a prefix; of the root, consolidated metadata first.
     async fn fetch_node(&self, prefix: &Key) -> PrefixMetadata {
         let v2: Documents = [Document::Zgroup, Document::Zarray].into();
+        let n5: Documents = [Document::AttributesJson].into();
+        let is_below_n5 = self.is_below_n5(prefix);
         let first = match prefix.is_root() {
             true => [Document::ZarrJson, Document::Zmetadata].into(),
+            false if is_below_n5 == Some(true) => v2.union([Document::ZarrJson].into()).union(n5),
             false => v2.union([Document::ZarrJson].into()),
         };
         let mut fetched = fetch(&*self.inner, prefix, first).await;
-        let metadata = self.parse(&fetched, PrefixMetadata::new).await;
-        if !prefix.is_root() || metadata.is_settled() {
+        let mut metadata = self.parse(&fetched, PrefixMetadata::new).await;
+        if prefix.is_root() && !metadata.is_settled() {
+            fetched.extend(fetch(&*self.inner, prefix, v2).await);
+            metadata = self.parse(&fetched, PrefixMetadata::new).await;
+        }
+        if is_below_n5.is_some() || metadata.is_node() || metadata.failure.is_some() {
             return metadata;
         }
-        fetched.extend(fetch(&*self.inner, prefix, v2).await);
+        fetched.extend(fetch(&*self.inner, prefix, n5).await.into_iter().filter(
+            |(_, document)| match document {
+                Fetched::Present { text, .. } => text.as_deref().is_some_and(zarr::is_n5_root),
+                Fetched::Absent => true,
+                Fetched::Failed(error) => !error.is_lasting(),
+            },
+        ));
         self.parse(&fetched, PrefixMetadata::new).await
+    }
+
+    /// Whether the first directory on the way to a prefix that has metadata, as far as they are cached,
+    /// is one of N5; `None` if none has any, so that a hierarchy of N5 can begin at the prefix.
+    fn is_below_n5(&self, prefix: &Key) -> Option<bool> {
+        from_root(prefix).iter().find_map(|above| {
+            let (metadata, _) = self.cache.metadata(above)?;
+            metadata.is_node().then(|| metadata.is_n5())
+        })
     }
 
     async fn parse(

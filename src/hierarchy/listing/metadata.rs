@@ -9,7 +9,7 @@ use super::documents::{Documents, Fetched};
 use crate::hierarchy::document::{Document, is_document_name};
 use crate::store::{Kind, Stat, StoreError, Version, check_component};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
-use crate::zarr::{self, Consolidated, Node};
+use crate::zarr::{self, ATTRIBUTES_JSON, Consolidated, Node};
 
 /// The documents of a prefix, without their texts, and the consolidated metadata in them.
 #[derive(Debug)]
@@ -91,7 +91,12 @@ impl PrefixMetadata {
             let (_, text) = texts.find(|(document, _)| *document == wanted)?;
             Some(text.as_deref())
         };
-        let (contents, inline) = parse_node(text(Document::ZarrJson), text(Document::Zarray));
+        let attributes_json = text(Document::AttributesJson);
+        let (contents, inline) = parse_node(
+            text(Document::ZarrJson),
+            text(Document::Zarray),
+            attributes_json.filter(|_| !own.contains(Document::Zgroup)),
+        );
         let v2 = text(Document::Zmetadata).flatten().and_then(|text| {
             Consolidated::from_zmetadata(text)
                 .inspect_err(|error| log::warn!(".zmetadata is not used: {error}"))
@@ -159,6 +164,13 @@ impl PrefixMetadata {
     /// Whether there is a node at the prefix itself.
     pub(super) fn is_node(&self) -> bool {
         self.nodes.contains_key("")
+    }
+
+    /// Whether the node at the prefix itself is one of N5.
+    pub(super) fn is_n5(&self) -> bool {
+        let own = self.documents("");
+        let zarr = [Document::ZarrJson, Document::Zarray, Document::Zgroup];
+        own.contains(Document::AttributesJson) && !zarr.into_iter().any(|of| own.contains(of))
     }
 
     /// Whether no document that could not be fetched can make an array of the prefix.
@@ -230,7 +242,7 @@ impl PrefixMetadata {
             return KeyMeaning::Unknown;
         };
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        if let Some(document) = Document::from_name(name.as_bytes())
+        if let Some(document) = self.document(parent, name)
             && let Some(entry) = self.nodes.get(parent)
         {
             let is_absent = match parent {
@@ -264,6 +276,18 @@ impl PrefixMetadata {
             };
         }
         KeyMeaning::Unknown
+    }
+
+    /// The document with a name below a node. `attributes.json` is one where it was looked for.
+    fn document(&self, parent: &str, name: &str) -> Option<Document> {
+        let n5 = Document::AttributesJson;
+        let is_read = || {
+            self.documents(parent).contains(n5) || (parent.is_empty() && self.absent.contains(n5))
+        };
+        match name == ATTRIBUTES_JSON && is_read() {
+            true => Some(n5),
+            false => Document::from_name(name.as_bytes()),
+        }
     }
 
     /// Whether there are nodes below a path.
@@ -346,14 +370,19 @@ impl PrefixMetadata {
 fn parse_node(
     zarr_json: Option<Option<&[u8]>>,
     zarray: Option<Option<&[u8]>>,
+    attributes_json: Option<Option<&[u8]>>,
 ) -> (Contents, Option<Consolidated>) {
     let node = match (zarr_json, zarray) {
         (Some(text), _) => zarr::Documents {
             zarr_json: text,
             ..zarr::Documents::default()
         },
-        (None, text) => zarr::Documents {
-            zarray: text.flatten(),
+        (None, Some(text)) => zarr::Documents {
+            zarray: text,
+            ..zarr::Documents::default()
+        },
+        (None, None) => zarr::Documents {
+            attributes_json: attributes_json.flatten(),
             ..zarr::Documents::default()
         },
     };

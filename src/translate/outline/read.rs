@@ -11,7 +11,7 @@ use crate::array::{Engine, Reservation};
 use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, Store, StoreError, Version, list_prefixes};
-use crate::zarr::{Consolidated, Node, document};
+use crate::zarr::{Consolidated, Node, ZarrFormat, document};
 
 /// Parsed documents, and those that are made of them, take about this much memory at most, and at most
 /// this part of the memory limit.
@@ -222,7 +222,7 @@ impl Outline {
                 budget.take_bytes(key, twice(documents.texts.iter().flatten()))?;
                 Ok(Some((copies, document.clone())))
             }
-            (None, _) if self.documents[0].is_none() => zmetadata_at(store, key, budget).await,
+            (None, _) if group.format == ZarrFormat::V2 => zmetadata_at(store, key, budget).await,
             _ => Ok(None),
         }
     }

@@ -10,6 +10,7 @@ use super::{NoOutline, Outline};
 use crate::array::Engine;
 use crate::hierarchy::NODE_DOCUMENT_NAMES;
 use crate::store::{Key, Store};
+use crate::translate::Target;
 
 impl Outline {
     /// `.zmetadata` of the nodes of version 2 (zarr-python's consolidated metadata).
@@ -17,7 +18,8 @@ impl Outline {
         let mut metadata = Map::new();
         let root = [(String::new(), self)];
         for (path, node) in root.into_iter().chain(self.below()) {
-            let documents = node.documents.iter().zip(NODE_DOCUMENT_NAMES).skip(1);
+            let [_, v2 @ .., _] = &node.documents;
+            let documents = v2.iter().zip(NODE_DOCUMENT_NAMES.into_iter().skip(1));
             for (document, name) in documents {
                 if let (Some(document), None) = (document, &node.documents[0]) {
                     let key = match path.as_str() {
@@ -53,7 +55,7 @@ impl Outline {
             leave_out(problem.why());
             return None;
         }
-        let [zarr_json, zarray, zgroup, zattrs] = &self.documents;
+        let [zarr_json, zarray, zgroup, zattrs, _] = &self.documents;
         let Some(document) = zarr_json.as_ref().or(zarray.as_ref()).or(zgroup.as_ref()) else {
             if self.has_documents() {
                 leave_out("no document says that it is a group");
@@ -108,7 +110,8 @@ pub struct Whole {
     pub notes: Vec<String>,
 }
 
-/// `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of it and all below it.
+/// `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of it and all below it; of N5, that of
+/// its translation to version 3.
 ///
 /// # Errors
 /// Why there is none.
@@ -120,7 +123,14 @@ pub fn zom_json<'a>(
     async move {
         let read = Hierarchy::read_documents(store, key, engine).await?;
         let mut notes = Vec::new();
-        let model = read.outline.zom(key, &mut notes);
+        let mut outline = read.outline;
+        if outline.is_n5() {
+            outline.left_out(Target::V3, key, &mut |key, why| {
+                notes.push(format!("without {key}: {why}"));
+            });
+            outline = outline.translated(Target::V3).unwrap_or_default();
+        }
+        let model = outline.zom(key, &mut notes);
         let model = model.ok_or_else(|| NoOutline::Absent("no document of a node".into()))?;
         let text = text(&model);
         Ok(Whole { text, notes })
@@ -131,7 +141,7 @@ pub fn zom_json<'a>(
 /// `.zmetadata` of the nodes of version 2 at and below a key.
 ///
 /// # Errors
-/// Why there is none; a node of version 3 has none, and neither have nodes of which one has a
+/// Why there is none; a node of version 3 or of N5 has none, and neither have nodes of which one has a
 /// document of version 2 that is no JSON: readers of copies read no documents.
 pub fn zmetadata_json<'a>(
     store: &'a dyn Store,
@@ -142,6 +152,10 @@ pub fn zmetadata_json<'a>(
         let Hierarchy { outline, .. } = &Hierarchy::read_documents(store, key, engine).await?;
         if outline.documents[0].is_some() {
             let what = "consolidated metadata of version 3 are in zarr.json";
+            return Err(NoOutline::Absent(what.into()));
+        }
+        if outline.is_n5() {
+            let what = "consolidated metadata of N5 are those of as-v2";
             return Err(NoOutline::Absent(what.into()));
         }
         if let Some(why) = outline.wrong_v2() {

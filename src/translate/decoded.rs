@@ -1,0 +1,110 @@
+//! Chunks that have other bytes in the translation: all of their elements, decoded.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::unreadable::Unreadable;
+use super::{NodeView, Shared, hash};
+use crate::array::{ArrayReader, not_a_chunk};
+use crate::store::{Data, Key, Kind, Object, Stat, StoreError, Version};
+
+/// A chunk at one version, decoded when it is read.
+#[derive(Debug)]
+struct DecodedChunk {
+    reader: Arc<ArrayReader>,
+    number: u64,
+    /// The version of the stored chunk.
+    source: Version,
+    stat: Stat,
+}
+
+impl Shared {
+    /// Attributes of a decoded chunk, and the version of the stored one. A directory in place of a chunk
+    /// is an error.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if it is proved to be absent; those of the store.
+    async fn decoded_stat(
+        &self,
+        node: &NodeView,
+        reader: &ArrayReader,
+        source: &Key,
+    ) -> Result<(Stat, Version), StoreError> {
+        let stat = self.store.stat(source).await.map_err(not_a_chunk)?;
+        if stat.kind != Kind::Object {
+            let key = source.clone();
+            return Err(not_a_chunk(StoreError::NotAPrefix { key }));
+        }
+        let size_bytes = reader.chunk_bytes();
+        let version = Version(hash(&[stat.version.0, node.version, size_bytes]));
+        let decoded = Stat {
+            size_bytes,
+            version,
+            ..stat
+        };
+        Ok((decoded, stat.version))
+    }
+
+    /// Opens a chunk that is decoded. One that can never be read is an object whose reads fail, since
+    /// readers take a chunk that cannot be opened for absent.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if it is proved to be absent; those of the store.
+    pub(super) async fn open_decoded(
+        &self,
+        node: &NodeView,
+        array: &Key,
+        reader: &Arc<ArrayReader>,
+        number: u64,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        let absent = || StoreError::NotFound { key: array.clone() };
+        let (source, _) = Self::source_key(node, array, number).ok_or_else(absent)?;
+        match self.decoded_stat(node, reader, &source).await {
+            Ok((stat, version)) => Ok(Arc::new(DecodedChunk {
+                reader: Arc::clone(reader),
+                number,
+                source: version,
+                stat,
+            })),
+            Err(error @ StoreError::NotFound { .. }) => {
+                self.check_document(array, node).await?;
+                Err(error)
+            }
+            Err(error @ StoreError::Corrupt { .. }) => {
+                let stat = self.unreadable(node, &source, &error).await?;
+                Ok(Arc::new(Unreadable { stat, error }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Object for DecodedChunk {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.stat)
+    }
+
+    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
+        None
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        self.reader
+            .read_chunk(self.number, self.source, offset, size_bytes)
+            .await
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! Nodes of N5 as those of Zarr: documents of both versions for chunks that are decoded.
+//!
+//! A block of N5 has a header and may be shorter than the chunk that it stands for, which only the
+//! block itself says. No codec of Zarr undoes that, so each chunk of the translation is decoded: all
+//! elements of the chunk, big-endian in C order, without a compressor. Its size follows from the
+//! metadata, and so needs no request. The range of a full block behind its header would be a chunk too,
+//! but arrays with short blocks, which most writers make at the edges, had no translation then.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::fill;
+use super::node::{Chunks, Translation, array_to_v3, attributes};
+use super::types;
+use crate::codec::Pipeline;
+use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
+use crate::zarr::chunk_names::ChunkNames;
+use crate::zarr::{Array, ByteOrder, CodecChain, Order, ZarrFormat};
+
+/// What decodes the chunks of an array.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    pub(super) array: Array,
+    pub(super) pipeline: Arc<Pipeline>,
+}
+
+/// `.zarray` and `.zattrs` of a dataset.
+///
+/// # Errors
+/// Why its chunks cannot be decoded.
+pub(super) fn to_v2(array: &Array) -> Result<Translation, String> {
+    let parts = array.decodable().map_err(|error| error.to_string())?;
+    let keys = ChunkKeys {
+        encoding: KeyEncoding::V2,
+        separator: Separator::Slash,
+    };
+    let chunks = chunks(array, keys)?;
+    let document = json!({
+        "zarr_format": 2,
+        "shape": array.shape,
+        "chunks": chunks.grid.regular_chunk_shape(),
+        "dtype": types::to_v2(parts.data_type, ByteOrder::Big)?,
+        "compressor": Value::Null,
+        "fill_value": fill::to_json(ZarrFormat::V2, parts.data_type, parts.fill_value)?,
+        "order": "C",
+        "filters": Value::Null,
+        "dimension_separator": "/",
+    });
+    let mut texts = vec![(".zarray", document)];
+    let attributes = attributes(&array.attributes)?;
+    if !attributes.is_empty() {
+        texts.push((".zattrs", attributes.into()));
+    }
+    Ok(Translation::Array(texts, Box::new(chunks)))
+}
+
+/// `zarr.json` of a dataset: that of an array of v2 with the same chunks.
+///
+/// # Errors
+/// As [`to_v2`].
+pub(super) fn to_v3(array: &Array) -> Result<Translation, String> {
+    let decoded = Array {
+        format: ZarrFormat::V2,
+        codecs: Ok(CodecChain::V2 {
+            order: Order::C,
+            filters: Vec::new(),
+            compressor: None,
+        }),
+        ..array.clone()
+    };
+    match array_to_v3(&decoded)? {
+        Translation::Array(texts, v3) => {
+            let chunks = chunks(array, v3.keys)?;
+            Ok(Translation::Array(texts, Box::new(chunks)))
+        }
+        other => Ok(other),
+    }
+}
+
+/// The chunks of a dataset, decoded, under other keys.
+fn chunks(array: &Array, keys: ChunkKeys) -> Result<Chunks, String> {
+    let parts = array.decodable().map_err(|error| error.to_string())?;
+    let shape = parts.grid.regular_chunk_shape();
+    let shape = shape.ok_or("chunks of different shapes")?;
+    let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value);
+    let pipeline = pipeline.map_err(|error| error.to_string())?;
+    Ok(Chunks {
+        names: Arc::new(ChunkNames::of_keys(keys, parts.grid.shape())),
+        keys,
+        grid: parts.grid.clone(),
+        source_keys: parts.chunk_keys,
+        shards: None,
+        frame_content_bytes: None,
+        decoder: Some(Decoder {
+            array: array.clone(),
+            pipeline: Arc::new(pipeline),
+        }),
+    })
+}
