@@ -9,6 +9,7 @@ mod support;
 
 mod damage;
 mod hierarchies;
+mod schemas;
 mod writers;
 
 use std::path::{Path, PathBuf};

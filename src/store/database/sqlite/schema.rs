@@ -36,8 +36,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The statements compare keys byte by byte, whatever the table declares.
-    fn new(name: &'static str, key: &'static str, value: &'static str, key_type: KeyType) -> Self {
+    /// The statements compare keys byte by byte, whatever the table declares, and use the index in its
+    /// order, whatever statistics the database has.
+    fn new(
+        (name, key, value): (&'static str, &'static str, &'static str),
+        index: &str,
+        key_type: KeyType,
+    ) -> Self {
+        let index = index.replace('"', "\"\"");
+        let source = format!("main.{name} INDEXED BY \"{index}\"");
         let behind = match key_type {
             // Any text is smaller than any blob.
             KeyType::Text => format!("{key} COLLATE BINARY >= ?1 AND {key} COLLATE BINARY < x''"),
@@ -53,11 +60,11 @@ impl Table {
             name,
             value,
             key_type,
-            seek: format!("SELECT {key} FROM main.{name} WHERE {behind} {order} LIMIT 1"),
-            keys: format!("SELECT {key} FROM main.{name} WHERE {behind} {order}"),
-            rows: format!("SELECT {columns} FROM main.{name} WHERE {behind} {order}"),
-            row: format!("SELECT {columns} FROM main.{name} WHERE {is_key}"),
-            number: format!("SELECT rowid FROM main.{name} WHERE {is_key}"),
+            seek: format!("SELECT {key} FROM {source} WHERE {behind} {order} LIMIT 1"),
+            keys: format!("SELECT {key} FROM {source} WHERE {behind} {order}"),
+            rows: format!("SELECT {columns} FROM {source} WHERE {behind} {order}"),
+            row: format!("SELECT {columns} FROM {source} WHERE {is_key}"),
+            number: format!("SELECT rowid FROM {source} WHERE {is_key}"),
         }
     }
 }
@@ -82,9 +89,10 @@ pub(super) fn find(connection: &Connection) -> Result<Table, Failure> {
             )));
         }
         check_columns(connection, name, key, value)?;
-        check_index(connection, name, key)?;
+        let index = index_of(connection, name, key)?;
         check_version(connection)?;
-        let table = Table::new(name, key, value, key_type(connection, name, key)?);
+        let key_type = key_type(connection, name, key)?;
+        let table = Table::new((name, key, value), &index, key_type);
         if connection.prepare(&table.number).is_err() {
             return Err(unsupported(format!(
                 "an SQLite database whose table `{name}` has no row numbers"
@@ -160,21 +168,20 @@ fn check_columns(
     Ok(())
 }
 
-/// The keys are unique and have an index in the order of bytes.
-fn check_index(connection: &Connection, name: &str, key: &str) -> Result<(), Failure> {
-    let indexes: Option<i64> = one(
+/// The name of a unique index of the keys in the order of their bytes.
+fn index_of(connection: &Connection, name: &str, key: &str) -> Result<String, Failure> {
+    let index: Option<String> = one(
         connection,
-        "SELECT count(*) FROM pragma_index_list(?1) AS list WHERE \"unique\" = 1 AND partial = 0 AND \
+        "SELECT list.name FROM pragma_index_list(?1) AS list WHERE \"unique\" = 1 AND partial = 0 AND \
          (SELECT group_concat(info.name || ' ' || coll, ',') FROM pragma_index_xinfo(list.name) AS info \
           WHERE info.key = 1) IN ('k BINARY', 'key BINARY')",
         name,
     )?;
-    match indexes {
-        Some(1..) => Ok(()),
-        _ => Err(unsupported(format!(
+    index.ok_or_else(|| {
+        unsupported(format!(
             "an SQLite database whose table `{name}` has no unique index of {key}"
-        ))),
-    }
+        ))
+    })
 }
 
 /// What zarr-sqlite has written must be of version 1 of its specification, without incompatible
