@@ -62,7 +62,7 @@ struct DataFile {
     cache: Mutex<Cache>,
 }
 
-/// Pages of one state, which was proved.
+/// Branches of one state, which was proved.
 #[derive(Debug, Default)]
 struct Cache {
     txn: u64,
@@ -107,6 +107,7 @@ impl Database for LmdbDatabase {
                 generation: file.generation(meta.txn),
                 modified: OnceCell::new(),
                 read: HashMap::new(),
+                leaf: None,
             };
             let result = work(&mut snapshot);
             let read = snapshot.read;
@@ -215,7 +216,7 @@ impl DataFile {
         page.cloned()
     }
 
-    /// Keeps pages of a state that was proved.
+    /// Keeps branches of a state that was proved.
     fn remember(&self, meta: &Meta, pages: HashMap<u64, Arc<Page>>) {
         let most = CACHE_BYTES / meta.page_bytes.max(1);
         let mut cache = self.cache.lock();
@@ -233,8 +234,10 @@ struct State<'a> {
     meta: Meta,
     generation: u64,
     modified: OnceCell<SystemTime>,
-    /// Pages that were read for the first time.
+    /// Branches that were read for the first time.
     read: HashMap<u64, Arc<Page>>,
+    /// The leaf that was read last, by its number: the next call most likely needs the same.
+    leaf: Option<(u64, Arc<Page>)>,
 }
 
 /// An entry of a leaf.
@@ -253,6 +256,9 @@ impl State<'_> {
             last_page,
             ..
         } = self.meta;
+        if let Some((_, leaf)) = self.leaf.as_ref().filter(|(last, _)| *last == number) {
+            return Ok(Arc::clone(leaf));
+        }
         if let Some(page) = self.read.get(&number) {
             return Ok(Arc::clone(page));
         }
@@ -267,6 +273,10 @@ impl State<'_> {
         let read = self.file.bytes(offset, &mut bytes)?;
         read.ok_or_else(|| corrupt(format!("the file ends before page {number}")))?;
         let page = Arc::new(Page::new(self.file.format, bytes, number, txn)?);
+        if page.is_leaf {
+            self.leaf = Some((number, Arc::clone(&page)));
+            return Ok(page);
+        }
         if self.read.len() >= CACHE_BYTES / page_bytes.max(1) {
             self.read.clear();
         }

@@ -12,7 +12,8 @@ const ENTRY_HEAD_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Page {
     bytes: Vec<u8>,
-    offsets: Vec<u16>,
+    /// Number of entries.
+    count: usize,
     format: Format,
     pub(super) is_leaf: bool,
 }
@@ -53,16 +54,14 @@ impl Page {
             return Err(bad("its bounds cannot be"));
         }
         let count = (lower - start) / 2;
-        let mut offsets = Vec::with_capacity(count);
         for index in 0..count {
-            let offset = u16_at(&bytes, format.head_bytes + 2 * index)
+            u16_at(&bytes, format.head_bytes + 2 * index)
                 .filter(|offset| usize::from(*offset) >= upper)
                 .ok_or_else(|| bad("an entry is outside of it"))?;
-            offsets.push(offset);
         }
         let page = Self {
             bytes,
-            offsets,
+            count,
             format,
             is_leaf,
         };
@@ -71,7 +70,7 @@ impl Page {
     }
 
     fn check_entries(&self) -> Result<(), &'static str> {
-        if self.offsets.is_empty() {
+        if self.count == 0 {
             return Err("it has no entries");
         }
         let mut last: Option<&[u8]> = None;
@@ -91,12 +90,14 @@ impl Page {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.offsets.len()
+        self.count
     }
 
     fn entry(&self, index: usize) -> Option<&[u8]> {
-        let offset = usize::from(*self.offsets.get(index)?).checked_add(self.format.base)?;
-        self.bytes.get(offset..)
+        let slot = self.format.head_bytes.checked_add(2 * index)?;
+        let offset = u16_at(&self.bytes, slot).filter(|_| index < self.count)?;
+        let start = usize::from(offset).checked_add(self.format.base)?;
+        self.bytes.get(start..)
     }
 
     fn key_of(&self, index: usize) -> Option<&[u8]> {
