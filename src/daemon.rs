@@ -37,8 +37,8 @@ use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::runtime::{self, block_on};
 use crate::store::{
-    Capabilities, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore, Key,
-    ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
+    Capabilities, DatabaseOptions, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore,
+    Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -401,6 +401,9 @@ async fn open(
         },
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,
+        },
+        database: DatabaseOptions {
+            timeout: options.remote.timeout,
         },
         classes: KEY_CLASSES,
     };

@@ -28,7 +28,8 @@ use crate::cli::{DEMO, SourceArgs};
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store, ZipOptions, open_demo,
+    DatabaseOptions, DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store,
+    ZipOptions, open_demo,
 };
 use crate::units::FOREVER;
 
@@ -69,6 +70,9 @@ impl Opened {
             },
             dir: DirOptions {
                 follow_symlinks: args.follow_symlinks,
+            },
+            database: DatabaseOptions {
+                timeout: args.remote.timeout,
             },
             classes: KEY_CLASSES,
         };

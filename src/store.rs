@@ -8,6 +8,7 @@
 //! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
 //! kind is never turned into it.
 
+mod database;
 mod dir;
 mod disk;
 mod error;
@@ -24,6 +25,7 @@ mod snapshot;
 mod source;
 mod zip;
 
+pub use database::{DatabaseError, DatabaseOptions, DatabaseStore};
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
@@ -448,6 +450,14 @@ pub trait Store: Debug + Send + Sync {
     /// As [`Store::stat`].
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         Some(self.as_sync()?.stat(key))
+    }
+
+    /// As [`Store::open`], if that neither waits nor takes long.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    fn try_open(&self, key: &Key, hint: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        Some(self.as_sync()?.open(key, hint))
     }
 
     /// Counters of the network transfers; `None` if there is no network.

@@ -10,7 +10,9 @@ use crate::cli::MountOptions;
 use crate::hierarchy::KEY_CLASSES;
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
-use crate::store::{DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store};
+use crate::store::{
+    DatabaseOptions, DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store,
+};
 
 /// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so no mountpoint.
 pub(super) fn is_source(path: &Path) -> bool {
@@ -114,6 +116,9 @@ async fn check_source(
     let open = OpenOptions {
         dir: DirOptions {
             follow_symlinks: options.follow_symlinks,
+        },
+        database: DatabaseOptions {
+            timeout: options.remote.timeout,
         },
         classes: KEY_CLASSES,
         ..OpenOptions::default()

@@ -48,6 +48,8 @@ pub struct NoMetadata {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
     ZarrV1,
+    /// The draft of version 3 that zarr-python 2.12 to 2.18 could write.
+    DraftOfV3,
 }
 
 #[derive(Debug)]
@@ -67,11 +69,16 @@ struct Nested {
 /// Describes the directory at `root` if the absence of metadata is proven. `--path` is relative
 /// to `base`, the key in the name of the source.
 pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
+    let is_draft = !store.capabilities().is_remote && is_draft_of_v3(store, root).await;
     // An unreadable directory may be a node.
-    if has_metadata(store, root).await.unwrap_or(true) {
+    if !is_draft && has_metadata(store, root).await.unwrap_or(true) {
         return None;
     }
-    let contents = match other_format(store, root).await {
+    let other = match is_draft {
+        true => Some(OtherFormat::DraftOfV3),
+        false => other_format(store, root).await,
+    };
+    let contents = match other {
         Some(other) => Contents::Other(other),
         None => names(store, root).await.ok()?,
     };
@@ -101,16 +108,26 @@ async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreE
     is_in_n5(store, directory).await
 }
 
+/// Reads a short JSON document below a directory.
+async fn document(store: &dyn Store, directory: &Key, name: &[u8]) -> Option<Value> {
+    let key = directory.join(name).ok()?;
+    let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES);
+    let object = store.open(&key, hint).await.ok()?;
+    let text = read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await.ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Whether `zarr.json` is that of the draft, which names the documents below `meta/root`.
+async fn is_draft_of_v3(store: &dyn Store, directory: &Key) -> bool {
+    let entry = document(store, directory, b"zarr.json").await;
+    entry.is_some_and(|entry| {
+        entry.get("metadata_key_suffix").is_some() && entry.get("node_type").is_none()
+    })
+}
+
 async fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
-    let document = async |name: &[u8]| -> Option<Value> {
-        let key = key.join(name).ok()?;
-        let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES);
-        let object = store.open(&key, hint).await.ok()?;
-        let text = read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await.ok()?;
-        serde_json::from_slice(&text).ok()
-    };
     let has = |value: &Value, names: &[&str]| names.iter().all(|name| value.get(name).is_some());
-    let meta = document(b"meta").await?;
+    let meta = document(store, key, b"meta").await?;
     has(&meta, &["zarr_format", "shape", "chunks"]).then_some(OtherFormat::ZarrV1)
 }
 
@@ -185,6 +202,10 @@ impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ZarrV1 => "Zarr version 1, which is not supported by this version",
+            Self::DraftOfV3 => {
+                "the draft of Zarr version 3 that zarr-python 2.12 to 2.18 could write (meta/root), which \
+                 no version reads"
+            }
         })
     }
 }

@@ -13,8 +13,8 @@ use rustix::fs::MemfdFlags;
 use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
 use super::{
-    DirOptions, DirStore, InvalidKey, Key, KeyClasses, RemoteOptions, Store, ZipOptions, ZipStore,
-    file_type,
+    DatabaseError, DatabaseOptions, DirOptions, DirStore, InvalidKey, Key, KeyClasses,
+    RemoteOptions, Store, ZipOptions, ZipStore, database, file_type,
 };
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
@@ -27,6 +27,8 @@ pub struct OpenOptions {
     pub zip: ZipOptions,
     /// For directories.
     pub dir: DirOptions,
+    /// For databases.
+    pub database: DatabaseOptions,
     /// Options of remote sources.
     pub remote: RemoteOptions,
     /// What the keys of the source are.
@@ -71,7 +73,8 @@ pub enum OpenError {
     },
     /// A file of another format.
     #[error(
-        "source {}: {what}; zarrfs mounts a directory with a Zarr hierarchy, or a zip archive of one",
+        "source {}: {what}; zarrfs mounts a directory with a Zarr hierarchy, or a zip archive of one, \
+         or a database with one",
         path.display()
     )]
     OtherFormat {
@@ -79,6 +82,14 @@ pub enum OpenError {
         path: PathBuf,
         /// What the file is.
         what: &'static str,
+    },
+    /// A database that cannot be mounted.
+    #[error("source {}: {error}", path.display())]
+    Database {
+        /// The source.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: DatabaseError,
     },
     /// A file that is no archive that can be mounted.
     #[error("{source_name}: {error}")]
@@ -248,7 +259,20 @@ fn open_local(
         path: path.to_owned(),
         error,
     };
+    let label = path.to_string_lossy();
     let metadata = std::fs::metadata(path).map_err(failed)?;
+    let is_node = |name: &&str| path.join(name).exists();
+    let is_hierarchy = metadata.is_dir() && options.classes.node_documents.iter().any(is_node);
+    if (metadata.is_dir() || metadata.is_file()) && !is_zip && !is_hierarchy {
+        let opened = database::open(path, &label, options.database);
+        if let Some(opened) = opened.transpose() {
+            let opened = opened.map(|store| Box::new(store) as _);
+            return opened.map_err(|error| OpenError::Database {
+                path: path.to_owned(),
+                error,
+            });
+        }
+    }
     if metadata.is_dir() && !is_zip {
         return Ok(Box::new(DirStore::open(path, options.dir).map_err(failed)?));
     }
@@ -258,7 +282,6 @@ fn open_local(
         });
     }
     let file = File::open(path).map_err(failed)?;
-    let label = path.to_string_lossy();
     ZipStore::open(file, &label, options.zip)
         .map(|store| Box::new(store) as _)
         .map_err(|error| match (error, other_format(path, options.classes)) {

@@ -302,16 +302,15 @@ impl Tree for HashedTree {
     }
 
     fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
-        let store = self.store.as_sync()?;
-        let open = || {
-            let (key, _, version) = self.find(ino)?;
-            let object = store.open(&key, AccessHint::Ranges)?;
-            match object.version() == version {
-                true => Ok(object),
-                false => Err(changed(key)),
-            }
+        let (key, _, version) = match self.find(ino) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
         };
-        Some(open())
+        let opened = self.store.try_open(&key, AccessHint::Ranges)?;
+        Some(opened.and_then(|object| match object.version() == version {
+            true => Ok(object),
+            false => Err(changed(key)),
+        }))
     }
 
     async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {

@@ -21,6 +21,11 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     let v1 = place.make_dir("v1");
     let meta = r#"{"zarr_format":1,"shape":[4],"chunks":[2],"dtype":"<i4"}"#;
     write(v1.join("meta"), meta);
+    let draft = place.make_dir("draft");
+    let entry = r#"{"zarr_format":"https://purl.org/zarr/spec/protocol/core/3.0",
+        "metadata_encoding":"x","metadata_key_suffix":".json","extensions":[]}"#;
+    write(draft.join("zarr.json"), entry);
+    write(draft.join("meta/root.group.json"), "{}");
     let plain = place.make_dir("plain");
     write(plain.join("notes.txt"), "text");
     let nested = place.make_dir("nested");
@@ -31,6 +36,7 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
         (place.make_dir("empty"), &["empty"]),
         (around, &["--path a.n5"]),
         (v1, &["version 1"]),
+        (draft, &["draft of zarr version 3", "meta/root"]),
         (plain, &["notes.txt"]),
         (nested, &["--path 'deep/a b.zarr'", "--path c.zarr"]),
     ]
@@ -128,6 +134,11 @@ fn swapped_arguments_are_recognised_and_hide_nothing() {
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
+    let draft = place.make_dir("draft");
+    let entry = r#"{"zarr_format":"https://purl.org/zarr/spec/protocol/core/3.0",
+        "metadata_encoding":"x","metadata_key_suffix":".json","extensions":[]}"#;
+    write(draft.join("zarr.json"), entry);
+    write(draft.join("meta/root.group.json"), "{}");
     let plain = place.make_dir("plain");
     write(plain.join("file"), "");
     let mounted = Place::new();

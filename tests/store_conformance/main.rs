@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -215,6 +215,13 @@ fn prefixes(values: &Values) -> Vec<String> {
 
 /// The suite.
 fn conforms(store: &dyn Store, values: &Values) {
+    // A remote store does not count what is below a prefix.
+    let is_counted = !store.capabilities().is_remote || store.index().is_some();
+    conforms_with(store, values, is_counted);
+}
+
+/// The suite, for a store that counts the prefixes below a prefix or does not.
+fn conforms_with(store: &dyn Store, values: &Values, is_counted: bool) {
     assert!(!store.label().is_empty());
     for prefix in prefixes(values) {
         let found = stat(store, &key(&prefix)).unwrap();
@@ -226,10 +233,9 @@ fn conforms(store: &dyn Store, values: &Values) {
         let expected = expected_names(values, &prefix);
         assert_eq!(names(store, &prefix), expected, "{prefix:?}");
         let below = expected.iter().filter(|(_, kind)| *kind == Kind::Prefix);
-        // A remote store does not count what is below a prefix.
-        let below = match store.capabilities().is_remote && store.index().is_none() {
-            true => 0,
-            false => below.count(),
+        let below = match is_counted {
+            true => below.count(),
+            false => 0,
         };
         assert_eq!(found.links as usize, 2 + below, "links of {prefix:?}");
         let not_found = stat(store, &key(&prefix).join(b"absent").unwrap());
@@ -369,6 +375,108 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
         ..ZipOptions::default()
     };
     conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
+}
+
+/// Names and schemas of SQLite databases: as zarr-python 2 and zarr-sqlite make them, and `dbm.sqlite3`.
+const SQLITE: [(&str, &str); 3] = [
+    (
+        "zarr-python",
+        "CREATE TABLE zarr(k TEXT PRIMARY KEY, v BLOB)",
+    ),
+    (
+        "zarr-sqlite",
+        "PRAGMA journal_mode = WAL;
+         CREATE TABLE zarr(k TEXT PRIMARY KEY NOT NULL, v BLOB NOT NULL)",
+    ),
+    (
+        "dbm",
+        "PRAGMA journal_mode = WAL;
+         CREATE TABLE Dict(key BLOB UNIQUE NOT NULL, value BLOB NOT NULL)",
+    ),
+];
+
+/// An SQLite database written by Python.
+fn sqlite(dir: &Path, values: &Values, name: &str, schema: &str) -> Box<dyn Store> {
+    let (source, path) = (dir.join("source"), dir.join(name));
+    directory(&source, values);
+    let script = "import os, sqlite3, sys\n\
+         c = sqlite3.connect(sys.argv[2]); c.executescript(sys.argv[3])\n\
+         table = 'Dict' if 'Dict' in sys.argv[3] else 'zarr'\n\
+         for d, _, fs in os.walk(sys.argv[1]):\n\
+         \x20   for f in fs:\n\
+         \x20       p = os.path.join(d, f); k = os.path.relpath(p, sys.argv[1])\n\
+         \x20       k = k.encode() if table == 'Dict' else k\n\
+         \x20       c.execute(f'REPLACE INTO {table} VALUES(?, ?)', (k, open(p, 'rb').read()))\n\
+         c.commit(); c.close()\n";
+    let made = std::process::Command::new("python3")
+        .args(["-c", script])
+        .args([&source, &path])
+        .arg(schema)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    open_source(&path)
+}
+
+fn open_source(path: &Path) -> Box<dyn Store> {
+    let source = SourceName::parse(path).unwrap();
+    block_on(source.open(&OpenOptions::default())).unwrap()
+}
+
+#[test]
+fn sqlite_databases_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    for (name, schema) in SQLITE {
+        conforms_with(&*sqlite(dir.path(), &values, name, schema), &values, false);
+        let beside = |suffix: &str| dir.path().join(format!("{name}{suffix}")).exists();
+        assert!(
+            !beside("-wal") && !beside("-shm"),
+            "{name}: files were made"
+        );
+    }
+}
+
+/// The Python with py-lmdb, which writes both formats.
+fn python2() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/.venv2");
+    let python = std::env::var_os("ZARRFS_VENV2").map_or(own, PathBuf::from);
+    let python = python.join("bin/python");
+    assert!(
+        python.exists(),
+        "no {python:?}: run tests/fixtures/setup.sh"
+    );
+    python
+}
+
+#[test]
+fn lmdb_databases_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    let source = dir.path().join("source");
+    directory(&source, &values);
+    let script = "import lmdb, os, sys\n\
+         e = lmdb.open(sys.argv[2], lib_version=int(sys.argv[3]), subdir=sys.argv[4] == 'directory',\n\
+         \x20             map_size=1 << 40, writemap=True)\n\
+         for d, _, fs in os.walk(sys.argv[1]):\n\
+         \x20   for f in fs:\n\
+         \x20       p = os.path.join(d, f); k = os.path.relpath(p, sys.argv[1]).encode()\n\
+         \x20       with e.begin(write=True) as t: t.put(k, open(p, 'rb').read())\n\
+         e.close()\n";
+    for (engine, form) in [
+        ("0", "directory"),
+        ("1", "directory"),
+        ("0", "file"),
+        ("1", "file"),
+    ] {
+        let path = dir.path().join(format!("{engine}-{form}"));
+        let made = std::process::Command::new(python2())
+            .args(["-c", script])
+            .args([&source, &path])
+            .args([engine, form])
+            .status()
+            .unwrap();
+        assert!(made.success());
+        conforms_with(&*open_source(&path), &values, false);
+    }
 }
 
 /// An archive at a server: its bytes are never at hand.

@@ -1,0 +1,451 @@
+//! Stores in databases of keys and values: one flat, ordered set of keys becomes a tree.
+//!
+//! - [`Database`] is what a kind of database implements: consistent snapshots of its keys in byte order.
+//! - `tree` maps flat keys to prefixes and children with index seeks, without a scan of all keys.
+//! - `listing` and `object` are the open directories and values, `versions` tells contents apart.
+//!
+//! **Invariant:** an answer is given only after [`Database::read`] has proved that all of it comes from
+//! one state of the database. A value that has changed is [`StoreError::Stale`], and a lock that another
+//! process keeps is waited for until the deadline: neither is absence.
+//!
+//! Lock order: the lock of a database, then that of the versions.
+
+mod listing;
+mod lmdb;
+mod object;
+mod sqlite;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod versions;
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+
+use self::listing::DatabaseListing;
+use self::lmdb::LmdbDatabase;
+use self::object::{DatabaseObject, HeldObject};
+use self::sqlite::SqliteDatabase;
+use self::tree::{Found, Notes};
+use self::versions::{Hash, Versions};
+use super::{
+    AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
+    StoreError, Version,
+};
+use crate::runtime::{self, leave_session_thread};
+
+/// Values up to this size are identified by their content, and held by an object that is open.
+const SMALL_BYTES: u64 = 4096;
+
+/// How often a lock of another process is tried.
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
+
+/// Whether a call may wait for another thread of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Return [`Failure::Busy`] instead.
+    NonBlocking,
+    /// Wait for it.
+    Blocking,
+}
+
+/// Why a snapshot could not be read.
+#[derive(Debug)]
+enum Failure {
+    /// Another thread or process has a lock; a later call can succeed.
+    Busy(&'static str),
+    /// A failure that the caller sees, about any key: [`StoreError::with_key`] puts in the right one.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A failed system call on the files of a database: never the absence of a key.
+fn gone(error: io::Error) -> StoreError {
+    let key = Key::root();
+    match error.kind() {
+        io::ErrorKind::NotFound => StoreError::Stale {
+            key,
+            what: "the database is gone".into(),
+        },
+        _ => StoreError::from_io(&key, error),
+    }
+}
+
+fn corrupt(what: impl Into<String>) -> Failure {
+    Failure::Failed(StoreError::Corrupt {
+        key: Key::root(),
+        what: what.into(),
+    })
+}
+
+fn unsupported(what: impl Into<String>) -> Failure {
+    Failure::Failed(StoreError::Unsupported {
+        key: Key::root(),
+        what: what.into(),
+    })
+}
+
+/// A value of a database, without its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Value {
+    /// Exact size in bytes.
+    size_bytes: u64,
+    /// Identifies the content for good, if it can be told; otherwise only within one generation.
+    identity: Option<u64>,
+}
+
+/// What is read of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    /// Keys only.
+    Keys,
+    /// Keys and values.
+    All,
+}
+
+/// One state of a database.
+trait Snapshot {
+    /// The number of the state. Two snapshots with one number have the same content.
+    fn generation(&self) -> u64;
+
+    /// When the database was last changed.
+    fn modified(&self) -> SystemTime;
+
+    /// Returns the first key at or behind `bound`, in byte order.
+    fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
+
+    /// Finds the value of a key; `None` proves absence.
+    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure>;
+
+    /// Visits the rows at and behind `bound` in byte order, until `visit` breaks.
+    fn scan(
+        &mut self,
+        bound: &[u8],
+        columns: Columns,
+        visit: &mut VisitRow<'_>,
+    ) -> Result<(), Failure>;
+
+    /// Fills `target` from `offset` of the value of a key. The caller has found the value in this
+    /// generation, and the range is inside of it.
+    fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure>;
+}
+
+/// What a scan calls for each row. A value that was not read or cannot be read is `None`.
+type VisitRow<'a> = dyn FnMut(&[u8], Option<Value>) -> ControlFlow<()> + 'a;
+
+/// What is done with one snapshot. It can be called again with another one.
+type Work<'a> = dyn FnMut(&mut dyn Snapshot) -> Result<(), Failure> + Send + 'a;
+
+/// A database of keys and values.
+trait Database: Debug + Send + Sync {
+    /// Calls `work` with a snapshot of the present state. What it has found is true if this returns
+    /// `Ok`, and only then.
+    fn read(&self, wait: Wait, work: &mut Work<'_>) -> Result<(), Failure>;
+
+    /// The size of the database.
+    fn extent(&self) -> Extent;
+}
+
+/// How a database is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct DatabaseOptions {
+    /// How long a lock of another process is waited for.
+    pub timeout: Duration,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a database cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// It is none of keys and values, or of a kind that cannot be read.
+    #[error("{0}")]
+    Unsupported(String),
+    /// It cannot be read now.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The system could not open it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Opens a database, which is told by its content: a file, or the directory of an LMDB database. `None`
+/// if it is none.
+///
+/// # Errors
+/// [`DatabaseError`].
+pub(super) fn open(
+    path: &Path,
+    label: &str,
+    options: DatabaseOptions,
+) -> Result<Option<DatabaseStore>, DatabaseError> {
+    let data = match path.is_dir() {
+        true => path.join(lmdb::DATA_FILE),
+        false => path.to_owned(),
+    };
+    let mut header = [0; HEADER_BYTES];
+    let filled = match File::open(&data) {
+        Ok(file) => file.read_at(&mut header, 0)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && path.is_dir() => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let header = header.get(..filled).unwrap_or_default();
+    let database: Box<dyn Database> = match header {
+        header if lmdb::is_lmdb(header) => Box::new(LmdbDatabase::new(&data)?),
+        header if header.starts_with(sqlite::MAGIC) && !path.is_dir() => {
+            Box::new(SqliteDatabase::new(path)?)
+        }
+        _ => return Ok(None),
+    };
+    let store = DatabaseStore::new(label, database, options);
+    match store.shared.read_blocking(&Key::root(), |_| Ok(())) {
+        Ok(()) => Ok(Some(store)),
+        Err(StoreError::Unsupported { what, .. }) => Err(DatabaseError::Unsupported(what)),
+        Err(error) => Err(DatabaseError::Store(error)),
+    }
+}
+
+/// What tells the kind of a database.
+const HEADER_BYTES: usize = 64;
+
+/// A store in a database.
+#[derive(Debug)]
+pub struct DatabaseStore {
+    shared: Arc<Shared>,
+}
+
+/// What the store, its objects and its listings share.
+#[derive(Debug)]
+struct Shared {
+    label: String,
+    database: Box<dyn Database>,
+    timeout: Duration,
+    versions: Versions,
+    notes: Notes,
+    /// Attributes that were asked for by their keys, so that listings learn whether they are wanted.
+    lookups: AtomicU64,
+}
+
+impl DatabaseStore {
+    fn new(label: &str, database: Box<dyn Database>, options: DatabaseOptions) -> Self {
+        let shared = Shared {
+            label: label.to_owned(),
+            database,
+            timeout: options.timeout,
+            versions: Versions::default(),
+            notes: Notes::default(),
+            lookups: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl Shared {
+    /// Reads once; `None` if a lock is not free.
+    fn try_once<T: Send>(
+        &self,
+        key: &Key,
+        wait: Wait,
+        mut work: impl FnMut(&mut dyn Snapshot) -> Result<T, Failure> + Send,
+    ) -> Result<Result<T, StoreError>, &'static str> {
+        let mut found = None;
+        let read = self.database.read(wait, &mut |snapshot| {
+            found = Some(work(snapshot)?);
+            Ok(())
+        });
+        match (read, found) {
+            (Ok(()), Some(found)) => Ok(Ok(found)),
+            (Ok(()), None) => Ok(Err(StoreError::internal("a snapshot that was not read"))),
+            (Err(Failure::Failed(error)), _) => Ok(Err(error.with_key(key.clone()))),
+            (Err(Failure::Busy(what)), _) => Err(what),
+        }
+    }
+
+    /// As [`Shared::try_once`], and waits for locks until the deadline, away from session threads.
+    async fn read<T: Send>(
+        &self,
+        key: &Key,
+        mut work: impl FnMut(&mut dyn Snapshot) -> Result<T, Failure> + Send,
+    ) -> Result<T, StoreError> {
+        leave_session_thread().await;
+        let begun = Instant::now();
+        loop {
+            let what = match self.try_once(key, Wait::Blocking, &mut work) {
+                Ok(read) => return read,
+                Err(what) => what,
+            };
+            if begun.elapsed() >= self.timeout {
+                return Err(timed_out(key, what));
+            }
+            let _ = runtime::timeout(RETRY_PERIOD, std::future::pending::<()>()).await;
+        }
+    }
+
+    /// As [`Shared::read`], for a thread that may block.
+    fn read_blocking<T: Send>(
+        &self,
+        key: &Key,
+        mut work: impl FnMut(&mut dyn Snapshot) -> Result<T, Failure> + Send,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        loop {
+            let what = match self.try_once(key, Wait::Blocking, &mut work) {
+                Ok(read) => return read,
+                Err(what) => what,
+            };
+            if begun.elapsed() >= self.timeout {
+                return Err(timed_out(key, what));
+            }
+            std::thread::sleep(RETRY_PERIOD);
+        }
+    }
+
+    /// The attributes of a key; `None` if they take reads of a long value, and `hash` forbids them.
+    fn stat(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        hash: Hash,
+    ) -> Result<Option<Stat>, Failure> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        match tree::find(snapshot, key, &self.notes)? {
+            Found::Prefix => Ok(Some(prefix_stat(snapshot))),
+            Found::Object(value) => {
+                let version = self.versions.version(snapshot, key, value, hash)?;
+                Ok(version.map(|version| object_stat(snapshot, value, version)))
+            }
+        }
+    }
+
+    /// Opens a key; `None` if that takes reads of a long value, and `hash` forbids them.
+    fn open(
+        self: &Arc<Self>,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        hash: Hash,
+    ) -> Result<Option<Arc<dyn Object>>, Failure> {
+        let Found::Object(value) = tree::find(snapshot, key, &self.notes)? else {
+            return Err(not_an_object(key));
+        };
+        if value.size_bytes <= SMALL_BYTES {
+            let object = HeldObject::open(snapshot, key, value)?;
+            return Ok(Some(Arc::new(object)));
+        }
+        let Some(proof) = self.versions.open(snapshot, key, value, hash)? else {
+            return Ok(None);
+        };
+        let object = DatabaseObject::new(Arc::clone(self), snapshot, key, value, proof);
+        Ok(Some(Arc::new(object)))
+    }
+}
+
+fn timed_out(key: &Key, what: &str) -> StoreError {
+    StoreError::TimedOut {
+        key: key.clone(),
+        what: what.into(),
+    }
+}
+
+/// A prefix was opened as a value.
+fn not_an_object(key: &Key) -> Failure {
+    Failure::Failed(StoreError::NotAPrefix { key: key.clone() })
+}
+
+fn prefix_stat(snapshot: &dyn Snapshot) -> Stat {
+    Stat {
+        kind: Kind::Prefix,
+        size_bytes: 0,
+        modified: snapshot.modified(),
+        version: Version(0),
+        // The prefixes below are not counted: that takes a seek for each name.
+        links: 2,
+    }
+}
+
+fn object_stat(snapshot: &dyn Snapshot, value: Value, version: Version) -> Stat {
+    Stat {
+        kind: Kind::Object,
+        size_bytes: value.size_bytes,
+        modified: snapshot.modified(),
+        version,
+        links: 1,
+    }
+}
+
+#[async_trait]
+impl Store for DatabaseStore {
+    fn label(&self) -> &str {
+        &self.shared.label
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: false,
+            open_infallible: false,
+            is_remote: false,
+            listing: ListingSupport::Complete,
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.shared.database.extent()
+    }
+
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        let shared = &self.shared;
+        let work = |snapshot: &mut dyn Snapshot| shared.stat(snapshot, key, Hash::Allowed);
+        let stat = shared.read(key, work).await?;
+        stat.ok_or_else(|| StoreError::internal("a value that was not hashed"))
+    }
+
+    async fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        let shared = &self.shared;
+        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Allowed);
+        let object = shared.read(key, work).await?;
+        object.ok_or_else(|| StoreError::internal("a value that was not hashed"))
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let listing = DatabaseListing::open(&self.shared, prefix).await?;
+        Ok(Box::new(listing))
+    }
+
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        let shared = &self.shared;
+        let work = |snapshot: &mut dyn Snapshot| shared.stat(snapshot, key, Hash::Forbidden);
+        let stat = shared.try_once(key, Wait::NonBlocking, work).ok()?;
+        stat.transpose()
+    }
+
+    fn try_open(&self, key: &Key, _: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        let shared = &self.shared;
+        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Forbidden);
+        shared
+            .try_once(key, Wait::NonBlocking, work)
+            .ok()?
+            .transpose()
+    }
+}

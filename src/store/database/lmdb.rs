@@ -1,0 +1,218 @@
+//! LMDB data files, read without a lock file and without a memory map.
+//!
+//! Liblmdb needs to write to the lock file beside the data, maps a file of up to 1 TiB, and crashes if a
+//! mapped file is truncated. This reader reads pages with pread(2) and takes no part in the locking.
+//!
+//! **Invariant:** an answer is given if the meta page of its state is the same before and behind the
+//! reads. A commit of transaction N writes the meta page that N - 2 has written, and a writer takes only
+//! pages that transactions up to two before its own have freed. A page of state N is freed by N + 1 at
+//! the earliest, so it is written again by N + 3 at the earliest, which begins when N + 2 has replaced
+//! the meta page of N.
+//!
+//! Pages are untrusted: numbers, kinds, levels, bounds, and the order of keys within a page and between
+//! a page and those above it are checked. Damage is an error, and never the absence of a key.
+
+mod format;
+mod page;
+mod state;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+
+use self::format::{Format, META_BYTES, Meta, format_of};
+use self::page::Page;
+use self::state::State;
+use super::{Database, Failure, Wait, Work, corrupt, gone};
+use crate::store::{Extent, Key, StoreError};
+use crate::sync::Mutex;
+
+/// The name of the data file in the directory of a database.
+pub(super) const DATA_FILE: &str = "data.mdb";
+
+/// Whether a file begins as an LMDB data file.
+pub(super) fn is_lmdb(header: &[u8]) -> bool {
+    format_of(header).is_some()
+}
+
+/// An LMDB database.
+#[derive(Debug)]
+pub(super) struct LmdbDatabase {
+    path: PathBuf,
+    file: Mutex<Arc<DataFile>>,
+}
+
+/// An open data file.
+#[derive(Debug)]
+struct DataFile {
+    file: File,
+    device: u64,
+    inode: u64,
+    format: Format,
+    cache: Mutex<Cache>,
+}
+
+/// Branches of one state, which was proved.
+#[derive(Debug, Default)]
+struct Cache {
+    txn: u64,
+    pages: HashMap<u64, Arc<Page>>,
+}
+
+/// Pages that are kept, in bytes.
+const CACHE_BYTES: usize = 8 << 20;
+/// States that one call tries before it waits.
+const MAX_ATTEMPTS: usize = 16;
+
+impl LmdbDatabase {
+    /// Opens a data file.
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        let file = Mutex::new(Arc::new(DataFile::open(&path)?));
+        Ok(Self { path, file })
+    }
+
+    /// The file that the path leads to.
+    fn current(&self) -> Result<Arc<DataFile>, Failure> {
+        let failed = |error| Failure::Failed(gone(error));
+        let there = fs::metadata(&self.path).map_err(failed)?;
+        let mut file = self.file.lock();
+        if (file.device, file.inode) != (there.dev(), there.ino()) {
+            *file = Arc::new(DataFile::open(&self.path).map_err(failed)?);
+        }
+        Ok(Arc::clone(&file))
+    }
+}
+
+impl Database for LmdbDatabase {
+    fn read(&self, _: Wait, work: &mut Work<'_>) -> Result<(), Failure> {
+        for _ in 0..MAX_ATTEMPTS {
+            let file = self.current()?;
+            let Some((meta, before)) = file.state()? else {
+                continue;
+            };
+            let mut snapshot = State::new(&file, meta);
+            let result = work(&mut snapshot);
+            let read = snapshot.into_branches();
+            if file.meta_page(meta.page_bytes, meta.txn & 1)? == before {
+                file.remember(&meta, read);
+                return result;
+            }
+        }
+        Err(Failure::Busy(
+            "state of the database that lasts for one read",
+        ))
+    }
+
+    fn extent(&self) -> Extent {
+        // The apparent size is often that of the map, which was chosen to be large.
+        let blocks = |file: fs::Metadata| file.blocks().saturating_mul(512);
+        let state = || self.current().ok()?.state().ok()?;
+        Extent {
+            bytes: fs::metadata(&self.path).map_or(0, blocks),
+            keys: state().map_or(0, |(meta, _)| meta.entries),
+        }
+    }
+}
+
+impl DataFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let there = file.metadata()?;
+        let mut header = [0; 64];
+        let filled = file.read_at(&mut header, 0)?;
+        let header = header.get(..filled).unwrap_or_default();
+        let format = format_of(header).ok_or_else(|| io::Error::other("no LMDB data file"))?;
+        Ok(Self {
+            file,
+            device: there.dev(),
+            inode: there.ino(),
+            format,
+            cache: Mutex::default(),
+        })
+    }
+
+    /// Bytes of the file; `None` if it ends before them.
+    fn bytes(&self, offset: u64, target: &mut [u8]) -> Result<Option<()>, Failure> {
+        match self.file.read_exact_at(target, offset) {
+            Ok(()) => Ok(Some(())),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(e) => Err(Failure::Failed(StoreError::from_io(&Key::root(), e))),
+        }
+    }
+
+    /// The head and the body of a meta page.
+    fn meta_page(&self, page_bytes: usize, number: u64) -> Result<Vec<u8>, Failure> {
+        let mut bytes = vec![0; self.format.head_bytes + META_BYTES];
+        let offset = (page_bytes as u64).saturating_mul(number);
+        let read = self.bytes(offset, &mut bytes)?;
+        let ends = || corrupt(format!("the file ends in meta page {number}"));
+        read.map(|()| bytes).ok_or_else(ends)
+    }
+
+    /// The present state, and the bytes of its meta page; `None` if a commit came between.
+    ///
+    /// The first page is read again behind the second: a page that is being written is that of the older
+    /// state, and both would have to change to make the older one look like the newer one.
+    fn state(&self) -> Result<Option<(Meta, Vec<u8>)>, Failure> {
+        let first = self.meta_page(0, 0)?;
+        let state = self.parse_metas(&first);
+        if self.meta_page(0, 0)? != first {
+            return Ok(None);
+        }
+        match state {
+            Ok(state) => Ok(Some(state)),
+            // A second page that was being written is read again.
+            Err(error) => match self.parse_metas(&first) {
+                Ok(_) => Ok(None),
+                Err(_) => Err(error),
+            },
+        }
+    }
+
+    fn parse_metas(&self, first: &[u8]) -> Result<(Meta, Vec<u8>), Failure> {
+        let zero = Meta::parse(&self.format, first, 0)?;
+        let second = self.meta_page(zero.page_bytes, 1)?;
+        let one = Meta::parse(&self.format, &second, 1)?;
+        if zero.page_bytes != one.page_bytes {
+            return Err(corrupt("its meta pages have different page sizes"));
+        }
+        // Commits take turns, so the pages are of consecutive transactions.
+        if zero.txn.abs_diff(one.txn) > 1 {
+            return Err(corrupt("its meta pages are of transactions far apart"));
+        }
+        Ok(match zero.txn < one.txn {
+            true => (one, second),
+            false => (zero, first.to_vec()),
+        })
+    }
+
+    fn generation(&self, txn: u64) -> u64 {
+        let mut hasher = SipHasher13::new();
+        (self.device, self.inode, txn).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn cached(&self, txn: u64, number: u64) -> Option<Arc<Page>> {
+        let cache = self.cache.lock();
+        let page = cache.pages.get(&number).filter(|_| cache.txn == txn);
+        page.cloned()
+    }
+
+    /// Keeps branches of a state that was proved.
+    fn remember(&self, meta: &Meta, pages: HashMap<u64, Arc<Page>>) {
+        let most = CACHE_BYTES / meta.page_bytes.max(1);
+        let mut cache = self.cache.lock();
+        if cache.txn != meta.txn || cache.pages.len().saturating_add(pages.len()) > most {
+            cache.pages.clear();
+        }
+        cache.txn = meta.txn;
+        cache.pages.extend(pages);
+    }
+}

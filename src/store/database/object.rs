@@ -1,0 +1,177 @@
+//! Open values.
+
+use std::sync::Arc;
+
+use super::versions::{Hash, Proof, renew};
+use super::{Failure, Shared, Snapshot, Value, object_stat};
+use crate::store::{
+    Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory, part_mut,
+};
+use crate::sync::Mutex;
+
+/// A small value, read when it was opened.
+#[derive(Debug)]
+pub(super) struct HeldObject {
+    content: Arc<Vec<u8>>,
+    stat: Stat,
+}
+
+impl HeldObject {
+    /// Reads the value, which has [`super::SMALL_BYTES`] at most.
+    pub(super) fn open(
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        value: Value,
+    ) -> Result<Self, Failure> {
+        let mut content = vec![0; in_memory(value.size_bytes)?];
+        if !content.is_empty() {
+            snapshot.read_at(key.as_bytes(), 0, &mut content)?;
+        }
+        let identity = value.identity.ok_or_else(|| {
+            StoreError::internal("a small value that is not identified by its content")
+        })?;
+        Ok(Self {
+            content: Arc::new(content),
+            stat: object_stat(snapshot, value, Version(identity)),
+        })
+    }
+}
+
+impl Object for HeldObject {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.stat)
+    }
+
+    fn try_read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        Some(self.read_blocking(offset, size_bytes, buffer))
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        Some(self)
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+}
+
+impl LocalObject for HeldObject {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        _: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let length = self.content.len();
+        let start = usize::try_from(offset).map_or(length, |offset| offset.min(length));
+        let end = start.saturating_add(size_bytes).min(length);
+        Ok(Data::Shared(Arc::clone(&self.content), start..end))
+    }
+}
+
+/// A long value, read by ranges.
+#[derive(Debug)]
+pub(super) struct DatabaseObject {
+    shared: Arc<Shared>,
+    key: Key,
+    stat: Stat,
+    proof: Mutex<Proof>,
+}
+
+impl DatabaseObject {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        snapshot: &dyn Snapshot,
+        key: &Key,
+        value: Value,
+        proof: Proof,
+    ) -> Self {
+        Self {
+            shared,
+            key: key.clone(),
+            stat: object_stat(snapshot, value, proof.version),
+            proof: Mutex::new(proof),
+        }
+    }
+
+    /// Fails if the value in the snapshot is not the one that was opened.
+    fn check(&self, snapshot: &mut dyn Snapshot) -> Result<(), Failure> {
+        let known = *self.proof.lock();
+        if known.is_of(snapshot) {
+            return Ok(());
+        }
+        let stale = |what: &str| {
+            Failure::Failed(StoreError::Stale {
+                key: self.key.clone(),
+                what: what.into(),
+            })
+        };
+        let Some(value) = snapshot.find(self.key.as_bytes())? else {
+            return Err(stale("it is gone"));
+        };
+        let proof = renew(snapshot, &self.key, value, known, Hash::Allowed)?;
+        match proof.filter(|proof| proof.version == known.version) {
+            Some(proof) => {
+                *self.proof.lock() = proof;
+                Ok(())
+            }
+            None => Err(stale("the database has changed")),
+        }
+    }
+}
+
+impl Object for DatabaseObject {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.stat)
+    }
+
+    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
+        // Whether the pages are in memory is not known.
+        None
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        Some(self)
+    }
+}
+
+impl LocalObject for DatabaseObject {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let left = self.stat.size_bytes.saturating_sub(offset);
+        let length = usize::try_from(left).map_or(size_bytes, |left| left.min(size_bytes));
+        let target = part_mut(buffer, 0..length)?;
+        if length > 0 {
+            self.shared.read_blocking(&self.key, |snapshot| {
+                self.check(snapshot)?;
+                snapshot.read_at(self.key.as_bytes(), offset, target)
+            })?;
+        }
+        Ok(Data::Filled(0..length))
+    }
+}

@@ -1,0 +1,306 @@
+//! SQLite databases with a table of keys and values.
+//!
+//! One connection, which never writes. Each request is one read transaction, so that a writer is not
+//! kept from its checkpoints, and the data version of SQLite tells whether another process has
+//! committed since the last one. In WAL mode even an idle connection keeps the last writer from a
+//! checkpoint, so such a connection is closed when it is idle.
+//!
+//! The file is untrusted: triggers, views and functions of its schema are off, sizes are limited, and
+//! only a real table with two columns is read (see `schema`). It is never mapped into memory.
+//!
+//! **Invariant:** nothing in this process may open and close the file of a database beside its connection:
+//! closing any descriptor of a file releases all POSIX locks that the process has on it.
+
+mod connection;
+mod files;
+mod schema;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Row as SqlRow, Statement};
+
+use self::connection::{Ended, Session};
+use self::schema::{KeyType, Table};
+use super::versions::identity_of;
+use super::{
+    Columns, Database, Failure, SMALL_BYTES, Snapshot, Value, VisitRow, Wait, Work, corrupt, gone,
+    unsupported,
+};
+use crate::runtime;
+use crate::store::{Extent, Key, StoreError};
+use crate::sync::Mutex;
+
+/// What an SQLite database begins with.
+pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// A database and its connection.
+#[derive(Debug)]
+pub(super) struct SqliteDatabase {
+    path: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+impl SqliteDatabase {
+    /// A database that is opened when it is read.
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            // An absolute path is never taken for a URI.
+            path: path.canonicalize()?,
+            state: Arc::default(),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    session: Option<Session>,
+    generation: u64,
+    /// When the connection was used, if it is closed when it is idle.
+    used: Option<Instant>,
+}
+
+/// How long a connection may be idle that is in the way of a writer.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Closes the connection once it was idle for long enough.
+async fn close_when_idle(state: Arc<Mutex<State>>) {
+    loop {
+        let _ = runtime::timeout(IDLE, std::future::pending::<()>()).await;
+        let mut state = state.lock();
+        if state.used.is_none_or(|used| used.elapsed() >= IDLE) {
+            (state.session, state.used) = (None, None);
+            return;
+        }
+    }
+}
+
+/// Connections that one call opens, because the files change under them.
+const MAX_SESSIONS: usize = 4;
+
+impl Database for SqliteDatabase {
+    fn read(&self, wait: Wait, work: &mut Work<'_>) -> Result<(), Failure> {
+        let mut state = match wait {
+            Wait::Blocking => self.state.lock(),
+            Wait::NonBlocking => self
+                .state
+                .try_lock()
+                .ok_or(Failure::Busy("connection to the database"))?,
+        };
+        let State {
+            session,
+            generation,
+            used,
+        } = &mut *state;
+        for _ in 0..MAX_SESSIONS {
+            if let Some(open) = &*session
+                && !open.is_current(&self.path)?
+            {
+                *session = None;
+            }
+            let open = match session {
+                Some(open) => open,
+                None => {
+                    *generation = generation.wrapping_add(1);
+                    session.insert(Session::open(&self.path)?)
+                }
+            };
+            let is_in_the_way = open.is_in_the_way();
+            match open.transaction(&self.path, generation, work) {
+                Ended::Read(result) => {
+                    if is_in_the_way && used.replace(Instant::now()).is_none() {
+                        runtime::spawn(close_when_idle(Arc::clone(&self.state))).detach();
+                    }
+                    return result;
+                }
+                // What failed may be the connection's own state: the next call has another.
+                Ended::Failed(failure) => {
+                    *session = None;
+                    return Err(failure);
+                }
+                Ended::Moved => *session = None,
+            }
+        }
+        Err(Failure::Busy("database that stays as it is for one read"))
+    }
+
+    fn extent(&self) -> Extent {
+        Extent {
+            bytes: std::fs::metadata(&self.path).map_or(0, |file| file.len()),
+            keys: 0,
+        }
+    }
+}
+
+/// One read transaction.
+struct Transaction<'a> {
+    session: &'a Session,
+    table: &'a Table,
+    generation: u64,
+    modified: SystemTime,
+}
+
+/// A key as a value of SQL.
+struct BoundKey<'a>(KeyType, &'a [u8]);
+
+impl ToSql for BoundKey<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            KeyType::Text => ValueRef::Text(self.1),
+            KeyType::Blob => ValueRef::Blob(self.1),
+        }))
+    }
+}
+
+impl Transaction<'_> {
+    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, Failure> {
+        let statement = self.session.connection().prepare_cached(sql);
+        statement.map_err(connection::failure)
+    }
+
+    fn key<'k>(&self, key: &'k [u8]) -> BoundKey<'k> {
+        BoundKey(self.table.key_type, key)
+    }
+
+    /// Calls `visit` with the rows of a statement with one key as its parameter.
+    fn rows(
+        &self,
+        statement: &mut Statement<'_>,
+        key: &[u8],
+        visit: &mut dyn FnMut(&SqlRow<'_>) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<(), Failure> {
+        let mut rows = statement
+            .query([self.key(key)])
+            .map_err(connection::failure)?;
+        while let Some(row) = rows.next().map_err(connection::failure)? {
+            if visit(row)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of a row.
+fn column<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<ValueRef<'a>, Failure> {
+    row.get_ref(index).map_err(connection::failure)
+}
+
+/// The bytes of a key.
+fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
+    match column(row, 0)? {
+        ValueRef::Text(key) | ValueRef::Blob(key) => Ok(key),
+        _ => Err(corrupt("a key that is neither text nor a blob")),
+    }
+}
+
+/// The value of a row of the columns of [`Table::rows`].
+fn value_of(row: &SqlRow<'_>) -> Result<Result<Value, StoreError>, Failure> {
+    let size_bytes = match column(row, 1)? {
+        ValueRef::Integer(size) => u64::try_from(size).ok(),
+        _ => None,
+    };
+    let Some(size_bytes) = size_bytes else {
+        return Ok(Err(no_value("NULL")));
+    };
+    Ok(match column(row, 2)? {
+        ValueRef::Text(content) | ValueRef::Blob(content) => Ok(Value {
+            size_bytes: content.len() as u64,
+            identity: Some(identity_of(content)),
+        }),
+        // Numbers have a length, too, but none of so many digits.
+        ValueRef::Null if size_bytes > SMALL_BYTES => Ok(Value {
+            size_bytes,
+            identity: None,
+        }),
+        _ => Err(no_value("a number")),
+    })
+}
+
+fn no_value(what: &str) -> StoreError {
+    StoreError::Corrupt {
+        key: Key::root(),
+        what: format!("its value is {what} and no blob"),
+    }
+}
+
+impl Snapshot for Transaction<'_> {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn modified(&self) -> SystemTime {
+        self.modified
+    }
+
+    fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let mut found = None;
+        let mut statement = self.prepare(&self.table.seek)?;
+        self.rows(&mut statement, bound, &mut |row| {
+            found = Some(key_of(row)?.to_vec());
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
+        let mut found = None;
+        let mut statement = self.prepare(&self.table.row)?;
+        self.rows(&mut statement, key, &mut |row| {
+            found = Some(value_of(row)??);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn scan(
+        &mut self,
+        bound: &[u8],
+        columns: Columns,
+        visit: &mut VisitRow<'_>,
+    ) -> Result<(), Failure> {
+        let sql = match columns {
+            Columns::Keys => &self.table.keys,
+            Columns::All => &self.table.rows,
+        };
+        let mut statement = self.prepare(sql)?;
+        self.rows(&mut statement, bound, &mut |row| {
+            let value = match columns {
+                Columns::Keys => None,
+                Columns::All => value_of(row)?.ok(),
+            };
+            Ok(visit(key_of(row)?, value))
+        })
+    }
+
+    fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure> {
+        let mut row_number = None;
+        let mut statement = self.prepare(&self.table.number)?;
+        self.rows(&mut statement, key, &mut |row| {
+            row_number = match column(row, 0)? {
+                ValueRef::Integer(number) => Some(number),
+                _ => None,
+            };
+            Ok(ControlFlow::Break(()))
+        })?;
+        let lost = || StoreError::internal("a row that was found is gone");
+        let table = self.table;
+        let connection = self.session.connection();
+        let blob = connection
+            .blob_open(
+                "main",
+                table.name,
+                table.value,
+                row_number.ok_or_else(lost)?,
+                true,
+            )
+            .map_err(connection::failure)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        blob.read_at_exact(target, start)
+            .map_err(connection::failure)
+    }
+}

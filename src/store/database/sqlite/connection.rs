@@ -1,0 +1,260 @@
+//! A connection that only reads, and how it is opened beside writers.
+//!
+//! | files | how the database is opened |
+//! |---|---|
+//! | a database in WAL mode, without content in a `-wal` file | as immutable; a read is valid if the files are the same before and behind it, so SQLite neither needs nor makes a `-shm` file |
+//! | a database in WAL mode, with a `-wal` file that has content, and a `-shm` file | with the locks of SQLite |
+//! | the same without a `-shm` file, which SQLite would have to write | not at all |
+//! | any other one | with the locks of SQLite, which rolls back nothing: a transaction that was interrupted is an error |
+//!
+//! A database whose `-wal` file has content is never opened as immutable: SQLite would leave out what is
+//! in it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
+
+use super::files::{self, Files};
+use super::schema::{self, Table};
+use super::{Failure, MAGIC, Transaction, Work, corrupt, gone, unsupported};
+use crate::store::{Key, StoreError};
+
+/// A connection, and what is known of its database.
+#[derive(Debug)]
+pub(super) struct Session {
+    connection: Connection,
+    files: Files,
+    /// Whether SQLite takes no locks.
+    is_immutable: bool,
+    state: Option<StateSeen>,
+}
+
+/// The state of the database in the last transaction.
+#[derive(Debug)]
+struct StateSeen {
+    data_version: i64,
+    modified: SystemTime,
+    table: Table,
+}
+
+/// How a transaction has ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The answer of the work, which is proved.
+    Read(Result<(), Failure>),
+    /// No answer.
+    Failed(Failure),
+    /// The files have changed under the connection; another one is needed.
+    Moved,
+}
+
+/// What all connections may allocate, in bytes.
+const HEAP_BYTES: u64 = 128 << 20;
+/// The longest key, and the longest statement of a schema, in bytes.
+const MAX_LENGTH: i32 = 16 << 20;
+
+/// Settings for a database from anywhere. Those that need no access to the file come first. The limit of
+/// the heap is [`HEAP_BYTES`].
+const SETTINGS: &str = "PRAGMA trusted_schema = OFF; PRAGMA query_only = ON; \
+    PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; \
+    PRAGMA hard_heap_limit = 134217728; PRAGMA cache_size = -8192;";
+
+impl Session {
+    /// Opens the database at an absolute path. The file is not open in this process.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed = |error| Failure::Failed(gone(error));
+        let files = Files::of(path).map_err(failed)?;
+        let is_wal = is_wal(path).map_err(failed)?;
+        let is_immutable = is_wal && !files.has_wal() && !files.has_journal();
+        if is_wal && files.has_wal() && !files::beside(path, "-shm").exists() {
+            return Err(unavailable(
+                "its -wal file has changes, but there is no -shm file; open it once with a program \
+                 that may write to the directory",
+            ));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match is_immutable {
+            true => {
+                let path = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+                let uri = format!("file:{path}?immutable=1");
+                Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+            }
+            false => Connection::open_with_flags(path, flags),
+        };
+        let connection = connection.map_err(failure)?;
+        configure(&connection).map_err(failure)?;
+        Ok(Self {
+            connection,
+            files,
+            is_immutable,
+            state: None,
+        })
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Whether the connection is one of the files that there are.
+    pub(super) fn is_current(&self, path: &Path) -> Result<bool, Failure> {
+        let is_current = match self.is_immutable {
+            true => Files::of(path).map(|files| files == self.files),
+            false => self.files.is_file_at(path),
+        };
+        is_current.map_err(|error| Failure::Failed(gone(error)))
+    }
+
+    /// Whether the connection keeps a writer in WAL mode from tidying up when it closes the database.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        !self.is_immutable && self.files.has_wal()
+    }
+
+    /// Calls `work` in one read transaction. A change by another process has a new generation.
+    pub(super) fn transaction(
+        &mut self,
+        path: &Path,
+        generation: &mut u64,
+        work: &mut Work<'_>,
+    ) -> Ended {
+        let result = self
+            .begin(path, generation)
+            .and_then(|()| self.work(*generation, work));
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.execute("COMMIT")
+        {
+            return Ended::Failed(error);
+        }
+        if self.is_immutable && !self.is_current(path).unwrap_or(false) {
+            return Ended::Moved;
+        }
+        match result {
+            Err(Failure::Failed(
+                error @ (StoreError::Corrupt { .. }
+                | StoreError::Io { .. }
+                | StoreError::Unavailable { .. }),
+            )) => Ended::Failed(Failure::Failed(error)),
+            result => Ended::Read(result),
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), Failure> {
+        let statement = self.connection.prepare_cached(sql);
+        let executed = statement.and_then(|mut statement| statement.execute([]));
+        executed.map(|_| ()).map_err(failure)
+    }
+
+    fn begin(&mut self, path: &Path, generation: &mut u64) -> Result<(), Failure> {
+        self.execute("BEGIN")?;
+        let data_version = {
+            let statement = self.connection.prepare_cached("PRAGMA data_version");
+            let version = statement.and_then(|mut it| it.query_row([], |row| row.get(0)));
+            version.map_err(failure)?
+        };
+        match &self.state {
+            Some(state) if state.data_version == data_version => return Ok(()),
+            Some(_) => *generation = generation.wrapping_add(1),
+            None => {}
+        }
+        self.state = None;
+        self.state = Some(StateSeen {
+            data_version,
+            modified: files::modified(path),
+            table: schema::find(&self.connection)?,
+        });
+        Ok(())
+    }
+
+    fn work(&self, generation: u64, work: &mut Work<'_>) -> Result<(), Failure> {
+        let state = self
+            .state
+            .as_ref()
+            .ok_or_else(|| StoreError::internal("a transaction without a table"))?;
+        work(&mut Transaction {
+            session: self,
+            table: &state.table,
+            generation,
+            modified: state.modified,
+        })
+    }
+}
+
+/// Whether the header of a database says that it is in WAL mode.
+fn is_wal(path: &Path) -> io::Result<bool> {
+    const WAL: u8 = 2;
+    let mut header = [0; 20];
+    File::open(path)?.read_exact(&mut header)?;
+    Ok(header.starts_with(MAGIC) && header.ends_with(&[WAL, WAL]))
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::ZERO)?;
+    for (setting, is_on) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+        (DbConfig::SQLITE_DBCONFIG_DQS_DDL, false),
+        (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
+    ] {
+        connection.set_db_config(setting, is_on)?;
+    }
+    for (limit, most) in [
+        (Limit::SQLITE_LIMIT_LENGTH, MAX_LENGTH),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+    ] {
+        connection.set_limit(limit, most)?;
+    }
+    connection.set_prepared_statement_cache_capacity(32);
+    connection.execute_batch(SETTINGS)
+}
+
+fn unavailable(what: impl Into<String>) -> Failure {
+    Failure::Failed(StoreError::Unavailable {
+        key: Key::root(),
+        what: what.into(),
+    })
+}
+
+/// What a failed call of SQLite means.
+pub(super) fn failure(error: Error) -> Failure {
+    let Error::SqliteFailure(code, message) = &error else {
+        return match error {
+            Error::BlobSizeError => corrupt("a value is shorter than it was"),
+            error => unsupported(format!("SQLite: {error}")),
+        };
+    };
+    let what = message.clone().unwrap_or_else(|| code.to_string());
+    let key = Key::root();
+    match code.code {
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => Failure::Busy("lock of the database"),
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => corrupt(what),
+        ErrorCode::TooBig => unsupported("a key of more than 16 MiB"),
+        ErrorCode::OutOfMemory => Failure::Failed(StoreError::TooLarge {
+            key,
+            need_bytes: HEAP_BYTES,
+            limit_bytes: HEAP_BYTES,
+        }),
+        ErrorCode::SystemIoFailure => Failure::Failed(StoreError::Io {
+            key,
+            source: Arc::new(io::Error::other(what)),
+        }),
+        ErrorCode::OperationAborted => Failure::Failed(StoreError::Stale { key, what }),
+        ErrorCode::ReadOnly if code.extended_code == ffi::SQLITE_READONLY_ROLLBACK => unavailable(
+            "a writer was interrupted; open the database once with a program that may write, which \
+             rolls its transaction back",
+        ),
+        _ => unavailable(format!("SQLite: {what}")),
+    }
+}

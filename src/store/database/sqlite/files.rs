@@ -1,0 +1,75 @@
+//! The files of an SQLite database: the database, its write-ahead log and its rollback journal.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What the files look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Files {
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    modified: (i64, i64),
+    wal_bytes: u64,
+    journal_bytes: u64,
+}
+
+impl Files {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            size_bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            wal_bytes: size_of(&beside(path, "-wal"))?,
+            journal_bytes: size_of(&beside(path, "-journal"))?,
+        })
+    }
+
+    /// Whether the path leads to the same file still.
+    pub(super) fn is_file_at(&self, path: &Path) -> io::Result<bool> {
+        let file = fs::metadata(path)?;
+        Ok((self.device, self.inode) == (file.dev(), file.ino()))
+    }
+
+    /// Whether the write-ahead log has content that is not in the database.
+    pub(super) fn has_wal(&self) -> bool {
+        self.wal_bytes > 0
+    }
+
+    /// Whether there may be a transaction to roll back.
+    pub(super) fn has_journal(&self) -> bool {
+        self.journal_bytes > 0
+    }
+}
+
+/// The size of a file; 0 if there is none.
+fn size_of(path: &Path) -> io::Result<u64> {
+    match fs::metadata(path) {
+        Ok(file) => Ok(file.len()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+/// A file with the name of the database and a suffix.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// When the database or its write-ahead log was last written.
+pub(super) fn modified(path: &Path) -> SystemTime {
+    let time = |file: Metadata| file.modified().ok();
+    let files = [path.to_owned(), beside(path, "-wal")];
+    let times = files
+        .iter()
+        .filter_map(|path| fs::metadata(path).ok().and_then(time));
+    times.max().unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,298 @@
+//! Flat keys as a tree, with seeks in the order of keys (a loose index scan).
+//!
+//! A key is shown if each of its components is a file name. A value whose key is also a prefix of
+//! other keys is hidden by that prefix, as in a zip archive. Both are noted once in the log.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Columns, Failure, Snapshot, Value, corrupt, unsupported};
+use crate::store::{Key, StoreError, check_component};
+
+/// What a key leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The common beginning of other keys.
+    Prefix,
+    /// A value.
+    Object(Value),
+}
+
+/// One name directly below a prefix.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) name: Box<[u8]>,
+    pub(super) kind: ChildKind,
+}
+
+/// What a name leads to.
+#[derive(Debug)]
+pub(super) enum ChildKind {
+    Prefix,
+    /// A value; `None` if it was not read, or cannot be read, so that a lookup of its name fails.
+    Object(Option<Value>),
+}
+
+/// What is told once of a database.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    invalid: AtomicBool,
+    hidden: AtomicBool,
+}
+
+impl Notes {
+    fn invalid(&self, key: &[u8]) {
+        if !self.invalid.swap(true, Ordering::Relaxed) {
+            let key = key.get(..80).unwrap_or(key).escape_ascii();
+            log::warn!("keys that are no file names are left out, such as \"{key}\"");
+        }
+    }
+
+    fn hidden(&self, key: &[u8]) {
+        if !self.hidden.swap(true, Ordering::Relaxed) {
+            let key = key.escape_ascii();
+            log::warn!("values are hidden by prefixes of the same name, such as \"{key}\"");
+        }
+    }
+}
+
+/// Keys that are no file names which one lookup passes over.
+const MAX_INVALID: usize = 10_000;
+
+/// Finds a key.
+///
+/// # Errors
+/// [`StoreError::NotFound`] if there is neither a value nor a valid key below it.
+pub(super) fn find(
+    snapshot: &mut dyn Snapshot,
+    key: &Key,
+    notes: &Notes,
+) -> Result<Found, Failure> {
+    if key.is_root() || has_below(snapshot, &directory(key), notes)? {
+        return Ok(Found::Prefix);
+    }
+    match snapshot.find(key.as_bytes())? {
+        Some(value) => Ok(Found::Object(value)),
+        None => Err(Failure::Failed(StoreError::NotFound { key: key.clone() })),
+    }
+}
+
+/// What all keys below a prefix begin with.
+pub(super) fn directory(prefix: &Key) -> Vec<u8> {
+    match prefix.is_root() {
+        true => Vec::new(),
+        false => [prefix.as_bytes(), b"/"].concat(),
+    }
+}
+
+/// Whether there is a valid key that begins with `directory`.
+fn has_below(
+    snapshot: &mut dyn Snapshot,
+    directory: &[u8],
+    notes: &Notes,
+) -> Result<bool, Failure> {
+    let mut bound = directory.to_vec();
+    for _ in 0..MAX_INVALID {
+        let Some(key) = snapshot.seek(&bound)? else {
+            return Ok(false);
+        };
+        check_order(&bound, &key)?;
+        if !key.starts_with(directory) {
+            return Ok(false);
+        }
+        match behind_invalid(&key) {
+            None => return Ok(true),
+            Some(next) => {
+                notes.invalid(&key);
+                bound = next;
+            }
+        }
+    }
+    Err(unsupported(format!(
+        "more than {MAX_INVALID} keys that are no file names"
+    )))
+}
+
+fn check_order(bound: &[u8], key: &[u8]) -> Result<(), Failure> {
+    match key >= bound {
+        true => Ok(()),
+        false => Err(corrupt("its keys are not in order")),
+    }
+}
+
+/// The bound behind all keys that share the first invalid component of `key`; `None` if it has none.
+fn behind_invalid(key: &[u8]) -> Option<Vec<u8>> {
+    let mut start = 0_usize;
+    for component in key.split(|byte| *byte == b'/') {
+        let end = start.saturating_add(component.len());
+        if check_component(component).is_err() {
+            return Some(match end == key.len() {
+                true => behind(key),
+                false => behind_directory(key.get(..end).unwrap_or(key)),
+            });
+        }
+        start = end.saturating_add(1);
+    }
+    None
+}
+
+/// The smallest bound behind a key.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
+}
+
+/// The smallest bound behind all keys below a prefix: `0` follows `/` in the order of bytes.
+fn behind_directory(prefix: &[u8]) -> Vec<u8> {
+    [prefix, b"0"].concat()
+}
+
+/// Names directly below a prefix, in the order of keys.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) children: Vec<Child>,
+    /// Where the next batch begins; `None` at the end.
+    pub(super) next: Option<Vec<u8>>,
+}
+
+/// Where a scan goes on.
+enum Step {
+    /// There are no more rows below the prefix.
+    End,
+    /// Behind rows that need not be visited.
+    Jump(Vec<u8>),
+}
+
+/// Reads about `most` names below `directory`, from `bound` on.
+pub(super) fn children(
+    snapshot: &mut dyn Snapshot,
+    directory: &[u8],
+    bound: &[u8],
+    columns: Columns,
+    most: usize,
+    notes: &Notes,
+) -> Result<Batch, Failure> {
+    let mut found = Candidates::default();
+    let mut bound = bound.to_vec();
+    let mut next = Some(bound.clone());
+    let mut steps = 0_usize;
+    while steps < most {
+        let from = bound.clone();
+        let mut step = Step::End;
+        let mut order = Ok(());
+        snapshot.scan(&from, columns, &mut |key, value| {
+            steps = steps.saturating_add(1);
+            order = check_order(&bound, key);
+            if order.is_err() {
+                return ControlFlow::Break(());
+            }
+            let Some(below) = key.strip_prefix(directory) else {
+                return ControlFlow::Break(());
+            };
+            if let Some(jump) = behind_invalid(key) {
+                notes.invalid(key);
+                step = Step::Jump(jump);
+                return ControlFlow::Break(());
+            }
+            if let Some(end) = below.iter().position(|byte| *byte == b'/') {
+                let name = below.get(..end).unwrap_or(below);
+                found.prefix(name);
+                step = Step::Jump(behind_directory(&[directory, name].concat()));
+                return ControlFlow::Break(());
+            }
+            found.object(below, value);
+            bound.clear();
+            bound.extend_from_slice(key);
+            bound.push(0);
+            if steps >= most {
+                step = Step::Jump(bound.clone());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        order?;
+        match step {
+            Step::End => {
+                found.end();
+                next = None;
+                break;
+            }
+            Step::Jump(to) => {
+                bound = to;
+                next = Some(bound.clone());
+            }
+        }
+    }
+    Ok(Batch {
+        children: found.resolve(snapshot, directory, notes)?,
+        next,
+    })
+}
+
+/// Names that were found, with objects that a prefix of the same name may hide.
+#[derive(Debug, Default)]
+struct Candidates {
+    children: Vec<Child>,
+    /// Objects, by their place, that may have keys below them.
+    doubtful: Vec<usize>,
+    /// Whether the last child is an object that the next name can prove to have no keys below it.
+    is_open: bool,
+}
+
+impl Candidates {
+    fn prefix(&mut self, name: &[u8]) {
+        self.judge_last(Some(name));
+        self.children.push(Child {
+            name: name.into(),
+            kind: ChildKind::Prefix,
+        });
+    }
+
+    fn object(&mut self, name: &[u8], value: Option<Value>) {
+        self.judge_last(Some(name));
+        self.is_open = true;
+        self.children.push(Child {
+            name: name.into(),
+            kind: ChildKind::Object(value),
+        });
+    }
+
+    /// No key follows.
+    fn end(&mut self) {
+        self.judge_last(None);
+    }
+
+    /// Judges the last object by the name of the key that follows: of the names that begin with the
+    /// object's, those that go on with a byte before `/` precede the keys below it.
+    fn judge_last(&mut self, next: Option<&[u8]>) {
+        if std::mem::take(&mut self.is_open)
+            && let Some(last) = self.children.last()
+            && let Some(rest) = next.and_then(|next| next.strip_prefix(&*last.name))
+            && rest.first().is_none_or(|byte| *byte < b'/')
+        {
+            self.doubtful.push(self.children.len().saturating_sub(1));
+        }
+    }
+
+    /// The children, without objects that a prefix hides.
+    fn resolve(
+        mut self,
+        snapshot: &mut dyn Snapshot,
+        directory: &[u8],
+        notes: &Notes,
+    ) -> Result<Vec<Child>, Failure> {
+        if self.is_open {
+            self.doubtful.push(self.children.len().saturating_sub(1));
+        }
+        for place in self.doubtful.into_iter().rev() {
+            let Some(child) = self.children.get(place) else {
+                continue;
+            };
+            let key = [directory, &child.name].concat();
+            if has_below(snapshot, &[&key[..], b"/"].concat(), notes)? {
+                notes.hidden(&key);
+                self.children.remove(place);
+            }
+        }
+        Ok(self.children)
+    }
+}

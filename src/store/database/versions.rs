@@ -1,0 +1,200 @@
+//! Versions of values in a database that another process may change.
+//!
+//! The content of a small value is its version. A long value has no number of its own that every
+//! writer changes: SQLite keeps the row of an updated value, and LMDB uses pages again. Within one
+//! generation of the database its content cannot change. From one generation to the next, a digest
+//! of all bytes proves it; digests are computed when values are opened, once a writer was noticed.
+
+use std::hash::{Hash as _, Hasher};
+use std::sync::OnceLock;
+
+use siphasher::sip::SipHasher13;
+
+use super::{Failure, Snapshot, Value};
+use crate::cache::WeightedLru;
+use crate::store::{Key, Version};
+use crate::sync::Mutex;
+
+/// Whether all bytes of a long value may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hash {
+    /// They are read if that is necessary.
+    Allowed,
+    /// There is no answer if they would have to be read.
+    Forbidden,
+}
+
+/// What is known of a long value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Proof {
+    size_bytes: u64,
+    /// The last generation for which it holds.
+    generation: u64,
+    /// Of all bytes.
+    digest: Option<u64>,
+    pub(super) version: Version,
+}
+
+impl Proof {
+    /// Whether it holds for a snapshot.
+    pub(super) fn is_of(&self, snapshot: &dyn Snapshot) -> bool {
+        self.generation == snapshot.generation()
+    }
+}
+
+/// Long values that are remembered.
+const MAX_REMEMBERED: usize = 4096;
+
+/// The versions of long values that were opened.
+#[derive(Debug)]
+pub(super) struct Versions {
+    opened: Mutex<WeightedLru<Key, Proof>>,
+    /// The generation that was seen first. There is a writer once there is another one.
+    first_generation: OnceLock<u64>,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self {
+            opened: Mutex::new(WeightedLru::new(u64::MAX, MAX_REMEMBERED)),
+            first_generation: OnceLock::new(),
+        }
+    }
+}
+
+impl Versions {
+    /// The version of a value; `None` if it takes a digest, and `hash` forbids it.
+    pub(super) fn version(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        value: Value,
+        hash: Hash,
+    ) -> Result<Option<Version>, Failure> {
+        if let Some(identity) = value.identity {
+            return Ok(Some(Version(identity)));
+        }
+        let Some(known) = self.known(key) else {
+            return Ok(Some(new_version(snapshot, value)));
+        };
+        let proof = renew(snapshot, key, value, known, hash)?;
+        Ok(proof.map(|proof| self.remember(key, proof)))
+    }
+
+    /// As [`Versions::version`], for a value that will be read.
+    pub(super) fn open(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        value: Value,
+        hash: Hash,
+    ) -> Result<Option<Proof>, Failure> {
+        let known = self.known(key).filter(|_| value.identity.is_none());
+        let proof = match known {
+            Some(known) => renew(snapshot, key, value, known, hash)?,
+            None => Some(new_proof(snapshot, value)),
+        };
+        let Some(mut proof) = proof else {
+            return Ok(None);
+        };
+        if value.identity.is_none() && proof.digest.is_none() && self.has_writer(snapshot) {
+            if hash == Hash::Forbidden {
+                return Ok(None);
+            }
+            proof.digest = Some(digest(snapshot, key, value)?);
+        }
+        self.remember(key, proof);
+        Ok(Some(proof))
+    }
+
+    fn known(&self, key: &Key) -> Option<Proof> {
+        self.opened.lock().get(key).copied()
+    }
+
+    fn remember(&self, key: &Key, proof: Proof) -> Version {
+        let evicted = self.opened.lock().insert(key.clone(), proof, 1);
+        drop(evicted);
+        proof.version
+    }
+
+    /// Whether the database has changed since the first snapshot.
+    fn has_writer(&self, snapshot: &dyn Snapshot) -> bool {
+        let generation = snapshot.generation();
+        *self.first_generation.get_or_init(|| generation) != generation
+    }
+}
+
+/// The proof of a value for the generation of the snapshot, with the same version if its content is the
+/// same; `None` if that takes a digest, and `hash` forbids it.
+pub(super) fn renew(
+    snapshot: &mut dyn Snapshot,
+    key: &Key,
+    value: Value,
+    known: Proof,
+    hash: Hash,
+) -> Result<Option<Proof>, Failure> {
+    let is_same_size = known.size_bytes == value.size_bytes;
+    if is_same_size && known.generation == snapshot.generation() {
+        return Ok(Some(known));
+    }
+    let fresh = new_proof(snapshot, value);
+    if value.identity.is_some() || !is_same_size || known.digest.is_none() {
+        return Ok(Some(fresh));
+    }
+    if hash == Hash::Forbidden {
+        return Ok(None);
+    }
+    let digest = Some(digest(snapshot, key, value)?);
+    Ok(Some(Proof {
+        digest,
+        version: match digest == known.digest {
+            true => known.version,
+            false => fresh.version,
+        },
+        ..fresh
+    }))
+}
+
+fn new_proof(snapshot: &dyn Snapshot, value: Value) -> Proof {
+    Proof {
+        size_bytes: value.size_bytes,
+        generation: snapshot.generation(),
+        digest: None,
+        version: match value.identity {
+            Some(identity) => Version(identity),
+            None => new_version(snapshot, value),
+        },
+    }
+}
+
+fn new_version(snapshot: &dyn Snapshot, value: Value) -> Version {
+    let mut hasher = SipHasher13::new();
+    (value.size_bytes, snapshot.generation()).hash(&mut hasher);
+    Version(hasher.finish())
+}
+
+/// The identity of a value by its content.
+pub(super) fn identity_of(content: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(content);
+    hasher.write_usize(content.len());
+    hasher.finish()
+}
+
+/// Bytes that are hashed at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+fn digest(snapshot: &mut dyn Snapshot, key: &Key, value: Value) -> Result<u64, Failure> {
+    let longest = usize::try_from(value.size_bytes).map_or(PIECE_BYTES, |all| all.min(PIECE_BYTES));
+    let mut piece = vec![0; longest];
+    let mut hasher = SipHasher13::new();
+    let mut offset = 0;
+    while offset < value.size_bytes {
+        let left = usize::try_from(value.size_bytes - offset).unwrap_or(usize::MAX);
+        let piece = piece.get_mut(..left.min(longest)).unwrap_or_default();
+        snapshot.read_at(key.as_bytes(), offset, piece)?;
+        hasher.write(piece);
+        offset = offset.saturating_add(piece.len() as u64);
+    }
+    Ok(hasher.finish())
+}

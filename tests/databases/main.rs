@@ -1,0 +1,35 @@
+//! Level: real mounts of databases, written by the libraries that people use. The same keys in a zip are
+//! the reference.
+
+#![allow(missing_docs, missing_debug_implementations)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod damage;
+mod hierarchies;
+mod schemas;
+mod writers;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `write.py` with the Python of the fixtures.
+fn write() -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = root.join("tests/fixtures/.venv2");
+    let python = std::env::var_os("ZARRFS_VENV2").map_or(own, PathBuf::from);
+    let python = python.join("bin/python");
+    assert!(
+        python.exists(),
+        "no {python:?}: run tests/fixtures/setup.sh"
+    );
+    let mut command = Command::new(python);
+    command.arg("-Wignore");
+    command.arg(root.join("tests/databases/write.py"));
+    command
+}
+
+/// The kinds of databases of `write.py`.
+const KINDS: [&str; 4] = ["sqlite", "wal", "lmdb0", "lmdb1"];
