@@ -103,8 +103,8 @@ impl RemoteSource {
         self.disk.as_ref()?.get(&name, max_bytes)
     }
 
-    /// Keeps bytes that were made of a version of an object in the disk cache. They are written later:
-    /// nobody waits for it.
+    /// Keeps bytes that were made of a version of an object in the disk cache. They are written by
+    /// another thread, later.
     pub(super) fn keep_derived(
         &self,
         key: &Key,

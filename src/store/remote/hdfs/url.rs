@@ -54,8 +54,10 @@ impl HdfsUrl {
         rest: &str,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
+        let authority = rest.split('/').next().unwrap_or_default();
         let parsed = Url::parse(&format!("{http}://{rest}")).map_err(|error| error.to_string())?;
-        let Some(host) = parsed.host_str().filter(|host| !host.is_empty()) else {
+        // Parsers of URLs take `http:///a` for `http://a`.
+        let Some(host) = parsed.host_str().filter(|_| !authority.is_empty()) else {
             return Err(
                 "no name node behind the scheme (the configuration of Hadoop is not read)".into(),
             );
@@ -68,7 +70,6 @@ impl HdfsUrl {
         }
         // Where the URL names the usual port of the scheme, it is not told.
         let named = parsed.port().or_else(|| {
-            let authority = rest.split('/').next().unwrap_or_default();
             let port = authority.rsplit(':').next()?.parse().ok();
             port.filter(|port| Some(*port) == parsed.port_or_known_default())
         });

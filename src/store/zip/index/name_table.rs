@@ -59,41 +59,30 @@ impl NameTable {
         let threads = threads.clamp(1, (nodes / MIN_NODES_PER_THREAD).clamp(1, PARTS));
         let Self { parts, hasher } = &mut table;
         let (hasher, name_of) = (&*hasher, &name_of);
-        thread::scope(|scope| {
-            let share = nodes.div_ceil(threads).max(1);
-            for (at, hashes) in hashes.chunks_mut(share).enumerate() {
-                let first = at * share;
-                scope.spawn(move || {
-                    for (node, hash) in (first..).zip(hashes) {
-                        *hash = hasher.hash_one(name_of(number(node)));
-                    }
-                });
+        let share = nodes.div_ceil(threads).max(1);
+        on_threads(hashes.chunks_mut(share).enumerate(), |(at, hashes)| {
+            for (node, hash) in (at * share..).zip(hashes) {
+                *hash = hasher.hash_one(name_of(number(node)));
             }
         });
         let hashes = &hashes[..];
         let hash_of = |&node: &u32| hashes.get(node as usize).copied().unwrap_or_default();
         let has_duplicate = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let share = PARTS.div_ceil(threads);
-            let has_duplicate = &has_duplicate;
-            for (at, parts) in parts.chunks_mut(share).enumerate() {
-                let first = at * share;
-                scope.spawn(move || {
-                    for (node, &hash) in hashes.iter().enumerate().skip(1) {
-                        let part = part_of(hash).checked_sub(first);
-                        let Some(part) = part.and_then(|part| parts.get_mut(part)) else {
-                            continue;
-                        };
-                        let node = number(node);
-                        let is_same = |&other: &u32| name_of(other) == name_of(node);
-                        match part.entry(hash, is_same, hash_of) {
-                            Entry::Occupied(_) => has_duplicate.store(true, Ordering::Relaxed),
-                            Entry::Vacant(place) => {
-                                place.insert(node);
-                            }
-                        }
+        let share = PARTS.div_ceil(threads);
+        on_threads(parts.chunks_mut(share).enumerate(), |(at, parts)| {
+            for (node, &hash) in hashes.iter().enumerate().skip(1) {
+                let part = part_of(hash).checked_sub(at * share);
+                let Some(part) = part.and_then(|part| parts.get_mut(part)) else {
+                    continue;
+                };
+                let node = number(node);
+                let is_same = |&other: &u32| name_of(other) == name_of(node);
+                match part.entry(hash, is_same, hash_of) {
+                    Entry::Occupied(_) => has_duplicate.store(true, Ordering::Relaxed),
+                    Entry::Vacant(place) => {
+                        place.insert(node);
                     }
-                });
+                }
             }
         });
         if has_duplicate.into_inner() {
@@ -123,6 +112,18 @@ impl NameTable {
             part.insert_unique(hash, node, hash_of);
         }
     }
+}
+
+/// Does work for each of some shares, the first on this thread and each other on one of its own.
+fn on_threads<T: Send>(mut shares: impl Iterator<Item = T>, work: impl Fn(T) + Sync) {
+    let work = &work;
+    thread::scope(|scope| {
+        let own = shares.next();
+        for share in shares {
+            scope.spawn(move || work(share));
+        }
+        own.into_iter().for_each(work);
+    });
 }
 
 /// The part that a hash belongs to. The table itself uses the lowest and the highest bits.

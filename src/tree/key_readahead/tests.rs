@@ -1,0 +1,203 @@
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+
+use super::super::hashed::Numbers;
+use crate::runtime::block_on;
+use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
+
+/// Counts prefetches, which take a while, or refuses them.
+#[derive(Debug)]
+struct Prefetches {
+    inner: Arc<dyn Store>,
+    keys: Mutex<Vec<Key>>,
+    running: AtomicUsize,
+    hangs: AtomicBool,
+    refuses: AtomicBool,
+}
+
+struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Store for Prefetches {
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn extent(&self) -> Extent {
+        self.inner.extent()
+    }
+
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.inner.stat(key).await
+    }
+
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        self.inner.open(key, hint).await
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        self.inner.list(prefix).await
+    }
+
+    async fn prefetch(&self, key: &Key, _: Prefetch) -> bool {
+        self.keys.lock().push(key.clone());
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let _running = Running(&self.running);
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        !self.refuses.load(Ordering::Relaxed)
+    }
+}
+
+fn key(number: usize) -> Key {
+    Key::new(format!("a/{number:03}").as_bytes()).unwrap()
+}
+
+fn watched() -> (KeyReadahead, Arc<Prefetches>) {
+    let inner = MemoryStore::new((0..200).map(|number| (key(number), vec![1])));
+    let store = Arc::new(Prefetches {
+        inner: Arc::new(inner),
+        keys: Mutex::default(),
+        running: AtomicUsize::new(0),
+        hangs: AtomicBool::new(false),
+        refuses: AtomicBool::new(false),
+    });
+    let own: Arc<dyn Store> = Arc::clone(&store) as _;
+    let orders = KeyOrders::new(Arc::clone(&own), Key::root(), Numbers::NATIVE);
+    let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
+    (readahead, store)
+}
+
+fn settles(store: &Prefetches, count: usize) -> bool {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if store.keys.lock().len() == count {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn a_lookup_that_waits_for_a_prefetch_widens_the_window_once() {
+    let (readahead, store) = watched();
+    let all_done = |count: usize| {
+        let is_done = || {
+            let state = readahead.0.state.lock();
+            let mut ahead = state.streams.iter().flat_map(|stream| &stream.ahead);
+            ahead.all(|ahead| ahead.state == AheadState::Done)
+        };
+        let end = Instant::now() + Duration::from_secs(10);
+        while !(settles(&store, count) && is_done()) {
+            assert!(Instant::now() < end, "{}", store.keys.lock().len());
+        }
+    };
+    readahead.observe(&key(0), None);
+    readahead.observe(&key(1), None);
+    all_done(FIRST_WINDOW);
+    for number in 2..10 {
+        readahead.observe(&key(number), None);
+        all_done(FIRST_WINDOW + number - 1);
+    }
+    store.hangs.store(true, Ordering::Relaxed);
+    readahead.observe(&key(10), None);
+    assert!(settles(&store, 2 * FIRST_WINDOW + 1));
+    for _ in 0..3 {
+        readahead.anticipate(&key(18));
+    }
+    assert!(settles(&store, 3 * FIRST_WINDOW + 1));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(settles(&store, 3 * FIRST_WINDOW + 1));
+}
+
+#[test]
+fn keys_in_order_are_fetched_once_each_and_the_window_grows_while_the_reader_waits() {
+    let (readahead, store) = watched();
+    readahead.observe(&key(0), None);
+    assert!(settles(&store, 0));
+    store.hangs.store(true, Ordering::Relaxed);
+    readahead.observe(&key(1), None);
+    assert!(settles(&store, FIRST_WINDOW));
+    // The reader waits for one that is in flight.
+    readahead.observe(&key(2), None);
+    readahead.observe(&key(3), None);
+    let window = 2 * FIRST_WINDOW;
+    let begun = || store.keys.lock().len();
+    let end = Instant::now() + Duration::from_secs(10);
+    while begun() < window && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(begun() >= window, "{}", begun());
+    let mut keys = store.keys.lock().clone();
+    assert_eq!(keys.first(), Some(&key(2)));
+    keys.dedup();
+    assert_eq!(keys.len(), begun());
+}
+
+#[test]
+fn a_stream_that_is_not_continued_cancels_its_requests() {
+    let (readahead, store) = watched();
+    store.hangs.store(true, Ordering::Relaxed);
+    readahead.observe(&key(0), None);
+    readahead.observe(&key(1), None);
+    assert!(settles(&store, FIRST_WINDOW));
+    let end = Instant::now() + 10 * IDLE;
+    while store.running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(store.running.load(Ordering::Relaxed), 0);
+    assert!(readahead.0.state.lock().streams.is_empty());
+}
+
+#[test]
+fn a_store_without_memory_is_asked_for_less() {
+    let (readahead, store) = watched();
+    store.refuses.store(true, Ordering::Relaxed);
+    readahead.observe(&key(0), None);
+    readahead.observe(&key(1), None);
+    let end = Instant::now() + Duration::from_secs(10);
+    while store.keys.lock().is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for number in 2..30 {
+        readahead.observe(&key(number), None);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let windows: Vec<usize> = {
+        let state = readahead.0.state.lock();
+        state.streams.iter().map(|stream| stream.window).collect()
+    };
+    assert!(
+        windows.iter().any(|window| *window < FIRST_WINDOW),
+        "{windows:?}"
+    );
+}
+
+#[test]
+fn keys_at_random_and_documents_begin_nothing() {
+    let (readahead, store) = watched();
+    for number in 0..40 {
+        readahead.observe(&key(number * 83 % 200), None);
+        readahead.observe(&Key::new(b"a/.zarray").unwrap(), None);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    block_on(runtime::timeout(
+        Duration::from_millis(50),
+        std::future::pending::<()>(),
+    ));
+    assert_eq!(store.keys.lock().len(), 0);
+}
