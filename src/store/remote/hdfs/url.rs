@@ -128,7 +128,7 @@ impl HdfsUrl {
         name.decode_utf8_lossy().into_owned()
     }
 
-    /// Parameters that say who asks.
+    /// The parameter with the user or the token.
     pub(super) fn credentials(&self) -> impl Iterator<Item = (&str, &str)> {
         self.credentials
             .iter()
