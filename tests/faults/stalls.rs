@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::clients::Killed;
+use crate::clients::{Killed, Stopped};
 use crate::faulty::*;
 use crate::remote::*;
 use crate::support::*;
@@ -400,6 +400,27 @@ fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
         third.open();
         remote.heals(&mount, "a");
     }
+}
+
+#[test]
+fn f07_a_lookup_does_not_wait_for_another_mount_of_the_disk_cache_that_hangs() {
+    let cache = scratch();
+    let cache = cache.path().join("cache");
+    let remote = Remote::new(BOTH[0]);
+    let args = ["--timeout", "600s", "--disk-cache", cache.to_str().unwrap()];
+    let mounts = [remote.mount(&args), remote.mount(&args)];
+    remote.server.set_latency(Duration::from_millis(500));
+    let reader = Cat::new(&["cat"], &mounts[0].join(remote.key("good", 0)));
+    // It has asked for the value, and the answer has not come.
+    std::thread::sleep(Duration::from_millis(250));
+    let stopped = Stopped::new(mounts[0].pid());
+    remote.server.set_latency(Duration::ZERO);
+    let path = mounts[1].join(remote.key("good", 0));
+    let found = in_time(AT_ONCE, "a lookup", || fs::metadata(path));
+    assert_eq!(found.unwrap().len(), 4 * CHUNK as u64);
+    drop(stopped);
+    drop(reader);
+    remote.heals(&mounts[1], "a");
 }
 
 #[test]

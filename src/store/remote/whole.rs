@@ -108,6 +108,7 @@ impl RemoteSource {
         let Some(turn) = turn else {
             // A lookup waits for no value: the read that follows it may.
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            get.headers_came(&meta);
             return Ok(Value { meta, bytes: None });
         };
         if turn.has_waited
