@@ -237,7 +237,7 @@ pub fn spawn_polled(future: impl Future<Output = ()> + Send + 'static) -> Task<(
 }
 
 /// Runs a future on the CPU pool without polling it here; dropping the task cancels it.
-pub fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task<()> {
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
     let (runnable, task) = async_task::spawn(future, schedule);
     runnable.schedule();
     task

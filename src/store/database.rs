@@ -41,7 +41,9 @@ use super::{
     AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
     StoreError, Version,
 };
+use crate::cache::WeightedLru;
 use crate::runtime::{self, leave_session_thread};
+use crate::sync::Mutex;
 
 /// Values up to this size are identified by their content, and held by an object that is open.
 const SMALL_BYTES: u64 = 4096;
@@ -108,6 +110,14 @@ struct Value {
     identity: Option<u64>,
 }
 
+/// A value that was looked up.
+#[derive(Debug)]
+struct FoundValue {
+    value: Value,
+    /// All bytes of a value that is identified by its content.
+    content: Option<Vec<u8>>,
+}
+
 /// What is read of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Columns {
@@ -129,7 +139,7 @@ trait Snapshot {
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// Finds the value of a key; `None` proves absence.
-    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure>;
+    fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure>;
 
     /// Visits the rows at and behind `bound` in byte order, until `visit` breaks.
     fn scan(
@@ -245,7 +255,23 @@ struct Shared {
     notes: Notes,
     /// Attributes that were asked for by their keys, so that listings learn whether they are wanted.
     lookups: AtomicU64,
+    /// Small values that were looked up last, and when.
+    looked_up: Mutex<WeightedLru<Key, (Instant, Arc<HeldObject>)>>,
 }
+
+/// What a lookup has found.
+#[derive(Debug)]
+enum LookedUp {
+    Other(Stat),
+    Small(Arc<HeldObject>),
+}
+
+/// How long a program may take from the lookup of a small value to opening it, so that it is not read
+/// again. The kernel looks up a name again once its attributes are too old.
+const MAX_LOOKUP_AGE: Duration = Duration::from_millis(100);
+/// The bytes of such values, and their number.
+const MAX_LOOKED_UP_BYTES: u64 = 1 << 20;
+const MAX_LOOKED_UP: usize = 1024;
 
 impl DatabaseStore {
     fn new(label: &str, database: Box<dyn Database>, options: DatabaseOptions) -> Self {
@@ -256,6 +282,7 @@ impl DatabaseStore {
             versions: Versions::default(),
             notes: Notes::default(),
             lookups: AtomicU64::new(0),
+            looked_up: Mutex::new(WeightedLru::new(MAX_LOOKED_UP_BYTES, MAX_LOOKED_UP)),
         };
         Self {
             shared: Arc::new(shared),
@@ -323,21 +350,48 @@ impl Shared {
         }
     }
 
-    /// The attributes of a key; `None` if they take reads of a long value, and `hash` forbids them.
-    fn stat(
+    /// Looks up a key; `None` if its attributes take reads of a long value, and `hash` forbids them.
+    fn look_up(
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
         hash: Hash,
-    ) -> Result<Option<Stat>, Failure> {
+    ) -> Result<Option<LookedUp>, Failure> {
         self.lookups.fetch_add(1, Ordering::Relaxed);
-        match tree::find(snapshot, key, &self.notes)? {
-            Found::Prefix => Ok(Some(prefix_stat(snapshot))),
-            Found::Object(value) => {
-                let version = self.versions.version(snapshot, key, value, hash)?;
-                Ok(version.map(|version| object_stat(snapshot, value, version)))
+        let FoundValue { value, content } = match tree::find(snapshot, key, &self.notes)? {
+            Found::Prefix => return Ok(Some(LookedUp::Other(prefix_stat(snapshot)))),
+            Found::Object(found) => found,
+        };
+        if let Some(content) = content {
+            let object = HeldObject::new(snapshot, value, content)?;
+            return Ok(Some(LookedUp::Small(Arc::new(object))));
+        }
+        let version = self.versions.version(snapshot, key, value, hash)?;
+        let stat = version.map(|version| object_stat(snapshot, value, version));
+        Ok(stat.map(LookedUp::Other))
+    }
+
+    /// The attributes of a lookup that was proved, and keeps a small value for the open that follows.
+    fn keep(&self, key: &Key, found: LookedUp) -> Result<Stat, StoreError> {
+        match found {
+            LookedUp::Other(stat) => Ok(stat),
+            LookedUp::Small(object) => {
+                let stat = object.stat()?;
+                let kept = (Instant::now(), object);
+                let evicted = self
+                    .looked_up
+                    .lock()
+                    .insert(key.clone(), kept, stat.size_bytes);
+                drop(evicted);
+                Ok(stat)
             }
         }
+    }
+
+    /// A small value that was looked up just now.
+    fn take_looked_up(&self, key: &Key) -> Option<Arc<dyn Object>> {
+        let (since, object) = self.looked_up.lock().remove(key)?;
+        (since.elapsed() < MAX_LOOKUP_AGE).then_some(object)
     }
 
     /// Opens a key; `None` if that takes reads of a long value, and `hash` forbids them.
@@ -347,11 +401,12 @@ impl Shared {
         key: &Key,
         hash: Hash,
     ) -> Result<Option<Arc<dyn Object>>, Failure> {
-        let Found::Object(value) = tree::find(snapshot, key, &self.notes)? else {
+        let Found::Object(FoundValue { value, content }) = tree::find(snapshot, key, &self.notes)?
+        else {
             return Err(not_an_object(key));
         };
-        if value.size_bytes <= SMALL_BYTES {
-            let object = HeldObject::open(snapshot, key, value)?;
+        if let Some(content) = content {
+            let object = HeldObject::new(snapshot, value, content)?;
             return Ok(Some(Arc::new(object)));
         }
         let Some(proof) = self.versions.open(snapshot, key, value, hash)? else {
@@ -416,13 +471,17 @@ impl Store for DatabaseStore {
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         let shared = &self.shared;
-        let work = |snapshot: &mut dyn Snapshot| shared.stat(snapshot, key, Hash::Allowed);
-        let stat = shared.read(key, work).await?;
-        stat.ok_or_else(|| StoreError::internal("a value that was not hashed"))
+        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Allowed);
+        let found = shared.read(key, work).await?;
+        let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
+        shared.keep(key, found)
     }
 
     async fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let shared = &self.shared;
+        if let Some(object) = shared.take_looked_up(key) {
+            return Ok(object);
+        }
         let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Allowed);
         let object = shared.read(key, work).await?;
         object.ok_or_else(|| StoreError::internal("a value that was not hashed"))
@@ -435,13 +494,17 @@ impl Store for DatabaseStore {
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         let shared = &self.shared;
-        let work = |snapshot: &mut dyn Snapshot| shared.stat(snapshot, key, Hash::Forbidden);
-        let stat = shared.try_once(key, Wait::NonBlocking, work).ok()?;
-        stat.transpose()
+        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Forbidden);
+        let found = shared.try_once(key, Wait::NonBlocking, work).ok()?;
+        let found = found.transpose()?;
+        Some(found.and_then(|found| shared.keep(key, found)))
     }
 
     fn try_open(&self, key: &Key, _: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         let shared = &self.shared;
+        if let Some(object) = shared.take_looked_up(key) {
+            return Some(Ok(object));
+        }
         let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Forbidden);
         shared
             .try_once(key, Wait::NonBlocking, work)

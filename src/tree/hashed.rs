@@ -16,7 +16,7 @@ use super::key_readahead::KeyReadahead;
 use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
 use crate::store::{
     AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
-    StoreError, Version, Visited,
+    StoreError, Version, Visited, check_component,
 };
 use crate::sync::{Mutex, MutexGuard};
 
@@ -67,36 +67,40 @@ impl Numbers {
 
     /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
     fn number(self, root: &Key, key: &Key, stat: &Stat) -> Ino {
-        if key == root {
-            return self.root;
+        match key == root {
+            true => self.root,
+            false => self.hashed(&[key.as_bytes()], Some(stat)),
         }
-        let mut hasher = SipHasher13::new();
-        hasher.write(key.as_bytes());
-        if stat.kind == Kind::Object {
-            hasher.write_u8(0);
-            hasher.write_u64(stat.version.0);
-        }
-        self.of(hasher.finish() >> 1)
     }
 
     /// The number of a listed name, as a directory shows it; `None` for a name that no key has.
-    pub(super) fn listed(self, root: &Key, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
-        let key = prefix.join(listed.name).ok()?;
-        Some(match &listed.stat {
-            Some(stat) => self.number(root, &key, stat),
-            None => self.directory_number(root, &key),
+    pub(super) fn listed(self, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
+        check_component(listed.name).ok()?;
+        let (prefix, name, stat) = (prefix.as_bytes(), listed.name, listed.stat.as_ref());
+        Some(match prefix {
+            b"" => self.hashed(&[name], stat),
+            _ => self.hashed(&[prefix, b"/", name], stat),
         })
     }
 
     fn directory_number(self, root: &Key, key: &Key) -> Ino {
-        let stat = Stat {
-            kind: Kind::Prefix,
-            size_bytes: 0,
-            modified: std::time::UNIX_EPOCH,
-            version: Version(0),
-            links: 2,
-        };
-        self.number(root, key, &stat)
+        match key == root {
+            true => self.root,
+            false => self.hashed(&[key.as_bytes()], None),
+        }
+    }
+
+    /// The number of a key, which is given in parts, and of the version of a value.
+    fn hashed(self, key: &[&[u8]], stat: Option<&Stat>) -> Ino {
+        let mut hasher = SipHasher13::new();
+        for part in key {
+            hasher.write(part);
+        }
+        if let Some(stat) = stat.filter(|stat| stat.kind == Kind::Object) {
+            hasher.write_u8(0);
+            hasher.write_u64(stat.version.0);
+        }
+        self.of(hasher.finish() >> 1)
     }
 }
 
@@ -127,7 +131,7 @@ impl HashedTree {
 
     fn numbered(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
         let capabilities = store.capabilities();
-        let orders = KeyOrders::new(Arc::clone(&store), root.clone(), numbers);
+        let orders = KeyOrders::new(Arc::clone(&store), numbers);
         let orders = Arc::new(orders);
         let readahead = |what| KeyReadahead::new(Arc::clone(&store), Arc::clone(&orders), what);
         let is_remote = capabilities.is_remote;
@@ -219,7 +223,6 @@ impl HashedTree {
         };
         Box::new(HashedDir {
             numbers: self.numbers,
-            root: self.root.clone(),
             ino,
             parent,
             key,
@@ -354,7 +357,6 @@ impl Tree for HashedTree {
 #[derive(Debug)]
 struct HashedDir {
     numbers: Numbers,
-    root: Key,
     ino: Ino,
     parent: Ino,
     key: Key,
@@ -366,7 +368,6 @@ impl DirStream for HashedDir {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let Self {
             numbers,
-            root,
             ino: here,
             parent,
             key,
@@ -376,7 +377,7 @@ impl DirStream for HashedDir {
             let ino = match listed.name {
                 b"." => *here,
                 b".." => *parent,
-                _ => match numbers.listed(root, key, &listed) {
+                _ => match numbers.listed(key, &listed) {
                     Some(ino) => ino,
                     None => return ControlFlow::Continue(()),
                 },

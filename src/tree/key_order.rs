@@ -155,17 +155,15 @@ type Known = (Option<Arc<Directory>>, Instant);
 #[derive(Debug)]
 pub(super) struct KeyOrders {
     store: Arc<dyn Store>,
-    root: Key,
     numbers: Numbers,
     /// `None` is a directory with too many names.
     known: Mutex<WeightedLru<Key, Known>>,
 }
 
 impl KeyOrders {
-    pub(super) fn new(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, numbers: Numbers) -> Self {
         Self {
             store,
-            root,
             numbers,
             known: Mutex::new(WeightedLru::new(BUDGET_BYTES, MAX_DIRECTORIES)),
         }
@@ -193,7 +191,7 @@ impl KeyOrders {
         for _ in 0..=MAX_PAGES {
             let visited = listing.visit(cookie, &mut |listed| {
                 cookie = listed.next;
-                let number = self.numbers.listed(&self.root, prefix, &listed);
+                let number = self.numbers.listed(prefix, &listed);
                 let Some(number) = number.filter(|_| !matches!(listed.name, b"." | b"..")) else {
                     return ControlFlow::Continue(());
                 };
@@ -339,7 +337,7 @@ mod tests {
     fn orders(keys: &[&str]) -> KeyOrders {
         let values = keys.iter().map(|name| (key(name), vec![1]));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(values));
-        KeyOrders::new(store, Key::root(), Numbers::NATIVE)
+        KeyOrders::new(store, Numbers::NATIVE)
     }
 
     /// The keys behind one, as far as a step leads.

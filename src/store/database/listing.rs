@@ -1,17 +1,20 @@
 //! Open directories, read in batches. A cookie is the number of names before it.
 //!
 //! A batch has names only, from the index of the keys, until a program has asked for the attributes of
-//! most names of the batch before it.
+//! most names of the batch before it. While a program takes the names of a batch, the next one is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use async_task::FallibleTask;
 use async_trait::async_trait;
 
-use super::tree::{self, ChildKind, Found};
+use super::tree::{self, Child, Found, Names};
 use super::versions::Hash;
-use super::{Columns, Failure, Shared, Snapshot, object_stat, prefix_stat};
+use super::{Columns, Failure, Shared, Snapshot, Value, object_stat, prefix_stat};
+use crate::runtime;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited};
 
 /// Names of the first batch, and of the longest one.
@@ -19,13 +22,28 @@ const FIRST_BATCH: usize = 128;
 const LONGEST_BATCH: usize = 4096;
 /// Names that a listing keeps for programs that go back in it.
 const MAX_KEPT: usize = 16 * LONGEST_BATCH;
+/// How old a batch may be that was read before it was asked for.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// A name that was read.
-#[derive(Debug)]
+/// What is known of a name that was read.
+#[derive(Debug, Clone, Copy)]
 struct Name {
-    name: Box<[u8]>,
     kind: Kind,
     stat: Option<Stat>,
+}
+
+/// Names, and the bound of the batch that follows; `None` behind the last name.
+#[derive(Debug)]
+struct Batch {
+    names: Names<Name>,
+    next: Option<Vec<u8>>,
+}
+
+/// The next batch, which is read before it is asked for.
+#[derive(Debug)]
+struct Ahead {
+    begun: Instant,
+    batch: FallibleTask<Result<Batch, StoreError>>,
 }
 
 /// A prefix of a database that is open.
@@ -33,11 +51,12 @@ struct Name {
 pub(super) struct DatabaseListing {
     shared: Arc<Shared>,
     prefix: Key,
-    kept: VecDeque<Name>,
+    kept: VecDeque<Names<Name>>,
     /// Names that were dropped before those that are kept.
-    dropped: u64,
+    dropped: usize,
     /// The bound of the next batch; `None` behind the last name.
     next: Option<Vec<u8>>,
+    ahead: Option<Ahead>,
     columns: Columns,
     batch: usize,
     /// The lookups of the store before the last batch was given out.
@@ -58,21 +77,68 @@ impl DatabaseListing {
             let start = tree::directory(prefix);
             read_names(shared, snapshot, prefix, &start, Columns::Keys, FIRST_BATCH)
         };
-        let (names, next) = shared.read(prefix, work).await?;
+        let Batch { names, next } = shared.read(prefix, work).await?;
         Ok(Self {
             shared: Arc::clone(shared),
             prefix: prefix.clone(),
-            kept: names.into(),
+            kept: VecDeque::from([names]),
             dropped: 0,
             next,
+            ahead: None,
             columns: Columns::Keys,
             batch: FIRST_BATCH,
             lookups: shared.lookups.load(Ordering::Relaxed),
         })
     }
+
+    /// Reads the batch at `bound`, with the present columns.
+    fn read(
+        &self,
+        bound: Vec<u8>,
+    ) -> impl Future<Output = Result<Batch, StoreError>> + Send + 'static {
+        let (shared, prefix) = (Arc::clone(&self.shared), self.prefix.clone());
+        let (columns, most) = (self.columns, self.batch);
+        async move {
+            let work = |snapshot: &mut dyn Snapshot| {
+                read_names(&shared, snapshot, &prefix, &bound, columns, most)
+            };
+            shared.read(&prefix, work).await
+        }
+    }
+
+    /// Chooses what is read of the rows of the next batch, and how many.
+    fn choose(&mut self) {
+        let lookups = self.shared.lookups.load(Ordering::Relaxed);
+        // The kernel asks for the attributes of the first names whatever a program wants.
+        if self.batch > FIRST_BATCH && lookups.wrapping_sub(self.lookups) > self.batch as u64 / 2 {
+            self.columns = Columns::All;
+        }
+        self.lookups = lookups;
+        self.batch = self.batch.saturating_mul(2).min(LONGEST_BATCH);
+    }
+
+    fn keep(&mut self, names: Names<Name>) {
+        self.kept.push_back(names);
+        let mut kept: usize = self.kept.iter().map(Names::len).sum();
+        while kept > MAX_KEPT
+            && let Some(first) = self.kept.pop_front()
+        {
+            kept = kept.saturating_sub(first.len());
+            self.dropped = self.dropped.saturating_add(first.len());
+        }
+    }
+
+    /// The names that are kept, without the first `skip` ones.
+    fn kept_from(&self, mut skip: usize) -> impl Iterator<Item = (&[u8], &Name)> {
+        self.kept.iter().flat_map(move |names| {
+            let first = skip.min(names.len());
+            skip = skip.saturating_sub(first);
+            names.iter_from(first)
+        })
+    }
 }
 
-/// Reads a batch of names, and the bound of the batch that follows.
+/// Reads a batch of names.
 fn read_names(
     shared: &Shared,
     snapshot: &mut dyn Snapshot,
@@ -80,31 +146,43 @@ fn read_names(
     bound: &[u8],
     columns: Columns,
     most: usize,
-) -> Result<(Vec<Name>, Option<Vec<u8>>), Failure> {
+) -> Result<Batch, Failure> {
     let directory = tree::directory(prefix);
-    let batch = tree::children(snapshot, &directory, bound, columns, most, &shared.notes)?;
-    let mut names = Vec::with_capacity(batch.children.len());
-    for child in batch.children {
-        let (kind, stat) = match child.kind {
-            ChildKind::Prefix => (Kind::Prefix, Some(prefix_stat(snapshot))),
-            ChildKind::Object(None) => (Kind::Object, None),
-            ChildKind::Object(Some(value)) => {
-                let key = prefix.join(&child.name).map_err(|e| {
-                    StoreError::internal(format!("an invalid name in a listing: {e}"))
-                })?;
-                let versions = &shared.versions;
-                let version = versions.version(snapshot, &key, value, Hash::Forbidden)?;
-                let stat = version.map(|version| object_stat(snapshot, value, version));
-                (Kind::Object, stat)
-            }
-        };
-        names.push(Name {
-            name: child.name,
-            kind,
-            stat,
-        });
-    }
-    Ok((names, batch.next))
+    let tree::Batch { names, next } =
+        tree::children(snapshot, &directory, bound, columns, most, &shared.notes)?;
+    let names = names.try_map(|name, child| {
+        Ok::<_, Failure>(match child {
+            Child::Prefix => Name {
+                kind: Kind::Prefix,
+                stat: Some(prefix_stat(snapshot)),
+            },
+            Child::Object(value) => Name {
+                kind: Kind::Object,
+                stat: match value {
+                    Some(value) => stat_of(shared, snapshot, prefix, name, value)?,
+                    None => None,
+                },
+            },
+        })
+    })?;
+    Ok(Batch { names, next })
+}
+
+/// The attributes of a listed value, unless they take reads of a long value.
+fn stat_of(
+    shared: &Shared,
+    snapshot: &mut dyn Snapshot,
+    prefix: &Key,
+    name: &[u8],
+    value: Value,
+) -> Result<Option<Stat>, Failure> {
+    let key = prefix
+        .join(name)
+        .map_err(|e| StoreError::internal(format!("an invalid name in a listing: {e}")))?;
+    let version = shared
+        .versions
+        .version(snapshot, &key, value, Hash::Forbidden)?;
+    Ok(version.map(|version| object_stat(snapshot, value, version)))
 }
 
 /// `.` and `..`, which precede all names.
@@ -134,24 +212,21 @@ impl Listing for DatabaseListing {
             // From the beginning again.
             self.kept.clear();
             self.dropped = 0;
+            self.ahead = None;
             self.next = Some(tree::directory(&self.prefix));
         }
         let skip = before
-            .checked_sub(self.dropped)
+            .checked_sub(self.dropped as u64)
             .ok_or_else(|| StoreError::Stale {
                 key: self.prefix.clone(),
                 what: "a listing is not kept that far back".into(),
             })?;
-        for name in self
-            .kept
-            .iter()
-            .skip(usize::try_from(skip).unwrap_or(usize::MAX))
-        {
+        for (name, what) in self.kept_from(usize::try_from(skip).unwrap_or(usize::MAX)) {
             next = next.saturating_add(1);
             let listed = Listed {
-                name: &name.name,
-                kind: name.kind,
-                stat: name.stat,
+                name,
+                kind: what.kind,
+                stat: what.stat,
                 next,
             };
             if visit(listed).is_break() {
@@ -165,26 +240,23 @@ impl Listing for DatabaseListing {
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
-        let Some(bound) = &self.next else {
+        let Some(bound) = self.next.clone() else {
             return Ok(());
         };
-        let lookups = self.shared.lookups.load(Ordering::Relaxed);
-        // The kernel asks for the attributes of the first names whatever a program wants.
-        if self.batch > FIRST_BATCH && lookups.wrapping_sub(self.lookups) > self.batch as u64 / 2 {
-            self.columns = Columns::All;
-        }
-        self.lookups = lookups;
-        self.batch = self.batch.saturating_mul(2).min(LONGEST_BATCH);
-        let (shared, prefix, columns, most) =
-            (&*self.shared, &self.prefix, self.columns, self.batch);
-        let work = |snapshot: &mut dyn Snapshot| {
-            read_names(shared, snapshot, prefix, bound, columns, most)
+        self.choose();
+        let lost = || StoreError::internal("a batch of names that was not read");
+        let ahead = self.ahead.take();
+        let Batch { names, next } = match ahead.filter(|ahead| ahead.begun.elapsed() < MAX_AGE) {
+            Some(ahead) => ahead.batch.await.ok_or_else(lost)??,
+            None => self.read(bound).await?,
         };
-        let (names, next) = shared.read(prefix, work).await?;
-        let excess = self.kept.len().saturating_sub(MAX_KEPT);
-        self.kept.drain(..excess);
-        self.dropped = self.dropped.saturating_add(excess as u64);
-        self.kept.extend(names);
+        if let Some(bound) = next.clone().filter(|_| self.batch > 2 * FIRST_BATCH) {
+            self.ahead = Some(Ahead {
+                begun: Instant::now(),
+                batch: runtime::spawn(self.read(bound)).fallible(),
+            });
+        }
+        self.keep(names);
         self.next = next;
         Ok(())
     }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use super::versions::{Hash, Proof, renew};
 use super::{Failure, Shared, Snapshot, Value, object_stat};
-use crate::store::{
-    Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory, part_mut,
-};
+use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, part_mut};
 use crate::sync::Mutex;
 
 /// A small value, read when it was opened.
@@ -17,16 +15,12 @@ pub(super) struct HeldObject {
 }
 
 impl HeldObject {
-    /// Reads the value, which has [`super::SMALL_BYTES`] at most.
-    pub(super) fn open(
-        snapshot: &mut dyn Snapshot,
-        key: &Key,
+    /// A value that is identified by its content, which was read.
+    pub(super) fn new(
+        snapshot: &dyn Snapshot,
         value: Value,
+        content: Vec<u8>,
     ) -> Result<Self, Failure> {
-        let mut content = vec![0; in_memory(value.size_bytes)?];
-        if !content.is_empty() {
-            snapshot.read_at(key.as_bytes(), 0, &mut content)?;
-        }
         let identity = value.identity.ok_or_else(|| {
             StoreError::internal("a small value that is not identified by its content")
         })?;
@@ -119,10 +113,10 @@ impl DatabaseObject {
                 what: what.into(),
             })
         };
-        let Some(value) = snapshot.find(self.key.as_bytes())? else {
+        let Some(found) = snapshot.find(self.key.as_bytes())? else {
             return Err(stale("it is gone"));
         };
-        let proof = renew(snapshot, &self.key, value, known, Hash::Allowed)?;
+        let proof = renew(snapshot, &self.key, found.value, known, Hash::Allowed)?;
         match proof.filter(|proof| proof.version == known.version) {
             Some(proof) => {
                 *self.proof.lock() = proof;

@@ -28,8 +28,8 @@ use self::connection::{Ended, Session};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, SMALL_BYTES, Snapshot, Value, VisitRow, Wait, Work, corrupt, gone,
-    unsupported,
+    Columns, Database, Failure, FoundValue, SMALL_BYTES, Snapshot, Value, VisitRow, Wait, Work,
+    corrupt, gone, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
@@ -198,8 +198,10 @@ fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
     }
 }
 
-/// The value of a row of the columns of [`Table::rows`].
-fn value_of(row: &SqlRow<'_>) -> Result<Result<Value, StoreError>, Failure> {
+/// The value of a row of the columns of [`Table::rows`], and the bytes of a small one.
+fn value_of<'a>(
+    row: &'a SqlRow<'_>,
+) -> Result<Result<(Value, Option<&'a [u8]>), StoreError>, Failure> {
     let size_bytes = match column(row, 1)? {
         ValueRef::Integer(size) => u64::try_from(size).ok(),
         _ => None,
@@ -208,15 +210,24 @@ fn value_of(row: &SqlRow<'_>) -> Result<Result<Value, StoreError>, Failure> {
         return Ok(Err(no_value("NULL")));
     };
     Ok(match column(row, 2)? {
-        ValueRef::Text(content) | ValueRef::Blob(content) => Ok(Value {
-            size_bytes: content.len() as u64,
-            identity: Some(identity_of(content)),
-        }),
+        ValueRef::Text(content) | ValueRef::Blob(content) => {
+            let value = Value {
+                size_bytes: content.len() as u64,
+                identity: Some(identity_of(content)),
+            };
+            Ok((value, Some(content)))
+        }
         // Numbers have a length, too, but none of so many digits.
-        ValueRef::Null if size_bytes > SMALL_BYTES => Ok(Value {
-            size_bytes,
-            identity: None,
-        }),
+        ValueRef::Null if size_bytes > SMALL_BYTES => {
+            let identity = None;
+            Ok((
+                Value {
+                    size_bytes,
+                    identity,
+                },
+                None,
+            ))
+        }
         _ => Err(no_value("a number")),
     })
 }
@@ -247,11 +258,13 @@ impl Snapshot for Transaction<'_> {
         Ok(found)
     }
 
-    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
+    fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.row)?;
         self.rows(&mut statement, key, &mut |row| {
-            found = Some(value_of(row)??);
+            let (value, content) = value_of(row)??;
+            let content = content.map(<[u8]>::to_vec);
+            found = Some(FoundValue { value, content });
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)
@@ -271,7 +284,7 @@ impl Snapshot for Transaction<'_> {
         self.rows(&mut statement, bound, &mut |row| {
             let value = match columns {
                 Columns::Keys => None,
-                Columns::All => value_of(row)?.ok(),
+                Columns::All => value_of(row)?.ok().map(|(value, _)| value),
             };
             Ok(visit(key_of(row)?, value))
         })

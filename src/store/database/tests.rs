@@ -62,8 +62,12 @@ impl Snapshot for Content {
             .map(|(key, _)| key.clone()))
     }
 
-    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
-        Ok(self.values.get(key).map(|content| value_of(content)))
+    fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
+        Ok(self.values.get(key).map(|content| {
+            let value = value_of(content);
+            let content = value.identity.map(|_| content.clone());
+            FoundValue { value, content }
+        }))
     }
 
     fn scan(
@@ -262,4 +266,22 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_open_takes_the_small_value_of_the_lookup_before_it() {
+    let (map, store) = store(&[b"a"]);
+    let open = || block_on(store.open(&key(b"a"), AccessHint::Ranges)).unwrap();
+    let looked_up = stat(&store, b"a").unwrap();
+    put(&map, b"a", b"other".to_vec());
+    let first = open();
+    assert_eq!(first.version(), looked_up.version);
+    let data = first.try_read(0, 10, &mut []).unwrap().unwrap();
+    assert_eq!(data.bytes(&[]).unwrap(), b"value");
+    assert_ne!(open().version(), looked_up.version, "only once");
+    stat(&store, b"a").unwrap();
+    put(&map, b"a", b"third".to_vec());
+    std::thread::sleep(MAX_LOOKUP_AGE);
+    let data = open().try_read(0, 10, &mut []).unwrap().unwrap();
+    assert_eq!(data.bytes(&[]).unwrap(), b"third");
 }

@@ -6,31 +6,104 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Columns, Failure, Snapshot, Value, corrupt, unsupported};
+use super::{Columns, Failure, FoundValue, Snapshot, Value, corrupt, unsupported};
 use crate::store::{Key, StoreError, check_component};
 
 /// What a key leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Found {
     /// The common beginning of other keys.
     Prefix,
     /// A value.
-    Object(Value),
+    Object(FoundValue),
 }
 
-/// One name directly below a prefix.
-#[derive(Debug)]
-pub(super) struct Child {
-    pub(super) name: Box<[u8]>,
-    pub(super) kind: ChildKind,
-}
-
-/// What a name leads to.
-#[derive(Debug)]
-pub(super) enum ChildKind {
+/// What a name directly below a prefix leads to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Child {
     Prefix,
     /// A value; `None` if it was not read, or cannot be read, so that a lookup of its name fails.
     Object(Option<Value>),
+}
+
+/// Names in order, with something for each of them: one allocation for all names of a batch.
+#[derive(Debug)]
+pub(super) struct Names<T> {
+    bytes: Vec<u8>,
+    /// The end of each name in `bytes`, which begins at the end of the name before it.
+    entries: Vec<(usize, T)>,
+}
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<T> Names<T> {
+    fn push(&mut self, name: &[u8], what: T) {
+        self.bytes.extend_from_slice(name);
+        self.entries.push((self.bytes.len(), what));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn name(&self, index: usize) -> Option<&[u8]> {
+        let (end, _) = self.entries.get(index)?;
+        let start = match index.checked_sub(1) {
+            Some(before) => self.entries.get(before)?.0,
+            None => 0,
+        };
+        self.bytes.get(start..*end)
+    }
+
+    fn last(&self) -> Option<&[u8]> {
+        self.name(self.len().checked_sub(1)?)
+    }
+
+    /// The names from one of them on.
+    pub(super) fn iter_from(&self, first: usize) -> impl Iterator<Item = (&[u8], &T)> {
+        let entries = self.entries.iter().enumerate().skip(first);
+        entries.filter_map(|(index, (_, what))| Some((self.name(index)?, what)))
+    }
+
+    /// The same names, in the same order, with something else for each.
+    pub(super) fn try_map<U, E>(
+        self,
+        mut map: impl FnMut(&[u8], T) -> Result<U, E>,
+    ) -> Result<Names<U>, E> {
+        let Self { bytes, entries } = self;
+        let mut start = 0;
+        let mut mapped = Vec::with_capacity(entries.len());
+        for (end, what) in entries {
+            let name = bytes.get(start..end).unwrap_or_default();
+            mapped.push((end, map(name, what)?));
+            start = end;
+        }
+        Ok(Names {
+            bytes,
+            entries: mapped,
+        })
+    }
+
+    /// The names for which `keep` holds, which is called with their indexes.
+    fn filtered(self, mut keep: impl FnMut(usize) -> bool) -> Self {
+        let Self { bytes, entries } = self;
+        let mut kept = Self::default();
+        let mut start = 0;
+        for (index, (end, what)) in entries.into_iter().enumerate() {
+            if keep(index) {
+                kept.push(bytes.get(start..end).unwrap_or_default(), what);
+            }
+            start = end;
+        }
+        kept
+    }
 }
 
 /// What is told once of a database.
@@ -72,7 +145,7 @@ pub(super) fn find(
         return Ok(Found::Prefix);
     }
     match snapshot.find(key.as_bytes())? {
-        Some(value) => Ok(Found::Object(value)),
+        Some(found) => Ok(Found::Object(found)),
         None => Err(Failure::Failed(StoreError::NotFound { key: key.clone() })),
     }
 }
@@ -149,7 +222,7 @@ fn behind_directory(prefix: &[u8]) -> Vec<u8> {
 /// Names directly below a prefix, in the order of keys.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) children: Vec<Child>,
+    pub(super) names: Names<Child>,
     /// Where the next batch begins; `None` at the end.
     pub(super) next: Option<Vec<u8>>,
 }
@@ -188,12 +261,15 @@ pub(super) fn children(
             let Some(below) = key.strip_prefix(directory) else {
                 return ControlFlow::Break(());
             };
-            if let Some(jump) = behind_invalid(key) {
+            let end = below.iter().position(|byte| *byte == b'/');
+            // Of a key directly below the prefix only the last component is new.
+            let is_valid = end.is_none() && check_component(below).is_ok();
+            if !is_valid && let Some(jump) = behind_invalid(key) {
                 notes.invalid(key);
                 step = Step::Jump(jump);
                 return ControlFlow::Break(());
             }
-            if let Some(end) = below.iter().position(|byte| *byte == b'/') {
+            if let Some(end) = end {
                 let name = below.get(..end).unwrap_or(below);
                 found.prefix(name);
                 step = Step::Jump(behind_directory(&[directory, name].concat()));
@@ -223,7 +299,7 @@ pub(super) fn children(
         }
     }
     Ok(Batch {
-        children: found.resolve(snapshot, directory, notes)?,
+        names: found.resolve(snapshot, directory, notes)?,
         next,
     })
 }
@@ -231,7 +307,7 @@ pub(super) fn children(
 /// Names that were found, with objects that a prefix of the same name may hide.
 #[derive(Debug, Default)]
 struct Candidates {
-    children: Vec<Child>,
+    names: Names<Child>,
     /// Objects, by their place, that may have keys below them.
     doubtful: Vec<usize>,
     /// Whether the last child is an object that the next name can prove to have no keys below it.
@@ -241,19 +317,13 @@ struct Candidates {
 impl Candidates {
     fn prefix(&mut self, name: &[u8]) {
         self.judge_last(Some(name));
-        self.children.push(Child {
-            name: name.into(),
-            kind: ChildKind::Prefix,
-        });
+        self.names.push(name, Child::Prefix);
     }
 
     fn object(&mut self, name: &[u8], value: Option<Value>) {
         self.judge_last(Some(name));
         self.is_open = true;
-        self.children.push(Child {
-            name: name.into(),
-            kind: ChildKind::Object(value),
-        });
+        self.names.push(name, Child::Object(value));
     }
 
     /// No key follows.
@@ -265,11 +335,11 @@ impl Candidates {
     /// object's, those that go on with a byte before `/` precede the keys below it.
     fn judge_last(&mut self, next: Option<&[u8]>) {
         if std::mem::take(&mut self.is_open)
-            && let Some(last) = self.children.last()
-            && let Some(rest) = next.and_then(|next| next.strip_prefix(&*last.name))
+            && let Some(last) = self.names.last()
+            && let Some(rest) = next.and_then(|next| next.strip_prefix(last))
             && rest.first().is_none_or(|byte| *byte < b'/')
         {
-            self.doubtful.push(self.children.len().saturating_sub(1));
+            self.doubtful.push(self.names.len().saturating_sub(1));
         }
     }
 
@@ -279,20 +349,25 @@ impl Candidates {
         snapshot: &mut dyn Snapshot,
         directory: &[u8],
         notes: &Notes,
-    ) -> Result<Vec<Child>, Failure> {
+    ) -> Result<Names<Child>, Failure> {
         if self.is_open {
-            self.doubtful.push(self.children.len().saturating_sub(1));
+            self.doubtful.push(self.names.len().saturating_sub(1));
         }
-        for place in self.doubtful.into_iter().rev() {
-            let Some(child) = self.children.get(place) else {
-                continue;
-            };
-            let key = [directory, &child.name].concat();
+        let mut hidden = Vec::new();
+        for place in self.doubtful {
+            let name = self.names.name(place).unwrap_or_default();
+            let key = [directory, name].concat();
             if has_below(snapshot, &[&key[..], b"/"].concat(), notes)? {
                 notes.hidden(&key);
-                self.children.remove(place);
+                hidden.push(place);
             }
         }
-        Ok(self.children)
+        match hidden.is_empty() {
+            true => Ok(self.names),
+            // Both are in order.
+            false => Ok(self
+                .names
+                .filtered(|index| hidden.binary_search(&index).is_err())),
+        }
     }
 }

@@ -76,7 +76,7 @@ fn watched() -> (KeyReadahead, Arc<Prefetches>) {
         refuses: AtomicBool::new(false),
     });
     let own: Arc<dyn Store> = Arc::clone(&store) as _;
-    let orders = KeyOrders::new(Arc::clone(&own), Key::root(), Numbers::NATIVE);
+    let orders = KeyOrders::new(Arc::clone(&own), Numbers::NATIVE);
     let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
     (readahead, store)
 }

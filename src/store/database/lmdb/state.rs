@@ -1,5 +1,6 @@
 //! One state of an LMDB database: the tree of its keys.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -10,8 +11,10 @@ use super::format::{Format, Head, Meta, OVERFLOW};
 use super::page::{Page, Stored};
 use super::{CACHE_BYTES, DataFile};
 use crate::store::database::versions::identity_of;
-use crate::store::database::{Columns, Failure, SMALL_BYTES, Snapshot, Value, VisitRow, corrupt};
-use crate::store::{Key, StoreError};
+use crate::store::database::{
+    Columns, Failure, FoundValue, SMALL_BYTES, Snapshot, Value, VisitRow, corrupt,
+};
+use crate::store::{Key, StoreError, in_memory};
 
 /// One state of a database.
 pub(super) struct State<'a> {
@@ -31,6 +34,47 @@ struct Place {
     index: usize,
     /// The smallest key behind those of the leaf; `None` in the last leaf.
     end: Option<Vec<u8>>,
+    /// `None` if the root is a leaf.
+    above: Option<Above>,
+}
+
+/// The branch above a leaf.
+struct Above {
+    branch: Arc<Page>,
+    /// The entry of the leaf.
+    index: usize,
+    /// The smallest key behind those below the branch; `None` in the last branch.
+    end: Option<Vec<u8>>,
+}
+
+/// Fails unless a page is of the kind that its level has, and its keys are from `start` on and before
+/// `end`.
+fn check(
+    page: &Page,
+    number: u64,
+    is_leaf: bool,
+    start: &[u8],
+    end: Option<&[u8]>,
+) -> Result<(), Failure> {
+    if page.is_leaf != is_leaf {
+        return Err(corrupt(format!("page {number}: it is of another level")));
+    }
+    // The first key of a branch is not used.
+    let first = page.key(usize::from(!page.is_leaf));
+    let last = page.key(page.len().saturating_sub(1));
+    let has_keys = page.is_leaf || page.len() > 1;
+    match has_keys && (first < start || end.is_some_and(|end| last >= end)) {
+        true => Err(corrupt(format!(
+            "page {number}: its keys belong to another page"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The page below an entry of a branch.
+fn child(branch: &Page, index: usize) -> Result<u64, Failure> {
+    let child = branch.child(index);
+    child.ok_or_else(|| corrupt("an entry of a branch is too short"))
 }
 
 impl<'a> State<'a> {
@@ -92,64 +136,102 @@ impl<'a> State<'a> {
             return Ok(None);
         };
         let (mut start, mut end): (Vec<u8>, Option<Vec<u8>>) = (Vec::new(), None);
+        let mut above = None;
         for level in 1..=self.meta.depth {
             let page = self.page(number)?;
-            let is_last = level == self.meta.depth;
-            let bad = |what: &str| corrupt(format!("page {number}: {what}"));
-            if page.is_leaf != is_last {
-                return Err(bad("it is of another level"));
-            }
-            // The first key of a branch is not used.
-            let first = page.key(usize::from(!page.is_leaf));
-            let last = page.key(page.len().saturating_sub(1));
-            let has_keys = page.is_leaf || page.len() > 1;
-            if has_keys && (first < &start[..] || end.as_ref().is_some_and(|end| last >= &end[..]))
-            {
-                return Err(bad("its keys belong to another page"));
-            }
+            check(
+                &page,
+                number,
+                level == self.meta.depth,
+                &start,
+                end.as_deref(),
+            )?;
             if page.is_leaf {
                 let index = page.first_at(key);
                 return Ok(Some(Place {
                     leaf: page,
                     index,
                     end,
+                    above,
                 }));
             }
             let index = page.branch_of(key);
+            number = child(&page, index)?;
+            let branch_end = end.clone();
             if index > 0 {
                 start = page.key(index).to_vec();
             }
             if index + 1 < page.len() {
                 end = Some(page.key(index + 1).to_vec());
             }
-            number = page
-                .child(index)
-                .ok_or_else(|| bad("an entry is too short"))?;
+            above = Some(Above {
+                branch: page,
+                index,
+                end: branch_end,
+            });
         }
         Err(corrupt("a tree without leaves"))
     }
 
-    fn value(&self, stored: Option<Stored<'_>>) -> Result<Value, StoreError> {
-        match stored {
-            Some(Stored::Inline(content)) => Ok(Value {
+    /// The first entry of the leaf that follows; `None` behind the last one.
+    fn next_leaf(&mut self, place: Place) -> Result<Option<Place>, Failure> {
+        let Place { end, above, .. } = place;
+        let Some(start) = end else {
+            return Ok(None);
+        };
+        let next = |above: &Above| above.index + 1 < above.branch.len();
+        let Some(Above { branch, index, end }) = above.filter(next) else {
+            // Keys of a page are below its end, so the end grows from leaf to leaf.
+            return self.descend(&start);
+        };
+        let index = index + 1;
+        let number = child(&branch, index)?;
+        let leaf_end = match index + 1 < branch.len() {
+            true => Some(branch.key(index + 1).to_vec()),
+            false => end.clone(),
+        };
+        let leaf = self.page(number)?;
+        check(&leaf, number, true, &start, leaf_end.as_deref())?;
+        Ok(Some(Place {
+            leaf,
+            index: 0,
+            end: leaf_end,
+            above: Some(Above { branch, index, end }),
+        }))
+    }
+
+    /// A value, and the bytes of a small one.
+    fn value<'p>(
+        &self,
+        stored: Option<Stored<'p>>,
+    ) -> Result<(Value, Option<Cow<'p, [u8]>>), StoreError> {
+        let small = |content: Cow<'p, [u8]>| {
+            let value = Value {
                 size_bytes: content.len() as u64,
-                identity: Some(identity_of(content)),
-            }),
+                identity: Some(identity_of(&content)),
+            };
+            (value, Some(content))
+        };
+        match stored {
+            Some(Stored::Inline(content)) => Ok(small(content.into())),
             Some(Stored::Long { page, size_bytes }) if size_bytes <= SMALL_BYTES => {
-                let mut content = vec![0; usize::try_from(size_bytes).unwrap_or(0)];
+                let mut content = vec![0; in_memory(size_bytes)?];
                 match self.read_long(page, size_bytes, 0, &mut content) {
-                    Ok(()) => Ok(Value {
-                        size_bytes,
-                        identity: Some(identity_of(&content)),
-                    }),
+                    Ok(()) => Ok(small(content.into())),
                     Err(Failure::Failed(error)) => Err(error),
                     Err(Failure::Busy(what)) => Err(StoreError::internal(what)),
                 }
             }
-            Some(Stored::Long { size_bytes, .. }) => Ok(Value {
-                size_bytes,
-                identity: None,
-            }),
+            Some(Stored::Long { size_bytes, .. }) => {
+                let identity = None;
+                Ok((
+                    Value {
+                        size_bytes,
+                        identity,
+                    },
+                    None,
+                ))
+            }
             Some(Stored::Other) => Err(StoreError::Unsupported {
                 key: Key::root(),
                 what: "a database within the LMDB database".into(),
@@ -209,10 +291,12 @@ impl Snapshot for State<'_> {
         Ok(found)
     }
 
-    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
+    fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         match self.descend(key)? {
             Some(Place { leaf, index, .. }) if index < leaf.len() && leaf.key(index) == key => {
-                Ok(Some(self.value(leaf.stored(index))?))
+                let (value, content) = self.value(leaf.stored(index))?;
+                let content = content.map(Cow::into_owned);
+                Ok(Some(FoundValue { value, content }))
             }
             _ => Ok(None),
         }
@@ -225,9 +309,11 @@ impl Snapshot for State<'_> {
         visit: &mut VisitRow<'_>,
     ) -> Result<(), Failure> {
         self.entries(bound, &mut |state, leaf, index| {
-            let value = || state.value(leaf.stored(index)).ok();
-            let value = (columns == Columns::All).then(value).flatten();
-            visit(leaf.key(index), value)
+            let value = match columns {
+                Columns::Keys => None,
+                Columns::All => state.value(leaf.stored(index)).ok(),
+            };
+            visit(leaf.key(index), value.map(|(value, _)| value))
         })
     }
 
@@ -261,18 +347,14 @@ type VisitEntry<'a> = dyn FnMut(&State<'_>, &Page, usize) -> ControlFlow<()> + '
 impl State<'_> {
     /// Visits the entries at and behind `bound`, leaf by leaf, until `visit` breaks.
     fn entries(&mut self, bound: &[u8], visit: &mut VisitEntry<'_>) -> Result<(), Failure> {
-        let mut place = self.descend(bound)?;
-        while let Some(Place { leaf, index, end }) = place {
-            for index in index..leaf.len() {
-                if visit(self, &leaf, index).is_break() {
+        let mut next = self.descend(bound)?;
+        while let Some(place) = next {
+            for index in place.index..place.leaf.len() {
+                if visit(self, &place.leaf, index).is_break() {
                     return Ok(());
                 }
             }
-            // Keys of a page are below its end, so the end grows from leaf to leaf.
-            place = match end {
-                Some(end) => self.descend(&end)?,
-                None => None,
-            };
+            next = self.next_leaf(place)?;
         }
         Ok(())
     }
