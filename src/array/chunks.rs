@@ -188,11 +188,16 @@ impl ArrayChunks {
         self.stored_key(chunk).unwrap_or_else(|_| self.key.clone())
     }
 
-    /// Whether the bytes in the store are the elements as they are.
-    pub(super) fn is_identity(&self) -> bool {
+    /// What precedes the elements of a read chunk that has them as they are; see
+    /// [`Pipeline::raw_header`].
+    pub(super) fn raw_header(&self) -> Option<&[u8]> {
         match self.pipeline.sharding() {
-            Some(sharding) => sharding.inner().is_identity(),
-            None => self.pipeline.is_identity(),
+            // The size of an inner chunk is that in the index, without a header.
+            Some(sharding) => sharding
+                .inner()
+                .raw_header()
+                .filter(|header| header.is_empty()),
+            None => self.pipeline.raw_header(),
         }
     }
 

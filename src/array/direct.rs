@@ -52,7 +52,7 @@ impl ArrayReader {
         Ok(Some(Data::Filled(0..length)))
     }
 
-    /// Reads runs from the store as they are.
+    /// Reads runs from the store as they are; `None` if a chunk has to be decoded.
     ///
     /// The memory of the reply is reserved once nothing else has to wait for memory: a read that waits
     /// for some holds none.
@@ -60,7 +60,7 @@ impl ArrayReader {
         &self,
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
+    ) -> Result<Option<Data>, StoreError> {
         if !self.chunks.is_remote() {
             leave_session_thread().await;
         }
@@ -74,7 +74,7 @@ impl ArrayReader {
         &self,
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
+    ) -> Result<Option<Data>, StoreError> {
         let runs = self.direct_runs(run);
         let mut opened = Vec::new();
         for (id, _) in runs.chunk_by(is_same_chunk).filter_map(<[_]>::first) {
@@ -82,7 +82,10 @@ impl ArrayReader {
                 let name = |chunk| self.chunks.chunk_key(chunk);
                 served.make_room(std::slice::from_ref(id), name).await?;
             }
-            opened.push(self.chunks.open_stored(id, &self.engine).await?);
+            match self.chunks.open_stored(id, &self.engine).await? {
+                Some(stored) => opened.push(stored),
+                None => return Ok(None),
+            }
         }
         let need_bytes = run.range.end - run.range.start;
         let _memory = self.engine.reserve(self.key(), need_bytes).await?;
@@ -96,7 +99,7 @@ impl ArrayReader {
             }
         }
         let length = bytes.len();
-        Ok(Data::Shared(bytes.into(), 0..length))
+        Ok(Some(Data::Shared(bytes.into(), 0..length)))
     }
 }
 
@@ -115,12 +118,25 @@ struct StoredChunk {
 }
 
 impl ArrayChunks {
-    /// Opens a read chunk that is not encoded.
-    async fn open_stored(&self, id: &ChunkId, engine: &Engine) -> Result<StoredChunk, StoreError> {
+    /// Opens a read chunk that is not encoded; `None` if it is.
+    async fn open_stored(
+        &self,
+        id: &ChunkId,
+        engine: &Engine,
+    ) -> Result<Option<StoredChunk>, StoreError> {
         let key = self.stored_key(id.chunk)?;
         let checked_ms = now_ms();
         let (mut object, mut version) = (None, None);
         if let Some(chunk) = self.open(&key, self.raw_hint()).await? {
+            if let Some(header) = self.expected_header() {
+                let range = 0..header.len() as u64;
+                let is_header = |found: &[u8]| Ok(found == header);
+                if !self.has_raw_size(&*chunk)
+                    || !with_bytes(&*chunk, &key, range, is_header).await?
+                {
+                    return Ok(None);
+                }
+            }
             let index = match self.pipeline.sharding() {
                 Some(sharding) => Some(self.shard_index(&*chunk, &key, sharding, engine).await?),
                 None => None,
@@ -129,12 +145,23 @@ impl ArrayChunks {
             let start = self.raw_start(&*chunk, &key, id, index.as_deref())?;
             object = start.map(|start| (chunk, start));
         }
-        Ok(StoredChunk {
+        Ok(Some(StoredChunk {
             key,
             object,
             version,
             checked_ms,
-        })
+        }))
+    }
+
+    /// What a chunk has to begin with, if not all chunks are stored as they are.
+    fn expected_header(&self) -> Option<&[u8]> {
+        self.raw_header().filter(|header| !header.is_empty())
+    }
+
+    /// Whether a chunk has the bytes of a header and of a decoded chunk.
+    fn has_raw_size(&self, object: &dyn Object) -> bool {
+        let header = self.raw_header().map_or(0, <[u8]>::len) as u64;
+        header.checked_add(self.read_chunk_bytes) == Some(object.size_bytes())
     }
 
     /// Reads bytes from byte `offset` of a read chunk; fill values if it is absent.
@@ -161,7 +188,8 @@ impl ArrayChunks {
     }
 
     /// Reads bytes from byte `offset` of a read chunk that is not encoded, if that takes no disk and no
-    /// network. Returns the version of the chunk; `None` if there is no such chunk.
+    /// network and the chunk needs no decoding. Returns the version of the chunk; `None` if there is no
+    /// such chunk.
     fn try_read_raw(
         &self,
         id: &ChunkId,
@@ -177,6 +205,19 @@ impl ArrayChunks {
                 return Ok(Some(None));
             };
             let version = object.version();
+            if let Some(header) = self.expected_header() {
+                if !self.has_raw_size(&*object) {
+                    return Ok(None);
+                }
+                let mut found = vec![0; header.len()];
+                match try_read_into(&*object, &key, 0, &mut found) {
+                    Some(read) => read?,
+                    None => return Ok(None),
+                }
+                if found != header {
+                    return Ok(None);
+                }
+            }
             let index = match self.pipeline.sharding() {
                 Some(_) => match self.cached_index(&key, version, engine) {
                     Some(index) => Some(index),
@@ -232,7 +273,7 @@ impl ArrayChunks {
                 };
                 range
             }
-            _ => 0..object.size_bytes(),
+            _ => self.raw_header().map_or(0, <[u8]>::len) as u64..object.size_bytes(),
         };
         let (found, expected) = (range.end - range.start, self.read_chunk_bytes);
         match found == expected {

@@ -286,7 +286,11 @@ impl ArrayReader {
     fn reads_directly(&self, geometry: &Geometry) -> bool {
         // Remote chunks are fetched whole, unless they are large.
         let is_worth_it = !self.chunks.is_remote() || geometry.chunk_bytes() > MAX_FETCHED_BYTES;
-        self.chunks.is_identity() && geometry.run_bytes() >= DIRECT_RUN_BYTES && is_worth_it
+        // The header of a remote chunk would take a request.
+        let is_raw = |header: &[u8]| header.is_empty() || !self.chunks.is_remote();
+        self.chunks.raw_header().is_some_and(is_raw)
+            && geometry.run_bytes() >= DIRECT_RUN_BYTES
+            && is_worth_it
     }
 
     /// The chunks that a run needs from `at` on, as many as one read holds at a time.
@@ -347,8 +351,10 @@ impl ArrayReader {
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if self.reads_directly(run.geometry) {
-            return self.read_direct(run, served).await;
+        if self.reads_directly(run.geometry)
+            && let Some(data) = self.read_direct(run, served).await?
+        {
+            return Ok(data);
         }
         let mut target = Vec::new();
         let _reader = self.engine.admit_reader(self.key()).await?;

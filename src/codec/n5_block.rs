@@ -21,6 +21,8 @@ pub(super) struct N5Block {
     item_bytes: usize,
     /// Decodes the elements of a block; none if they are stored as they are.
     compression: Option<Stage>,
+    /// The header of most full blocks; none if a size is too large for it.
+    full_header: Option<Vec<u8>>,
 }
 
 /// What a header says, and the bytes behind it.
@@ -37,6 +39,7 @@ impl N5Block {
             chunk_shape: chunk_shape.to_vec(),
             item_bytes,
             compression,
+            full_header: header(chunk_shape),
         }
     }
 
@@ -159,6 +162,16 @@ impl N5Block {
     }
 }
 
+/// The header of a block of a shape in C order, in the mode `default`.
+fn header(shape: &[u64]) -> Option<Vec<u8>> {
+    let rank = u16::try_from(shape.len()).ok()?;
+    let mut header = [0_u16.to_be_bytes(), rank.to_be_bytes()].concat();
+    for size in shape.iter().rev() {
+        header.extend(u32::try_from(*size).ok()?.to_be_bytes());
+    }
+    Some(header)
+}
+
 fn other_rank(found: usize, expected: usize) -> DecodeError {
     DecodeError::corrupt(format!(
         "a header of {found} axes, the dataset has {expected}"
@@ -193,6 +206,13 @@ impl Decode for N5Block {
             }
         }
         Ok(chunk_bytes)
+    }
+
+    fn raw_header(&self) -> Option<&[u8]> {
+        match &self.compression {
+            None => self.full_header.as_deref(),
+            Some(_) => None,
+        }
     }
 
     fn working_bytes(&self, src: &[u8]) -> usize {
@@ -244,6 +264,7 @@ mod tests {
         let count = 6_u32.to_be_bytes().to_vec();
         let block = [header(1, &[3, 2]), count, body.clone()].concat();
         assert_eq!(decode(&codec, &block).unwrap(), body);
+        assert_eq!(codec.raw_header(), Some(&header(0, &[3, 2])[..]));
         let scalar = N5Block::new(&[], 1, None);
         assert_eq!(decode(&scalar, &[0, 0, 0, 0, 7]).unwrap(), [7]);
     }

@@ -128,9 +128,20 @@ impl Pipeline {
         })
     }
 
-    /// Whether the encoded bytes are the decoded ones, so that ranges may be read directly.
-    pub fn is_identity(&self) -> bool {
-        self.stages.is_empty() && matches!(self.output, Output::Fixed { .. })
+    /// What precedes the decoded bytes in an encoded chunk that has them as they are, so that ranges may
+    /// be read directly; `None` if chunks are encoded in another way.
+    ///
+    /// A header of no bytes precedes those of all chunks. A chunk that does not begin with a longer header,
+    /// or that has not the bytes of the header and of a decoded chunk, has to be decoded.
+    pub fn raw_header(&self) -> Option<&[u8]> {
+        match (&self.stages[..], &self.output) {
+            ([], Output::Fixed { .. }) => Some(&[]),
+            ([only], Output::Fixed { .. }) => match &only.action {
+                Action::Decode(codec) => codec.raw_header(),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Bytes of every encoded chunk, if all have the same number: a stored chunk of another size is

@@ -64,6 +64,11 @@ pub(super) trait Decode: fmt::Debug + Send + Sync {
     fn working_bytes(&self, _src: &[u8]) -> usize {
         0
     }
+
+    /// As [`Pipeline::raw_header`](super::Pipeline::raw_header), for this codec alone.
+    fn raw_header(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// What a stage does.

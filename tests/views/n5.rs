@@ -2,6 +2,7 @@
 //! are both N5 and Zarr.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -189,4 +190,65 @@ fn a_directory_with_zarr_metadata_is_zarr() {
     stores.put("directory/0", &block(&FULL));
     let directory = read(view(&mount, "directory", "directory.bin")).unwrap();
     assert_eq!(directory, block(&[]));
+}
+
+#[test]
+fn blocks_that_are_not_compressed_are_read_behind_their_headers() {
+    const BLOCK: usize = 1 << 16;
+    const LENGTH: usize = 4 * BLOCK + 1000;
+    let stores = Stores::new();
+    let dataset = json!({"dimensions": [LENGTH], "blockSize": [BLOCK], "dataType": "uint16",
+        "compression": {"type": "raw"}});
+    stores.put("attributes.json", br#"{"n5":"4.0.0"}"#);
+    stores.put("long/attributes.json", dataset.to_string().as_bytes());
+    let elements = |block: usize, count: usize| -> Vec<u8> {
+        let of = |n: usize| u16::try_from((block + 7) * n % 65_521).unwrap();
+        (0..count).flat_map(|n| of(n).to_be_bytes()).collect()
+    };
+    let header = |mode: u16, count: usize| -> Vec<u8> {
+        let count = u32::try_from(count).unwrap().to_be_bytes();
+        [&mode.to_be_bytes()[..], &[0, 1], &count].concat()
+    };
+    let count = u32::try_from(BLOCK).unwrap().to_be_bytes();
+    // A full block, one with its number of elements, none, a short one, and a full one at the edge.
+    for (number, header, count) in [
+        (0, header(0, BLOCK), BLOCK),
+        (1, [header(1, BLOCK), count.to_vec()].concat(), BLOCK),
+        (3, header(0, 60_000), 60_000),
+        (4, header(0, BLOCK), BLOCK),
+    ] {
+        let block = [header, elements(number, count)].concat();
+        stores.put(&format!("long/{number}"), &block);
+    }
+    let expected = [
+        elements(0, BLOCK),
+        elements(1, BLOCK),
+        vec![0; 2 * BLOCK],
+        elements(3, 60_000),
+        vec![0; 2 * (BLOCK - 60_000)],
+        elements(4, 1000),
+    ]
+    .concat();
+    let mount = stores.mount(&["--ttl", "0"]);
+    let path = view(&mount, "long", "long.bin");
+    let file = fs::File::open(&path).unwrap();
+    let mut random = 1_u64;
+    for _ in 0..200 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let start = usize::try_from(random >> 33).unwrap() % expected.len();
+        let end = (start + usize::try_from(random >> 13).unwrap() % 300_000).min(expected.len());
+        let mut found = vec![0; end - start];
+        file.read_exact_at(&mut found, start as u64).unwrap();
+        assert!(found == expected[start..end], "{start}..{end}");
+    }
+    assert!(read(&path).unwrap() == expected);
+    // A block of the right size with another header is decoded, and found to be wrong.
+    stores.put(
+        "long/0",
+        &[header(0, BLOCK - 1), elements(0, BLOCK)].concat(),
+    );
+    assert_eq!(errno(read(view(&mount, "long", "long.bin"))), EIO);
+    assert_eq!(errno(read(view(&mount, "long", "chunks/0"))), EIO);
 }
