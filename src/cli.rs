@@ -22,15 +22,22 @@ pub use expand::expand_mount_options;
 pub use generate::{completions, man, options};
 pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
-    CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
+    CheckArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
 pub use remote::RemoteArgs;
 
 /// Mount a Zarr hierarchy as a read-only directory tree
-///
-/// `zarrfs SOURCE MOUNTPOINT [options]` is `zarrfs mount SOURCE MOUNTPOINT [options]`.
 #[derive(Debug, Parser)]
-#[command(name = "zarrfs", version, long_version = features::text(), max_term_width = 100)]
+#[command(
+    name = "zarrfs",
+    version,
+    long_version = features::text(),
+    max_term_width = 100,
+    override_usage = "zarrfs [mount] SOURCE [MOUNTPOINT] [OPTIONS]\n       zarrfs COMMAND ...",
+    after_help = EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -39,6 +46,16 @@ pub struct Cli {
     #[arg(skip)]
     pub helper: Option<HelperOptions>,
 }
+
+/// What most users want to do.
+const EXAMPLES: &str = "Examples:
+  zarrfs ocean.zarr /mnt/ocean                           # or a zip, a database
+  zarrfs s3://bucket/ocean.zarr /mnt/ocean --anonymous   # or a URL
+  ncdump -h /mnt/ocean/.zarrfs/root.nc                   # a view
+  zarrfs umount /mnt/ocean
+  zarrfs export ocean.zarr:sst sst.tif                   # without a mount
+
+`zarrfs COMMAND --help` has the options of a command.";
 
 impl Cli {
     /// The file with variables for the environment of the command.
@@ -49,9 +66,12 @@ impl Cli {
             Command::Tree(arguments) => &arguments.source.remote,
             Command::Info(arguments) => &arguments.source.remote,
             Command::Check(arguments) => &arguments.source.remote,
-            Command::Umount(_) | Command::Stats(_) | Command::Completions(_) | Command::Man(_) => {
-                return None;
-            }
+            Command::Export(arguments) => &arguments.source.remote,
+            Command::Umount(_)
+            | Command::Mounts(_)
+            | Command::Stats(_)
+            | Command::Completions(_)
+            | Command::Man(_) => return None,
         };
         remote.env_file.as_deref()
     }
@@ -66,6 +86,8 @@ pub enum Command {
     /// Unmount, and wait for the daemon to end
     #[command(visible_alias = "unmount")]
     Umount(UmountArgs),
+    /// List what is mounted
+    Mounts(MountsArgs),
     /// Mount the demo store that is inside the binary
     #[command(args_override_self = true)]
     Demo(Box<DemoArgs>),
@@ -75,6 +97,8 @@ pub enum Command {
     Info(InfoArgs),
     /// Read and decode everything; list what cannot be read and exit with 1
     Check(CheckArgs),
+    /// Write a view, such as the NetCDF file of a group, to a file, without a mount
+    Export(ExportArgs),
     /// Show the metrics of a running mount
     Stats(StatsArgs),
     /// Print completions for a shell
@@ -90,8 +114,8 @@ pub struct MountArgs {
     /// its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory or an archive;
     /// `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
-    /// An empty directory
-    pub mountpoint: PathBuf,
+    /// An empty directory [default: zarrfs/NAME in XDG_RUNTIME_DIR, which is printed]
+    pub mountpoint: Option<PathBuf>,
     /// All options.
     #[command(flatten)]
     pub options: MountOptions,
@@ -107,14 +131,26 @@ pub struct DemoArgs {
     pub options: MountOptions,
 }
 
-/// `zarrfs umount MOUNTPOINT`.
+/// `zarrfs umount MOUNTPOINT...`.
 #[derive(Debug, Args)]
 pub struct UmountArgs {
-    /// Where a hierarchy is mounted
-    pub mountpoint: PathBuf,
+    /// Where hierarchies are mounted
+    #[arg(required_unless_present = "all", value_name = "MOUNTPOINT")]
+    pub mountpoints: Vec<PathBuf>,
+    /// Unmount all mounts of zarrfs
+    #[arg(long, conflicts_with = "mountpoints")]
+    pub all: bool,
     /// Detach at once, even if files are open; the daemon ends when the last one is closed
-    #[arg(long)]
+    #[arg(short, long)]
     pub lazy: bool,
+}
+
+/// `zarrfs mounts`.
+#[derive(Debug, Args)]
+pub struct MountsArgs {
+    /// One JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// When the kernel may read files of a local directory itself.
@@ -240,6 +276,9 @@ pub struct MountOptions {
     /// Mount on a directory that is not empty
     #[arg(long, help_heading = "Permissions")]
     pub nonempty: bool,
+    /// Create the mountpoint, and directories above it, if they do not exist
+    #[arg(long, help_heading = "Permissions")]
+    pub mkdir: bool,
 
     /// Options of mount(8): any long option above, and the generic ones
     #[arg(
@@ -275,11 +314,39 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
                 .get_subcommands()
                 .flat_map(clap::Command::get_name_and_visible_aliases)
                 .any(|named| first == named)
+            || is_unknown_word(first)
     });
     if !is_named {
         arguments.insert(1, "mount".into());
     }
     arguments
+}
+
+/// Whether the first argument is no option, and neither a path that exists nor like one: it was meant as
+/// a command.
+fn is_unknown_word(first: &OsString) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
+    let bytes = first.as_encoded_bytes();
+    !bytes.starts_with(b"-") && bytes.iter().all(is_word) && !Path::new(first).exists()
+}
+
+/// Adds to the error of an unknown command that there is no such file either.
+fn explained(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let suggested = match error.get(ContextKind::SuggestedSubcommand) {
+            // The last one is the most similar.
+            Some(ContextValue::Strings(all)) => all.last().cloned(),
+            Some(ContextValue::String(one)) => Some(one.clone()),
+            _ => None,
+        };
+        let hint = suggested.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        let message = format!("`{word}` is neither a command nor a file{hint}");
+        error = Cli::command().error(ErrorKind::InvalidSubcommand, message);
+    }
+    error
 }
 
 /// Parses a command line. `--help`, `--version` and errors end the process: an error with 2, or with 1
@@ -291,7 +358,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     }
     match expand_mount_options(arguments) {
         Ok(arguments) => {
-            let cli = Cli::parse_from(with_command(arguments));
+            let cli = Cli::try_parse_from(with_command(arguments))
+                .unwrap_or_else(|error| explained(error).exit());
             if let Err(error) = cli.validate() {
                 error.exit();
             }
@@ -306,6 +374,28 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_first_word_that_is_no_file_is_a_command() {
+        let arguments = |first: &str| with_command(vec!["zarrfs".into(), first.into()]);
+        for command in ["treee", "umnt", "list", "open"] {
+            assert_eq!(arguments(command).len(), 2, "{command}");
+        }
+        for source in ["src", "a.zarr", "./a", "s3://b/a", "demo:", "--ttl", "a1"] {
+            assert_eq!(arguments(source).len(), 3, "{source}");
+        }
+        let message = |first: &str| {
+            let parsed = Cli::try_parse_from(["zarrfs", first]);
+            explained(parsed.unwrap_err()).to_string()
+        };
+        let text = message("treee");
+        assert!(
+            text.contains("`treee` is neither a command nor a file"),
+            "{text}"
+        );
+        assert!(text.contains("did you mean `tree`?"), "{text}");
+        assert!(message("xyzzy").contains("neither a command nor a file"));
+    }
 
     #[test]
     fn the_declaration_is_consistent() {

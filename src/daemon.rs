@@ -6,6 +6,7 @@
 
 mod arguments;
 mod background;
+mod default_mountpoint;
 mod environment;
 mod kernel;
 mod limits;
@@ -17,6 +18,7 @@ mod probe;
 mod signals;
 mod socket;
 mod stats;
+mod umount;
 mod waiting_note;
 
 use std::io::{self, Write};
@@ -26,14 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, UmountArgs, Views};
+use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, Views};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
+use crate::inspect;
 use crate::machine::{cores, memory_bytes};
 use crate::runtime::{self, block_on};
 use crate::store::{
@@ -46,6 +48,7 @@ pub use environment::restart_with_env_file;
 use mountpoint::Mountpoint;
 pub use probe::run_probe;
 pub use stats::stats;
+pub use umount::{MountedSource, mounts, umount};
 
 /// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -66,7 +69,7 @@ pub enum Source {
 /// The reason why the mount failed; then nothing is mounted.
 pub fn mount(
     source: &Source,
-    mountpoint: &Path,
+    mountpoint: Option<&Path>,
     options: MountOptions,
     helper: Option<&HelperOptions>,
 ) -> Result<(), Failure> {
@@ -74,9 +77,21 @@ pub fn mount(
         return Ok(());
     }
     limits::restart_with_small_allocator()?;
+    let chosen = match mountpoint {
+        Some(_) => None,
+        None => Some(default_mountpoint::choose(source)?),
+    };
     if !options.foreground && !is_background() {
-        return background::start();
+        background::start(chosen.as_deref())?;
+        return match chosen {
+            Some(path) => Ok(inspect::print(&default_mountpoint::line(&path))?),
+            None => Ok(()),
+        };
     }
+    if let Some(path) = &chosen {
+        inspect::print(&default_mountpoint::line(path))?;
+    }
+    let mountpoint = mountpoint.or(chosen.as_deref()).unwrap_or(Path::new(""));
     // The name would be "exe", of /proc/self/exe.
     let _ = rustix::thread::set_name(c"zarrfs");
     if is_background() {
@@ -121,6 +136,10 @@ fn serve(
         Source::Given(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
+    if options.mkdir {
+        std::fs::create_dir_all(path)
+            .map_err(|e| format!("mountpoint {}: --mkdir: {e}", path.display()))?;
+    }
     let mountpoint = Mountpoint::claim(path, options.nonempty)
         .map_err(|error| arguments::root_cause(error, source, path, options))?;
     start_logging(&mountpoint, options)?;
@@ -162,6 +181,7 @@ fn serve(
     }
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());
+    default_mountpoint::remove(&mountpoint);
     match ended {
         Ok(()) => log::info!("{shown} is unmounted"),
         // Another process aborted the connection.
@@ -500,61 +520,4 @@ fn raise_descriptor_limit() {
     if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
         log::info!("the limit of open files stays {:?}: {e}", limit.current);
     }
-}
-
-/// Unmounts and waits for the daemon to end.
-///
-/// # Errors
-/// If it is not a mount of zarrfs, or is busy.
-pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
-    let path = mountpoint::resolve(&arguments.mountpoint)
-        .map_err(|e| format!("{}: {e}", arguments.mountpoint.display()))?;
-    let shown = path.display();
-    let Some(entry) = mountpoint::entry(&path)? else {
-        return Err(format!("{shown}: nothing is mounted there").into());
-    };
-    if entry.kind != kernel::FS_TYPE {
-        return Err(format!(
-            "{shown}: the mount there is of type {}, not zarrfs",
-            entry.kind
-        )
-        .into());
-    }
-    let daemon = match arguments.lazy {
-        true => None,
-        false => daemon_of(&path)?,
-    };
-    kernel::unmount(&path, arguments.lazy).map_err(|e| match e.kind() {
-        io::ErrorKind::ResourceBusy => {
-            format!("{shown}: busy: files are open or a process works there (see --lazy)")
-        }
-        _ => format!("{shown}: {e}"),
-    })?;
-    if let Some(daemon) = daemon {
-        kernel::wait_for_end(&daemon, Duration::from_secs(10));
-    }
-    Ok(())
-}
-
-/// Returns the daemon of a mount, if it is running.
-fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
-    let value = match probe::attribute(path, "user.zarrfs.pid") {
-        Ok(value) => value,
-        // The unanswered request keeps the mount busy until this process ends.
-        Err(Errno::TIMEDOUT) => {
-            return Err(format!(
-                "{}: the daemon has not answered in {:?} (see --lazy)",
-                path.display(),
-                probe::TIMEOUT
-            )
-            .into());
-        }
-        Err(_) => return Ok(None),
-    };
-    let pid = std::str::from_utf8(&value)
-        .ok()
-        .and_then(|v| v.parse().ok());
-    let pid = pid.and_then(rustix::process::Pid::from_raw);
-    let flags = rustix::process::PidfdFlags::empty();
-    Ok(pid.and_then(|pid| rustix::process::pidfd_open(pid, flags).ok()))
 }

@@ -1,4 +1,4 @@
-//! The commands `tree`, `info` and `check`, which read a source without a mount.
+//! The commands `tree`, `info`, `check` and `export`, which read a source without a mount.
 //!
 //! A broken node is shown with the reason, and the command continues. Texts of the source are
 //! printed with control characters escaped.
@@ -6,6 +6,7 @@
 //! **Architecture Invariant:** this module names neither the kernel, nor inodes, nor mounts.
 
 mod check;
+mod export;
 mod info;
 mod keys;
 mod metrics;
@@ -34,6 +35,7 @@ use crate::store::{
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
+pub use export::export;
 pub use info::info;
 pub use metrics::metrics_table;
 pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use serde_json::Value;
-use zarrfs::cli::{self, Command, ManArgs, StatsArgs};
-use zarrfs::daemon::{self, Failure, Source};
+use serde_json::{Value, json};
+use zarrfs::cli::{self, Command, ManArgs, MountsArgs, StatsArgs};
+use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::inspect::{self, Verdict};
 
 /// A failure of any command but mount.
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Umount(arguments) => ended(daemon::umount(&arguments), FAILED),
         Command::Demo(demo) => ended(
-            daemon::mount(&Source::Demo, &demo.mountpoint, demo.options, None),
+            daemon::mount(&Source::Demo, Some(&demo.mountpoint), demo.options, None),
             MOUNT_FAILED,
         ),
         Command::Mount(mount) => {
@@ -37,13 +37,15 @@ fn main() -> ExitCode {
                 false => Source::Given(mount.source),
             };
             ended(
-                daemon::mount(&source, &mount.mountpoint, mount.options, helper),
+                daemon::mount(&source, mount.mountpoint.as_deref(), mount.options, helper),
                 MOUNT_FAILED,
             )
         }
+        Command::Mounts(arguments) => shown(|| mounts(&arguments)),
         Command::Tree(arguments) => shown(|| inspect::tree(&arguments)),
         Command::Info(arguments) => shown(|| inspect::info(&arguments)),
         Command::Check(arguments) => check(|| inspect::check(&arguments)),
+        Command::Export(arguments) => shown(|| inspect::export(&arguments)),
         Command::Stats(arguments) => shown(|| stats(&arguments)),
         Command::Completions(arguments) => {
             shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
@@ -97,6 +99,39 @@ fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
         false => inspect::metrics_table(&stats),
     };
     Ok(inspect::print(text.as_bytes())?)
+}
+
+fn mounts(arguments: &MountsArgs) -> Result<(), Failure> {
+    let mounts = daemon::mounts()?;
+    let text = match arguments.json {
+        true => format!(
+            "{:#}\n",
+            Value::Array(mounts.iter().map(mount_json).collect())
+        ),
+        false => mounts.iter().map(mount_line).collect(),
+    };
+    Ok(inspect::print(text.as_bytes())?)
+}
+
+fn mount_json(mount: &MountedSource) -> Value {
+    json!({
+        "mountpoint": mount.mountpoint.to_string_lossy(),
+        "source": mount.source,
+        "pid": mount.pid,
+    })
+}
+
+fn mount_line(mount: &MountedSource) -> String {
+    let daemon = match mount.pid {
+        Some(pid) => format!("pid {pid}"),
+        None => "its daemon does not answer".into(),
+    };
+    let line = format!(
+        "{} on {} ({daemon})",
+        mount.source,
+        mount.mountpoint.display()
+    );
+    format!("{}\n", inspect::printable(&line))
 }
 
 fn man(arguments: &ManArgs) -> Result<(), Failure> {

@@ -179,7 +179,7 @@ mod tests {
     fn mount_options_become_long_options() {
         let given = [
             "zarrfs",
-            "a",
+            "a.zarr",
             "b",
             "-o",
             "ro,allow_other,ttl=5s",
@@ -187,7 +187,7 @@ mod tests {
         ];
         let expanded = [
             "zarrfs",
-            "a",
+            "a.zarr",
             "b",
             "--allow-other",
             "--ttl=5s",

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::RemoteArgs;
 use crate::units::parse_size;
+use crate::view::Format;
 
 /// The source of a command.
 #[derive(Debug, Clone, Args)]
@@ -25,12 +26,34 @@ pub struct SourceArgs {
     pub remote: RemoteArgs,
 }
 
-/// `zarrfs tree SOURCE`.
+impl SourceArgs {
+    /// The key that is read: the one behind the source, or that of `--path`.
+    pub(super) fn path_or<'a>(&'a self, key: &'a Option<String>) -> &'a Option<String> {
+        match key {
+            Some(_) => key,
+            None => &self.path,
+        }
+    }
+
+    /// The source with a key that was given behind it.
+    #[must_use]
+    pub fn at(&self, key: &Option<String>) -> Self {
+        Self {
+            path: self.path_or(key).clone(),
+            ..self.clone()
+        }
+    }
+}
+
+/// `zarrfs tree SOURCE [KEY]`.
 #[derive(Debug, Args)]
 pub struct TreeArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// A node of the hierarchy: as --path
+    #[arg(value_name = "KEY", conflicts_with = "path")]
+    pub key: Option<String>,
     /// Levels below the first node; 0 is that node alone [default: all]
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
@@ -39,23 +62,29 @@ pub struct TreeArgs {
     pub json: bool,
 }
 
-/// `zarrfs info SOURCE`.
+/// `zarrfs info SOURCE [KEY]`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// A node of the hierarchy: as --path
+    #[arg(value_name = "KEY", conflicts_with = "path")]
+    pub key: Option<String>,
     /// One JSON document instead of lines
     #[arg(long)]
     pub json: bool,
 }
 
-/// `zarrfs check SOURCE`.
+/// `zarrfs check SOURCE [KEY]`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// A node of the hierarchy: as --path
+    #[arg(value_name = "KEY", conflicts_with = "path")]
+    pub key: Option<String>,
     /// Chunks that are decoded concurrently [default: one per core, at least 16 for a
     /// remote source]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -69,6 +98,28 @@ pub struct CheckArgs {
     /// One JSON document instead of lines
     #[arg(long)]
     pub json: bool,
+}
+
+/// `zarrfs export SOURCE[:KEY] FILE`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The source; `SOURCE:KEY` is `SOURCE --path KEY`.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// The file to write, whose suffix chooses the format, such as `ocean.nc`; `-` is standard output
+    pub file: PathBuf,
+    /// The format, whatever the suffix of the file is, such as nc, tif or npy
+    #[arg(long = "as", value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Continue an export that was interrupted; the source must not have changed since
+    #[arg(long)]
+    pub resume: bool,
+    /// Memory limit [default: 1/2 of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_limit: Option<u64>,
 }
 
 /// `zarrfs stats MOUNTPOINT`.

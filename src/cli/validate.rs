@@ -15,12 +15,15 @@ impl Cli {
         let (path, remote) = match &self.command {
             Command::Mount(mount) => (&mount.options.path, &mount.options.remote),
             Command::Demo(demo) => (&demo.options.path, &demo.options.remote),
-            Command::Tree(tree) => (&tree.source.path, &tree.source.remote),
-            Command::Info(info) => (&info.source.path, &info.source.remote),
-            Command::Check(check) => (&check.source.path, &check.source.remote),
-            Command::Umount(_) | Command::Stats(_) | Command::Completions(_) | Command::Man(_) => {
-                return Ok(());
-            }
+            Command::Tree(tree) => (tree.source.path_or(&tree.key), &tree.source.remote),
+            Command::Info(info) => (info.source.path_or(&info.key), &info.source.remote),
+            Command::Check(check) => (check.source.path_or(&check.key), &check.source.remote),
+            Command::Export(export) => (&export.source.path, &export.source.remote),
+            Command::Umount(_)
+            | Command::Mounts(_)
+            | Command::Stats(_)
+            | Command::Completions(_)
+            | Command::Man(_) => return Ok(()),
         };
         validate_path(path.as_deref())
             .and_then(|()| validate_remote(remote))

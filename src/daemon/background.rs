@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,8 +15,9 @@ use super::Failure;
 /// The result of a mount that is ready.
 const OK: &str = "ok";
 
-/// Executes this command in the background; returns when the mount is ready.
-pub(super) fn start() -> Result<(), Failure> {
+/// Executes this command in the background, with a mountpoint that the command line has not; returns when
+/// the mount is ready.
+pub(super) fn start(mountpoint: Option<&Path>) -> Result<(), Failure> {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     if let Some(name) = arguments.next() {
@@ -23,6 +25,7 @@ pub(super) fn start() -> Result<(), Failure> {
     }
     let mut child = command
         .args(arguments)
+        .args(mountpoint)
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -61,7 +61,7 @@ impl Mountpoint {
         };
         let path = resolve(given).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => unsuitable(format!(
-                "mountpoint {shown}: {e}; it must be an existing directory"
+                "mountpoint {shown}: {e}; it must be an existing directory (--mkdir creates it)"
             )),
             _ => failed(e).into(),
         })?;
@@ -225,43 +225,48 @@ pub(super) struct MountEntry {
 
 /// Returns the topmost mount on a path.
 pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    let wanted = escape(path.as_os_str().as_bytes());
-    let lines = table.split(|b| *b == b'\n');
-    let mut found = None;
-    for line in lines {
-        let mut fields = line.split(|b| *b == b' ');
-        let (id, device) = (fields.next(), fields.nth(1));
-        if fields.nth(1) != Some(&wanted) {
-            continue;
-        }
-        let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-        let text =
-            |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
-        let (id, device) = (text(id), text(device));
-        found = Some(MountEntry {
-            id,
-            device,
-            kind: text(rest.next()),
-            source: text(rest.next()),
-        });
-    }
-    Ok(found)
+    let mounts = mount_table()?.into_iter().rev();
+    let found = mounts.into_iter().find(|(there, _)| there == path);
+    Ok(found.map(|(_, entry)| entry))
 }
 
 /// Returns the current mountpoint of a mount: a directory above it may have been renamed.
 pub(super) fn current_path(mount: &MountEntry) -> io::Result<Option<PathBuf>> {
+    let mut mounts = mount_table()?.into_iter();
+    let found = mounts.find(|(_, entry)| entry.id == mount.id && entry.device == mount.device);
+    Ok(found.map(|(path, _)| path))
+}
+
+/// Returns the mounts of a type in the order of the mount table.
+pub(super) fn all(kind: &str) -> io::Result<Vec<(PathBuf, MountEntry)>> {
+    let mut mounts = mount_table()?;
+    mounts.retain(|(_, entry)| entry.kind == kind);
+    Ok(mounts)
+}
+
+/// Reads the mount table (proc_pid_mountinfo(5)).
+fn mount_table() -> io::Result<Vec<(PathBuf, MountEntry)>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    let lines = table.split(|b| *b == b'\n');
-    for line in lines {
-        let mut fields = line.split(|b| *b == b' ');
-        let (id, device) = (fields.next(), fields.nth(1));
-        if id == Some(mount.id.as_bytes()) && device == Some(mount.device.as_bytes()) {
-            let path = fields.nth(1).map(unescape);
-            return Ok(path.map(|path| PathBuf::from(OsString::from_vec(path))));
-        }
-    }
-    Ok(None)
+    Ok(table
+        .split(|b| *b == b'\n')
+        .filter_map(mount_line)
+        .collect())
+}
+
+fn mount_line(line: &[u8]) -> Option<(PathBuf, MountEntry)> {
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let mut fields = line.split(|b| *b == b' ');
+    let (id, device) = (fields.next()?, fields.nth(1)?);
+    let path = unescape(fields.nth(1)?);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (rest.next()?, rest.next().unwrap_or_default());
+    let entry = MountEntry {
+        id: text(id),
+        device: text(device),
+        kind: text(kind),
+        source: text(&unescape(source)),
+    };
+    Some((PathBuf::from(OsString::from_vec(path)), entry))
 }
 
 fn unescape(path: &[u8]) -> Vec<u8> {
@@ -282,16 +287,4 @@ fn unescape(path: &[u8]) -> Vec<u8> {
         }
     }
     plain
-}
-
-/// Escapes a path like the kernel in the mount table.
-fn escape(path: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(path.len());
-    for byte in path {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").into_bytes()),
-            byte => escaped.push(*byte),
-        }
-    }
-    escaped
 }

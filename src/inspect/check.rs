@@ -48,7 +48,7 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
 
 async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
-    let opened = Opened::new(&args.source, args.strict, limit).await?;
+    let opened = Opened::new(&args.source.at(&args.key), args.strict, limit).await?;
     let capabilities = opened.store.capabilities();
     // Without a listing, the check tries every chunk of the grid, and the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;

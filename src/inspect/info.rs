@@ -30,7 +30,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 
 async fn show(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = Opened::new(&args.source, false, limit).await?;
+    let opened = Opened::new(&args.source.at(&args.key), false, limit).await?;
     let mut members = Map::new();
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();

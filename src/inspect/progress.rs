@@ -1,4 +1,5 @@
-//! The progress of a check on standard error: a bar on a terminal, otherwise a line now and then.
+//! The progress of a command on standard error: a bar on a terminal. For a check, otherwise a line now
+//! and then.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -24,6 +25,40 @@ pub(super) struct Amount {
     pub(super) bytes: u64,
 }
 
+/// The progress of a file that is written: a bar on a terminal, nothing otherwise.
+#[derive(Debug)]
+pub(super) struct Transfer(ProgressBar);
+
+impl Transfer {
+    /// A file of `total` bytes, of which the first `done` bytes are there.
+    pub(super) fn new(total: u64, done: u64) -> Self {
+        let bar = styled(ProgressBar::new(total), TEMPLATE);
+        bar.set_position(done);
+        bar.reset_eta();
+        Self(bar)
+    }
+
+    /// Counts bytes that were written.
+    pub(super) fn advance(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    bar
+}
+
 /// The progress of a check with an optional total.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -40,15 +75,9 @@ impl Progress {
             Some(total) => (ProgressBar::new(total.bytes), TEMPLATE),
             None => (ProgressBar::no_length(), ENDLESS),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(TICK);
-        }
         Self {
             total,
-            bar,
+            bar: styled(bar, template),
             done: Mutex::new((Amount::default(), Instant::now())),
         }
     }

@@ -55,7 +55,12 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
 }
 
 async fn show(args: &TreeArgs) -> Result<(), Failure> {
-    let opened = Opened::new(&args.source, false, default_memory_limit_bytes()).await?;
+    let opened = Opened::new(
+        &args.source.at(&args.key),
+        false,
+        default_memory_limit_bytes(),
+    )
+    .await?;
     let store = &*opened.store;
     let label = store.label().to_owned();
     let mut writer = match args.json {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 
-use super::content::{CachedFile, Rendering};
+use super::content::{CachedFile, Content, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use crate::array::{ArrayReader, Extent, Handle, ServedVersions};
@@ -43,6 +43,19 @@ impl ViewFile {
         }
     }
 
+    /// The file that a format has made of a node; `None` if it is a directory.
+    pub fn of(nodes: &Arc<Nodes>, node: &Arc<ViewNode>, content: Content) -> Option<Self> {
+        let made_of = match content {
+            Content::Text(text) => FileContent::Text(Arc::new(text)),
+            Content::Elements(rendering) => {
+                FileContent::Elements(Arc::clone(nodes), Arc::clone(node), rendering)
+            }
+            Content::File(file) => FileContent::File(file),
+            Content::Chunks(..) | Content::Inner(..) => return None,
+        };
+        Some(Self::new(made_of, Version(node.version()), node.modified()))
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -72,31 +85,6 @@ impl ViewFile {
         self.served
             .as_ref()
             .is_some_and(|served| served.is_retired(readers))
-    }
-
-    /// A file with this text.
-    pub fn text(text: Arc<Vec<u8>>, version: Version, modified: SystemTime) -> Self {
-        Self::new(FileContent::Text(text), version, modified)
-    }
-
-    /// The text of decoded elements.
-    pub fn elements(
-        nodes: Arc<Nodes>,
-        node: Arc<ViewNode>,
-        rendering: Rendering,
-        version: Version,
-        modified: SystemTime,
-    ) -> Self {
-        Self::new(
-            FileContent::Elements(nodes, node, rendering),
-            version,
-            modified,
-        )
-    }
-
-    /// A file of parts.
-    pub fn made(file: Arc<CachedFile>, version: Version, modified: SystemTime) -> Self {
-        Self::new(FileContent::File(file), version, modified)
     }
 
     /// One chunk.

@@ -396,6 +396,12 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
+        let word = match word {
+            "netcdf" => "nc",
+            "geotiff" | "tiff" => "tif",
+            "numpy" => "npy",
+            word => word,
+        };
         let found = Self::all().find(|format| format.word() == word);
         found.ok_or_else(|| {
             let words = Self::all().map(Self::word);

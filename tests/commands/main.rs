@@ -13,6 +13,7 @@ mod support;
 use support::{faulty, place};
 
 mod check;
+mod export;
 mod far;
 mod generated;
 mod pages;

@@ -11,6 +11,7 @@ mod support;
 
 use support::place;
 
+mod commands;
 mod ends;
 mod mountpoints;
 mod names;

@@ -148,19 +148,10 @@ impl ViewPath {
     ) -> Option<Arc<ViewFile>> {
         let (version, modified) = (Version(self.node.version()), self.node.modified());
         let reader = || self.node.reader().map(Arc::clone);
-        let file = match (&self.what, content) {
-            (ViewKind::File(..), Some(Content::Elements(rendering))) => {
-                let (nodes, node) = (Arc::clone(nodes), Arc::clone(&self.node));
-                ViewFile::elements(nodes, node, rendering, version, modified)
-            }
-            (ViewKind::File(..), Some(Content::Text(text))) => {
-                ViewFile::text(Arc::new(text), version, modified)
-            }
-            (ViewKind::File(..), Some(Content::File(file))) => {
-                ViewFile::made(file, version, modified)
-            }
-            (ViewKind::Chunk(number), _) => ViewFile::chunk(reader()?, *number, version, modified),
-            (ViewKind::Inner(number), _) => ViewFile::inner(reader()?, *number, version, modified),
+        let file = match &self.what {
+            ViewKind::File(..) => ViewFile::of(nodes, &self.node, content?)?,
+            ViewKind::Chunk(number) => ViewFile::chunk(reader()?, *number, version, modified),
+            ViewKind::Inner(number) => ViewFile::inner(reader()?, *number, version, modified),
             _ => return None,
         };
         Some(Arc::new(file))

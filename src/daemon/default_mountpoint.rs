@@ -1,0 +1,106 @@
+//! The mountpoint of a source without MOUNTPOINT: `zarrfs/NAME` in the runtime directory of the user.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::{Failure, Source, kernel, mountpoint};
+
+/// The number of mounts of sources with the same name.
+const MAX_SAME_NAME: u32 = 1000;
+
+/// Creates a directory for a source.
+///
+/// # Errors
+/// If there is no runtime directory, or the directory cannot be created.
+pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
+    let directory = directory().ok_or(
+        "no MOUNTPOINT is given, and XDG_RUNTIME_DIR, where one is made otherwise, is not set; give \
+         an empty directory, such as: zarrfs SOURCE /tmp/ocean --mkdir",
+    )?;
+    let name = match source {
+        Source::Given(given) => name(given.as_os_str().as_bytes()),
+        Source::Demo => b"demo".to_vec(),
+    };
+    for number in 1..=MAX_SAME_NAME {
+        let mut name = name.clone();
+        if number > 1 {
+            name.extend(format!("-{number}").bytes());
+        }
+        let path = directory.join(std::ffi::OsString::from_vec(name));
+        let failed = |error: io::Error| format!("mountpoint {}: {error}", path.display());
+        let is_taken = match mountpoint::resolve(&path) {
+            Ok(resolved) => mountpoint::entry(&resolved).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error).into()),
+        };
+        // A dead mount of zarrfs is replaced.
+        let is_alive = is_taken
+            .is_some_and(|entry| entry.kind != kernel::FS_TYPE || !super::probe::is_dead(&path));
+        if !is_alive {
+            fs::create_dir_all(&path).map_err(failed)?;
+            return Ok(path);
+        }
+    }
+    let shown = directory.display();
+    Err(format!("{shown}: {MAX_SAME_NAME} sources of this name are mounted").into())
+}
+
+/// The line that tells the user where it is mounted.
+pub(super) fn line(path: &Path) -> Vec<u8> {
+    [path.as_os_str().as_bytes(), b"\n"].concat()
+}
+
+/// Removes the directory after the mount, if it was made by [`choose`].
+pub(super) fn remove(mountpoint: &Path) {
+    let directory = directory().and_then(|directory| fs::canonicalize(directory).ok());
+    if directory.is_some_and(|directory| mountpoint.parent() == Some(&directory)) {
+        // One that is not empty, or is mounted on again, stays.
+        let _ = fs::remove_dir(mountpoint);
+    }
+}
+
+fn directory() -> Option<PathBuf> {
+    let runtime = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+    runtime.is_absolute().then(|| runtime.join("zarrfs"))
+}
+
+/// The last component of a path or of a URL, without a query.
+fn name(source: &[u8]) -> Vec<u8> {
+    let end = match source.windows(3).any(|three| three == b"://") {
+        true => source.iter().position(|byte| b"?#|;".contains(byte)),
+        false => source.iter().position(|byte| *byte == b'|'),
+    };
+    let source = source.get(..end.unwrap_or(source.len())).unwrap_or(source);
+    let is_name = |name: &&[u8]| !matches!(*name, b"" | b"." | b"..") && !name.ends_with(b":");
+    let mut names = source.rsplit(|byte| *byte == b'/');
+    let name = names.find(is_name).unwrap_or(b"zarr");
+    // A part of the URL before the path may have a password.
+    match name.iter().rposition(|byte| *byte == b'@') {
+        Some(at) => name.get(at + 1..).unwrap_or(name).to_vec(),
+        None => name.get(..200).unwrap_or(name).to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_the_last_component_without_secrets() {
+        for (source, expected) in [
+            ("ocean.zarr", "ocean.zarr"),
+            ("/data/ocean.zarr/", "ocean.zarr"),
+            ("s3://b/x/ocean.zip|zip:inner", "ocean.zip"),
+            ("https://h/ocean.zarr?token=s", "ocean.zarr"),
+            ("https://u:p@h:80/", "h:80"),
+            ("s3://bucket", "bucket"),
+            (".", "zarr"),
+            ("/", "zarr"),
+        ] {
+            let found = String::from_utf8(name(source.as_bytes())).unwrap();
+            assert_eq!(found, expected, "{source}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `zarrfs umount` and `zarrfs mounts`.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::{Failure, kernel, mountpoint, probe};
+use crate::cli::UmountArgs;
+
+/// A mount of zarrfs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedSource {
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// The source, as the mount table has it.
+    pub source: String,
+    /// The process of the daemon; `None` if it has ended, or does not answer.
+    pub pid: Option<i32>,
+}
+
+/// Lists the mounts of zarrfs that this process sees.
+///
+/// # Errors
+/// If the mount table cannot be read.
+pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
+    let all = mountpoint::all(kernel::FS_TYPE)?;
+    let mounted = all.into_iter().map(|(path, entry)| MountedSource {
+        pid: pid_of(&path).ok().flatten(),
+        mountpoint: path,
+        source: entry.source,
+    });
+    Ok(mounted.collect())
+}
+
+/// Unmounts and waits for the daemons to end.
+///
+/// # Errors
+/// Each mountpoint that is not a mount of zarrfs, or is busy; the others are unmounted.
+pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
+    let mut paths = arguments.mountpoints.clone();
+    if arguments.all {
+        let all = mountpoint::all(kernel::FS_TYPE)?;
+        // A mount on a directory of another one is unmounted before that one.
+        paths = all.into_iter().rev().map(|(path, _)| path).collect();
+    }
+    let failures = paths
+        .iter()
+        .filter_map(|path| one(path, arguments.lazy).err());
+    let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\nzarrfs: ").into()),
+    }
+}
+
+fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
+    let path = mountpoint::resolve(given).map_err(|e| format!("{}: {e}", given.display()))?;
+    let shown = path.display();
+    let Some(entry) = mountpoint::entry(&path)? else {
+        return Err(not_mounted(&path)?.into());
+    };
+    if entry.kind != kernel::FS_TYPE {
+        return Err(format!(
+            "{shown}: the mount there is of type {}, not zarrfs",
+            entry.kind
+        )
+        .into());
+    }
+    let daemon = match lazy {
+        true => None,
+        false => daemon_of(&path)?,
+    };
+    kernel::unmount(&path, lazy).map_err(|e| match e.kind() {
+        io::ErrorKind::ResourceBusy => format!(
+            "{shown}: busy: files are open or a process works there{} (see --lazy)",
+            users(&path)
+        ),
+        _ => format!("{shown}: {e}"),
+    })?;
+    if let Some(daemon) = daemon {
+        kernel::wait_for_end(&daemon, Duration::from_secs(10));
+    }
+    Ok(())
+}
+
+/// Why a path cannot be unmounted, which is no mountpoint.
+fn not_mounted(path: &Path) -> io::Result<String> {
+    let shown = path.display();
+    let all = mountpoint::all(kernel::FS_TYPE)?;
+    let above = all
+        .into_iter()
+        .rev()
+        .find(|(mount, _)| path.starts_with(mount));
+    Ok(match above {
+        Some((mount, _)) => {
+            let mount = mount.display();
+            format!("{shown}: it is a part of the mount {mount} (zarrfs umount {mount})")
+        }
+        None => format!("{shown}: nothing is mounted there"),
+    })
+}
+
+/// Names of processes that are listed.
+const MAX_USERS: usize = 5;
+
+/// The processes that use a mount, for people, as far as this user sees them.
+fn users(mount: &Path) -> String {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered = processes.filter_map(|process| {
+        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        if pid == std::process::id() {
+            return None;
+        }
+        is_user(&process.path(), mount).then_some((pid, process.path()))
+    });
+    let names = numbered.map(|(pid, process)| {
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        format!("{} ({pid})", name.trim().escape_debug())
+    });
+    let names: Vec<String> = names.collect();
+    match names.get(..MAX_USERS) {
+        _ if names.is_empty() => String::new(),
+        Some(first) if names.len() > MAX_USERS => {
+            format!(
+                ": {} and {} more",
+                first.join(", "),
+                names.len() - MAX_USERS
+            )
+        }
+        _ => format!(": {}", names.join(", ")),
+    }
+}
+
+/// Whether a process works below a mount, or has a file of it open. The links in /proc are read without
+/// a request to the mount.
+fn is_user(process: &Path, mount: &Path) -> bool {
+    let is_below = |link: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(mount));
+    if is_below(&process.join("cwd")) || is_below(&process.join("root")) {
+        return true;
+    }
+    let open = fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    open.into_iter().any(|file| is_below(&file.path()))
+}
+
+/// Returns the daemon of a mount, if it is running.
+fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
+    let pid = match pid_of(path) {
+        Ok(pid) => pid.and_then(rustix::process::Pid::from_raw),
+        // The unanswered request keeps the mount busy until this process ends.
+        Err(Errno::TIMEDOUT) => {
+            return Err(format!(
+                "{}: the daemon has not answered in {:?} (see --lazy)",
+                path.display(),
+                probe::TIMEOUT
+            )
+            .into());
+        }
+        Err(_) => return Ok(None),
+    };
+    let flags = rustix::process::PidfdFlags::empty();
+    Ok(pid.and_then(|pid| rustix::process::pidfd_open(pid, flags).ok()))
+}
+
+/// The process that serves a mount.
+fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
+    let value = probe::attribute(path, "user.zarrfs.pid")?;
+    let text = std::str::from_utf8(&value).ok();
+    Ok(text.and_then(|text| text.parse().ok()))
+}

@@ -1,0 +1,328 @@
+//! `zarrfs export`: writes one view to a file or to standard output, without a mount.
+//!
+//! The file is written under another name beside its own, and renamed when it is complete. Blocks of
+//! zeros become holes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+
+use super::progress::Transfer;
+use super::{Failure, Opened, default_memory_limit_bytes};
+use crate::array::{Engine, EngineOptions};
+use crate::cli::{DEMO, ExportArgs};
+use crate::machine::{cores, memory_bytes};
+use crate::runtime::block_on;
+use crate::store::Object;
+use crate::units::FOREVER;
+use crate::view::{Format, FormatSet, NoContent, Nodes, NodesOptions, ViewFile, ViewNode};
+
+/// Bytes of one read, and the number of reads at the same time.
+const PIECE_BYTES: usize = 4 << 20;
+const PIECES: usize = 4;
+/// The unit of holes.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Chunks of a remote source that are fetched and decoded at the same time.
+const REMOTE_PARALLEL: usize = 64;
+
+/// Writes a view of a node.
+///
+/// # Errors
+/// If the node or the view does not exist, it cannot be read, or the file cannot be written. An
+/// incomplete file is kept for `--resume` under another name.
+pub fn export(args: &ExportArgs) -> Result<(), Failure> {
+    block_on(run(args))
+}
+
+async fn run(args: &ExportArgs) -> Result<(), Failure> {
+    let mut source = args.source.clone();
+    if source.path.is_none() {
+        let (place, key) = split_key(&source.source);
+        (source.source, source.path) = (place, key);
+    }
+    let target = Target::new(args)?;
+    let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
+    let opened = Opened::new(&source, false, limit).await?;
+    let is_remote = opened.store.capabilities().is_remote;
+    let engine = Engine::new(EngineOptions {
+        cache_bytes: (memory_bytes() / 8).min(2 << 30).min(limit),
+        memory_limit_bytes: limit / 8 * 5,
+        parallel: match is_remote {
+            true => REMOTE_PARALLEL.max(cores()),
+            false => cores(),
+        },
+        timeout: source.remote.timeout,
+    })?;
+    let options = NodesOptions {
+        root: opened.root.clone(),
+        formats: FormatSet::default(),
+        ttl: FOREVER,
+    };
+    let nodes = Nodes::new(Arc::clone(&opened.store), Arc::new(engine), options);
+    let nodes = Arc::new(nodes);
+    let node = nodes.node(&opened.root).await?;
+    let format = target.format(&node)?;
+    let content = match nodes.content(&node, format).await {
+        Ok(content) => content,
+        Err(error) => return Err(unavailable(&node, format, error)),
+    };
+    let file = ViewFile::of(&nodes, &node, content)
+        .ok_or_else(|| format!("`{format}` is a directory, which `export` does not write"))?;
+    target.write(&*Arc::new(file).open().await?).await
+}
+
+fn unavailable(node: &ViewNode, format: Format, error: NoContent) -> Failure {
+    let key = node.key();
+    match error {
+        NoContent::Absent(reason) => format!("{key}: no `{format}`: {reason}").into(),
+        failed => failed.into_error(key).into(),
+    }
+}
+
+/// Splits `SOURCE:KEY`. A path that exists, and a URL with a pipeline (`|zip:`), is a source as a whole.
+fn split_key(given: &Path) -> (PathBuf, Option<String>) {
+    let whole = || (given.to_owned(), None);
+    let bytes = given.as_os_str().as_bytes();
+    let Some(text) = given.to_str() else {
+        return whole();
+    };
+    if let Some(key) = text.strip_prefix(DEMO) {
+        let key = (!key.is_empty()).then(|| key.to_owned());
+        return (DEMO.into(), key);
+    }
+    let split = |at: usize| {
+        let (source, key) = bytes.split_at(at);
+        let key = String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
+        (PathBuf::from(OsStr::from_bytes(source)), Some(key))
+    };
+    if let Some((_, behind)) = text.split_once("://") {
+        // A colon in the authority stands before a port or a password.
+        let authority = behind.find('/').unwrap_or(behind.len());
+        let path = text.len() - behind.len() + authority;
+        let colon = text.get(path..).and_then(|path| path.rfind(':'));
+        return match colon.filter(|_| !text.contains('|')) {
+            Some(colon) => split(path + colon),
+            None => whole(),
+        };
+    }
+    if given.exists() {
+        return whole();
+    }
+    let colons = text.rmatch_indices(':').map(|(at, _)| at);
+    let source = |at: &usize| text.get(..*at).is_some_and(|path| Path::new(path).exists());
+    colons
+        .filter(|at| *at > 0)
+        .find(source)
+        .map_or_else(whole, split)
+}
+
+/// Where a view is written.
+struct Target<'a> {
+    /// `None` is standard output.
+    file: Option<&'a Path>,
+    format: Option<Format>,
+    overwrite: bool,
+    resume: bool,
+}
+
+impl<'a> Target<'a> {
+    fn new(args: &'a ExportArgs) -> Result<Self, Failure> {
+        let file = (args.file != Path::new("-")).then_some(&*args.file);
+        let target = Self {
+            file,
+            format: args.format,
+            overwrite: args.overwrite,
+            resume: args.resume,
+        };
+        match file {
+            Some(file) if file.is_dir() => {
+                Err(format!("{}: a directory; give the name of a file", file.display()).into())
+            }
+            Some(file) if file.exists() && !args.overwrite => {
+                Err(format!("{}: it exists (see --overwrite)", file.display()).into())
+            }
+            None if args.format.is_none() => Err(
+                "standard output has no suffix: choose a format with --as, such as --as nc".into(),
+            ),
+            None if args.resume => Err("--resume needs a file".into()),
+            None if io::stdout().is_terminal() => {
+                Err("standard output is a terminal; redirect it, or give the name of a file".into())
+            }
+            _ => Ok(target),
+        }
+    }
+
+    /// The format that was chosen, or that of the longest suffix of the file.
+    fn format(&self, node: &ViewNode) -> Result<Format, Failure> {
+        let kind = match node.is_array() {
+            true => "an array",
+            false => "a group",
+        };
+        let suits = |format: &Format| format.suits(node.is_array()) && !format.is_directory();
+        let words = || {
+            let words = Format::all().filter(suits).map(Format::word);
+            words.collect::<Vec<_>>().join(", ")
+        };
+        if let Some(format) = self.format {
+            return match suits(&format) {
+                true => Ok(format),
+                false => Err(format!(
+                    "{}: it is {kind}, which has no `{format}`; there are {}",
+                    node.key(),
+                    words()
+                )
+                .into()),
+            };
+        }
+        let name = self.file.and_then(Path::file_name).unwrap_or_default();
+        let found = Format::parse_beside(name.as_bytes()).filter(|(_, format)| suits(format));
+        let found = found.min_by_key(|(stem, _)| stem.len());
+        let of_name = || Format::all().find(|f| suits(f) && name == OsStr::new(&f.own_name("")));
+        let found = found.map(|(_, format)| format).or_else(of_name);
+        found.ok_or_else(|| {
+            let name = name.to_string_lossy();
+            format!(
+                "{name}: no suffix of a view of {}, which is {kind}; choose a format with --as: {}",
+                node.key(),
+                words()
+            )
+            .into()
+        })
+    }
+
+    async fn write(&self, view: &dyn Object) -> Result<(), Failure> {
+        let size = view.size_bytes();
+        let Some(file) = self.file else {
+            let mut out = io::stdout().lock();
+            let progress = Transfer::new(size, 0);
+            copy(view, 0, &progress, |_, bytes| out.write_all(bytes)).await?;
+            return Ok(out.flush()?);
+        };
+        let part = part_name(file, view.version().0, size);
+        let failed = |error: io::Error| format!("{}: {error}", part.display());
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(!self.resume);
+        let output = options.open(&part).map_err(failed)?;
+        let length = output.metadata().map_err(failed)?.len();
+        // Behind the last whole piece, a write may have been interrupted.
+        let start = length.min(size) / PIECE_BYTES as u64 * PIECE_BYTES as u64;
+        let progress = Transfer::new(size, start);
+        let written = copy(view, start, &progress, |at, bytes| put(&output, at, bytes)).await;
+        let finished = written.and_then(|()| {
+            output.set_len(size).map_err(failed)?;
+            output.sync_all().map_err(failed)?;
+            rename(&part, file, self.overwrite)
+        });
+        finished.map_err(|error| {
+            let part = part.display();
+            format!("{error} (what was written is in {part}; --resume continues it)").into()
+        })
+    }
+}
+
+/// Renames a complete file; one that has come up meanwhile is kept.
+fn rename(part: &Path, file: &Path, overwrite: bool) -> Result<(), Failure> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let flags = match overwrite {
+        true => RenameFlags::empty(),
+        false => RenameFlags::NOREPLACE,
+    };
+    let renamed = match renameat_with(CWD, part, CWD, file, flags) {
+        // A file system without the flag.
+        Err(rustix::io::Errno::INVAL) if !file.exists() => std::fs::rename(part, file),
+        renamed => renamed.map_err(io::Error::from),
+    };
+    renamed.map_err(|error| format!("{}: {error}", file.display()).into())
+}
+
+/// The name of an incomplete file: of the same file of the same metadata, and of no other one.
+fn part_name(file: &Path, version: u64, size: u64) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{version:016x}-{size}.part"));
+    file.with_file_name(name)
+}
+
+/// Writes bytes, without whole blocks of zeros, which stay holes.
+fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let end = at.saturating_add(bytes.len() as u64);
+    // The part from `at` on may have bytes of an interrupted write.
+    output.set_len(at)?;
+    output.set_len(end)?;
+    let mut at = at;
+    for block in bytes.chunks(BLOCK_BYTES) {
+        if block.iter().any(|byte| *byte != 0) {
+            output.write_all_at(block, at)?;
+        }
+        at = at.saturating_add(block.len() as u64);
+    }
+    Ok(())
+}
+
+/// Reads a view from `start` on, some pieces at the same time, and calls `put` with them in order.
+async fn copy(
+    view: &dyn Object,
+    start: u64,
+    progress: &Transfer,
+    mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let size = view.size_bytes();
+    let offsets = (start..size).step_by(PIECE_BYTES);
+    let read = |at: u64| async move {
+        let left = usize::try_from(size - at).unwrap_or(PIECE_BYTES);
+        let length = left.min(PIECE_BYTES);
+        (at, length, view.read(at, length).await)
+    };
+    let mut pieces = stream::iter(offsets.map(read)).buffered(PIECES);
+    while let Some((at, length, data)) = pieces.next().await {
+        let data = data?;
+        let bytes = data.bytes(&[])?;
+        if bytes.len() != length {
+            let got = bytes.len();
+            return Err(format!("{got} bytes of {length} at {at}: it has changed").into());
+        }
+        put(at, bytes)?;
+        progress.advance(length as u64);
+    }
+    progress.finish();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_stands_behind_the_last_colon_that_is_of_no_port_and_no_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(path("a.zarr")).unwrap();
+        std::fs::create_dir(path("b:c")).unwrap();
+        let cases = [
+            ("demo:".into(), "demo:".into(), None),
+            ("demo:v3/sst".into(), "demo:".into(), Some("v3/sst")),
+            (path("a.zarr"), path("a.zarr"), None),
+            (path("a.zarr:g/x"), path("a.zarr"), Some("g/x")),
+            (path("b:c"), path("b:c"), None),
+            (path("b:c:x:y"), path("b:c"), Some("x:y")),
+            (path("none:x"), path("none:x"), None),
+            ("http://h:80/a".into(), "http://h:80/a".into(), None),
+            ("s3://b/a:g/x".into(), "s3://b/a".into(), Some("g/x")),
+            (
+                "s3://b/a.zip|zip:g".into(),
+                "s3://b/a.zip|zip:g".into(),
+                None,
+            ),
+        ];
+        for (given, source, key) in cases {
+            let expected = (PathBuf::from(source), key.map(str::to_owned));
+            assert_eq!(split_key(Path::new(&given)), expected, "{given}");
+        }
+    }
+}

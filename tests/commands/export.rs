@@ -1,0 +1,156 @@
+//! `export`: the bytes of views, what is kept of an interrupted export, and what is refused.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::place::{Said, said};
+use crate::stores::*;
+use crate::support::*;
+
+fn export(source: &str, file: &Path, more: &[&str]) -> Said {
+    said(zarrfs().arg("export").arg(source).arg(file).args(more))
+}
+
+#[test]
+fn every_view_of_the_demo_is_that_of_a_mount() {
+    let mount = Mount::new("demo:");
+    let dir = scratch();
+    let mut compared = 0;
+    for key in ["", "v2", "v3", "v3/t2m", "v3/lat", "v2/sst"] {
+        let source = format!("demo:{key}");
+        let info = json_of(
+            look(
+                "info",
+                "demo:",
+                &[key, "--json"][usize::from(key.is_empty())..],
+            )
+            .ok(),
+        );
+        for (name, view) in info["views"].as_object().unwrap() {
+            let expected = mount.join(key).join(".zarrfs").join(name);
+            if view["available"] != true || expected.is_dir() {
+                continue;
+            }
+            let file = dir.path().join(name);
+            export(&source, &file, &["--overwrite"]).ok();
+            assert!(
+                read(&file).unwrap() == read(&expected).unwrap(),
+                "{key} {name}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 24, "{compared}");
+    let output = run_for(
+        zarrfs().args(["export", "demo:v3", "-", "--as", "netcdf"]),
+        std::time::Duration::from_secs(40),
+    );
+    assert!(output.stdout == read(mount.join("v3/.zarrfs/v3.nc")).unwrap());
+    let left = fs::read_dir(dir.path()).unwrap().flatten();
+    assert!(
+        left.into_iter()
+            .all(|file| !file.file_name().to_string_lossy().ends_with(".part"))
+    );
+}
+
+const CHUNK_BYTES: usize = 1 << 20;
+const CHUNKS: usize = 12;
+
+/// An array of 12 chunks of 1 MiB, of which two are zeros.
+fn long_array(dir: &Path) -> PathBuf {
+    let store = dir.join("long.zarr");
+    let shape = json!([CHUNKS * CHUNK_BYTES]);
+    array(
+        &store,
+        &shape,
+        &regular(&json!([CHUNK_BYTES])),
+        &json!(["bytes"]),
+    );
+    for chunk in 0..CHUNKS {
+        let byte = if chunk < 2 {
+            0
+        } else {
+            u8::try_from(chunk).unwrap()
+        };
+        write(store.join(format!("c/{chunk}")), vec![byte; CHUNK_BYTES]);
+    }
+    store
+}
+
+fn part_in(dir: &Path) -> PathBuf {
+    let mut parts = fs::read_dir(dir).unwrap().flatten().map(|file| file.path());
+    let part = parts.find(|path| path.extension().is_some_and(|suffix| suffix == "part"));
+    part.expect("an incomplete file is kept")
+}
+
+#[test]
+fn an_interrupted_export_is_resumed_behind_what_was_written() {
+    let dir = scratch();
+    let store = long_array(dir.path());
+    let file = dir.path().join("long.bin");
+    let source = store.to_str().unwrap();
+    // The file may not be longer than 9 MiB.
+    let script = r#"ulimit -f 9216; exec "$0" export "$1" "$2""#;
+    let mut limited = Command::new("bash");
+    limited
+        .args(["-c", script])
+        .arg(zarrfs().get_program())
+        .arg(source)
+        .arg(&file);
+    assert!(said(&mut limited).code != Some(0));
+    assert!(!file.exists());
+    let part = part_in(dir.path());
+    // A byte that only the first run has written.
+    let written = fs::File::options().write(true).open(&part).unwrap();
+    written.write_all_at(&[99], 3 << 20).unwrap();
+    export(source, &file, &["--resume"]).ok();
+    let bytes = read(&file).unwrap();
+    assert_eq!(bytes.len(), CHUNKS * CHUNK_BYTES);
+    assert_eq!(bytes[3 << 20], 99, "the beginning is not written again");
+    assert!(
+        bytes[4 << 20..]
+            .chunks(CHUNK_BYTES)
+            .zip(4_u8..)
+            .all(|(chunk, byte)| { chunk.iter().all(|found| *found == byte) })
+    );
+    assert!(!part.exists());
+    export(source, &file, &["--overwrite"]).ok();
+    assert_eq!(read(&file).unwrap()[3 << 20], 3);
+    let blocks = fs::metadata(&file).unwrap().blocks() * 512;
+    assert!(
+        blocks <= 10 * CHUNK_BYTES as u64 + (1 << 20),
+        "zeros are holes: {blocks}"
+    );
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_is_named_and_no_file_comes_up() {
+    let dir = scratch();
+    let store = long_array(dir.path());
+    write(store.join("c/7"), b"short");
+    let file = dir.path().join("long.npy");
+    let failed = export(store.to_str().unwrap(), &file, &[]);
+    failed.failed(1, &["c/7", "--resume", ".part"]);
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_with_what_there_is() {
+    let dir = scratch();
+    let file = |name: &str| dir.path().join(name);
+    export("demo:v3/t2m", &file("a.nc"), &[]).failed(1, &["v3/t2m", "an array", "--as", "npy"]);
+    export("demo:v3/t2m", &file("a"), &["--as", "nc"]).failed(1, &["an array", "no `nc`", "npy"]);
+    export("demo:v3", &file("a.npy"), &[]).failed(1, &["v3", "a group", "nc"]);
+    export("demo:v3/nope", &file("a.npy"), &[]).failed(1, &["v3/nope", "no such key"]);
+    export("demo:v3", &file("a"), &["--as", "png"]).failed(2, &["png", "unknown format"]);
+    export("demo:v3", dir.path(), &["--as", "nc"]).failed(1, &["a directory"]);
+    export("demo:v3", Path::new("-"), &[]).failed(1, &["--as"]);
+    export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "no such file"]);
+    write(file("a.nc"), b"kept");
+    export("demo:v3", &file("a.nc"), &[]).failed(1, &["a.nc", "exists", "--overwrite"]);
+    assert_eq!(read(file("a.nc")).unwrap(), b"kept");
+}

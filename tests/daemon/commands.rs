@@ -1,0 +1,151 @@
+//! `umount` of several mounts and of busy ones, `mounts`, and a mount without MOUNTPOINT.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::place::*;
+use crate::support::*;
+
+/// What `zarrfs mounts --json` has of a mountpoint.
+fn listed(path: &Path) -> Option<Value> {
+    let output = run(zarrfs().args(["mounts", "--json"]));
+    let all: Value = serde_json::from_str(&output).unwrap();
+    let mut all = all.as_array().unwrap().iter();
+    all.find(|mount| mount["mountpoint"] == path.to_str().unwrap())
+        .cloned()
+}
+
+#[test]
+fn mounts_are_listed_with_their_sources_and_unmounted_together() {
+    let (first, second) = (Place::named("first one"), Place::new());
+    let store = first.store();
+    let pid = first.mount(&store, &[]);
+    second.mount("demo:", &[]);
+    let found = listed(&first.path).unwrap();
+    assert_eq!(found["source"], store.to_str().unwrap());
+    assert_eq!(found["pid"], pid);
+    assert_eq!(listed(&second.path).unwrap()["source"], "demo");
+    let table = run(zarrfs().arg("mounts"));
+    let line = format!(
+        "{} on {} (pid {pid})",
+        store.display(),
+        first.path.display()
+    );
+    assert!(table.lines().any(|found| found == line), "{table}");
+    // One that is wrong keeps no other one from being unmounted.
+    let missing = second.join("missing");
+    let paths = [&first.path, &missing, &second.path];
+    said(zarrfs().arg("umount").args(paths)).failed(1, &["missing"]);
+    assert!(!is_mounted(&first.path) && !is_mounted(&second.path));
+    assert_eq!(listed(&first.path), None);
+}
+
+#[test]
+fn a_busy_mount_names_who_uses_it() {
+    let place = Place::new();
+    place.mount(place.store(), &[]);
+    let mut user = Command::new("sleep")
+        .arg("600")
+        .current_dir(&place.path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = format!("sleep ({})", user.id());
+    place.unmount(&[]).failed(1, &["busy", &name, "--lazy"]);
+    let lazy = place.unmount(&["-l"]);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    lazy.ok();
+    assert!(!is_mounted(&place.path));
+}
+
+#[test]
+fn all_mounts_of_a_namespace_are_unmounted() {
+    if !is_root() {
+        return skipped("needs root");
+    }
+    let place = Place::new();
+    let other = place.make_dir("other");
+    // The mounts of other tests are seen here, too, but unmounted only in this namespace.
+    let script = r#"
+        "$0" demo: "$1"; "$0" demo: "$2"
+        "$0" umount --all --lazy
+        "$0" mounts
+    "#;
+    let mut alone = Command::new("unshare");
+    alone.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "bash",
+        "-euc",
+        script,
+    ]);
+    let output = run(alone
+        .arg(zarrfs().get_program())
+        .arg(&place.path)
+        .arg(other));
+    assert_eq!(output, "");
+}
+
+#[test]
+fn a_source_alone_is_mounted_in_the_runtime_directory() {
+    let place = Place::new();
+    let store = place.store_named("ocean.zarr");
+    let directory = place.make_dir("run");
+    let mount = || {
+        let mut command = zarrfs();
+        let command = command.arg(&store).env("XDG_RUNTIME_DIR", &directory);
+        PathBuf::from(said(command).ok().out.trim_end())
+    };
+    let unmount = |path: &Path| said(zarrfs().arg("umount").arg(path));
+    let first = mount();
+    let expected = fs::canonicalize(&directory)
+        .unwrap()
+        .join("zarrfs/ocean.zarr");
+    assert_eq!(fs::canonicalize(&first).unwrap(), expected);
+    assert_serves(&first);
+    let second = mount();
+    assert!(second.ends_with("zarrfs/ocean.zarr-2"), "{second:?}");
+    for path in [&first, &second] {
+        unmount(path).ok();
+        assert!(!path.exists(), "the directory is removed");
+    }
+    let mut without = zarrfs();
+    let without = without.arg(&store).env_remove("XDG_RUNTIME_DIR");
+    said(without).failed(32, &["MOUNTPOINT", "XDG_RUNTIME_DIR"]);
+}
+
+#[test]
+fn a_mountpoint_is_created_if_that_is_asked_for() {
+    let place = Place::new();
+    let path = place.join("new/deep");
+    let store = place.store();
+    let mount = |more: &[&str]| said(zarrfs().arg(&store).arg(&path).args(more));
+    mount(&[]).failed(32, &["new/deep", "--mkdir"]);
+    assert!(!path.exists());
+    mount(&["--mkdir"]).ok();
+    assert_serves(&path);
+    said(zarrfs().arg("umount").arg(&path)).ok();
+}
+
+#[test]
+fn a_word_that_is_no_command_and_no_file_is_not_mounted() {
+    let place = Place::new();
+    let store = place.store();
+    let mount = |word: &str| said(zarrfs().arg(word).arg(&store));
+    mount("treee").failed(
+        2,
+        &[
+            "`treee`",
+            "neither a command nor a file",
+            "did you mean `tree`",
+        ],
+    );
+    mount("umnt").failed(2, &["`umnt`", "`umount`"]);
+    mount("ls").failed(2, &["`ls` is neither a command nor a file"]);
+    assert!(!is_mounted(&store));
+}
