@@ -4,6 +4,7 @@
 mod expand;
 mod features;
 mod generate;
+mod help;
 mod helper;
 mod inspection;
 mod remote;
@@ -20,6 +21,7 @@ use crate::view::FormatSet;
 
 pub use expand::expand_mount_options;
 pub use generate::{completions, man, options};
+pub use help::{HelpArgs, TOPICS, Topic, help};
 pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
     CheckArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
@@ -36,7 +38,8 @@ pub use remote::RemoteArgs;
     override_usage = "zarrfs [mount] SOURCE [MOUNTPOINT] [OPTIONS]\n       zarrfs COMMAND ...",
     after_help = EXAMPLES,
     subcommand_required = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    disable_help_subcommand = true
 )]
 pub struct Cli {
     /// The command.
@@ -55,7 +58,7 @@ const EXAMPLES: &str = "Examples:
   zarrfs umount /mnt/ocean
   zarrfs export ocean.zarr:sst sst.tif                   # without a mount
 
-`zarrfs COMMAND --help` has the options of a command.";
+`zarrfs COMMAND --help` has the options of a command, `zarrfs help` the topics of the manual.";
 
 impl Cli {
     /// The file with variables for the environment of the command.
@@ -71,7 +74,8 @@ impl Cli {
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)
-            | Command::Man(_) => return None,
+            | Command::Man(_)
+            | Command::Help(_) => return None,
         };
         remote.env_file.as_deref()
     }
@@ -103,8 +107,10 @@ pub enum Command {
     Stats(StatsArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
-    /// Print a manual page
+    /// Print a manual page in the format of man(1)
     Man(ManArgs),
+    /// Print the help of a command, or a topic of the manual, such as views or sources
+    Help(HelpArgs),
 }
 
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.
@@ -306,10 +312,9 @@ pub const DEMO: &str = "demo:";
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
     let is_named = arguments.get(1).is_none_or(|first| {
-        first == "help"
-            || ["-h", "--help", "-V", "--version"]
-                .iter()
-                .any(|option| first == option)
+        ["-h", "--help", "-V", "--version"]
+            .iter()
+            .any(|option| first == option)
             || command
                 .get_subcommands()
                 .flat_map(clap::Command::get_name_and_visible_aliases)

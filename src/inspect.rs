@@ -1,4 +1,4 @@
-//! The commands `tree`, `info`, `check` and `export`, which read a source without a mount.
+//! The commands `tree`, `info` and `check`, which read a source without a mount.
 //!
 //! A broken node is shown with the reason, and the command continues. Texts of the source are
 //! printed with control characters escaped.
@@ -6,7 +6,6 @@
 //! **Architecture Invariant:** this module names neither the kernel, nor inodes, nor mounts.
 
 mod check;
-mod export;
 mod info;
 mod keys;
 mod metrics;
@@ -35,11 +34,11 @@ use crate::store::{
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
-pub use export::export;
 pub use info::info;
 pub use metrics::metrics_table;
 pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};
 pub use output::{print, printable};
+pub(crate) use progress::Transfer;
 pub use summary::summary;
 pub use tree::tree;
 
@@ -48,16 +47,16 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An open source, and the directory in it that a command reads.
 #[derive(Debug)]
-struct Opened {
-    store: Arc<dyn Store>,
-    root: Key,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) root: Key,
     /// Set if the absence of Zarr metadata at `root` is proven.
     no_metadata: Option<NoMetadata>,
 }
 
 impl Opened {
     /// Opens a source; `--path` must lead to a directory in it.
-    async fn new(
+    pub(crate) async fn new(
         args: &SourceArgs,
         strict: bool,
         memory_limit_bytes: u64,
@@ -141,6 +140,6 @@ fn engine(memory_limit_bytes: u64) -> Result<Engine, Failure> {
     })?)
 }
 
-fn default_memory_limit_bytes() -> u64 {
+pub(crate) fn default_memory_limit_bytes() -> u64 {
     memory_bytes() / 2
 }

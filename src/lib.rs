@@ -30,7 +30,7 @@
 //! I/O pool. If the caller has a fatal signal or the deadline is over, the future is dropped, and with it
 //! each network request that no other future waits for.
 //!
-//! Beside the order: [`inspect`] reads a source without a mount, [`errno`] maps errors to errno
+//! Beside the order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view to a file, [`errno`] maps errors to errno
 //! values, [`units`] parses sizes and times, [`machine`] returns the number of cores and the memory.
 
 pub mod array;
@@ -39,6 +39,7 @@ pub mod cli;
 pub mod codec;
 pub mod daemon;
 pub mod errno;
+pub mod export;
 pub mod fs;
 pub mod fuse;
 pub mod hierarchy;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use zarrfs::cli::{self, Command, ManArgs, MountsArgs, StatsArgs};
 use zarrfs::daemon::{self, Failure, MountedSource, Source};
+use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
 
 /// A failure of any command but mount.
@@ -45,12 +46,16 @@ fn main() -> ExitCode {
         Command::Tree(arguments) => shown(|| inspect::tree(&arguments)),
         Command::Info(arguments) => shown(|| inspect::info(&arguments)),
         Command::Check(arguments) => check(|| inspect::check(&arguments)),
-        Command::Export(arguments) => shown(|| inspect::export(&arguments)),
+        Command::Export(arguments) => shown(|| export::export(&arguments)),
         Command::Stats(arguments) => shown(|| stats(&arguments)),
         Command::Completions(arguments) => {
             shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
         }
         Command::Man(arguments) => shown(|| man(&arguments)),
+        Command::Help(arguments) => shown(|| {
+            let text = cli::help(arguments.topic.as_deref())?;
+            Ok(inspect::print(text.as_bytes())?)
+        }),
     }
 }
 

@@ -18,7 +18,7 @@ pub fn completions(shell: Shell) -> Vec<u8> {
     text
 }
 
-/// Returns the options of a mount as a Markdown table for the README.
+/// Returns the options of a mount as a Markdown table for the manual.
 pub fn options() -> String {
     let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
     let mut headings: Vec<&str> = Vec::new();
@@ -74,7 +74,7 @@ fn row(arg: &Arg) -> String {
 /// # Errors
 /// None: the page is rendered in memory.
 pub fn man(command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
-    let mut whole = Cli::command().disable_help_subcommand(true);
+    let mut whole = Cli::command();
     // Gives each command its full name.
     whole.build();
     if let Some(name) = command {

@@ -23,7 +23,8 @@ impl Cli {
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)
-            | Command::Man(_) => return Ok(()),
+            | Command::Man(_)
+            | Command::Help(_) => return Ok(()),
         };
         validate_path(path.as_deref())
             .and_then(|()| validate_remote(remote))

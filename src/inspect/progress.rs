@@ -27,11 +27,11 @@ pub(super) struct Amount {
 
 /// The progress of a file that is written: a bar on a terminal, nothing otherwise.
 #[derive(Debug)]
-pub(super) struct Transfer(ProgressBar);
+pub(crate) struct Transfer(ProgressBar);
 
 impl Transfer {
     /// A file of `total` bytes, of which the first `done` bytes are there.
-    pub(super) fn new(total: u64, done: u64) -> Self {
+    pub(crate) fn new(total: u64, done: u64) -> Self {
         let bar = styled(ProgressBar::new(total), TEMPLATE);
         bar.set_position(done);
         bar.reset_eta();
@@ -39,12 +39,12 @@ impl Transfer {
     }
 
     /// Counts bytes that were written.
-    pub(super) fn advance(&self, bytes: u64) {
+    pub(crate) fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
     /// Removes the bar.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

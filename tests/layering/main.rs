@@ -13,8 +13,9 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Modules that are not in the order, and the module whose step they share.
-const BESIDE: [(&str, &str); 4] = [
+const BESIDE: [(&str, &str); 5] = [
     ("inspect", "cli"),
+    ("export", "cli"),
     ("errno", "fuse"),
     ("units", "sync"),
     ("machine", "sync"),
@@ -26,7 +27,7 @@ const TRANSPORT: &[&str] = &["daemon", "fuse"];
 const INODES: &[&str] = &["fuse", "fs", "tree"];
 /// The modules that may name files, sockets and system calls.
 const SYSTEM: &[&str] = &[
-    "main", "daemon", "fuse", "errno", "store", "cache", "machine",
+    "main", "daemon", "export", "fuse", "errno", "store", "cache", "machine",
 ];
 
 fn read(path: &str) -> String {

@@ -81,23 +81,39 @@ fn the_version_has_one_line_or_all_that_is_built_in() {
     assert!(long.out.contains(&fuser), "no {fuser}: {long:?}");
 }
 
-/// The table is written by `ZARRFS_UPDATE_README=1 cargo test --test linux readme`.
+/// The table is written by `ZARRFS_UPDATE_MANUAL=1 cargo test --test linux options`.
 #[test]
-fn the_options_in_the_readme_are_those_of_the_declaration() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = readme.split_once("<!-- options -->\n").unwrap();
+fn the_options_in_the_manual_are_those_of_the_declaration() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/options.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- options -->\n").unwrap();
     let (table, after) = rest.split_once("<!-- /options -->\n").unwrap();
     let wanted = zarrfs::cli::options();
-    if std::env::var_os("ZARRFS_UPDATE_README").is_some() {
+    if std::env::var_os("ZARRFS_UPDATE_MANUAL").is_some() {
         let text = format!("{before}<!-- options -->\n{wanted}<!-- /options -->\n{after}");
         std::fs::write(&path, text).unwrap();
         return;
     }
     assert!(
         table == wanted,
-        "paste this into README.md, or set ZARRFS_UPDATE_README:\n{wanted}"
+        "paste this into src/manual/options.md, or set ZARRFS_UPDATE_MANUAL:\n{wanted}"
     );
+}
+
+#[test]
+fn every_page_of_the_manual_has_a_title_and_is_a_topic_that_the_readme_links_to() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for topic in zarrfs::cli::TOPICS {
+        assert!(topic.text.starts_with("# "), "{}", topic.name);
+        let link = format!("src/manual/{}.md", topic.name);
+        assert!(readme.contains(&link), "{link}");
+        let shown = said(zarrfs().args(["help", topic.name]));
+        assert_eq!(shown.ok().out, topic.text);
+    }
+    let files = std::fs::read_dir(root.join("src/manual")).unwrap();
+    assert_eq!(files.count(), zarrfs::cli::TOPICS.len());
+    said(zarrfs().args(["help", "nope"])).failed(1, &["`nope`", "geotiff"]);
 }
 
 #[test]

@@ -13,10 +13,9 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::progress::Transfer;
-use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, ExportArgs};
+use crate::inspect::{Failure, Opened, Transfer, default_memory_limit_bytes};
 use crate::machine::{cores, memory_bytes};
 use crate::runtime::block_on;
 use crate::store::Object;

@@ -1,0 +1,102 @@
+//! `zarrfs help`: the help of a command, or a page of the manual.
+
+use clap::{Args, CommandFactory};
+
+use super::Cli;
+
+/// `zarrfs help [COMMAND | TOPIC]`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A command, or a topic of the manual
+    #[arg(value_name = "COMMAND | TOPIC")]
+    pub topic: Option<String>,
+}
+
+/// A page of the manual.
+#[derive(Debug, Clone, Copy)]
+pub struct Topic {
+    /// The name in `zarrfs help NAME`.
+    pub name: &'static str,
+    /// The page in Markdown. The first line is its title.
+    pub text: &'static str,
+}
+
+macro_rules! topics {
+    ($($name:literal),* $(,)?) => {
+        [$(Topic { name: $name, text: include_str!(concat!("../manual/", $name, ".md")) }),*]
+    };
+}
+
+/// The manual, in the order in which it is listed.
+pub const TOPICS: [Topic; 15] = topics![
+    "options",
+    "views",
+    "netcdf",
+    "geotiff",
+    "convert",
+    "sources",
+    "remote",
+    "n5",
+    "errors",
+    "install",
+    "admin",
+    "containers",
+    "performance",
+    "security",
+    "comparison",
+];
+
+impl Topic {
+    /// What the page is about.
+    pub fn title(&self) -> &'static str {
+        let first = self.text.lines().next().unwrap_or_default();
+        first.trim_start_matches(['#', ' '])
+    }
+}
+
+/// The text of `zarrfs help`: of the program, of a command, or of a topic.
+///
+/// # Errors
+/// If there is neither a command nor a topic of the name; the message lists the topics.
+pub fn help(topic: Option<&str>) -> Result<String, String> {
+    let mut command = Cli::command();
+    command.build();
+    let Some(name) = topic else {
+        let topics = TOPICS.iter();
+        let lines = topics.map(|topic| format!("  {:<12} {}\n", topic.name, topic.title()));
+        let lines: String = lines.collect();
+        return Ok(format!("{}\nTopics:\n{lines}", command.render_help()));
+    };
+    if let Some(found) = command.find_subcommand_mut(name) {
+        return Ok(found.render_long_help().to_string());
+    }
+    let mut topics = TOPICS.iter();
+    match topics.find(|topic| topic.name == name) {
+        Some(topic) => Ok(topic.text.to_owned()),
+        None => {
+            let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+            Err(format!(
+                "no command and no topic `{name}`; the topics are {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_a_command_or_of_a_topic() {
+        assert!(help(Some("mount")).unwrap().contains("--memory-limit"));
+        assert!(help(Some("netcdf")).unwrap().starts_with("# NetCDF"));
+        let all = help(None).unwrap();
+        assert!(all.contains("zarrfs COMMAND") && all.contains("  geotiff "));
+        let error = help(Some("nope")).unwrap_err();
+        assert!(
+            error.contains("`nope`") && error.contains("views, netcdf"),
+            "{error}"
+        );
+    }
+}
