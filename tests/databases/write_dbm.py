@@ -1,6 +1,6 @@
 """Writes databases of the `dbm` modules with the libraries of the system's Python.
 
-usage: write_dbm.py copy ZIP DIRECTORY        the entries of a zip, in each kind of database
+usage: write_dbm.py copy SOURCE DIRECTORY     the entries of a zip or a directory, in each kind of database
        write_dbm.py update KIND PATH SECONDS  changes all values and closes, again and again; prints the last number
        write_dbm.py hold KIND PATH            writes values, then others, and keeps the database open
        write_dbm.py small KIND PATH           values that fit into pages, and two that do not
@@ -85,13 +85,20 @@ KINDS = {
 def put(kind, path, items):
     database = KINDS[kind](path)
     for key, value in items:
-        database[key.encode()] = value
+        database[os.fsencode(key)] = value
     return database
 
 
+def items_of(source):
+    if not os.path.isdir(source):
+        archive = zipfile.ZipFile(source)
+        return [(name, archive.read(name)) for name in archive.namelist()]
+    files = [os.path.join(directory, name) for directory, _, names in os.walk(source) for name in names]
+    return [(os.path.relpath(path, source), open(path, "rb").read()) for path in files]
+
+
 def copy(source, directory):
-    archive = zipfile.ZipFile(source)
-    items = [(name, archive.read(name)) for name in archive.namelist()]
+    items = items_of(source)
     for kind in KINDS:
         put(kind, f"{directory}/h-{kind}", items).close()
         print(f"h-{kind}")

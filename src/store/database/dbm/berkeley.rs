@@ -297,17 +297,18 @@ impl<'a> Reader<'a> {
         {
             return Err(corrupt("page 0: buckets that cannot be"));
         }
-        let mut unused = 0_u32;
+        let mut unused = None;
         for bucket in 0..=max_bucket {
             if !self.read_bucket(table, bucket)? {
-                unused += 1;
+                unused = Some(bucket);
             }
-        }
-        if unused > 0 && (max_bucket > 1 || self.builder.len() > MAX_IN_ONE_BUCKET) {
-            return Err(corrupt(format!(
-                "{unused} buckets have pages without content: damage, or a table that was made larger than \
-                 its keys, which db_dump and db_load make smaller"
-            )));
+            let is_odd = max_bucket > 1 || self.builder.len() > MAX_IN_ONE_BUCKET;
+            if let Some(bucket) = unused.filter(|_| is_odd) {
+                return Err(corrupt(format!(
+                    "the page of bucket {bucket} has no content: damage, or a table that was made larger than \
+                     its keys, which db_dump and db_load make smaller"
+                )));
+            }
         }
         // Pages are allocated for as many buckets as there will be until the table is doubled again.
         let allocated = max_bucket.saturating_add(1).next_power_of_two();

@@ -25,6 +25,8 @@ const ORIGINAL: u32 = 0x1357_9ace;
 const WIDE: [u32; 2] = [0x1357_9acf, 0x1357_9ad1];
 
 const HEADER_BYTES: usize = 40;
+/// Buckets have the size of a block of the file system, or that which `gdbm_open` was given.
+const MAX_BUCKET_BYTES: usize = 1 << 24;
 /// The bits of a hash.
 const HASH_BITS: u32 = 31;
 /// The hash of an entry that is not used.
@@ -134,10 +136,10 @@ impl Header {
         if !is_directory {
             return bad("a directory that cannot be");
         }
-        let table_bytes = bucket_bytes.checked_sub(layout.table_at()).unwrap_or(0);
+        let table_bytes = bucket_bytes.saturating_sub(layout.table_at());
         if elements == 0
             || table_bytes / layout.element_bytes() != elements
-            || bucket_bytes as u64 > file_bytes
+            || bucket_bytes > MAX_BUCKET_BYTES
         {
             return bad("a size of buckets that cannot be");
         }

@@ -18,7 +18,7 @@ pub(super) enum Place {
 const CHAIN: u64 = 1 << 63;
 
 /// The longest key: its length and its offset share an integer.
-pub(super) const MAX_KEY_BYTES: usize = KEY_MASK as usize;
+pub(super) const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
 const KEY_BITS: u32 = 16;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
