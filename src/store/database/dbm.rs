@@ -27,7 +27,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use siphasher::sip::SipHasher13;
 
@@ -162,7 +162,14 @@ impl Database for DbmDatabase {
                 Err(error) => Err(Failure::Failed(error.clone())),
             };
             if self.files.are_in(&reading.state)? {
-                return result;
+                return match result {
+                    Err(Failure::Failed(StoreError::Corrupt { .. }))
+                        if self.may_be_unfinished(&reading.state) =>
+                    {
+                        Err(UNFINISHED)
+                    }
+                    result => result,
+                };
             }
         }
         Err(Failure::Busy("database that stays as it is for one read"))
@@ -180,7 +187,18 @@ impl Database for DbmDatabase {
     }
 }
 
+/// The pages of a file of Berkeley DB that a writer has closed or synced belong together.
+const UNFINISHED: Failure = Failure::Busy("database whose pages belong together");
+/// How long a writer of Berkeley DB may take from one write to the next when it closes or syncs a database.
+const BETWEEN_WRITES: Duration = Duration::from_secs(2);
+
 impl DbmDatabase {
+    /// Whether what looks like damage can be a change that a writer is about to finish.
+    fn may_be_unfinished(&self, state: &State) -> bool {
+        let age = SystemTime::now().duration_since(state.modified());
+        self.format == Format::Berkeley && age.is_ok_and(|age| age < BETWEEN_WRITES)
+    }
+
     /// The index of the present state; `None` if the files have changed while it was read.
     fn loaded(&self, reading: &Reading, wait: Wait) -> Result<Option<Arc<Loaded>>, Failure> {
         if let Some(loaded) = self.at_hand(&reading.state) {

@@ -22,7 +22,7 @@ const MAGICS: [u32; 5] = [
 ];
 /// Files of the original number have offsets of either size.
 const ORIGINAL: u32 = 0x1357_9ace;
-const WIDE: [u32; 2] = [0x1357_9acf, 0x1357_9ad1];
+const SMALL: [u32; 2] = [0x1357_9acd, 0x1357_9ad0];
 
 const HEADER_BYTES: usize = 40;
 /// Buckets have the size of a block of the file system, or that which `gdbm_open` was given.
@@ -44,36 +44,52 @@ fn magic(header: &[u8]) -> Option<(ByteOrder, u32)> {
         .find(|(_, magic)| MAGICS.contains(magic))
 }
 
-/// Where the fields are, which depends on the size of offsets.
+/// Where the fields are, which depends on the machine that has made a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields {
+    pub(super) offset_bytes: usize,
+    /// Where a bucket has the number of its bits; the number of its records and their table follow.
+    pub(super) bits_at: usize,
+    pub(super) element_bytes: usize,
+}
+
+/// Offsets of 4 bytes; offsets of 8 bytes; and these on 32-bit x86, which does not align them. The numbers of
+/// elements that fit into a bucket tell the last two from each other.
+pub(super) const FIELDS: [Fields; 3] = [
+    Fields {
+        offset_bytes: 4,
+        bits_at: 52,
+        element_bytes: 20,
+    },
+    Fields {
+        offset_bytes: 8,
+        bits_at: 104,
+        element_bytes: 24,
+    },
+    Fields {
+        offset_bytes: 8,
+        bits_at: 76,
+        element_bytes: 24,
+    },
+];
+
+impl Fields {
+    pub(super) fn table_at(&self) -> usize {
+        self.bits_at + 8
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     order: ByteOrder,
-    /// Offsets have 8 bytes, and not 4.
-    is_wide: bool,
+    fields: Fields,
 }
 
 impl Layout {
-    fn offset_bytes(self) -> usize {
-        if self.is_wide { 8 } else { 4 }
-    }
-
-    /// Where a bucket has the number of its bits; the number of its records follows.
-    fn bits_at(self) -> usize {
-        if self.is_wide { 104 } else { 52 }
-    }
-
-    fn table_at(self) -> usize {
-        self.bits_at() + 8
-    }
-
-    fn element_bytes(self) -> usize {
-        if self.is_wide { 24 } else { 20 }
-    }
-
     fn offset(self, bytes: &[u8], at: usize) -> Option<u64> {
-        match self.is_wide {
-            true => self.order.u64(bytes, at),
-            false => self.order.u32(bytes, at).map(u64::from),
+        match self.fields.offset_bytes {
+            8 => self.order.u64(bytes, at),
+            _ => self.order.u32(bytes, at).map(u64::from),
         }
     }
 }
@@ -96,29 +112,26 @@ impl Header {
         file.read(0, &mut bytes)?;
         let bad = || corrupt("it is no header of GNU dbm");
         let (order, magic) = magic(&bytes).ok_or_else(bad)?;
-        let widths: &[bool] = match magic {
-            ORIGINAL => &[true, false],
-            magic => &[WIDE.contains(&magic)],
-        };
-        let mut failure = bad();
-        for is_wide in widths {
-            let layout = Layout {
-                order,
-                is_wide: *is_wide,
-            };
+        let mut failure = None;
+        for fields in FIELDS {
+            let is_small = fields.offset_bytes == 4;
+            if magic != ORIGINAL && is_small != SMALL.contains(&magic) {
+                continue;
+            }
+            let layout = Layout { order, fields };
             match Self::of(layout, &bytes, file.size_bytes).ok_or_else(bad)? {
                 Ok(header) => return Ok(header),
-                Err(error) => failure = error,
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(bad))
     }
 
     fn of(layout: Layout, bytes: &[u8], file_bytes: u64) -> Option<Result<Self, Failure>> {
         let bad = |what: &str| Some(Err(corrupt(format!("its header: {what}"))));
         let mut at = 8;
         let directory = layout.offset(bytes, at)?;
-        at += layout.offset_bytes();
+        at += layout.fields.offset_bytes;
         let mut integer = || {
             at += 4;
             layout.order.u32(bytes, at - 4)
@@ -129,16 +142,16 @@ impl Header {
         let elements = integer()? as usize;
         let end = layout.offset(bytes, at)?;
         let is_directory = (1..HASH_BITS).contains(&bits)
-            && directory_bytes == (layout.offset_bytes() as u64) << bits
+            && directory_bytes == (layout.fields.offset_bytes as u64) << bits
             && directory
                 .checked_add(directory_bytes)
                 .is_some_and(|end| directory > 0 && end <= file_bytes);
         if !is_directory {
             return bad("a directory that cannot be");
         }
-        let table_bytes = bucket_bytes.saturating_sub(layout.table_at());
+        let table_bytes = bucket_bytes.saturating_sub(layout.fields.table_at());
         if elements == 0
-            || table_bytes / layout.element_bytes() != elements
+            || table_bytes / layout.fields.element_bytes != elements
             || bucket_bytes > MAX_BUCKET_BYTES
         {
             return bad("a size of buckets that cannot be");
@@ -218,7 +231,7 @@ fn read_buckets(
             .unwrap_or_default();
         file.read(header.directory.saturating_add(done), piece)?;
         done += piece.len() as u64;
-        for entry in piece.chunks_exact(header.layout.offset_bytes()) {
+        for entry in piece.chunks_exact(header.layout.fields.offset_bytes) {
             let address = header.layout.offset(entry, 0).unwrap_or(0);
             let bad = |what: &str| corrupt(format!("directory entry {number}: {what}"));
             if left > 0 {
@@ -264,8 +277,8 @@ fn read_bucket(
             "the bucket of directory entry {number}: {what}"
         ))))
     };
-    let own_bits = order.u32(bucket, layout.bits_at())?;
-    let count = order.u32(bucket, layout.bits_at() + 4)? as usize;
+    let own_bits = order.u32(bucket, layout.fields.bits_at)?;
+    let count = order.u32(bucket, layout.fields.bits_at + 4)? as usize;
     if own_bits > bits {
         return bad("it uses more bits than the directory");
     }
@@ -275,12 +288,12 @@ fn read_bucket(
     }
     let before = records.len();
     for element in 0..header.elements {
-        let at = layout.table_at() + element * layout.element_bytes();
+        let at = layout.fields.table_at() + element * layout.fields.element_bytes;
         let hash = order.u32(bucket, at)?;
         if hash == UNUSED {
             continue;
         }
-        let sizes = at + 8 + layout.offset_bytes();
+        let sizes = at + 8 + layout.fields.offset_bytes;
         let record = Record {
             address: layout.offset(bucket, at + 8)?,
             hash,

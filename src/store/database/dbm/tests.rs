@@ -6,6 +6,7 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::bytes::ByteOrder;
+use super::gnu::{FIELDS, Fields};
 use super::*;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,11 +39,11 @@ impl Made {
         }
     }
 
-    fn offset(&mut self, is_wide: bool, at: usize, value: u32) {
-        match (is_wide, self.order) {
-            (false, _) => self.u32(at, value),
-            (true, ByteOrder::Little) => self.put(at, &u64::from(value).to_le_bytes()),
-            (true, ByteOrder::Big) => self.put(at, &u64::from(value).to_be_bytes()),
+    fn offset(&mut self, width: usize, at: usize, value: u32) {
+        match (width, self.order) {
+            (4, _) => self.u32(at, value),
+            (_, ByteOrder::Little) => self.put(at, &u64::from(value).to_le_bytes()),
+            (_, ByteOrder::Big) => self.put(at, &u64::from(value).to_be_bytes()),
         }
     }
 }
@@ -53,25 +54,25 @@ fn number(value: usize) -> u32 {
 
 /// A database of GNU dbm with three buckets: one for the first half of the hashes, and one for each quarter
 /// of the other half.
-fn gnu(order: ByteOrder, magic: u32, is_wide: bool, values: &Map) -> Vec<u8> {
+fn gnu(order: ByteOrder, magic: u32, fields: Fields, values: &Map) -> Vec<u8> {
     let mut file = Made {
         bytes: Vec::new(),
         order,
     };
-    let (width, table, element) = if is_wide { (8, 112, 24) } else { (4, 60, 20) };
+    let (width, table, element) = (fields.offset_bytes, fields.table_at(), fields.element_bytes);
     let (elements, directory) = (32, 512);
     let bucket_bytes = table + elements * element + 4;
     let bucket = |number: usize| 1024 + number * bucket_bytes;
     file.u32(0, magic);
     file.u32(4, 512);
-    file.offset(is_wide, 8, number(directory));
+    file.offset(width, 8, number(directory));
     let at = 8 + width;
     let sizes = [width * 4, 2, bucket_bytes, elements];
     for (place, size) in sizes.into_iter().enumerate() {
         file.u32(at + 4 * place, number(size));
     }
     for (entry, place) in [0, 0, 1, 2].into_iter().enumerate() {
-        file.offset(is_wide, directory + entry * width, number(bucket(place)));
+        file.offset(width, directory + entry * width, number(bucket(place)));
     }
     for (place, bits) in [1, 2, 2].into_iter().enumerate() {
         let start = bucket(place);
@@ -89,7 +90,7 @@ fn gnu(order: ByteOrder, magic: u32, is_wide: bool, values: &Map) -> Vec<u8> {
         counts[place] += 1;
         let address = file.bytes.len() + 3;
         file.u32(at, hash);
-        file.offset(is_wide, at + 8, number(address));
+        file.offset(width, at + 8, number(address));
         file.u32(at + 8 + width, number(key.len()));
         file.u32(at + 12 + width, number(value.len()));
         file.put(address, key);
@@ -99,7 +100,7 @@ fn gnu(order: ByteOrder, magic: u32, is_wide: bool, values: &Map) -> Vec<u8> {
         file.u32(bucket(place) + table - 4, number(count));
     }
     let end = number(file.bytes.len());
-    file.offset(is_wide, 8 + width + 16, end);
+    file.offset(width, 8 + width + 16, end);
     file.bytes
 }
 
@@ -333,15 +334,17 @@ fn samples() -> Vec<(Format, Vec<u8>)> {
     let values = sample();
     let mut all = vec![(Format::Dumb, dumb(&values))];
     for order in [ByteOrder::Little, ByteOrder::Big] {
-        for (magic, is_wide) in [
-            (0x1357_9ace, true),
-            (0x1357_9ace, false),
-            (0x1357_9acd, false),
-            (LITTLE_GNU, true),
-            (0x1357_9ad0, false),
-            (0x1357_9ad1, true),
+        let [small, wide, packed] = FIELDS;
+        for (magic, fields) in [
+            (0x1357_9ace, wide),
+            (0x1357_9ace, small),
+            (0x1357_9acd, small),
+            (LITTLE_GNU, wide),
+            (LITTLE_GNU, packed),
+            (0x1357_9ad0, small),
+            (0x1357_9ad1, wide),
         ] {
-            all.push((Format::Gnu, gnu(order, magic, is_wide, &values)));
+            all.push((Format::Gnu, gnu(order, magic, fields, &values)));
         }
         all.push((Format::Berkeley, berkeley_hash(order, &values)));
         all.push((Format::Berkeley, berkeley_tree(order, &values)));
@@ -432,7 +435,7 @@ fn pages_that_are_linked_in_a_circle_or_to_nothing_are_errors() {
 
 #[test]
 fn a_bucket_with_keys_of_another_one_is_an_error() {
-    let file = gnu(ByteOrder::Little, LITTLE_GNU, true, &sample());
+    let file = gnu(ByteOrder::Little, LITTLE_GNU, FIELDS[1], &sample());
     let mut swapped = file.clone();
     // Both lead to buckets of two bits.
     let (third, fourth) = (512 + 16, 512 + 24);
@@ -455,7 +458,7 @@ proptest! {
 
     #[test]
     fn a_damaged_file_is_an_error_or_has_values_of_their_size(
-        sample in 0..17_usize,
+        sample in 0..19_usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let (format, mut bytes) = samples().swap_remove(sample);
