@@ -424,6 +424,7 @@ async fn open(
         },
         database: DatabaseOptions {
             timeout: options.remote.timeout,
+            memory_limit_bytes: memory.limit_bytes,
         },
         classes: KEY_CLASSES,
     };

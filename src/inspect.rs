@@ -74,6 +74,7 @@ impl Opened {
             },
             database: DatabaseOptions {
                 timeout: args.remote.timeout,
+                memory_limit_bytes,
             },
             classes: KEY_CLASSES,
         };

@@ -25,6 +25,8 @@ mod snapshot;
 mod source;
 mod zip;
 
+#[cfg(feature = "fuzzing")]
+pub use database::fuzz_dbm;
 pub use database::{DatabaseError, DatabaseOptions, DatabaseStore};
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};

@@ -119,6 +119,7 @@ async fn check_source(
         },
         database: DatabaseOptions {
             timeout: options.remote.timeout,
+            ..DatabaseOptions::default()
         },
         classes: KEY_CLASSES,
         ..OpenOptions::default()

@@ -10,6 +10,7 @@
 //!
 //! Lock order: the lock of a database, then that of the versions.
 
+mod dbm;
 mod listing;
 mod lmdb;
 mod object;
@@ -31,6 +32,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 
+pub(super) use self::dbm::file_of_stem;
+#[cfg(feature = "fuzzing")]
+pub use self::dbm::fuzz_dbm;
 use self::listing::DatabaseListing;
 use self::lmdb::LmdbDatabase;
 use self::object::{DatabaseObject, HeldObject};
@@ -175,12 +179,15 @@ trait Database: Debug + Send + Sync {
 pub struct DatabaseOptions {
     /// How long a lock of another process is waited for.
     pub timeout: Duration,
+    /// Memory that the index of the keys of a database may take, in bytes.
+    pub memory_limit_bytes: u64,
 }
 
 impl Default for DatabaseOptions {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
+            memory_limit_bytes: 1 << 30,
         }
     }
 }
@@ -200,8 +207,8 @@ pub enum DatabaseError {
     Io(#[from] io::Error),
 }
 
-/// Opens a database, which is told by its content: a file, or the directory of an LMDB database. `None`
-/// if it is none.
+/// Opens a database, which is told by its content: a file, one of the files of `dbm.dumb`, or the directory of
+/// an LMDB database. `None` if it is none.
 ///
 /// # Errors
 /// [`DatabaseError`].
@@ -226,7 +233,11 @@ pub(super) fn open(
         header if header.starts_with(sqlite::MAGIC) && !path.is_dir() => {
             Box::new(SqliteDatabase::new(path)?)
         }
-        _ => return Ok(None),
+        _ if path.is_dir() => return Ok(None),
+        header => match dbm::open(path, header, options.memory_limit_bytes)? {
+            Some(database) => Box::new(database),
+            None => return Ok(None),
+        },
     };
     let store = DatabaseStore::new(label, database, options);
     match store.shared.read_blocking(&Key::root(), |_| Ok(())) {

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-const GDBM: &str = "a GNU dbm database, which this version does not read";
-const BERKELEY: &str = "a Berkeley DB database, which this version does not read";
+const BERKELEY: &str = "a Berkeley DB 1.85 database, which this version does not read";
 
 /// Magic numbers: where they stand, the bytes, and what the file is. Formats of scientific data
 /// come before archives and compressed files.
-const FORMATS: [(usize, &[u8], &str); 24] = [
+const FORMATS: [(usize, &[u8], &str); 21] = [
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
     (512, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
     (0, b"CDF\x01", "a NetCDF file"),
@@ -19,13 +18,10 @@ const FORMATS: [(usize, &[u8], &str); 24] = [
     (0, b"MM\0*", "a TIFF file"),
     (0, b"\x93NUMPY", "a NumPy file"),
     (0, b"SQLite format 3\0", "an SQLite database"),
-    (0, b"\xce\x9a\x57\x13", GDBM),
-    (0, b"\xcd\x9a\x57\x13", GDBM),
-    (0, b"\xcf\x9a\x57\x13", GDBM),
-    (0, b"\xd0\x9a\x57\x13", GDBM),
-    (0, b"\xd1\x9a\x57\x13", GDBM),
-    (12, b"\x61\x15\x06\x00", BERKELEY),
-    (12, b"\x62\x31\x05\x00", BERKELEY),
+    (0, b"\x61\x15\x06\x00", BERKELEY),
+    (0, b"\x00\x06\x15\x61", BERKELEY),
+    (0, b"\x62\x31\x05\x00", BERKELEY),
+    (0, b"\x00\x05\x31\x62", BERKELEY),
     (0, b"REDIS0", "a dump of a Redis database"),
     (257, b"ustar", "a tar archive"),
     (0, b"\x1f\x8b", "a gzip file (or a tar.gz archive)"),

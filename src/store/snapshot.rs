@@ -208,7 +208,7 @@ pub(super) struct SnapshotFile {
 
 /// More than the steps in which file systems count the time of a write (10 ms at most). Within
 /// them two contents can have one fingerprint, and nothing that is read is proven.
-const SETTLING: Duration = Duration::from_millis(20);
+pub(super) const SETTLING: Duration = Duration::from_millis(20);
 
 impl SnapshotFile {
     pub(super) fn new(file: File) -> io::Result<Self> {

@@ -260,6 +260,11 @@ fn open_local(
         error,
     };
     let label = path.to_string_lossy();
+    let of_stem = match path.exists() {
+        true => None,
+        false => database::file_of_stem(path),
+    };
+    let path = of_stem.as_deref().unwrap_or(path);
     let metadata = std::fs::metadata(path).map_err(failed)?;
     let is_node = |name: &&str| path.join(name).exists();
     let is_hierarchy = metadata.is_dir() && options.classes.node_documents.iter().any(is_node);

@@ -15,12 +15,12 @@ use crate::{KINDS, write};
 
 const PAGE_BYTES: usize = 4096;
 
-fn open(path: &Path) -> Option<Box<dyn Store>> {
+pub(crate) fn open(path: &Path) -> Option<Box<dyn Store>> {
     let source = SourceName::parse(path).unwrap();
     block_on(source.open(&OpenOptions::default())).ok()
 }
 
-fn read(store: &dyn Store, key: &Key) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn read(store: &dyn Store, key: &Key) -> Result<Vec<u8>, StoreError> {
     block_on(async {
         let object = store.open(key, AccessHint::Ranges).await?;
         read_to_end(&*object, key, 1 << 20).await
@@ -28,7 +28,7 @@ fn read(store: &dyn Store, key: &Key) -> Result<Vec<u8>, StoreError> {
 }
 
 /// All keys below a prefix; `None` if a listing fails.
-fn keys(store: &dyn Store, prefix: &Key, found: &mut Vec<Key>) -> Option<()> {
+pub(crate) fn keys(store: &dyn Store, prefix: &Key, found: &mut Vec<Key>) -> Option<()> {
     let mut names = Vec::new();
     block_on(async {
         let mut listing = store.list(prefix).await.ok()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
-use crate::write;
+use crate::{write, write_dbm};
 
 /// The files below a directory for which `is_wanted` holds, with their contents.
 fn files(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Vec<u8>> {
@@ -55,26 +55,31 @@ const DECODED: [&str; 5] = [
     "as-v3/",
 ];
 
+/// The native keys of a source, and views of it.
+fn served(source: &Path) -> (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>) {
+    let mount = Mount::new(source);
+    let native = files(mount.path(), &is_native);
+    let mut views = BTreeMap::new();
+    for directory in [".zarrfs", "g/.zarrfs"] {
+        let is_wanted =
+            |name: &str| name == "as-v3" || DECODED.iter().any(|wanted| name.starts_with(wanted));
+        for (name, bytes) in files(&mount.join(directory), &is_wanted) {
+            views.insert(format!("{directory}/{name}"), bytes);
+        }
+    }
+    mount.unmount();
+    (native, views)
+}
+
 #[test]
 fn keys_and_decoded_arrays_equal_those_of_a_zip() {
     let scratch = scratch();
     let names = run(write().arg("hierarchy").arg(scratch.path()));
-    let served = |name: &str| {
-        let mount = Mount::new(scratch.path().join(name));
-        let native = files(mount.path(), &is_native);
-        let mut views = BTreeMap::new();
-        for directory in [".zarrfs", "g/.zarrfs"] {
-            let is_wanted = |name: &str| {
-                name == "as-v3" || DECODED.iter().any(|wanted| name.starts_with(wanted))
-            };
-            for (name, bytes) in files(&mount.join(directory), &is_wanted) {
-                views.insert(format!("{directory}/{name}"), bytes);
-            }
-        }
-        mount.unmount();
-        (native, views)
-    };
-    let zip = served("h.zip");
+    let dbm = run(write_dbm()
+        .arg("copy")
+        .arg(scratch.path().join("h.zip"))
+        .arg(scratch.path()));
+    let zip = served(&scratch.path().join("h.zip"));
     assert!(zip.0.contains_key("holes/2.5") && zip.0.contains_key("nested/0/1"));
     assert!(!zip.0.contains_key("holes/0.0"));
     for view in [
@@ -90,14 +95,16 @@ fn keys_and_decoded_arrays_equal_those_of_a_zip() {
             .any(|name| name.contains("as-v3/g/filtered/c/"))
     );
     let mut compared = 0;
-    for name in names
+    let others = names
         .lines()
-        .filter(|name| *name != "h.zip" && !name.ends_with("-lock"))
-    {
-        assert!(served(name) == zip, "{name} differs from the zip");
+        .filter(|name| *name != "h.zip" && !name.ends_with("-lock"));
+    for name in others.chain(dbm.lines()) {
+        let found = served(&scratch.path().join(name));
+        assert!(found == zip, "{name} differs from the zip");
         compared += 1;
     }
-    assert_eq!(compared, 5, "{names}");
+    // That of zarr-python with dbm.dumb is there by the names of two files.
+    assert_eq!(compared, 7 + 7, "{names}{dbm}");
 }
 
 #[test]
@@ -107,8 +114,21 @@ fn a_user_without_rights_reads_a_directory_that_he_may_not_write() {
     }
     let scratch = scratch();
     run(write().arg("hierarchy").arg(scratch.path()));
+    run(write_dbm()
+        .arg("copy")
+        .arg(scratch.path().join("h.zip"))
+        .arg(scratch.path()));
     sh(&format!("chmod -R a-w,a+rX {}", scratch.path().display()));
-    for name in ["h.sqlite", "h.dbm", "h.lmdb", "h-1.0.lmdb"] {
+    for name in [
+        "h.sqlite",
+        "h.dbm",
+        "h.lmdb",
+        "h-1.0.lmdb",
+        "h-gnu",
+        "h-ndbm",
+        "h-dumb",
+        "h-btree",
+    ] {
         let checked = Command::new("setpriv")
             .args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"])
             .arg(zarrfs().get_program())

@@ -8,6 +8,7 @@
 mod support;
 
 mod damage;
+mod dbm;
 mod hierarchies;
 mod schemas;
 mod writers;
@@ -28,6 +29,15 @@ fn write() -> Command {
     let mut command = Command::new(python);
     command.arg("-Wignore");
     command.arg(root.join("tests/databases/write.py"));
+    command
+}
+
+/// `write_dbm.py` with the Python of the system, for which its packages of databases are.
+fn write_dbm() -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg("-Wignore");
+    command.arg(root.join("tests/databases/write_dbm.py"));
     command
 }
 

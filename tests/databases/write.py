@@ -6,6 +6,7 @@ usage: write.py hierarchy DIRECTORY       one hierarchy in a zip and in each kin
        write.py small KIND PATH           values that fit into pages, and two that do not
 """
 
+import dbm.dumb
 import os
 import sqlite3
 import sys
@@ -89,20 +90,22 @@ def hierarchy(directory):
     fill(zarr.SQLiteStore("h.sqlite"))
     fill(zarr.LMDBStore("h.lmdb"))
     fill(zarr.LMDBStore("h-file.lmdb", subdir=False))
+    fill(zarr.DBMStore("h-zarr", open=dbm.dumb.open))
     # What zarr-python does not write itself: the other format of LMDB, and the table of dbm.sqlite3.
     source = zarr.ZipStore("h.zip", mode="r")
     items = [(key, source[key]) for key in source]
     other = Lmdb("h-1.0.lmdb", 1)
     other.put(items)
     other.close()
-    dbm = sqlite3.connect("h.dbm")
-    dbm.execute("PRAGMA journal_mode = wal")
-    dbm.execute("CREATE TABLE Dict(key BLOB UNIQUE NOT NULL, value BLOB NOT NULL)")
-    dbm.executemany("REPLACE INTO Dict VALUES(?, ?)", [(key.encode(), value) for key, value in items])
-    dbm.commit()
-    dbm.close()
+    table = sqlite3.connect("h.dbm")
+    table.execute("PRAGMA journal_mode = wal")
+    table.execute("CREATE TABLE Dict(key BLOB UNIQUE NOT NULL, value BLOB NOT NULL)")
+    table.executemany("REPLACE INTO Dict VALUES(?, ?)", [(key.encode(), value) for key, value in items])
+    table.commit()
+    table.close()
     for name in sorted(os.listdir(".")):
-        print(name)
+        if not name.endswith(".bak"):
+            print(name)
 
 
 def values_of(number):

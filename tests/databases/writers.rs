@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -14,10 +14,13 @@ use crate::support::*;
 use crate::{KINDS, write};
 
 /// The lengths of the values of `write.py`.
-const LENGTHS: [usize; 4] = [100, 3000, 20_000, 300_000];
+pub(crate) const LENGTHS: [usize; 4] = [100, 3000, 20_000, 300_000];
 
-fn start(arguments: &[&str], path: &Path) -> (Killed, BufReader<ChildStdout>) {
-    let mut command = write();
+pub(crate) fn start(
+    mut command: Command,
+    arguments: &[&str],
+    path: &Path,
+) -> (Killed, BufReader<ChildStdout>) {
     let (first, last) = arguments.split_at(2);
     command.args(first).arg(path).args(last);
     let mut child = command
@@ -29,14 +32,14 @@ fn start(arguments: &[&str], path: &Path) -> (Killed, BufReader<ChildStdout>) {
     (Killed(child), output)
 }
 
-fn line(output: &mut BufReader<ChildStdout>) -> String {
+pub(crate) fn line(output: &mut BufReader<ChildStdout>) -> String {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
 /// The byte of a value; it has no other.
-fn byte_of(path: &Path, length: usize) -> std::io::Result<u8> {
+pub(crate) fn byte_of(path: &Path, length: usize) -> std::io::Result<u8> {
     let bytes = fs::read(path)?;
     assert_eq!(bytes.len(), length, "{path:?}");
     let first = bytes[0];
@@ -47,7 +50,7 @@ fn byte_of(path: &Path, length: usize) -> std::io::Result<u8> {
     Ok(first)
 }
 
-fn errno(error: &std::io::Error) -> Option<Errno> {
+pub(crate) fn errno(error: &std::io::Error) -> Option<Errno> {
     Errno::from_io_error(error)
 }
 
@@ -57,13 +60,13 @@ fn a_running_writer_is_seen_and_never_half_of_a_change() {
     std::thread::scope(|scope| {
         for kind in KINDS {
             let path = scratch.path().join(kind);
-            scope.spawn(move || reads_while_it_is_written(kind, &path));
+            scope.spawn(move || reads_while_it_is_written(write(), kind, &path));
         }
     });
 }
 
-fn reads_while_it_is_written(kind: &str, path: &Path) {
-    let (mut writer, mut output) = start(&["update", kind, "3"], path);
+pub(crate) fn reads_while_it_is_written(command: Command, kind: &str, path: &Path) {
+    let (mut writer, mut output) = start(command, &["update", kind, "3"], path);
     assert_eq!(line(&mut output), "ready");
     let mount = Mount::with(path, &["--ttl", "0"]);
     let (mut read, mut seen) = (0, BTreeSet::new());
@@ -93,7 +96,7 @@ fn reads_while_it_is_written(kind: &str, path: &Path) {
 
 /// A database with a transaction that is begun and whose writer waits.
 fn hanging(kind: &str, path: &Path) -> (Killed, Mount) {
-    let (mut writer, mut output) = start(&["hang", kind], path);
+    let (mut writer, mut output) = start(write(), &["hang", kind], path);
     assert_eq!(line(&mut output), "ready");
     let mount = Mount::with(path, &["--ttl", "0", "--timeout", "300ms"]);
     for length in LENGTHS {
@@ -175,7 +178,7 @@ fn a_log_without_its_index_is_refused_and_not_left_out() {
 fn an_idle_mount_lets_the_last_writer_remove_its_log() {
     let scratch = scratch();
     let path = scratch.path().join("wal");
-    let (mut writer, mut output) = start(&["hang", "wal"], &path);
+    let (mut writer, mut output) = start(write(), &["hang", "wal"], &path);
     assert_eq!(line(&mut output), "ready");
     let mount = Mount::with(&path, &["--ttl", "0"]);
     assert_eq!(byte_of(&mount.join("v/100"), 100).unwrap(), 1);

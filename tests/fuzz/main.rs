@@ -144,6 +144,11 @@ fn xml_listings_lose_all_odd_keys_at_once() {
 }
 
 #[test]
+fn databases_are_refused_or_have_values_in_the_file() {
+    run("dbm");
+}
+
+#[test]
 fn each_target_is_a_program_of_cargo_fuzz() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
     let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cases::{self, Case};
 
@@ -22,6 +23,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "codec_chain" => chunks(),
         "html_page" => written(&PAGES),
         "xml_listing" => written(&LISTINGS),
+        "dbm" => databases(),
         _ => Vec::new(),
     };
     seeds.retain(|seed| seed.len() <= MAX_BYTES);
@@ -55,6 +57,23 @@ fn archives() -> Vec<Vec<u8>> {
         .flat_map(|row| row())
         .map(|case| case.archive)
         .collect()
+}
+
+/// Databases of a few keys, written by their libraries.
+fn databases() -> Vec<Vec<u8>> {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases/write_dbm.py");
+    let kinds = ["gnu", "ndbm", "dumb", "btree", "hash-big", "btree-big"];
+    for kind in kinds {
+        let written = Command::new("/usr/bin/python3")
+            .arg(&script)
+            .args(["tiny", kind])
+            .arg(scratch.path().join(kind))
+            .status();
+        assert!(written.unwrap().success(), "{kind}");
+    }
+    let files = fs::read_dir(scratch.path()).unwrap();
+    files.map(|file| bytes(&file.unwrap().path())).collect()
 }
 
 /// All files of this name in the fixtures.

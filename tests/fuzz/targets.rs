@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
-    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_listing,
-    fuzz_page,
+    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_dbm,
+    fuzz_listing, fuzz_page,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -24,6 +24,7 @@ pub const TARGETS: [Target; 7] = [
     ("codec_chain", codec_chain),
     ("html_page", html_page),
     ("xml_listing", xml_listing),
+    ("dbm", dbm),
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -32,12 +33,17 @@ const OUTPUT_BYTES: usize = 1 << 20;
 /// The most entries of an archive that are looked at.
 const ENTRIES: usize = 256;
 
+fn file_of(bytes: &[u8]) -> File {
+    let file = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut file = File::from(file);
+    file.write_all(bytes).unwrap();
+    file
+}
+
 /// An archive: it is refused or lists names with which every entry can be opened or refused, and an
 /// entry has as many bytes as the listing says.
 pub fn zip_index(archive: &[u8]) {
-    let file = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    let mut file = File::from(file);
-    file.write_all(archive).unwrap();
+    let file = file_of(archive);
     // A file that has just been written may still change, and costs a wait.
     file.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000))
         .unwrap();
@@ -222,5 +228,12 @@ pub fn xml_listing(listing: &[u8]) {
     if let Some((left, _)) = fuzz_listing(listing) {
         let again = fuzz_listing(&left).expect("what is left can be read");
         assert_eq!(again, (left, 0));
+    }
+}
+
+/// A file of GNU dbm or Berkeley DB, or the index of `dbm.dumb`: it is refused or has no more keys than bytes.
+pub fn dbm(database: &[u8]) {
+    if let Some(keys) = fuzz_dbm(&file_of(database)) {
+        assert!(keys <= database.len());
     }
 }

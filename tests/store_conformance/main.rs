@@ -479,6 +479,26 @@ fn lmdb_databases_conform() {
     }
 }
 
+#[test]
+fn dbm_databases_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    let source = dir.path().join("source");
+    directory(&source, &values);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases/write_dbm.py");
+    let made = std::process::Command::new("/usr/bin/python3")
+        .arg(script)
+        .arg("copy")
+        .args([&source, dir.path()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let names = String::from_utf8(made.stdout).unwrap();
+    for name in names.lines() {
+        conforms_with(&*open_source(&dir.path().join(name)), &values, false);
+    }
+    assert_eq!(names.lines().count(), 7);
+}
+
 /// An archive at a server: its bytes are never at hand.
 #[derive(Debug)]
 struct Remote(Vec<u8>);

@@ -97,7 +97,11 @@ fn store(keys: &[&[u8]]) -> (Map, DatabaseStore) {
     let values = keys.iter().map(|key| (key.to_vec(), b"value".to_vec()));
     map.0.lock().values = values.collect();
     let timeout = Duration::from_millis(30);
-    let store = DatabaseStore::new("map", Box::new(map.clone()), DatabaseOptions { timeout });
+    let options = DatabaseOptions {
+        timeout,
+        ..DatabaseOptions::default()
+    };
+    let store = DatabaseStore::new("map", Box::new(map.clone()), options);
     (map, store)
 }
 

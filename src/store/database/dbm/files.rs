@@ -1,0 +1,379 @@
+//! The files of a database, their locks, and what proves that they have not changed.
+//!
+//! - Writers of GNU dbm hold an exclusive flock(2) while they have a file open, and write through a memory
+//!   map, which moves the times of a file late or, on tmpfs, never. Reads hold a shared lock, so that no
+//!   writer lives meanwhile. Between two reads the times tell of a writer, and on tmpfs inotify(7).
+//! - Writers of Berkeley DB and `dbm.dumb` take no lock, and write with write(2), which moves the times.
+//! - `dbm.dumb` writes a value into its file at once, and the size of a replaced one into the index when it
+//!   is closed. It makes a new file of the index then, so an index that is older than the last write to the
+//!   values is not read.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::bytes::Bytes;
+use crate::store::database::{Failure, gone};
+use crate::store::snapshot::{SETTLING, time};
+use crate::sync::Mutex;
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    fn of(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            size_bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+
+    fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Whether a write after this moment gives the file another time.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let nanoseconds = u64::try_from(nanoseconds).unwrap_or(0);
+        let changed = time(seconds, nanoseconds);
+        // A time that lies ahead says nothing of when it was set.
+        let age = SystemTime::now().duration_since(changed);
+        age.map_or(true, |age| age >= SETTLING)
+    }
+}
+
+/// One state of the files of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    index: FileState,
+    values: Option<FileState>,
+    /// The number of the lock, which tells of writers where times do not.
+    lock: u64,
+}
+
+impl State {
+    pub(super) fn modified(&self) -> SystemTime {
+        let newest = [Some(self.index), self.values].into_iter().flatten();
+        let (seconds, nanoseconds) = newest.map(|file| file.modified).max().unwrap_or_default();
+        time(seconds, u64::try_from(nanoseconds).unwrap_or(0))
+    }
+}
+
+/// The paths of a database.
+#[derive(Debug)]
+pub(super) struct Files {
+    index: PathBuf,
+    /// The file of values of `dbm.dumb`, which has the index in a file of its own.
+    values: Option<PathBuf>,
+    /// Whether its writers lock the file.
+    is_locked: bool,
+    open: Mutex<Option<Arc<Open>>>,
+}
+
+impl Files {
+    /// A database in one file.
+    pub(super) fn single(path: &Path, is_locked: bool) -> io::Result<Self> {
+        Ok(Self {
+            index: path.canonicalize()?,
+            values: None,
+            is_locked,
+            open: Mutex::default(),
+        })
+    }
+
+    /// A database with its values in a file of their own.
+    pub(super) fn pair(index: &Path, values: &Path) -> io::Result<Self> {
+        Ok(Self {
+            values: Some(values.canonicalize()?),
+            ..Self::single(index, false)?
+        })
+    }
+
+    /// The files that the paths lead to, if they can be read now.
+    ///
+    /// # Errors
+    /// [`Failure::Busy`] while a writer is known to be at work.
+    pub(super) fn current(&self) -> Result<Reading, Failure> {
+        let open = self.open(&self.state()?)?;
+        let guard = match &open.lock {
+            Some(_) => Some(Guard::new(&open)?),
+            None => None,
+        };
+        let mut state = self.state()?;
+        if !open.is_of(&state) {
+            return Err(CHANGING);
+        }
+        state.lock = guard.as_ref().map_or(0, |guard| guard.number);
+        let is_settled = state.index.is_settled() && state.values.is_none_or(|v| v.is_settled());
+        match is_settled {
+            true => Ok(Reading {
+                open,
+                state,
+                _guard: guard,
+            }),
+            false => Err(CHANGING),
+        }
+    }
+
+    /// Whether the files are still those of a state.
+    pub(super) fn are_in(&self, state: &State) -> Result<bool, Failure> {
+        let now = self.state()?;
+        Ok((now.index, now.values) == (state.index, state.values))
+    }
+
+    fn state(&self) -> Result<State, Failure> {
+        let Some(values) = &self.values else {
+            let index = fs::metadata(&self.index).map_err(|e| Failure::Failed(gone(e)))?;
+            return Ok(State {
+                index: FileState::of(&index),
+                values: None,
+                lock: 0,
+            });
+        };
+        let values = fs::metadata(values).map_err(|e| Failure::Failed(gone(e)))?;
+        let index = match fs::metadata(&self.index) {
+            // A writer makes a new one when it closes the database.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(UNFINISHED),
+            index => index.map_err(|e| Failure::Failed(gone(e)))?,
+        };
+        if !is_complete(&values, &index, &self.index.with_extension("bak")) {
+            return Err(UNFINISHED);
+        }
+        Ok(State {
+            index: FileState::of(&index),
+            values: Some(FileState::of(&values)),
+            lock: 0,
+        })
+    }
+
+    /// The open files of a state.
+    fn open(&self, state: &State) -> Result<Arc<Open>, Failure> {
+        let mut held = self.open.lock();
+        if let Some(open) = held.as_ref().filter(|open| open.is_of(state)) {
+            return Ok(Arc::clone(open));
+        }
+        let failed = |error| Failure::Failed(gone(error));
+        let open = Open::new(self).map_err(failed)?;
+        Ok(Arc::clone(held.insert(Arc::new(open))))
+    }
+
+    /// The size of the files in bytes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        let paths = [Some(&self.index), self.values.as_ref()];
+        let files = paths.into_iter().flatten().map(fs::metadata);
+        files.flatten().map(|file| file.len()).sum()
+    }
+}
+
+const CHANGING: Failure = Failure::Busy("database that stays as it is for one read");
+const UNFINISHED: Failure = Failure::Busy(
+    "index (.dir) that was made after the last change of the values (.dat): a program has the database open, or \
+     was stopped; if the files were only copied in another order, replace .dir with a copy of it",
+);
+const LOCKED: Failure =
+    Failure::Busy("lock of the database, which another process has open for writing");
+
+/// Whether the values were not written since the index was made. Where file systems keep no time of that, the
+/// index before it tells, which was renamed then.
+fn is_complete(values: &Metadata, index: &Metadata, backup: &Path) -> bool {
+    let renamed = || {
+        let backup = fs::metadata(backup).ok()?;
+        let nanoseconds = u64::try_from(backup.ctime_nsec()).ok()?;
+        Some(time(backup.ctime(), nanoseconds))
+    };
+    let made = index.created().ok().or_else(renamed);
+    let written = values.modified().ok();
+    made.zip(written)
+        .is_some_and(|(made, written)| made >= written)
+}
+
+/// The files of one state, which can be read as long as this lives.
+#[derive(Debug)]
+pub(super) struct Reading {
+    open: Arc<Open>,
+    pub(super) state: State,
+    _guard: Option<Guard>,
+}
+
+impl Reading {
+    pub(super) fn open(&self) -> &Arc<Open> {
+        &self.open
+    }
+}
+
+/// Open files.
+#[derive(Debug)]
+pub(super) struct Open {
+    index: (File, FileState),
+    values: Option<(File, FileState)>,
+    lock: Option<Lock>,
+}
+
+impl Open {
+    fn new(files: &Files) -> io::Result<Self> {
+        let open = |path: &PathBuf| {
+            let file = File::open(path)?;
+            let state = FileState::of(&file.metadata()?);
+            Ok::<_, io::Error>((file, state))
+        };
+        let index = open(&files.index)?;
+        let lock = files.is_locked.then(|| Lock::new(&index.0)).transpose()?;
+        Ok(Self {
+            values: files.values.as_ref().map(open).transpose()?,
+            index,
+            lock,
+        })
+    }
+
+    fn is_of(&self, state: &State) -> bool {
+        let is_same = |open: &(File, FileState), state: &FileState| open.1.is_same_file(state);
+        let values = match (&self.values, &state.values) {
+            (Some(open), Some(state)) => is_same(open, state),
+            (open, state) => open.is_none() && state.is_none(),
+        };
+        values && is_same(&self.index, &state.index)
+    }
+
+    /// The file of the keys.
+    pub(super) fn index(&self, state: &State) -> Bytes<'_> {
+        Bytes::new(&self.index.0, state.index.size_bytes)
+    }
+
+    /// The file of the values, which can be that of the keys.
+    pub(super) fn values(&self, state: &State) -> Bytes<'_> {
+        match (&self.values, &state.values) {
+            (Some((file, _)), Some(values)) => Bytes::new(file, values.size_bytes),
+            _ => self.index(state),
+        }
+    }
+}
+
+/// File systems on which a write through a memory map moves no time: tmpfs and ramfs.
+const UNTIMED: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// The shared lock of a file, which all reads of this process share.
+#[derive(Debug)]
+struct Lock {
+    /// Tells of writers where times do not.
+    watch: Option<Watch>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    is_locked: bool,
+    readers: usize,
+    /// Increases when a writer may have had the file since the lock was held.
+    number: u64,
+}
+
+impl Lock {
+    fn new(file: &File) -> io::Result<Self> {
+        let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type);
+        let is_untimed = kind.is_ok_and(|kind| UNTIMED.contains(&kind));
+        Ok(Self {
+            watch: is_untimed.then(|| Watch::new(file)),
+            held: Mutex::default(),
+        })
+    }
+}
+
+/// Events of inotify(7) for a file that is opened, written or closed. A writer opens a file before it locks it.
+#[derive(Debug)]
+struct Watch(Option<OwnedFd>);
+
+impl Watch {
+    fn new(file: &File) -> Self {
+        let start = || {
+            let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let flags = WatchFlags::OPEN | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
+            inotify::add_watch(&events, path, flags)?;
+            Ok::<_, Errno>(events)
+        };
+        let events = start();
+        if let Err(error) = &events {
+            log::debug!("a database cannot be watched, and is indexed for each read: {error}");
+        }
+        Self(events.ok())
+    }
+
+    /// Whether the file was used since the last call, as far as is known.
+    fn was_used(&self) -> bool {
+        let Some(events) = &self.0 else { return true };
+        let mut buffer = [0; 4096];
+        let mut was_used = false;
+        loop {
+            match rustix::io::read(events, &mut buffer[..]) {
+                Ok(0) | Err(Errno::AGAIN) => return was_used,
+                Ok(_) => was_used = true,
+                Err(Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+/// A share of a lock.
+#[derive(Debug)]
+struct Guard {
+    open: Arc<Open>,
+    number: u64,
+}
+
+impl Guard {
+    fn new(open: &Arc<Open>) -> Result<Self, Failure> {
+        let mut number = 0;
+        if let Some(lock) = &open.lock {
+            let mut held = lock.held.lock();
+            if !held.is_locked {
+                match flock(&open.index.0, FlockOperation::NonBlockingLockShared) {
+                    Ok(()) => held.is_locked = true,
+                    Err(Errno::WOULDBLOCK) => return Err(LOCKED),
+                    // A file system without locks: gdbm does not open a database there.
+                    Err(error) => log::debug!("a database cannot be locked: {error}"),
+                }
+                if lock.watch.as_ref().is_some_and(Watch::was_used) {
+                    held.number = held.number.wrapping_add(1);
+                }
+            }
+            held.readers = held.readers.saturating_add(1);
+            number = held.number;
+        }
+        Ok(Self {
+            open: Arc::clone(open),
+            number,
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(lock) = &self.open.lock else { return };
+        let mut held = lock.held.lock();
+        held.readers = held.readers.saturating_sub(1);
+        if held.readers == 0 && std::mem::take(&mut held.is_locked) {
+            // It fails for no open file that was locked; it is released with the file at the latest.
+            let _ = flock(&self.open.index.0, FlockOperation::Unlock);
+        }
+    }
+}
