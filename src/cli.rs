@@ -87,8 +87,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// A directory with a Zarr or N5 hierarchy, or a zip archive, an SQLite or an LMDB database of one (by
-    /// its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory or an archive,
-    /// or (redis, mongodb) of a database;
+    /// its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory or an archive, or
+    /// (redis, mongodb) of a database;
     /// `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory

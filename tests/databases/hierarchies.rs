@@ -64,12 +64,12 @@ const DECODED: [&str; 5] = [
     "as-v3/",
 ];
 
+/// The keys and the decoded files of a hierarchy.
+pub(crate) type Served = (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>);
+
 /// The keys and the decoded files of a mount of the hierarchy. Translations of a remote source list chunks
 /// that are not there, too.
-pub(crate) fn served(
-    mount: Mount,
-    is_remote: bool,
-) -> (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>) {
+pub(crate) fn served(mount: Mount, is_remote: bool) -> Served {
     let native = files(mount.path(), &is_native, false);
     let mut views = BTreeMap::new();
     for directory in [".zarrfs", "g/.zarrfs"] {
@@ -81,6 +81,25 @@ pub(crate) fn served(
     }
     mount.unmount();
     (native, views)
+}
+
+/// A mount of a remote source has all keys of the zip and all its decoded arrays. Its translations lack nodes,
+/// unless there is consolidated metadata.
+pub(crate) fn is_as_zip(mount: Mount, zip: &Served) {
+    let source = mount_entry(mount.path()).unwrap();
+    let (native, views) = served(mount, true);
+    assert!(native == zip.0, "{source} differs from the zip");
+    for (name, bytes) in &zip.1 {
+        match views.get(name) {
+            None => assert!(name.contains("as-v3/"), "{source}: no {name}"),
+            found => assert!(found == Some(bytes), "{source}: {name} differs"),
+        }
+    }
+    assert!(
+        views.keys().all(|name| zip.1.contains_key(name)),
+        "{source}"
+    );
+    assert!(views.contains_key(".zarrfs/as-v3/holes/c/2/5"), "{source}");
 }
 
 #[test]

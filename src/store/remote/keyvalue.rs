@@ -61,7 +61,8 @@ trait KeyValueClient: Debug + Send + Sync {
         below: &'a [Key],
     ) -> BoxFuture<'a, Result<Found, RequestError>>;
 
-    /// The whole value of a key, if it has `most` bytes at most; `None` proves that there is none.
+    /// The whole value of a key, if it has `most` bytes at most or the server keeps no long ones; `None` proves
+    /// that there is none.
     fn value<'a>(
         &'a self,
         key: &'a Key,

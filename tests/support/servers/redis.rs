@@ -19,6 +19,7 @@ use super::{Port, Process, Remote};
 pub struct Redis {
     process: Process,
     port: Port,
+    tls: Port,
     dir: tempfile::TempDir,
 }
 
@@ -27,11 +28,33 @@ impl Redis {
 
     /// Starts a server without keys.
     pub fn start() -> Self {
-        let (dir, port) = (scratch(), Port::free());
-        let process = run(&dir, &port);
-        let redis = Self { process, port, dir };
+        Self::start_in(scratch(), false)
+    }
+
+    /// Starts a server that also answers over TLS; returns the file with its authority, too.
+    pub fn with_tls() -> (Self, PathBuf) {
+        let dir = scratch();
+        let authority = dir.path().join("ca.pem");
+        crate::support::sh(&format!("cd {} && {CERTIFICATES}", dir.path().display()));
+        (Self::start_in(dir, true), authority)
+    }
+
+    fn start_in(dir: tempfile::TempDir, has_tls: bool) -> Self {
+        let (port, tls) = (Port::free(), Port::free());
+        let process = run(&dir, &port, has_tls.then_some(&tls));
+        let redis = Self {
+            process,
+            port,
+            tls,
+            dir,
+        };
         redis.wait();
         redis
+    }
+
+    /// As [`Redis::url`], over TLS.
+    pub fn tls_url(&self, prefix: &str) -> String {
+        format!("rediss://127.0.0.1:{}/0?prefix={prefix}", self.tls.number)
     }
 
     fn wait(&self) {
@@ -138,14 +161,23 @@ impl Redis {
         let ends = || TcpStream::connect(("127.0.0.1", self.port.number)).is_err();
         assert!(crate::support::wait_until(Duration::from_secs(10), ends));
         between();
-        self.process = run(&self.dir, &self.port);
+        self.process = run(&self.dir, &self.port, None);
         self.wait();
     }
 }
 
-fn run(dir: &tempfile::TempDir, port: &Port) -> Process {
+/// An authority, and a certificate of it for this machine.
+const CERTIFICATES: &str = "\
+    exec 2>/dev/null\n\
+    new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n\
+    openssl req -x509 $new -keyout ca.key -out ca.pem -days 2 -subj /CN=tests &&\n\
+    openssl req $new -keyout key.pem -out request.pem -subj /CN=localhost &&\n\
+    echo subjectAltName=IP:127.0.0.1 > names &&\n\
+    openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem";
+
+fn run(dir: &tempfile::TempDir, port: &Port, tls: Option<&Port>) -> Process {
     let config = dir.path().join("redis.conf");
-    let settings = [
+    let mut settings = vec![
         "bind 127.0.0.1".to_owned(),
         format!("port {}", port.number),
         format!("unixsocket {}", dir.path().join("socket").display()),
@@ -154,6 +186,15 @@ fn run(dir: &tempfile::TempDir, port: &Port) -> Process {
         "save \"\"".to_owned(),
         "daemonize no".to_owned(),
     ];
+    if let Some(tls) = tls {
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        settings.extend([
+            format!("tls-port {}", tls.number),
+            format!("tls-cert-file {}", file("cert.pem")),
+            format!("tls-key-file {}", file("key.pem")),
+            "tls-auth-clients no".to_owned(),
+        ]);
+    }
     fs::write(&config, settings.join("\n")).unwrap();
     let mut command = Command::new("redis-server");
     command.arg(&config);

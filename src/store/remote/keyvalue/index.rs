@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn index(keys: &[&str]) -> Index {
-        let mut read = Keys::new(1 << 20);
+        let mut read = Keys::new(16 << 20);
         for key in keys {
             read.add(key.as_bytes(), Some(key.len() as u64)).unwrap();
         }

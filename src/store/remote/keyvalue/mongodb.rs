@@ -312,21 +312,18 @@ impl KeyValueClient for MongoDb {
         .boxed()
     }
 
-    /// A document has 16 MiB at most, so the value is never asked for in vain.
+    /// Whatever its size: a document has 16 MiB at most.
     fn value<'a>(
         &'a self,
         key: &'a Key,
-        most: u64,
+        _: u64,
     ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>> {
         async move {
             let (_, Some(mut document)) = self.document(key, &[]).await? else {
                 return Ok(None);
             };
             match document.remove("value") {
-                Some(Bson::Binary(Binary { bytes, .. })) => Ok(Some(match bytes.len() as u64 {
-                    length if length > most => Stored::TooLong(length),
-                    _ => Stored::Value(bytes),
-                })),
+                Some(Bson::Binary(Binary { bytes, .. })) => Ok(Some(Stored::Value(bytes))),
                 _ => Err(not_binary()),
             }
         }
