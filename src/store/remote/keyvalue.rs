@@ -125,11 +125,10 @@ impl KeyValues {
         Ok(read)
     }
 
-    /// Whether the keys that were read last have one below this one.
-    fn had_below(&self, key: &Key) -> bool {
-        let index = self.index.try_lock().ok();
-        let index = index.as_ref().and_then(|index| index.as_ref());
-        index.is_some_and(|index| index.has_below(key))
+    /// The keys, if they were read less than `--ttl` ago and are not being read now.
+    fn known_index(&self) -> Option<Arc<Index>> {
+        let index = self.index.try_lock().ok()?.clone()?;
+        (index.age() < self.options.ttl).then_some(index)
     }
 
     /// Documents that make a node of a prefix; none below a document.
@@ -230,7 +229,8 @@ impl KeyValues {
             return Ok(self.meta_of(key, &stored));
         }
         let found = self.client.find(key, &self.documents(key)).await?;
-        if found.below.is_some() || self.had_below(key) {
+        let has_below = |index: Arc<Index>| index.has_below(key);
+        if found.below.is_some() || self.known_index().is_some_and(has_below) {
             return Err(RequestError::IsPrefix);
         }
         let size_bytes = found.size_bytes.ok_or(RequestError::NotFound)?;
@@ -240,12 +240,7 @@ impl KeyValues {
     /// A document that makes a node of a prefix, unless the keys are known, which tell more.
     async fn document(&self, prefix: &Key) -> Result<Option<Key>, RequestError> {
         let mut documents = self.documents(prefix);
-        let index = self.index.lock().await;
-        let is_known = index
-            .as_ref()
-            .is_some_and(|index| index.age() < self.options.ttl);
-        drop(index);
-        if is_known || documents.is_empty() {
+        if self.known_index().is_some() || documents.is_empty() {
             return Ok(None);
         }
         let found = self.client.find(prefix, &documents).await?;

@@ -36,7 +36,7 @@ const BATCH: u32 = 10_000;
 /// A collection, and as whom it is read.
 #[derive(Clone)]
 pub(in crate::store::remote) struct MongoDbUrl {
-    connection: ConnectionString,
+    connection: Box<ConnectionString>,
     credentials: Option<(String, String)>,
     hosts: String,
     database: String,
@@ -92,7 +92,7 @@ impl MongoDbUrl {
             None => variable("MONGODB_USERNAME").zip(variable("MONGODB_PASSWORD")),
         };
         Ok(Self {
-            connection,
+            connection: Box::new(connection),
             credentials,
             hosts: hosts.to_owned(),
             database,
@@ -187,7 +187,7 @@ impl MongoDb {
 
     async fn collection(&self) -> Result<&Collection<Document>, RequestError> {
         let connect = || async {
-            let parsed = ClientOptions::parse(self.url.connection.clone()).await;
+            let parsed = ClientOptions::parse((*self.url.connection).clone()).await;
             let mut options = parsed.map_err(|error| failed(&error))?;
             options.app_name = Some("zarrfs".into());
             // Failed requests are sent again by the layers above.
