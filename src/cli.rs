@@ -117,7 +117,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// A directory with a Zarr or N5 hierarchy, or a zip archive or a database of one (SQLite, LMDB, GNU dbm,
-    /// Berkeley DB or dbm.dumb, by its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory or an archive;
+    /// Berkeley DB or dbm.dumb, by its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory
+    /// or an archive, or (redis, mongodb) of a database;
     /// `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory [default: zarrfs/NAME in XDG_RUNTIME_DIR, which is printed]

@@ -17,7 +17,9 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
         codec::names().collect::<Vec<_>>().join(" "),
         codec::NOT_BUILT_IN.join(" "),
         store::REMOTE_SCHEMES
+            .iter()
             .map(|scheme| format!("{scheme}://"))
+            .collect::<Vec<_>>()
             .join(" "),
         fuse::TRANSPORT,
         std::env::consts::ARCH,

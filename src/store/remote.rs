@@ -1,7 +1,7 @@
 //! Sources that are asked over a network: web servers and object stores.
 //!
 //! From the ground up: a [`Remote`] sends one request and says exactly what came back
-//! (`web`, `bucket`); decorators of the same trait count requests (`traffic`), bound how many are
+//! (`web`, `bucket`, `hdfs`, `keyvalue`); decorators of the same trait count requests (`traffic`), bound how many are
 //! on their way (`limit`), and try again within a deadline (`retry`); `store` makes a
 //! [`Store`](super::Store) of it, with caches of names (`attr_cache`, `listing`) and of bytes
 //! (`range_cache`, `value`); `archive` reads a zip that is there.
@@ -20,6 +20,7 @@ mod bodies;
 mod bucket;
 mod cached;
 mod hdfs;
+mod keyvalue;
 mod limit;
 mod listing;
 mod missing;
@@ -46,7 +47,7 @@ use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use http::StatusCode;
@@ -201,6 +202,8 @@ struct Page {
     next: Option<String>,
     /// Whether all pages together hold all names that there are.
     is_complete: bool,
+    /// When the names were read, if that was before they were asked for.
+    since: Option<Instant>,
 }
 
 /// How deep a listing goes.

@@ -129,9 +129,26 @@ enum Place {
 }
 
 /// URLs of these kinds are asked over a network.
-pub const REMOTE_SCHEMES: [&str; 13] = [
-    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "hdfs", "webhdfs",
+pub const REMOTE_SCHEMES: &[&str] = &[
+    "http",
+    "https",
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "az",
+    "abfs",
+    "abfss",
+    "azure",
+    "hdfs",
+    "webhdfs",
     "swebhdfs",
+    "redis",
+    "rediss",
+    "redis+unix",
+    "unix",
+    #[cfg(feature = "mongodb")]
+    "mongodb",
 ];
 
 impl SourceName {

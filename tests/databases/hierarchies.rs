@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
 use crate::{write, write_dbm};
 
-/// The files below a directory for which `is_wanted` holds, with their contents.
-fn files(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Vec<u8>> {
+/// The files below a directory for which `is_wanted` holds, with their contents. `may_lack` says that chunks
+/// may be listed that are not there.
+fn files(
+    root: &Path,
+    is_wanted: &dyn Fn(&str) -> bool,
+    may_lack: bool,
+) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -28,7 +34,10 @@ fn files(root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Vec<
             match entry.file_type().unwrap().is_dir() {
                 true => pending.push(path),
                 false => {
-                    let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                    let bytes = match fs::read(&path) {
+                        Err(e) if may_lack && e.kind() == ErrorKind::NotFound => continue,
+                        bytes => bytes.unwrap_or_else(|e| panic!("{path:?}: {e}")),
+                    };
                     assert_eq!(
                         bytes.len() as u64,
                         path.metadata().unwrap().len(),
@@ -55,20 +64,42 @@ const DECODED: [&str; 5] = [
     "as-v3/",
 ];
 
-/// The native keys of a source, and views of it.
-fn served(source: &Path) -> (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>) {
-    let mount = Mount::new(source);
-    let native = files(mount.path(), &is_native);
+/// The keys and the decoded files of a hierarchy.
+pub(crate) type Served = (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>);
+
+/// The keys and the decoded files of a mount of the hierarchy. Translations of a remote source list chunks
+/// that are not there, too.
+pub(crate) fn served(mount: Mount, is_remote: bool) -> Served {
+    let native = files(mount.path(), &is_native, false);
     let mut views = BTreeMap::new();
     for directory in [".zarrfs", "g/.zarrfs"] {
         let is_wanted =
             |name: &str| name == "as-v3" || DECODED.iter().any(|wanted| name.starts_with(wanted));
-        for (name, bytes) in files(&mount.join(directory), &is_wanted) {
+        for (name, bytes) in files(&mount.join(directory), &is_wanted, is_remote) {
             views.insert(format!("{directory}/{name}"), bytes);
         }
     }
     mount.unmount();
     (native, views)
+}
+
+/// A mount of a remote source has all keys of the zip and all its decoded arrays. Its translations lack nodes,
+/// unless there is consolidated metadata.
+pub(crate) fn is_as_zip(mount: Mount, zip: &Served) {
+    let source = mount_entry(mount.path()).unwrap();
+    let (native, views) = served(mount, true);
+    assert!(native == zip.0, "{source} differs from the zip");
+    for (name, bytes) in &zip.1 {
+        match views.get(name) {
+            None => assert!(name.contains("as-v3/"), "{source}: no {name}"),
+            found => assert!(found == Some(bytes), "{source}: {name} differs"),
+        }
+    }
+    assert!(
+        views.keys().all(|name| zip.1.contains_key(name)),
+        "{source}"
+    );
+    assert!(views.contains_key(".zarrfs/as-v3/holes/c/2/5"), "{source}");
 }
 
 #[test]
@@ -79,7 +110,8 @@ fn keys_and_decoded_arrays_equal_those_of_a_zip() {
         .arg("copy")
         .arg(scratch.path().join("h.zip"))
         .arg(scratch.path()));
-    let zip = served(&scratch.path().join("h.zip"));
+    let served = |name: &str| served(Mount::new(scratch.path().join(name)), false);
+    let zip = served("h.zip");
     assert!(zip.0.contains_key("holes/2.5") && zip.0.contains_key("nested/0/1"));
     assert!(!zip.0.contains_key("holes/0.0"));
     for view in [
@@ -99,7 +131,7 @@ fn keys_and_decoded_arrays_equal_those_of_a_zip() {
         .lines()
         .filter(|name| *name != "h.zip" && !name.ends_with("-lock"));
     for name in others.chain(dbm.lines()) {
-        let found = served(&scratch.path().join(name));
+        let found = served(name);
         assert!(found == zip, "{name} differs from the zip");
         compared += 1;
     }

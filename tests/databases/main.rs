@@ -7,28 +7,36 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+use support::servers;
+
 mod damage;
 mod dbm;
 mod hierarchies;
+mod mongodb;
+mod redis;
 mod schemas;
 mod writers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `write.py` with the Python of the fixtures.
-fn write() -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = root.join("tests/fixtures/.venv2");
+/// The Python of the fixtures.
+fn python() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/.venv2");
     let python = std::env::var_os("ZARRFS_VENV2").map_or(own, PathBuf::from);
     let python = python.join("bin/python");
     assert!(
         python.exists(),
         "no {python:?}: run tests/fixtures/setup.sh"
     );
-    let mut command = Command::new(python);
+    python
+}
+
+/// `write.py` with that Python.
+fn write() -> Command {
+    let mut command = Command::new(python());
     command.arg("-Wignore");
-    command.arg(root.join("tests/databases/write.py"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases/write.py"));
     command
 }
 

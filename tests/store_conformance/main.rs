@@ -499,6 +499,16 @@ fn dbm_databases_conform() {
     assert_eq!(names.lines().count(), 7);
 }
 
+#[test]
+fn redis_conforms() {
+    let (redis, values) = (support::servers::Redis::start(), values());
+    for (name, value) in &values {
+        redis.set(&format!("zarr:{name}"), value);
+    }
+    let url = redis.url_with_password("zarr");
+    conforms_with(&*open_source(Path::new(&url)), &values, false);
+}
+
 /// An archive at a server: its bytes are never at hand.
 #[derive(Debug)]
 struct Remote(Vec<u8>);

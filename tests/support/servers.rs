@@ -7,10 +7,12 @@
 mod azurite;
 mod gcs;
 pub mod http;
+mod mongodb;
 mod moto;
 mod nginx;
 mod process;
 mod rclone;
+mod redis;
 mod remote;
 mod seaweed;
 mod webhdfs;
@@ -23,10 +25,12 @@ use crate::support::run_for;
 
 pub use azurite::Azurite;
 pub use gcs::FakeGcs;
+pub use mongodb::MongoDb;
 pub use moto::Moto;
 pub use nginx::{Nginx, Request, basic};
 pub use process::{Port, Process};
 pub use rclone::Rclone;
+pub use redis::Redis;
 pub use remote::{Remote, without_clouds};
 pub use seaweed::Seaweed;
 pub use webhdfs::WebHdfs;

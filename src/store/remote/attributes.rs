@@ -62,6 +62,13 @@ impl RemoteSource {
         }
         let asked = Instant::now();
         let (object, page) = match self.can_list() {
+            // An answer about a key tells whether it is a prefix, too. A listing reads all keys.
+            true if self.reads_whole => match self.object_attrs(key).await {
+                object @ Err(StoreError::NotFound { .. }) => {
+                    (object, Some(self.has_names(key).await))
+                }
+                object => (object, None),
+            },
             true => {
                 let (object, page) = join(self.object_attrs(key), self.has_names(key)).await;
                 (object, Some(page))
@@ -173,7 +180,7 @@ impl RemoteSource {
     }
 
     /// Fails if the source itself is gone, so that its keys are not taken for absent.
-    async fn check_anchor(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+    pub(super) async fn check_anchor(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
         let Some(anchor) = self.anchor.get().filter(|anchor| *anchor != key) else {
             return Ok(());
         };

@@ -305,6 +305,7 @@ impl Objects {
             prefixes: prefixes.filter_map(below).collect(),
             next: answer.page_token,
             is_complete: true,
+            since: None,
         })
     }
 }

@@ -219,6 +219,7 @@ impl RemoteListing {
         let mut names = Vec::new();
         if source.can_list() {
             let page = source.list(list_of(prefix, Depth::All, &next)).await?;
+            let since = page.since.unwrap_or(since);
             if is_whole_tree(&page) {
                 source.keep_listing(prefix, &page);
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
@@ -276,6 +277,7 @@ impl RemoteListing {
             .await?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
         open.is_complete &= page.is_complete;
+        open.since = page.since.map_or(open.since, |since| since.min(open.since));
         let next = page.next.clone().map(|token| Next::Page(Some(token)));
         let more = names_of(page);
         // A page without a name may well say to ask again.

@@ -15,6 +15,7 @@ use super::attr_cache::{AttrCache, Attrs};
 use super::bodies::BodyBudget;
 use super::bucket::{self, Bucket, BucketOptions};
 use super::hdfs::{self, HdfsUrl};
+use super::keyvalue::{self, KeyValueOptions, KeyValueUrl};
 use super::limit::Limited;
 use super::listing::{ListingCache, RemoteListing};
 use super::missing::Missing;
@@ -146,6 +147,14 @@ fn cause(error: &StoreError) -> String {
 fn advice(label: &str, error: &StoreError) -> &'static str {
     let is_web = label.starts_with("http");
     match error {
+        StoreError::Denied { .. } if label.starts_with("mongodb") => {
+            " (credentials come from MONGODB_USERNAME and MONGODB_PASSWORD in the environment or in \
+             --env-file, or from the URL)"
+        }
+        StoreError::Denied { .. } if label.starts_with("redis") => {
+            " (credentials come from REDIS_PASSWORD and REDIS_USERNAME in the environment or in \
+             --env-file, or from the URL)"
+        }
         StoreError::Denied {
             status: Some(401), ..
         } if is_web => " (a password goes into the URL, a token into --header)",
@@ -194,15 +203,11 @@ pub(in crate::store) async fn open(
         label: label.clone(),
         error,
     };
-    let lists_directories = remote.1 == Kind::Hdfs;
-    let source = layered(
-        label.clone(),
-        identity,
-        remote.0,
-        lists_directories,
-        options,
-        classes,
-    )?;
+    let kind = remote.1;
+    let source = layered(label.clone(), identity, remote, options, classes)?;
+    if let Kind::Keys = kind {
+        return open_keys(url, is_zip, &source).await;
+    }
     let looks_zipped = [".zip", ".ozx"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end));
@@ -216,9 +221,9 @@ pub(in crate::store) async fn open(
             None => {}
         }
     }
-    let is_tree = match remote.1 {
+    let is_tree = match kind {
         Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
-        Kind::Web | Kind::Hdfs => open_web(&source).await.map_err(failed)?,
+        Kind::Web | Kind::Hdfs | Kind::Keys => open_web(&source).await.map_err(failed)?,
     };
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
@@ -229,9 +234,9 @@ pub(in crate::store) async fn open(
     {
         return Ok(Found::Archive(archive, tail));
     }
-    let what = match remote.1 {
+    let what = match kind {
         Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
-        Kind::Web | Kind::Hdfs => format!(
+        Kind::Web | Kind::Hdfs | Kind::Keys => format!(
             "none of {} is there, and it is not listed (is it the URL of the hierarchy itself?)",
             classes.node_documents.join(", ")
         ),
@@ -244,6 +249,7 @@ enum Kind {
     Web,
     Bucket,
     Hdfs,
+    Keys,
 }
 
 type Client = (String, String, String, (Arc<dyn Remote>, Kind));
@@ -257,6 +263,9 @@ fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
 pub(in crate::store) fn label(url: &str) -> String {
     if let Some(Ok(hdfs)) = HdfsUrl::parse(url, |_| None) {
         return hdfs.label();
+    }
+    if let Some(keys) = KeyValueUrl::parse(url, |_| None) {
+        return keys.map_or_else(|_| hidden(url), |keys| keys.label());
     }
     match (Bucket::parse(url), Url::parse(url)) {
         (Some(Ok(bucket)), _) => bucket.label(),
@@ -304,6 +313,18 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
         let remote = (hdfs::open(web, hdfs), Kind::Hdfs);
         return Ok((label, identity, name, remote));
     }
+    if let Some(keys) = KeyValueUrl::parse(url, variable) {
+        let keys = keys.map_err(invalid(hidden()))?;
+        let label = keys.label();
+        let own = KeyValueOptions {
+            classes,
+            timeout: options.timeout,
+            ttl: options.ttl,
+            memory_bytes: options.memory_bytes,
+        };
+        let remote = keyvalue::open(&keys, own).map_err(invalid(label.clone()))?;
+        return Ok((label.clone(), label.clone(), label, (remote, Kind::Keys)));
+    }
     let parsed = Url::parse(url).map_err(|error| invalid(hidden())(error.to_string()))?;
     if parsed.host().is_none() {
         return Err(invalid(hidden())("no host in the URL".into()));
@@ -319,8 +340,7 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
 fn layered(
     label: String,
     identity: String,
-    remote: Arc<dyn Remote>,
-    lists_directories: bool,
+    (remote, kind): (Arc<dyn Remote>, Kind),
     options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Arc<RemoteSource>, RemoteError> {
@@ -329,6 +349,8 @@ fn layered(
         error,
     })?;
     let counters = Arc::new(Counters::new(classes));
+    let is_immutable = options.ttl == Duration::MAX;
+    let reads_whole = kind == Kind::Keys;
     let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
     remote = Arc::new(Limited::new(remote, options.parallel, classes));
     let (retries, timeout) = (options.retries, options.timeout);
@@ -344,14 +366,19 @@ fn layered(
         identity,
         classes,
         can_list: AtomicBool::new(false),
-        lists_directories,
+        lists_directories: kind == Kind::Hdfs,
+        reads_whole,
         timeout: options.timeout,
-        is_immutable: options.ttl == Duration::MAX,
+        is_immutable,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),
         listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
         ranges: RangeCache::new(options.memory_bytes),
         bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
-        disk: options.disk.clone(),
+        // What tells contents apart that may change is forgotten with the process.
+        disk: options
+            .disk
+            .clone()
+            .filter(|_| is_immutable || !reads_whole),
         counters,
         speculation: Speculation::default(),
         prefetches: Semaphore::new((options.parallel / 2).max(1)),
@@ -405,6 +432,37 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         set_anchor(source, name).await;
     }
     Ok(true)
+}
+
+/// Opens a database of keys and values.
+async fn open_keys(
+    url: &str,
+    is_zip: bool,
+    source: &Arc<RemoteSource>,
+) -> Result<Found, RemoteError> {
+    let label = source.label.clone();
+    if is_zip {
+        let what = "a zip archive in a database of keys cannot be mounted".into();
+        return Err(RemoteError::Invalid { label, what });
+    }
+    source.can_list.store(true, Ordering::Relaxed);
+    let failed = |error: StoreError| RemoteError::Failed {
+        label: label.clone(),
+        error,
+    };
+    match first_document(source).await.map_err(failed)? {
+        Some(name) => set_anchor(source, name).await,
+        None => {
+            let listing = RemoteListing::open(source, &Key::root()).await;
+            if listing.map_err(failed)?.is_empty() {
+                let keys = KeyValueUrl::parse(url, |_| None).and_then(Result::ok);
+                let what = keys.map_or_else(String::new, |keys| keys.nothing_there());
+                return Err(RemoteError::NothingThere { label, what });
+            }
+        }
+    }
+    let source = Arc::clone(source);
+    Ok(Found::Tree(Box::new(RemoteStore { source })))
 }
 
 /// The first document that is there, asked for one by one.

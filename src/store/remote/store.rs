@@ -35,6 +35,8 @@ pub(super) struct RemoteSource {
     /// Whether directories can be listed, each by itself and whole.
     pub(super) lists_directories: bool,
     pub(super) timeout: Duration,
+    /// Values are fetched whole, whatever their size: no request brings a part of a version.
+    pub(super) reads_whole: bool,
     /// Names and contents do not change: what is in the disk cache is right.
     pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
@@ -219,6 +221,10 @@ impl Store for RemoteStore {
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let value = match hint {
+            AccessHint::Tail(_) if self.source.reads_whole => {
+                let limit = self.source.whole_limit();
+                self.source.whole(key, limit).await?
+            }
             AccessHint::Ranges => {
                 let meta = match self.source.attrs(key).await? {
                     Attrs::Object(meta) => meta,
@@ -233,7 +239,7 @@ impl Store for RemoteStore {
                 bytes: None,
             },
         };
-        Ok(self.object(key, value, true))
+        Ok(self.object(key, value, !self.source.reads_whole))
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {

@@ -4,13 +4,14 @@
 //! with one request; a long one in blocks, which are read ahead of a sequential reader.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::blocks::Blocks;
+use super::bodies::ReservedBody;
 use super::range_cache::RangeKey;
 use super::store::{RemoteSource, panicked};
 use super::whole::Purpose;
@@ -43,6 +44,8 @@ pub(super) struct RemoteObject {
     is_read: AtomicBool,
     /// All of the value was fetched for this object; it is not fetched a second time.
     is_fetched: AtomicBool,
+    /// A value that is too long for the cache and cannot be read in parts.
+    held: OnceLock<(Arc<Vec<u8>>, ReservedBody)>,
 }
 
 impl RemoteObject {
@@ -56,6 +59,7 @@ impl RemoteObject {
             is_exact,
             is_read: AtomicBool::new(false),
             is_fetched: AtomicBool::new(false),
+            held: OnceLock::new(),
         }
     }
 
@@ -67,7 +71,8 @@ impl RemoteObject {
 
     /// A range of the value, if all of it came with the answer to the open.
     fn in_value(&self, range: &Range<u64>) -> Result<Option<Data>, StoreError> {
-        let bytes = self.value.bytes.as_ref();
+        let held = self.held.get().map(|(bytes, _)| bytes);
+        let bytes = self.value.bytes.as_ref().or(held);
         bytes
             .map(|bytes| shared(Arc::clone(bytes), range))
             .transpose()
@@ -76,6 +81,9 @@ impl RemoteObject {
     /// Whether all of the value is fetched for a read of any part of it. Once it was evicted from the
     /// cache, only the blocks of each read are.
     fn is_whole(&self) -> bool {
+        if self.source.reads_whole {
+            return true;
+        }
         let is_short = self.size_bytes() <= self.source.whole_limit();
         !self.is_exact && is_short && !self.is_fetched.load(Ordering::Relaxed)
     }
@@ -108,7 +116,10 @@ impl RemoteObject {
             self.note_read();
             return shared(bytes, range);
         }
-        let _reserved = source.reserve(key, meta.size_bytes).await?;
+        let reserved = source.reserve(key, meta.size_bytes).await?;
+        if let Some((bytes, _)) = self.held.get() {
+            return shared(Arc::clone(bytes), range);
+        }
         let fetched = source.load_whole(key, meta.size_bytes, Purpose::Read).await;
         self.is_fetched.store(true, Ordering::Relaxed);
         self.note_read();
@@ -117,7 +128,13 @@ impl RemoteObject {
             Ok(Value {
                 meta: now,
                 bytes: Some(bytes),
-            }) if now.is_same(meta) => shared(bytes, range),
+            }) if now.is_same(meta) => {
+                if source.reads_whole && meta.size_bytes > source.whole_limit() {
+                    // Another read may have been first.
+                    let _ = self.held.set((Arc::clone(&bytes), reserved));
+                }
+                shared(bytes, range)
+            }
             Ok(_) => Err(gone("it has another content by now")),
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
                 Err(gone("it is gone"))
@@ -281,6 +298,11 @@ impl Object for RemoteObject {
     async fn prefetch(&self, ranges: &[Range<u64>]) {
         let (source, meta) = (&self.source, &self.value.meta);
         if self.value.bytes.is_some() {
+            return;
+        }
+        if source.reads_whole {
+            // A read that fails fetches it again.
+            let _ = self.read_whole(&(0..0)).await;
             return;
         }
         let is_missing = |range: &&Range<u64>| {

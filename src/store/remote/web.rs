@@ -49,10 +49,15 @@ pub(super) struct Web {
     classes: KeyClasses,
 }
 
-/// The library's client as every kind of source uses it.
-pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+/// Chooses the cryptography of TLS for the process.
+pub(super) fn install_tls() {
     // There is one kind in this build; who has set it first is right.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// The library's client as every kind of source uses it.
+pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+    install_tls();
     Client::builder()
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))

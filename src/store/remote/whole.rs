@@ -34,7 +34,11 @@ impl RemoteSource {
 
     /// The largest value that is fetched whole and cached.
     pub(super) fn whole_limit(&self) -> u64 {
-        WHOLE_BYTES.min(self.ranges.budget_bytes() / 4)
+        let share = self.ranges.budget_bytes() / 4;
+        match self.reads_whole {
+            true => share,
+            false => WHOLE_BYTES.min(share),
+        }
     }
 
     /// A whole value of at most `at_most` bytes; only its attributes, if it is longer.
@@ -161,6 +165,11 @@ impl RemoteSource {
             (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
                 Ok(Value { meta, bytes: None })
+            }
+            // There is no value, but the key may be a prefix: the lookup finds out.
+            (Err(RequestError::NotFound), _) if is_lookup => {
+                self.check_anchor(key).await?;
+                Err(RequestError::NotFound.of(key))
             }
             (Err(error), _) => Err(self.absent_or(key, error, asked).await),
         }

@@ -1,0 +1,299 @@
+//! Databases of keys and values behind a network, which tell neither versions nor times of a value.
+//!
+//! - [`KeyValueClient`] is what a kind of server implements (`redis`, `mongodb`): one key, one whole
+//!   value, all keys.
+//! - `index` is the sorted list of all keys, which listings are answered from; `versions` tells contents
+//!   apart.
+//!
+//! **Invariant:** a value is read whole, by one command that the server executes at once: bytes of two
+//! contents are never put together.
+//!
+//! A lookup of a key asks for that key. All keys are read once per `--ttl` at most, for a listing, or for
+//! a key that has no value and may be a prefix.
+
+mod index;
+#[cfg(feature = "mongodb")]
+mod mongodb;
+mod redis;
+mod url;
+mod versions;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Mutex;
+
+use self::index::{Index, Keys};
+use self::versions::ContentVersions;
+use super::bodies::BodyBudget;
+use super::web::wanted;
+use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use crate::store::{Key, KeyClasses};
+pub(super) use url::KeyValueUrl;
+
+/// What a client finds under a key.
+#[derive(Debug, PartialEq, Eq)]
+enum Stored {
+    /// The whole value.
+    Value(Vec<u8>),
+    /// A value that is longer than was asked for, and its size in bytes.
+    TooLong(u64),
+}
+
+/// What a client tells of a key without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    /// The size of the value in bytes; `None` proves that there is none.
+    size_bytes: Option<u64>,
+    /// The first of the keys below it that is there, by its place among those that were asked for.
+    below: Option<usize>,
+}
+
+/// A server of keys and values, asked once by each call.
+trait KeyValueClient: Debug + Send + Sync {
+    /// The size of the value of a key, and which of the keys `below` is there.
+    fn find<'a>(
+        &'a self,
+        key: &'a Key,
+        below: &'a [Key],
+    ) -> BoxFuture<'a, Result<Found, RequestError>>;
+
+    /// The whole value of a key, if it has `most` bytes at most or the server keeps no long ones; `None` proves
+    /// that there is none.
+    fn value<'a>(
+        &'a self,
+        key: &'a Key,
+        most: u64,
+    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>>;
+
+    /// Reads all keys, with sizes, into `keys`. A key may come twice.
+    fn keys<'a>(&'a self, keys: &'a mut Keys) -> BoxFuture<'a, Result<(), RequestError>>;
+}
+
+/// How a database is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyValueOptions {
+    pub(super) classes: KeyClasses,
+    pub(super) timeout: Duration,
+    /// How long the keys that were read are trusted.
+    pub(super) ttl: Duration,
+    /// What the index may take, and what values that are being received may take.
+    pub(super) memory_bytes: u64,
+}
+
+/// A database as a remote source.
+#[derive(Debug)]
+struct KeyValues {
+    client: Box<dyn KeyValueClient>,
+    options: KeyValueOptions,
+    versions: ContentVersions,
+    /// The keys as they were read last.
+    index: Mutex<Option<Arc<Index>>>,
+    bodies: BodyBudget,
+}
+
+/// Values up to this size are asked for without a reservation of memory.
+const SMALL_BYTES: u64 = 1 << 20;
+
+impl KeyValues {
+    fn new(client: Box<dyn KeyValueClient>, options: KeyValueOptions) -> Self {
+        let is_immutable = options.ttl == Duration::MAX;
+        Self {
+            client,
+            options,
+            versions: ContentVersions::new(is_immutable, options.memory_bytes),
+            index: Mutex::default(),
+            bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
+        }
+    }
+
+    /// The keys of the database. Those of a listing that goes on may be older than `--ttl`.
+    async fn index(&self, goes_on: bool) -> Result<Arc<Index>, RequestError> {
+        let mut index = self.index.lock().await;
+        let is_fresh = |index: &&Arc<Index>| goes_on || index.age() < self.options.ttl;
+        if let Some(index) = index.as_ref().filter(is_fresh) {
+            return Ok(Arc::clone(index));
+        }
+        *index = None;
+        let mut keys = Keys::new(self.options.memory_bytes);
+        self.client.keys(&mut keys).await?;
+        let read = Arc::new(keys.into_index());
+        *index = Some(Arc::clone(&read));
+        Ok(read)
+    }
+
+    /// The keys, if they were read less than `--ttl` ago and are not being read now.
+    fn known_index(&self) -> Option<Arc<Index>> {
+        let index = self.index.try_lock().ok()?.clone()?;
+        (index.age() < self.options.ttl).then_some(index)
+    }
+
+    /// Documents that make a node of a prefix; none below a document.
+    fn documents(&self, prefix: &Key) -> Vec<Key> {
+        let classes = &self.options.classes;
+        if classes.is_document(prefix) {
+            return Vec::new();
+        }
+        let names = classes.node_documents.iter();
+        names
+            .filter_map(|name| prefix.join(name.as_bytes()).ok())
+            .collect()
+    }
+
+    /// A whole value of at most `most` bytes. One that was fetched before is fetched whatever its size,
+    /// because only its content tells its version.
+    async fn fetch(&self, key: &Key, most: u64) -> Result<Stored, RequestError> {
+        let most = match self.versions.is_known(key) {
+            true => u64::MAX,
+            false => most,
+        };
+        // With memory for the longest value that will do, one request is enough.
+        let spare = (most > SMALL_BYTES).then(|| self.bodies.try_reserve_spare(most));
+        let first = match spare {
+            Some(None) => SMALL_BYTES,
+            _ => most,
+        };
+        let stored = self.client.value(key, first).await?;
+        let size = match stored.ok_or(RequestError::NotFound)? {
+            Stored::TooLong(size) if size <= most => size,
+            stored => return Ok(stored),
+        };
+        drop(spare);
+        let reserved = self.bodies.reserve(size, self.options.timeout).await;
+        let _reserved = reserved.ok_or_else(|| {
+            RequestError::TimedOut(format!(
+                "memory for the answer ({:.1?})",
+                self.options.timeout
+            ))
+        })?;
+        match self.client.value(key, size).await? {
+            Some(Stored::TooLong(_)) => {
+                Err(RequestError::transient("it was replaced by a longer value"))
+            }
+            Some(stored) => Ok(stored),
+            None => Err(RequestError::NotFound),
+        }
+    }
+
+    /// The attributes of a value that was just fetched.
+    fn meta_of(&self, key: &Key, stored: &Stored) -> Meta {
+        let (size_bytes, tag) = match stored {
+            Stored::Value(bytes) => (bytes.len() as u64, self.versions.tag(key, bytes)),
+            Stored::TooLong(size) => (*size, self.versions.unread_tag()),
+        };
+        Meta {
+            size_bytes,
+            etag: Some(tag),
+            modified: None,
+        }
+    }
+
+    async fn read(&self, get: &Get) -> Result<Got, RequestError> {
+        let most = match get.part {
+            Part::All(most) => most,
+            Part::Range(_) | Part::Tail(_) => u64::MAX,
+        };
+        let stored = self.fetch(&get.key, most).await?;
+        let meta = self.meta_of(&get.key, &stored);
+        let is = |other: &Option<Meta>| other.as_ref().map(|other| other.is_same(&meta));
+        if is(&get.expected) == Some(false) {
+            return Err(RequestError::Changed(
+                "it has another content by now".into(),
+            ));
+        }
+        if is(&get.known) == Some(true) {
+            return Err(RequestError::NotModified);
+        }
+        let Stored::Value(mut bytes) = stored else {
+            return Err(RequestError::TooLong(meta));
+        };
+        if matches!(get.part, Part::All(_)) && meta.size_bytes > most {
+            return Err(RequestError::TooLong(meta));
+        }
+        get.headers_came(&meta);
+        let range = wanted(&get.part, meta.size_bytes);
+        let start = range.start;
+        let in_memory = |place: u64| usize::try_from(place).unwrap_or(bytes.len());
+        let (first, end) = (in_memory(start), in_memory(range.end));
+        bytes.truncate(end);
+        bytes.drain(..first.min(end));
+        Ok(Got { meta, start, bytes })
+    }
+
+    async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
+        if self.versions.is_known(key) {
+            let stored = self.fetch(key, u64::MAX).await?;
+            return Ok(self.meta_of(key, &stored));
+        }
+        let found = self.client.find(key, &self.documents(key)).await?;
+        let has_below = |index: Arc<Index>| index.has_below(key);
+        if found.below.is_some() || self.known_index().is_some_and(has_below) {
+            return Err(RequestError::IsPrefix);
+        }
+        let size_bytes = found.size_bytes.ok_or(RequestError::NotFound)?;
+        Ok(self.meta_of(key, &Stored::TooLong(size_bytes)))
+    }
+
+    /// A document that makes a node of a prefix, unless the keys are known, which tell more.
+    async fn document(&self, prefix: &Key) -> Result<Option<Key>, RequestError> {
+        let mut documents = self.documents(prefix);
+        if self.known_index().is_some() || documents.is_empty() {
+            return Ok(None);
+        }
+        let found = self.client.find(prefix, &documents).await?;
+        let place = found.below.filter(|place| *place < documents.len());
+        Ok(place.map(|place| documents.swap_remove(place)))
+    }
+
+    async fn page(&self, list: &List) -> Result<Page, RequestError> {
+        // Whether a prefix has any key takes no list of all keys if it is a node.
+        if list.most.is_some()
+            && let Some(document) = self.document(&list.prefix).await?
+            && let Some(name) = document.below(&list.prefix)
+        {
+            return Ok(Page {
+                objects: vec![(name.to_vec(), None)],
+                ..Page::default()
+            });
+        }
+        let index = self.index(list.page.is_some()).await?;
+        let meta = |key: &Key, size: u64| {
+            let is_known = self.versions.is_known(key);
+            (!is_known).then(|| self.meta_of(key, &Stored::TooLong(size)))
+        };
+        index.page(list, &meta)
+    }
+}
+
+impl Remote for KeyValues {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        self.read(get).boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.meta(key).boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.page(list).boxed()
+    }
+}
+
+/// The client of a database.
+///
+/// # Errors
+/// Why it can never be asked.
+pub(super) fn open(url: &KeyValueUrl, options: KeyValueOptions) -> Result<Arc<dyn Remote>, String> {
+    let client: Box<dyn KeyValueClient> = match url {
+        KeyValueUrl::Redis(url) => Box::new(redis::Redis::new(url, options.timeout)?),
+        #[cfg(feature = "mongodb")]
+        KeyValueUrl::MongoDb(url) => Box::new(mongodb::MongoDb::new(url, options)),
+    };
+    Ok(Arc::new(KeyValues::new(client, options)))
+}
+
+#[cfg(test)]
+mod tests;

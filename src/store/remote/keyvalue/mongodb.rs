@@ -1,0 +1,382 @@
+//! MongoDB: a collection of documents `{_id, key, value}`.
+//!
+//! zarr-python makes no index of `key`, so a query by key reads the whole collection. All keys are read by
+//! one projection, with the `_id` of each, and a value is asked for by its `_id`. What is not among the
+//! keys is looked for again once they are older than `--ttl`.
+//!
+//! Of documents with one key, the first one counts, as zarr-python has it. A document without a key is no
+//! value of any key; one whose value is not binary is an error of its key.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use mongodb::bson::{Binary, Bson, Document, doc};
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::{ClientOptions, ConnectionString, Credential};
+use mongodb::{Client, Collection};
+use percent_encoding::percent_decode_str;
+use tokio::sync::{Mutex, OnceCell};
+
+use super::{Found, KeyValueClient, Keys, Stored};
+use crate::store::Key;
+use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
+
+/// The names of zarr-python's store.
+const DATABASE: &str = "mongodb_zarr";
+const COLLECTION: &str = "zarr_collection";
+/// What an `_id` takes in memory beside its key.
+const ID_BYTES: u64 = 96;
+/// Documents of one reply, so that a reply is short.
+const BATCH: u32 = 10_000;
+
+/// A collection, and as whom it is read.
+#[derive(Clone)]
+pub(in crate::store::remote) struct MongoDbUrl {
+    connection: Box<ConnectionString>,
+    credentials: Option<(String, String)>,
+    hosts: String,
+    database: String,
+    collection: String,
+}
+
+impl fmt::Debug for MongoDbUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label())
+    }
+}
+
+impl MongoDbUrl {
+    /// Takes `mongodb://[USER:PASSWORD@]HOST[:PORT][,...][/DATABASE[/COLLECTION]][?OPTIONS]` apart. The
+    /// options are those of the driver.
+    ///
+    /// # Errors
+    /// What is wrong with it, without secrets.
+    pub(super) fn parse(
+        text: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let rest = text.strip_prefix("mongodb://").unwrap_or(text);
+        let (place, options) = match rest.split_once('?') {
+            Some((place, options)) => (place, format!("?{options}")),
+            None => (rest, String::new()),
+        };
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        // The database of the path has the keys. That of the user is `authSource`, or `admin`.
+        let connection = ConnectionString::parse(format!("mongodb://{authority}/{options}"));
+        let connection = connection.map_err(|error| match user {
+            // What is wrong may be the password.
+            Some(_) => "user, password, hosts or options cannot be understood".to_owned(),
+            None => error.kind.to_string(),
+        })?;
+        let mut names = path.trim_end_matches('/').split('/');
+        let mut name = |default: &str| {
+            let name = names.next().filter(|name| !name.is_empty());
+            let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
+            name.unwrap_or_else(|| default.to_owned())
+        };
+        let (database, collection) = (name(DATABASE), name(COLLECTION));
+        if names.next().is_some() {
+            return Err("behind the host stand a database and a collection: /db/collection".into());
+        }
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let credentials = match user {
+            Some(_) => None,
+            None => variable("MONGODB_USERNAME").zip(variable("MONGODB_PASSWORD")),
+        };
+        Ok(Self {
+            connection: Box::new(connection),
+            credentials,
+            hosts: hosts.to_owned(),
+            database,
+            collection,
+        })
+    }
+
+    pub(super) fn label(&self) -> String {
+        let (database, collection) = (&self.database, &self.collection);
+        format!("mongodb://{}/{database}/{collection}", self.hosts)
+    }
+}
+
+/// The `_id` of each key.
+type Ids = HashMap<Box<[u8]>, Bson>;
+
+/// A collection of MongoDB.
+pub(super) struct MongoDb {
+    url: MongoDbUrl,
+    timeout: Duration,
+    ttl: Duration,
+    memory_bytes: u64,
+    /// It is made by a thread of the network runtime.
+    collection: OnceCell<Collection<Document>>,
+    ids: Mutex<Option<(Arc<Ids>, Instant)>>,
+}
+
+impl fmt::Debug for MongoDb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MongoDb").field(&self.url).finish()
+    }
+}
+
+/// What an error of the server or of the connection means; no error is an absence.
+fn failed(error: &Error) -> RequestError {
+    let what = error.kind.to_string();
+    let refused = |what| RequestError::Denied(Refusal { what, status: None });
+    match &*error.kind {
+        ErrorKind::Authentication { .. } => refused(what),
+        // Unauthorized and AuthenticationFailed of the list of error codes.
+        ErrorKind::Command(command) if matches!(command.code, 13 | 18) => refused(what),
+        ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+            RequestError::Failed(Failed {
+                what,
+                kind: FailureKind::Unreachable,
+                is_transient: true,
+                ..Failed::default()
+            })
+        }
+        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => RequestError::transient(what),
+        _ if error.contains_label("RetryableReadError") => RequestError::transient(what),
+        _ => RequestError::lasting(what),
+    }
+}
+
+fn unexpected(what: &str) -> RequestError {
+    RequestError::lasting(format!("what the server replies has no {what}"))
+}
+
+/// The size of a binary value, and -1 for any other one.
+fn size() -> Document {
+    let is_binary = doc! { "$eq": [{ "$type": "$value" }, "binData"] };
+    doc! { "$cond": [is_binary, { "$binarySize": "$value" }, -1] }
+}
+
+/// The size in a projection; `None` for a value that is not binary.
+fn size_of(document: &Document) -> Result<Option<u64>, RequestError> {
+    let size = match document.get("size") {
+        Some(Bson::Int32(size)) => i64::from(*size),
+        Some(Bson::Int64(size)) => *size,
+        _ => return Err(unexpected("size")),
+    };
+    Ok(u64::try_from(size).ok())
+}
+
+fn not_binary() -> RequestError {
+    RequestError::lasting("its value is not binary")
+}
+
+impl MongoDb {
+    /// A client of a collection; it connects when it is first asked.
+    pub(super) fn new(url: &MongoDbUrl, options: super::KeyValueOptions) -> Self {
+        Self {
+            url: url.clone(),
+            timeout: options.timeout,
+            ttl: options.ttl,
+            memory_bytes: options.memory_bytes,
+            collection: OnceCell::new(),
+            ids: Mutex::default(),
+        }
+    }
+
+    async fn collection(&self) -> Result<&Collection<Document>, RequestError> {
+        let connect = || async {
+            let parsed = ClientOptions::parse((*self.url.connection).clone()).await;
+            let mut options = parsed.map_err(|error| failed(&error))?;
+            options.app_name = Some("zarrfs".into());
+            // Failed requests are sent again by the layers above.
+            options.retry_reads = Some(false);
+            options.connect_timeout.get_or_insert(self.timeout);
+            options
+                .server_selection_timeout
+                .get_or_insert(self.timeout / 2);
+            if let Some((user, password)) = &self.url.credentials {
+                let credential = options.credential.get_or_insert_with(Credential::default);
+                credential.username.get_or_insert(user.clone());
+                credential.password.get_or_insert(password.clone());
+            }
+            let client = Client::with_options(options).map_err(|error| failed(&error))?;
+            let database = client.database(&self.url.database);
+            Ok(database.collection(&self.url.collection))
+        };
+        self.collection.get_or_try_init(connect).await
+    }
+
+    /// Reads the `_id` of each key, and its size into `keys`.
+    async fn read_ids(&self, keys: &mut Keys) -> Result<Ids, RequestError> {
+        let projection = doc! { "$project": { "key": 1, "size": size() } };
+        let found = self.collection().await?.aggregate([projection]);
+        let mut found = found.batch_size(BATCH).await.map_err(|e| failed(&e))?;
+        let (mut ids, mut bytes) = (Ids::new(), 0_u64);
+        let mut without_key = 0_u64;
+        while found.advance().await.map_err(|error| failed(&error))? {
+            let document = found.deserialize_current().map_err(|e| failed(&e))?;
+            let (Ok(key), Some(id)) = (document.get_str("key"), document.get("_id")) else {
+                without_key += 1;
+                continue;
+            };
+            if ids.contains_key(key.as_bytes()) {
+                continue;
+            }
+            bytes = bytes.saturating_add(key.len() as u64 + ID_BYTES);
+            if bytes > self.memory_bytes {
+                return Err(RequestError::lasting(format!(
+                    "its {} first keys take more than {} bytes of memory",
+                    ids.len(),
+                    self.memory_bytes
+                )));
+            }
+            keys.add(key.as_bytes(), size_of(&document)?)?;
+            ids.insert(key.as_bytes().into(), id.clone());
+        }
+        if without_key > 0 {
+            log::warn!("{without_key} documents without a key are left out");
+        }
+        Ok(ids)
+    }
+
+    /// The keys that were read less than `--ttl` ago, or now.
+    async fn ids(&self) -> Result<Arc<Ids>, RequestError> {
+        let mut last = self.ids.lock().await;
+        if let Some((ids, _)) = last
+            .as_ref()
+            .filter(|(_, since)| since.elapsed() < self.ttl)
+        {
+            return Ok(Arc::clone(ids));
+        }
+        *last = None;
+        let since = Instant::now();
+        let ids = self.read_ids(&mut Keys::new(self.memory_bytes)).await?;
+        let ids = Arc::new(ids);
+        *last = Some((Arc::clone(&ids), since));
+        Ok(ids)
+    }
+
+    /// The document with a key, as `stages` project it, and the keys that it was found by.
+    async fn document(
+        &self,
+        key: &Key,
+        stages: &[Document],
+    ) -> Result<(Arc<Ids>, Option<Document>), RequestError> {
+        // A document that was removed may be there again under another `_id`.
+        for _ in 0..2 {
+            let ids = self.ids().await?;
+            let Some(id) = ids.get(key.as_bytes()) else {
+                return Ok((ids, None));
+            };
+            let mut pipeline = vec![doc! { "$match": { "_id": id.clone() } }];
+            pipeline.extend_from_slice(stages);
+            let found = self.collection().await?.aggregate(pipeline).await;
+            let mut found = found.map_err(|error| failed(&error))?;
+            if found.advance().await.map_err(|error| failed(&error))? {
+                let document = found.deserialize_current().map_err(|e| failed(&e))?;
+                if document.get_str("key").ok().map(str::as_bytes) == Some(key.as_bytes()) {
+                    return Ok((ids, Some(document)));
+                }
+            }
+            let mut last = self.ids.lock().await;
+            if last
+                .as_ref()
+                .is_some_and(|(last, _)| Arc::ptr_eq(last, &ids))
+            {
+                *last = None;
+            }
+        }
+        Err(RequestError::transient("it was replaced while it was read"))
+    }
+}
+
+impl KeyValueClient for MongoDb {
+    fn find<'a>(
+        &'a self,
+        key: &'a Key,
+        below: &'a [Key],
+    ) -> BoxFuture<'a, Result<Found, RequestError>> {
+        async move {
+            let projection = doc! { "$project": { "key": 1, "size": size() } };
+            let (ids, found) = self.document(key, &[projection]).await?;
+            let size = |document| size_of(&document)?.ok_or_else(not_binary);
+            let size_bytes = found.map(size).transpose()?;
+            let has = |key: &Key| ids.contains_key(key.as_bytes());
+            Ok(Found {
+                size_bytes,
+                below: below.iter().position(has),
+            })
+        }
+        .boxed()
+    }
+
+    /// Whatever its size: a document has 16 MiB at most.
+    fn value<'a>(
+        &'a self,
+        key: &'a Key,
+        _: u64,
+    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>> {
+        async move {
+            let (_, Some(mut document)) = self.document(key, &[]).await? else {
+                return Ok(None);
+            };
+            match document.remove("value") {
+                Some(Bson::Binary(Binary { bytes, .. })) => Ok(Some(Stored::Value(bytes))),
+                _ => Err(not_binary()),
+            }
+        }
+        .boxed()
+    }
+
+    fn keys<'a>(&'a self, keys: &'a mut Keys) -> BoxFuture<'a, Result<(), RequestError>> {
+        async move {
+            let mut last = self.ids.lock().await;
+            *last = None;
+            let since = Instant::now();
+            let ids = self.read_ids(keys).await?;
+            *last = Some((Arc::new(ids), since));
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_database_and_collection_and_no_label_has_a_secret() {
+        let parse = |text: &str| MongoDbUrl::parse(text, |_| None);
+        for (text, label) in [
+            ("mongodb://h", "mongodb://h/mongodb_zarr/zarr_collection"),
+            ("mongodb://h:1/a", "mongodb://h:1/a/zarr_collection"),
+            (
+                "mongodb://u:secret@h,i:2/a/b?replicaSet=r",
+                "mongodb://h,i:2/a/b",
+            ),
+        ] {
+            let url = parse(text).unwrap();
+            assert_eq!(format!("{url:?}"), label);
+        }
+        for wrong in [
+            "mongodb://u:sec@ret@h/a/b",
+            "mongodb://u:secret@h/a/b?connectTimeoutMS=secret",
+            "mongodb://u:secret@h/a/b/c",
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert!(!error.contains("ret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_user_of_the_environment_is_for_urls_without_one() {
+        let variable = |name: &str| Some(name.to_lowercase());
+        let credentials = |text: &str| MongoDbUrl::parse(text, variable).unwrap().credentials;
+        let own = ("mongodb_username".to_owned(), "mongodb_password".to_owned());
+        assert_eq!(credentials("mongodb://h"), Some(own));
+        assert_eq!(credentials("mongodb://u:p@h"), None);
+    }
+}
