@@ -112,7 +112,10 @@ impl Meta {
             last_page: integer(32)?,
         };
         if layout.offset(layout.last_page) >= file_bytes {
-            return bad("the file ends before its last page");
+            return bad(
+                "the file ends before its last page: it was cut, or a program that has not closed it has \
+                 written only some pages",
+            );
         }
         let page_type = *bytes.get(25)?;
         let flags = integer(48)?;
