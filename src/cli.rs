@@ -7,6 +7,7 @@ mod generate;
 mod helper;
 mod inspection;
 mod remote;
+mod targets;
 mod validate;
 
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ pub use inspection::{
     CheckArgs, CompletionsArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
 pub use remote::RemoteArgs;
+pub use targets::TargetArgs;
 
 /// Mount a Zarr hierarchy as a read-only directory tree
 ///
@@ -179,6 +181,9 @@ pub struct MountOptions {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
+    /// Options for references.
+    #[command(flatten)]
+    pub targets: TargetArgs,
 
     /// The directory `.zarrfs` of views: absent, present but not listed, or listed
     #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]

@@ -405,6 +405,7 @@ async fn open(
         database: DatabaseOptions {
             timeout: options.remote.timeout,
         },
+        targets: options.targets.options(),
         classes: KEY_CLASSES,
     };
     let store = match source {

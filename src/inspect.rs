@@ -74,6 +74,7 @@ impl Opened {
             database: DatabaseOptions {
                 timeout: args.remote.timeout,
             },
+            targets: args.targets.options(),
             classes: KEY_CLASSES,
         };
         let (store, base) = if args.source == Path::new(DEMO) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
-use super::RemoteArgs;
+use super::{RemoteArgs, TargetArgs};
 use crate::units::parse_size;
 
 /// The source of a command.
@@ -20,6 +20,9 @@ pub struct SourceArgs {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// Options for references.
+    #[command(flatten)]
+    pub targets: TargetArgs,
     /// Options for remote sources.
     #[command(flatten)]
     pub remote: RemoteArgs,

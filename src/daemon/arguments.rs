@@ -120,6 +120,7 @@ async fn check_source(
         database: DatabaseOptions {
             timeout: options.remote.timeout,
         },
+        targets: options.targets.options(),
         classes: KEY_CLASSES,
         ..OpenOptions::default()
     };

@@ -1,5 +1,6 @@
 //! From a URL to what is there: a tree of keys, or an archive of one.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
+use siphasher::sip::SipHasher13;
 use tokio::sync::Semaphore;
 
 use super::Remote;
@@ -26,7 +28,8 @@ use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
 use crate::cache::SingleFlight;
 use crate::runtime;
-use crate::store::{DiskCache, Key, KeyClasses, Store, StoreError};
+use crate::store::reference::{is_json, looks_like_json};
+use crate::store::{DiskCache, Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreError};
 
 /// How remote sources are read.
 #[derive(Debug, Clone)]
@@ -171,6 +174,8 @@ pub(in crate::store) enum Found {
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
     Archive(Arc<RemoteArchive>, Arc<Vec<u8>>),
+    /// What may be a JSON document of references, and its last bytes.
+    Json(Arc<RemoteArchive>, Arc<Vec<u8>>),
 }
 
 /// What of an archive is fetched first: most directories fit in.
@@ -195,13 +200,14 @@ pub(in crate::store) async fn open(
         error,
     };
     let lists_directories = remote.1 == Kind::Hdfs;
+    let shared = Shared::new(options, classes);
     let source = layered(
-        label.clone(),
-        identity,
+        (label.clone(), identity),
         remote.0,
         lists_directories,
         options,
         classes,
+        &shared,
     )?;
     let looks_zipped = [".zip", ".ozx"]
         .iter()
@@ -216,6 +222,13 @@ pub(in crate::store) async fn open(
             None => {}
         }
     }
+    if !is_zip
+        && is_json(&name)
+        && let Some((object, tail)) = archive(&source).await.map_err(failed)?
+        && has_json(&object, &tail).await.map_err(failed)?
+    {
+        return Ok(Found::Json(object, tail));
+    }
     let is_tree = match remote.1 {
         Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
         Kind::Web | Kind::Hdfs => open_web(&source).await.map_err(failed)?,
@@ -223,11 +236,13 @@ pub(in crate::store) async fn open(
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
     }
-    if !looks_zipped
-        && let Some((archive, tail)) = archive(&source).await.map_err(failed)?
-        && is_archive(&tail)
-    {
-        return Ok(Found::Archive(archive, tail));
+    if !looks_zipped && let Some((archive, tail)) = archive(&source).await.map_err(failed)? {
+        if is_archive(&tail) {
+            return Ok(Found::Archive(archive, tail));
+        }
+        if has_json(&archive, &tail).await.map_err(failed)? {
+            return Ok(Found::Json(archive, tail));
+        }
     }
     let what = match remote.1 {
         Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
@@ -315,20 +330,52 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
     Ok((label, identity, name, (Arc::new(web), Kind::Web)))
 }
 
-/// Puts the layers on top of a client.
+/// What several sources can have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) ranges: Arc<RangeCache>,
+    bodies: Arc<BodyBudget>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Shared {
+    pub(super) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+        Self {
+            ranges: Arc::new(RangeCache::new(options.memory_bytes)),
+            bodies: Arc::new(BodyBudget::new(options.memory_bytes.saturating_mul(2))),
+            counters: Arc::new(Counters::new(classes)),
+        }
+    }
+}
+
+/// A source whose objects are asked for by their keys: nothing of it is looked for.
+pub(super) fn objects(
+    url: &str,
+    options: &RemoteOptions,
+    classes: KeyClasses,
+    shared: &Shared,
+) -> Result<Arc<RemoteSource>, RemoteError> {
+    let (label, identity, _, (remote, _)) = client(url, options, classes)?;
+    layered((label, identity), remote, false, options, classes, shared)
+}
+
+/// Puts the layers on top of a client; `names` are the source's label and what identifies it.
 fn layered(
-    label: String,
-    identity: String,
+    names: (String, String),
     remote: Arc<dyn Remote>,
     lists_directories: bool,
     options: &RemoteOptions,
     classes: KeyClasses,
+    shared: &Shared,
 ) -> Result<Arc<RemoteSource>, RemoteError> {
+    let (label, identity) = names;
     runtime::network().map_err(|error| RemoteError::System {
         label: label.clone(),
         error,
     })?;
-    let counters = Arc::new(Counters::new(classes));
+    let counters = Arc::clone(&shared.counters);
+    let mut hasher = SipHasher13::new();
+    identity.hash(&mut hasher);
     let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
     remote = Arc::new(Limited::new(remote, options.parallel, classes));
     let (retries, timeout) = (options.retries, options.timeout);
@@ -340,6 +387,7 @@ fn layered(
     }
     Ok(Arc::new(RemoteSource {
         remote,
+        number: hasher.finish(),
         label,
         identity,
         classes,
@@ -349,8 +397,8 @@ fn layered(
         is_immutable: options.ttl == Duration::MAX,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),
         listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
-        ranges: RangeCache::new(options.memory_bytes),
-        bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
+        ranges: Arc::clone(&shared.ranges),
+        bodies: Arc::clone(&shared.bodies),
         disk: options.disk.clone(),
         counters,
         speculation: Speculation::default(),
@@ -477,6 +525,28 @@ async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreErro
         }
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What tells whether an object is a JSON document.
+const HEAD_BYTES: usize = 64;
+
+/// Whether the beginning of an object looks like that of a JSON document, compressed or not.
+async fn has_json(object: &RemoteArchive, tail: &[u8]) -> Result<bool, StoreError> {
+    let size_bytes = object.size_bytes();
+    if tail.len() as u64 >= size_bytes {
+        return Ok(looks_like_json(tail));
+    }
+    let length = usize::try_from(size_bytes)
+        .unwrap_or(usize::MAX)
+        .min(HEAD_BYTES);
+    match object.read_exact_at(0, length).await {
+        Ok(head) => Ok(looks_like_json(&head)),
+        Err(SnapshotError::Store(error)) => Err(error),
+        Err(error) => Err(StoreError::Unavailable {
+            key: Key::root(),
+            what: error.to_string(),
+        }),
     }
 }
 

@@ -23,6 +23,7 @@ use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
+pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
 pub(super) use answer::{body, refusal, wanted};
 #[cfg(feature = "fuzzing")]
