@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
-    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_listing,
-    fuzz_page,
+    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_json,
+    fuzz_listing, fuzz_page, fuzz_parquet,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -24,6 +24,8 @@ pub const TARGETS: [Target; 7] = [
     ("codec_chain", codec_chain),
     ("html_page", html_page),
     ("xml_listing", xml_listing),
+    ("reference_json", reference_json),
+    ("reference_parquet", reference_parquet),
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -223,4 +225,14 @@ pub fn xml_listing(listing: &[u8]) {
         let again = fuzz_listing(&left).expect("what is left can be read");
         assert_eq!(again, (left, 0));
     }
+}
+
+/// References in JSON: they are read in the same way in pieces of any length.
+pub fn reference_json(document: &[u8]) {
+    fuzz_json(document);
+}
+
+/// A partition of references in Parquet.
+pub fn reference_parquet(file: &[u8]) {
+    fuzz_parquet(file);
 }

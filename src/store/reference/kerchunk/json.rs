@@ -217,6 +217,7 @@ impl JsonReader {
     fn push(&mut self, bytes: &[u8]) -> Result<(), JsonError> {
         if self.at > 0 {
             self.buffer.drain(..self.at);
+            self.scan.at = self.scan.at.saturating_sub(self.at);
             self.at = 0;
         }
         let need_bytes = (self.buffer.len() as u64).saturating_add(bytes.len() as u64);
