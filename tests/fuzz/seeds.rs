@@ -40,8 +40,15 @@ const REFERENCES: [&str; 2] = [
 /// Partitions that kerchunk and VirtualiZarr wrote, if they were.
 fn partitions() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
-    let names = ["combined.parq/v/refs.0.parq", "virtual.parq/v/refs.0.parq", "combined.parq/lat/refs.0.parq"];
-    names.iter().filter_map(|name| fs::read(root.join(name)).ok()).collect()
+    let names = [
+        "combined.parq/v/refs.0.parq",
+        "virtual.parq/v/refs.0.parq",
+        "combined.parq/lat/refs.0.parq",
+    ];
+    names
+        .iter()
+        .filter_map(|name| fs::read(root.join(name)).ok())
+        .collect()
 }
 
 fn written(texts: &[&str]) -> Vec<Vec<u8>> {

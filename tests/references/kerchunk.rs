@@ -36,6 +36,24 @@ fn every_array_is_what_the_library_of_its_format_reads() {
 }
 
 #[test]
+fn an_archive_of_the_directory_of_parquet_references_names_it() {
+    let archive = fixtures().join("nested.zip");
+    let refused = Mount::attempt(&archive, &[]).unwrap_err();
+    assert!(
+        refused.stderr.contains("--path combined.parq"),
+        "{}",
+        refused.stderr
+    );
+    let mount = Mount::with(&archive, &["--path", "combined.parq"]);
+    is_equal(&mount, "combined");
+    mount.unmount();
+    let inside = format!("{}|zip:combined.parq", archive.display());
+    let mount = Mount::new(inside);
+    is_equal(&mount, "combined");
+    mount.unmount();
+}
+
+#[test]
 fn native_keys_are_the_bytes_of_their_references() {
     let mount = Mount::new(fixtures().join("plain.json"));
     let file = fs::read(fixtures().join("plain.h5")).unwrap();
@@ -113,7 +131,10 @@ fn many_files_become_one_netcdf_file() {
 fn commands_read_references() {
     let references = fixtures().join("combined.parq");
     let info = run(zarrfs().arg("info").arg(&references).args(["--path", "v"]));
-    assert!(info.contains("8") && info.contains("int16"), "{info}");
+    assert!(
+        info.contains("chunks present     32") && info.contains("(8, 20, 30)"),
+        "{info}"
+    );
     run(zarrfs().arg("check").arg(&references));
     let tree = run(zarrfs().arg("tree").arg(fixtures().join("plain.json")));
     assert!(

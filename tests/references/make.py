@@ -30,8 +30,9 @@ def write_hdf5(path):
     with h5py.File(path, "w", libver="latest") as file:
         # 40 chunks, which lie together in the file.
         values = random.integers(-1000, 1000, (47, 53)).astype("i4")
-        file.create_dataset("filtered", data=values, chunks=(10, 7), shuffle=True, compression="gzip", fletcher32=True)
-        file.create_dataset("checked", data=values, chunks=(47, 5), fletcher32=True)
+        file.create_dataset("filtered", data=values, chunks=(10, 7), shuffle=True, compression="gzip")
+        # kerchunk leaves out what has this checksum: see add_checked().
+        file.create_dataset("checked", data=values, chunks=(47, 5), shuffle=True, compression="gzip", fletcher32=True)
         file.create_dataset("big", data=values.astype(">f8"), chunks=(16, 16), shuffle=True)
         file.create_dataset("contiguous", data=values.astype("u2"))
         file.create_dataset("scalar", data=np.float32(2.5))
@@ -118,11 +119,26 @@ def combined(directory, prefix):
 
     paths = [directory / f"day{day}.nc" for day in range(DAYS)]
     days = [hdf5_references(path, str(path), inline_threshold=100) for path in paths]
-    references = MultiZarrToZarr(days, concat_dims=["time"], identical_dims=["lat", "lon"]).translate()
+    references = MultiZarrToZarr(days, concat_dims=["time"], identical_dims=["lat", "lon"], inline_threshold=10).translate()
     for value in references["refs"].values():
         if isinstance(value, list):
             value[0] = prefix + Path(value[0]).name
     return references
+
+
+def add_checked(path, references):
+    """Adds the array whose checksum kerchunk does not know, as VirtualiZarr would."""
+    with h5py.File(path) as file:
+        checked = file["checked"]
+        filters = [{"id": "shuffle", "elementsize": 4}, {"id": "zlib", "level": 4}, {"id": "fletcher32"}]
+        references["refs"]["checked/.zarray"] = json.dumps({
+            "zarr_format": 2, "shape": checked.shape, "chunks": checked.chunks, "dtype": "<i4", "fill_value": 0,
+            "order": "C", "compressor": None, "filters": filters,
+        })
+        for number in range(checked.id.get_num_chunks()):
+            chunk = checked.id.get_chunk_info(number)
+            index = ".".join(str(offset // size) for offset, size in zip(chunk.chunk_offset, checked.chunks))
+            references["refs"][f"checked/{index}"] = [path.name, chunk.byte_offset, chunk.size]
 
 
 def write_files(directory):
@@ -137,9 +153,12 @@ def write_files(directory):
         write_day(directory / f"day{day}.nc", day)
     for name, file in [("plain", "plain.h5"), ("climate", "climate.nc")]:
         references = hdf5_references(directory / file, file, inline_threshold=0)
+        flat = hdf5_references(directory / file, file, inline_threshold=400)
+        if name == "plain":
+            add_checked(directory / file, references)
+            add_checked(directory / file, flat)
         (directory / f"{name}.json").write_text(json.dumps(references))
         # The older form has no frame.
-        flat = hdf5_references(directory / file, file, inline_threshold=400)
         (directory / f"{name}-v0.json").write_text(json.dumps(flat["refs"]))
     for name in ["classic", "offset"]:
         references = NetCDF3ToZarr(str(directory / f"{name}.nc"), inline_threshold=0).translate()
@@ -168,6 +187,9 @@ def write_files(directory):
         with zipfile.ZipFile(directory / f"{name}.zip", "w") as archive:
             for path in sorted((directory / name).rglob("*")):
                 archive.write(path, path.relative_to(directory / name))
+    with zipfile.ZipFile(directory / "nested.zip", "w") as archive:
+        for path in sorted((directory / "combined.parq").rglob("*")):
+            archive.write(path, path.relative_to(directory))
 
 
 def write_parquet(directory, prefix):
