@@ -44,18 +44,18 @@ pub(in crate::store) fn looks_like_json(head: &[u8]) -> bool {
 
 /// Where the bytes of a JSON document are written to.
 enum Input {
-    Plain(JsonReader),
-    Gzip(MultiGzDecoder<JsonReader>),
-    Zstd(ZstdDecoder<'static, JsonReader>),
+    Plain(Box<JsonReader>),
+    Gzip(Box<MultiGzDecoder<JsonReader>>),
+    Zstd(Box<ZstdDecoder<'static, JsonReader>>),
 }
 
 impl Input {
     fn new(head: &[u8], limit_bytes: u64) -> io::Result<Self> {
         let reader = JsonReader::references(limit_bytes);
         Ok(match head {
-            head if head.starts_with(GZIP) => Self::Gzip(MultiGzDecoder::new(reader)),
-            head if head.starts_with(ZSTD) => Self::Zstd(ZstdDecoder::new(reader)?),
-            _ => Self::Plain(reader),
+            head if head.starts_with(GZIP) => Self::Gzip(Box::new(MultiGzDecoder::new(reader))),
+            head if head.starts_with(ZSTD) => Self::Zstd(Box::new(ZstdDecoder::new(reader)?)),
+            _ => Self::Plain(Box::new(reader)),
         })
     }
 
@@ -93,7 +93,7 @@ impl Input {
         };
         self.check(flushed)?;
         Ok(match self {
-            Self::Plain(reader) => reader,
+            Self::Plain(reader) => *reader,
             Self::Gzip(decoder) => decoder.finish().map_err(ReferenceError::Io)?,
             Self::Zstd(decoder) => decoder.into_inner(),
         })
