@@ -133,13 +133,14 @@ fn a_codec_that_is_not_known_is_named_at_its_array_only() {
     let path = directory.path().join("plain.json");
     let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     for (array, codec) in [("filtered", "grib"), ("big", "imagecodecs_jpeg2k")] {
-        let document = &mut json["refs"][format!("{array}/.zarray")];
+        let name = format!("{array}/.zarray");
+        let document = &json["refs"][&name];
         let mut zarray: serde_json::Value = match document {
             serde_json::Value::String(text) => serde_json::from_str(text).unwrap(),
             other => other.clone(),
         };
         zarray["filters"] = serde_json::json!([{"id": codec}]);
-        *document = serde_json::json!(zarray.to_string());
+        json["refs"][&name] = serde_json::json!(zarray.to_string());
     }
     fs::write(&path, json.to_string()).unwrap();
     let mount = Mount::new(&path);

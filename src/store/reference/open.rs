@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::write::MultiGzDecoder;
+use memchr::memmem;
 use zstd::stream::write::Decoder as ZstdDecoder;
 
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
@@ -262,6 +263,9 @@ pub(in crate::store) async fn recognise(
     let Ok(bytes) = read_to_end(&*object, &key, limit_bytes).await else {
         return Ok(store);
     };
+    if memmem::find(&bytes, b"record_size").is_none() {
+        return Ok(store);
+    }
     let mut reader = JsonReader::metadata(options.zip.memory_limit_bytes / 2);
     let written = reader.write_all(&bytes);
     let label = store.label().to_owned();
