@@ -8,6 +8,7 @@ mod help;
 mod helper;
 mod inspection;
 mod remote;
+mod targets;
 mod validate;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ pub use inspection::{
     CheckArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
 };
 pub use remote::RemoteArgs;
+pub use targets::TargetArgs;
 
 /// Mount a Zarr hierarchy as a read-only directory tree
 #[derive(Debug, Parser)]
@@ -116,9 +118,9 @@ pub enum Command {
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// A directory with a Zarr or N5 hierarchy, or a zip archive or a database of one (SQLite, LMDB, GNU dbm,
-    /// Berkeley DB or dbm.dumb, by its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a directory
-    /// or an archive, or (redis, mongodb) of a database;
+    /// A directory with a Zarr or N5 hierarchy, a zip archive or a database of one (SQLite, LMDB, GNU dbm,
+    /// Berkeley DB or dbm.dumb), or references of kerchunk, by its content: a path, or a URL (http, https, s3,
+    /// gs, az, hdfs) of a directory, an archive or references, or (redis, mongodb) of a database;
     /// `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory [default: zarrfs/NAME in XDG_RUNTIME_DIR, which is printed]
@@ -222,6 +224,9 @@ pub struct MountOptions {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
+    /// Options for references.
+    #[command(flatten)]
+    pub targets: TargetArgs,
 
     /// The directory `.zarrfs` of views: absent, present but not listed, or listed
     #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]

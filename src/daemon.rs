@@ -426,6 +426,7 @@ async fn open(
             timeout: options.remote.timeout,
             memory_limit_bytes: memory.limit_bytes,
         },
+        targets: options.targets.options(),
         classes: KEY_CLASSES,
     };
     let store = match source {

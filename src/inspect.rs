@@ -76,6 +76,7 @@ impl Opened {
                 timeout: args.remote.timeout,
                 memory_limit_bytes,
             },
+            targets: args.targets.options(),
             classes: KEY_CLASSES,
         };
         let (store, base) = if args.source == Path::new(DEMO) {

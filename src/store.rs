@@ -20,6 +20,7 @@ mod memory;
 mod prefixes;
 mod read;
 mod readahead;
+mod reference;
 mod remote;
 mod snapshot;
 mod source;
@@ -38,6 +39,9 @@ pub use memory::MemoryStore;
 pub use prefixes::{list_prefixes, map_concurrent, visit_all};
 pub use read::{read_into, read_range, read_to_end};
 pub use readahead::Readahead;
+pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
+#[cfg(feature = "fuzzing")]
+pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};

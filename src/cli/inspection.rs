@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
-use super::RemoteArgs;
+use super::{RemoteArgs, TargetArgs};
 use crate::units::parse_size;
 use crate::view::Format;
 
 /// The source of a command.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// A directory with a Zarr hierarchy, a zip archive or a database of one, or `demo:` for the store
-    /// inside the binary
+    /// A directory with a Zarr hierarchy, a zip archive or a database of one, references to one, or `demo:`
+    /// for the store inside the binary
     pub source: PathBuf,
     /// Read only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY")]
@@ -21,6 +21,9 @@ pub struct SourceArgs {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// Options for references.
+    #[command(flatten)]
+    pub targets: TargetArgs,
     /// Options for remote sources.
     #[command(flatten)]
     pub remote: RemoteArgs,

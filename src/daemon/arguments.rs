@@ -121,6 +121,7 @@ async fn check_source(
             timeout: options.remote.timeout,
             ..DatabaseOptions::default()
         },
+        targets: options.targets.options(),
         classes: KEY_CLASSES,
         ..OpenOptions::default()
     };

@@ -29,6 +29,7 @@ mod range_cache;
 mod retry;
 mod speculation;
 mod store;
+mod target;
 mod traffic;
 mod turn;
 mod value;
@@ -39,9 +40,11 @@ mod whole;
 pub use bucket::fuzz_listing;
 pub(super) use open::{Found, label, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
+pub(super) use target::{RemoteTarget, RemoteTargets, Trust};
 pub use traffic::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use web::fuzz_page;
+pub(super) use web::is_public;
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};

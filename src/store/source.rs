@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 
+use super::reference::{self, Base};
 use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
 use super::{
     DatabaseError, DatabaseOptions, DirOptions, DirStore, InvalidKey, Key, KeyClasses,
-    RemoteOptions, Store, ZipOptions, ZipStore, database, file_type,
+    ReferenceError, RemoteOptions, Store, TargetOptions, ZipOptions, ZipStore, database, file_type,
 };
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
@@ -31,6 +32,8 @@ pub struct OpenOptions {
     pub database: DatabaseOptions,
     /// Options of remote sources.
     pub remote: RemoteOptions,
+    /// Which targets of references may be read.
+    pub targets: TargetOptions,
     /// What the keys of the source are.
     pub classes: KeyClasses,
 }
@@ -90,6 +93,14 @@ pub enum OpenError {
         path: PathBuf,
         /// What is wrong with it.
         error: DatabaseError,
+    },
+    /// References that cannot be mounted.
+    #[error("source {source_name}: {error}")]
+    Reference {
+        /// The source, without secrets.
+        source_name: String,
+        /// What is wrong with them.
+        error: ReferenceError,
     },
     /// A file that is no archive that can be mounted.
     #[error("{source_name}: {error}")]
@@ -243,10 +254,26 @@ impl SourceName {
     /// # Errors
     /// [`OpenError`], which names the source.
     pub async fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
-        match &self.place {
-            Place::Path(path) => open_local(path, self.is_zip, options),
-            Place::Url(url) => open_remote(url, self.is_zip, options).await,
-        }
+        let (store, base) = match &self.place {
+            Place::Path(path) => {
+                let store = open_local(path, self.is_zip, options)?;
+                let directory = path
+                    .parent()
+                    .filter(|parent| !parent.as_os_str().is_empty());
+                let directory = directory.unwrap_or(Path::new("."));
+                (store, Base::Directory(directory.to_owned()))
+            }
+            Place::Url(url) => {
+                let store = open_remote(url, self.is_zip, options).await?;
+                (store, Base::Url(url.trim_end_matches('/').to_owned()))
+            }
+        };
+        let label = store.label().to_owned();
+        let recognised = reference::recognise(store, &self.root, base, options).await;
+        recognised.map_err(|error| OpenError::Reference {
+            source_name: label,
+            error,
+        })
     }
 }
 
@@ -303,6 +330,16 @@ fn open_local(
             path: path.to_owned(),
         });
     }
+    if !is_zip {
+        let opened = reference::open_file(path, &label, options).transpose();
+        if let Some(opened) = opened {
+            let opened = opened.map(|store| Box::new(store) as _);
+            return opened.map_err(|error| OpenError::Reference {
+                source_name: label.into_owned(),
+                error,
+            });
+        }
+    }
     let file = File::open(path).map_err(failed)?;
     ZipStore::open(file, &label, options.zip)
         .map(|store| Box::new(store) as _)
@@ -343,6 +380,17 @@ async fn open_remote(
                     source_name: label,
                     error,
                 })
+        }
+        Found::Json(object, tail) => {
+            let label = object.label().to_owned();
+            let opened = reference::open_remote(&*object, &tail, url, &label, options).await;
+            let store = opened.map_err(|error| OpenError::Reference {
+                source_name: label.clone(),
+                error,
+            })?;
+            let what = "a JSON document is there, and it has no references".into();
+            let nothing = || RemoteOpenError::NothingThere { label, what };
+            Ok(Box::new(store.ok_or_else(nothing)?))
         }
     }
 }

@@ -149,6 +149,16 @@ fn databases_are_refused_or_have_values_in_the_file() {
 }
 
 #[test]
+fn references_in_json_are_read_alike_in_pieces_of_any_length() {
+    run("reference_json");
+}
+
+#[test]
+fn partitions_of_references_are_read_or_refused() {
+    run("reference_parquet");
+}
+
+#[test]
 fn each_target_is_a_program_of_cargo_fuzz() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
     let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();

@@ -159,12 +159,7 @@ impl Spanned {
 
     fn range_key(&self, number: u64) -> RangeKey {
         let range = self.block(number);
-        RangeKey {
-            key: self.key.clone(),
-            version: self.meta.version(),
-            start: range.start,
-            end: range.end,
-        }
+        self.source.range_key(&self.key, &self.meta, &range)
     }
 
     /// Blocks in order: cached ones, and the others with one request for each run of them.

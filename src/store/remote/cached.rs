@@ -14,16 +14,18 @@ use crate::store::Key;
 /// Cached attributes of an object take no more.
 const MAX_META_BYTES: u64 = 4096;
 
-fn range_key(key: &Key, meta: &Meta, range: &Range<u64>) -> RangeKey {
-    RangeKey {
-        key: key.clone(),
-        version: meta.version(),
-        start: range.start,
-        end: range.end,
-    }
-}
-
 impl RemoteSource {
+    /// A range of a version of an object, as caches and loads name it.
+    pub(super) fn range_key(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> RangeKey {
+        RangeKey {
+            source: self.number,
+            key: key.clone(),
+            version: meta.version(),
+            start: range.start,
+            end: range.end,
+        }
+    }
+
     /// A range of a version of an object, if it is in memory.
     pub(super) fn in_memory(
         &self,
@@ -31,7 +33,7 @@ impl RemoteSource {
         meta: &Meta,
         range: &Range<u64>,
     ) -> Option<Arc<Vec<u8>>> {
-        self.ranges.get(&range_key(key, meta, range))
+        self.ranges.get(&self.range_key(key, meta, range))
     }
 
     /// A range of a version of an object, if it is in memory or in the disk cache. May block on the
@@ -53,7 +55,7 @@ impl RemoteSource {
         }
         let bytes = Arc::new(bytes);
         self.ranges
-            .insert(range_key(key, meta, range), Arc::clone(&bytes));
+            .insert(self.range_key(key, meta, range), Arc::clone(&bytes));
         Some(bytes)
     }
 
@@ -61,7 +63,7 @@ impl RemoteSource {
     pub(super) fn insert(&self, key: &Key, meta: &Meta, start: u64, bytes: &Arc<Vec<u8>>) {
         let range = start..start.saturating_add(bytes.len() as u64);
         self.ranges
-            .insert(range_key(key, meta, &range), Arc::clone(bytes));
+            .insert(self.range_key(key, meta, &range), Arc::clone(bytes));
         if let (Some(disk), Some(name)) = (&self.disk, self.block_name(key, meta, &range)) {
             disk.put(&name, bytes);
             disk.put(&self.meta_name(key), &meta_bytes(meta));

@@ -1,5 +1,6 @@
 //! From a URL to what is there: a tree of keys, or an archive of one.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
+use siphasher::sip::SipHasher13;
 use tokio::sync::Semaphore;
 
 use super::Remote;
@@ -27,7 +29,8 @@ use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
 use crate::cache::SingleFlight;
 use crate::runtime;
-use crate::store::{DiskCache, Key, KeyClasses, Store, StoreError};
+use crate::store::reference::{is_json, looks_like_json};
+use crate::store::{DiskCache, Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreError};
 
 /// How remote sources are read.
 #[derive(Debug, Clone)]
@@ -58,6 +61,8 @@ pub struct RemoteOptions {
     pub memory_bytes: u64,
     /// Where bytes are kept for the next time.
     pub disk: Option<Arc<DiskCache>>,
+    /// No name of a host may lead to a private address.
+    pub is_public_only: bool,
 }
 
 impl RemoteOptions {
@@ -93,6 +98,7 @@ impl Default for RemoteOptions {
             absent_ttl: Duration::from_secs(1),
             memory_bytes: 128 << 20,
             disk: None,
+            is_public_only: false,
         }
     }
 }
@@ -180,6 +186,8 @@ pub(in crate::store) enum Found {
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
     Archive(Arc<RemoteArchive>, Arc<Vec<u8>>),
+    /// What may be a JSON document of references, and its last bytes.
+    Json(Arc<RemoteArchive>, Arc<Vec<u8>>),
 }
 
 /// What of an archive is fetched first: most directories fit in.
@@ -204,7 +212,8 @@ pub(in crate::store) async fn open(
         error,
     };
     let kind = remote.1;
-    let source = layered(label.clone(), identity, remote, options, classes)?;
+    let shared = Shared::new(options, classes);
+    let source = layered((label.clone(), identity), remote, options, classes, &shared)?;
     if let Kind::Keys = kind {
         return open_keys(url, is_zip, &source).await;
     }
@@ -221,6 +230,13 @@ pub(in crate::store) async fn open(
             None => {}
         }
     }
+    if !is_zip
+        && is_json(&name)
+        && let Some((object, tail)) = archive(&source).await.map_err(failed)?
+        && has_json(&object, &tail).await.map_err(failed)?
+    {
+        return Ok(Found::Json(object, tail));
+    }
     let is_tree = match kind {
         Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
         Kind::Web | Kind::Hdfs | Kind::Keys => open_web(&source).await.map_err(failed)?,
@@ -228,11 +244,13 @@ pub(in crate::store) async fn open(
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
     }
-    if !looks_zipped
-        && let Some((archive, tail)) = archive(&source).await.map_err(failed)?
-        && is_archive(&tail)
-    {
-        return Ok(Found::Archive(archive, tail));
+    if !looks_zipped && let Some((archive, tail)) = archive(&source).await.map_err(failed)? {
+        if is_archive(&tail) {
+            return Ok(Found::Archive(archive, tail));
+        }
+        if has_json(&archive, &tail).await.map_err(failed)? {
+            return Ok(Found::Json(archive, tail));
+        }
     }
     let what = match kind {
         Kind::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
@@ -308,7 +326,7 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
         let hdfs = hdfs.map_err(invalid(hidden()))?;
         let (label, identity, name) = (hdfs.label(), hdfs.identity(), hdfs.file_name());
         let address = Address::new(&hdfs.http);
-        let web = web::open(address, headers, options.timeout, classes);
+        let web = web::open(address, headers, options, classes);
         let web = web.map_err(invalid(label.clone()))?;
         let remote = (hdfs::open(web, hdfs), Kind::Hdfs);
         return Ok((label, identity, name, remote));
@@ -331,24 +349,56 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
     }
     let address = Address::new(&parsed);
     let (label, identity, name) = (address.label(), address.identity(), address.file_name());
-    let web = web::open(address, headers, options.timeout, classes);
+    let web = web::open(address, headers, options, classes);
     let web = web.map_err(invalid(label.clone()))?;
     Ok((label, identity, name, (Arc::new(web), Kind::Web)))
 }
 
-/// Puts the layers on top of a client.
+/// What several sources can have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) ranges: Arc<RangeCache>,
+    bodies: Arc<BodyBudget>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Shared {
+    pub(super) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+        Self {
+            ranges: Arc::new(RangeCache::new(options.memory_bytes)),
+            bodies: Arc::new(BodyBudget::new(options.memory_bytes.saturating_mul(2))),
+            counters: Arc::new(Counters::new(classes)),
+        }
+    }
+}
+
+/// A source whose objects are asked for by their keys: nothing of it is looked for.
+pub(super) fn objects(
+    url: &str,
+    options: &RemoteOptions,
+    classes: KeyClasses,
+    shared: &Shared,
+) -> Result<Arc<RemoteSource>, RemoteError> {
+    let (label, identity, _, remote) = client(url, options, classes)?;
+    layered((label, identity), remote, options, classes, shared)
+}
+
+/// Puts the layers on top of a client; `names` are the source's label and what identifies it.
 fn layered(
-    label: String,
-    identity: String,
+    names: (String, String),
     (remote, kind): (Arc<dyn Remote>, Kind),
     options: &RemoteOptions,
     classes: KeyClasses,
+    shared: &Shared,
 ) -> Result<Arc<RemoteSource>, RemoteError> {
+    let (label, identity) = names;
     runtime::network().map_err(|error| RemoteError::System {
         label: label.clone(),
         error,
     })?;
-    let counters = Arc::new(Counters::new(classes));
+    let counters = Arc::clone(&shared.counters);
+    let mut hasher = SipHasher13::new();
+    identity.hash(&mut hasher);
     let is_immutable = options.ttl == Duration::MAX;
     let reads_whole = kind == Kind::Keys;
     let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
@@ -362,6 +412,7 @@ fn layered(
     }
     Ok(Arc::new(RemoteSource {
         remote,
+        number: hasher.finish(),
         label,
         identity,
         classes,
@@ -372,8 +423,8 @@ fn layered(
         is_immutable,
         attrs: AttrCache::new(options.ttl, options.absent_ttl),
         listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
-        ranges: RangeCache::new(options.memory_bytes),
-        bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
+        ranges: Arc::clone(&shared.ranges),
+        bodies: Arc::clone(&shared.bodies),
         // What tells contents apart that may change is forgotten with the process.
         disk: options
             .disk
@@ -535,6 +586,28 @@ async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreErro
         }
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What tells whether an object is a JSON document.
+const HEAD_BYTES: usize = 64;
+
+/// Whether the beginning of an object looks like that of a JSON document, compressed or not.
+async fn has_json(object: &RemoteArchive, tail: &[u8]) -> Result<bool, StoreError> {
+    let size_bytes = object.size_bytes();
+    if tail.len() as u64 >= size_bytes {
+        return Ok(looks_like_json(tail));
+    }
+    let length = usize::try_from(size_bytes)
+        .unwrap_or(usize::MAX)
+        .min(HEAD_BYTES);
+    match object.read_exact_at(0, length).await {
+        Ok(head) => Ok(looks_like_json(&head)),
+        Err(SnapshotError::Store(error)) => Err(error),
+        Err(error) => Err(StoreError::Unavailable {
+            key: Key::root(),
+            what: error.to_string(),
+        }),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::sync::Mutex;
 /// A range of one version of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RangeKey {
+    /// The source, where several have one cache.
+    pub(super) source: u64,
     pub(super) key: Key,
     pub(super) version: Version,
     pub(super) start: u64,
@@ -59,6 +61,7 @@ mod tests {
     fn the_budget_holds_and_what_was_used_last_stays() {
         let ranges = RangeCache::new(10 * (1000 + ENTRY_BYTES));
         let range = |start: u64| RangeKey {
+            source: 0,
             key: Key::new(b"a").unwrap(),
             version: Version(1),
             start,

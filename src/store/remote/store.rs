@@ -26,6 +26,8 @@ use crate::store::{
 #[derive(Debug)]
 pub(super) struct RemoteSource {
     pub(super) remote: Arc<dyn Remote>,
+    /// Tells the source from others that have the same cache of ranges.
+    pub(super) number: u64,
     pub(super) label: String,
     /// What tells the source from any other one, for the disk cache.
     pub(super) identity: String,
@@ -41,8 +43,8 @@ pub(super) struct RemoteSource {
     pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
     pub(super) listings: ListingCache,
-    pub(super) ranges: RangeCache,
-    pub(super) bodies: BodyBudget,
+    pub(super) ranges: Arc<RangeCache>,
+    pub(super) bodies: Arc<BodyBudget>,
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     pub(super) speculation: Speculation,

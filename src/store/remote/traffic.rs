@@ -47,6 +47,24 @@ pub struct TransferStats {
     pub memory_bytes: u64,
 }
 
+impl TransferStats {
+    /// With what another source of the same process has done.
+    pub(in crate::store) fn with(mut self, other: &Self) -> Self {
+        let (own, more) = (&mut self.total, &other.total);
+        own.requests += more.requests;
+        own.bytes += more.bytes;
+        own.retries += more.retries;
+        own.errors += more.errors;
+        own.cache_hits += more.cache_hits;
+        own.prefetched_bytes += more.prefetched_bytes;
+        own.prefetch_read_bytes += more.prefetch_read_bytes;
+        self.arrays.extend(other.arrays.iter().cloned());
+        self.disk = self.disk.or(other.disk);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self
+    }
+}
+
 /// More prefixes than this are counted together.
 const MAX_PREFIXES: usize = 4096;
 /// Where they are counted.

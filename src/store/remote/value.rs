@@ -150,12 +150,7 @@ impl RemoteObject {
     }
 
     fn range_key(&self, range: &Range<u64>) -> RangeKey {
-        RangeKey {
-            key: self.key.clone(),
-            version: self.value.meta.version(),
-            start: range.start,
-            end: range.end,
-        }
+        self.source.range_key(&self.key, &self.value.meta, range)
     }
 }
 
@@ -179,12 +174,7 @@ pub(super) async fn fetch_cached(
         source.counters.hit(key);
         return Ok(bytes);
     }
-    let place = RangeKey {
-        key: key.clone(),
-        version: meta.version(),
-        start: range.start,
-        end: range.end,
-    };
+    let place = source.range_key(key, meta, &range);
     let (own, wanted, version) = (Arc::clone(source), key.clone(), meta.clone());
     let load = move || async move {
         let start = range.start;
@@ -332,7 +322,7 @@ impl Object for RemoteObject {
 }
 
 /// Sorted ranges in groups that are fetched with one request each.
-fn joined(ranges: &[Range<u64>], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
+pub(super) fn joined(ranges: &[Range<u64>], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
     let mut groups: Vec<(Vec<usize>, Range<u64>)> = Vec::new();
     for index in indexes {
         let Some(range) = ranges.get(index) else {
@@ -353,7 +343,7 @@ fn joined(ranges: &[Range<u64>], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<
 }
 
 /// Fetches a range of an object, and caches the parts `own` of it.
-async fn fetch_joined(
+pub(super) async fn fetch_joined(
     source: Arc<RemoteSource>,
     key: Key,
     meta: Meta,

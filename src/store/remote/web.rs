@@ -7,9 +7,11 @@
 mod address;
 mod answer;
 mod index;
+mod resolve;
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -23,13 +25,16 @@ use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
+pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
 pub(super) use answer::{body, refusal, wanted};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 
 use super::traffic::sent;
-use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{
+    Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RemoteOptions, RequestError,
+};
 use crate::store::{Key, KeyClasses};
 
 /// Redirects that are followed for one request.
@@ -55,10 +60,16 @@ pub(super) fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The library's client as every kind of source uses it.
-pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+/// The library's client as every kind of source uses it; `is_public_only` says that no name may lead to a
+/// private address.
+pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, String> {
     install_tls();
-    Client::builder()
+    let builder = match is_public_only && !has_proxy() {
+        true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
+        // A proxy resolves the names itself, and may have a private address.
+        false => Client::builder(),
+    };
+    builder
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -405,8 +416,9 @@ impl Remote for Web {
 pub(super) fn open(
     address: Address,
     headers: HeaderMap,
-    timeout: Duration,
+    options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Web, String> {
-    Ok(Web::new(client(timeout)?, address, headers, classes))
+    let client = client(options.timeout, options.is_public_only)?;
+    Ok(Web::new(client, address, headers, classes))
 }

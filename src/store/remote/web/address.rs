@@ -156,20 +156,37 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
         "http" => return Err(format!("it leads from https to http at {host}")),
         scheme => return Err(format!("it leads to a URL of the kind {scheme}")),
     }
-    let reach = |url: &Url| match url.host() {
-        Some(Host::Ipv4(address)) => reach_of(address.into()),
-        Some(Host::Ipv6(address)) => reach_of(address.to_canonical()),
-        Some(Host::Domain(name)) if name == "localhost" || name.ends_with(".localhost") => {
-            Reach::Private
-        }
-        _ => Reach::Public,
-    };
     match (reach(first), reach(to)) {
         (_, Reach::Link) => Err(format!(
             "it leads to {host}, where machines keep credentials"
         )),
         (Reach::Public, Reach::Private) => Err(format!("it leads to the private address {host}")),
         _ => Ok(()),
+    }
+}
+
+/// Whether the host of a URL has, as far as its name tells, neither a private nor a link-local address.
+pub(in crate::store) fn is_public(url: &Url) -> bool {
+    reach(url) == Reach::Public
+}
+
+/// Whether an address is neither a private nor a link-local one.
+pub(super) fn is_public_address(address: IpAddr) -> bool {
+    reach_of(address.to_canonical()) == Reach::Public
+}
+
+fn reach(url: &Url) -> Reach {
+    match url.host() {
+        Some(Host::Ipv4(address)) => reach_of(address.into()),
+        Some(Host::Ipv6(address)) => reach_of(address.to_canonical()),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            match name == "localhost" || name.ends_with(".localhost") {
+                true => Reach::Private,
+                false => Reach::Public,
+            }
+        }
+        None => Reach::Public,
     }
 }
 
@@ -186,6 +203,8 @@ fn reach_of(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => Reach::Link,
         IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => Reach::Private,
+        // Shared address space (RFC 6598), where one cloud keeps its metadata.
+        IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => Reach::Private,
         IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => Reach::Link,
         // Where one cloud keeps its metadata for IPv6.
         IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Reach::Link,

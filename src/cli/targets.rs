@@ -1,0 +1,28 @@
+//! The options for references, of a mount and of the commands that read a source.
+
+use clap::Args;
+
+use crate::store::{AllowedTarget, TargetOptions};
+
+/// Options for references.
+#[derive(Debug, Clone, Args)]
+pub struct TargetArgs {
+    /// Read also targets of references that begin with this URL or path, or `any`: those below the
+    /// directory or at the server or bucket of the references need no option; a private address has to be
+    /// named
+    #[arg(long, value_name = "PREFIX", value_parser = AllowedTarget::parse, help_heading = "Source")]
+    pub allow_target: Vec<AllowedTarget>,
+    /// Read targets that are newer than their references
+    #[arg(long, help_heading = "Source")]
+    pub allow_newer_targets: bool,
+}
+
+impl TargetArgs {
+    /// Returns the options for the store.
+    pub fn options(&self) -> TargetOptions {
+        TargetOptions {
+            allowed: self.allow_target.clone(),
+            allow_newer: self.allow_newer_targets,
+        }
+    }
+}

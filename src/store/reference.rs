@@ -1,0 +1,386 @@
+//! Stores of references: a key leads to a value that is written beside it, or to a range of bytes of a
+//! file somewhere else, its *target*.
+//!
+//! - [`References`] is what a format of references implements: an index from keys to [`Reference`]s.
+//! - `targets` decides which targets may be read, opens them and pins their versions.
+//! - `span` and `listing` are the open values and directories.
+//! - `kerchunk` reads the JSON and the Parquet references of kerchunk and VirtualiZarr.
+//!
+//! **Architecture Invariant:** absence is said only by the index. A target that is missing, refused, changed
+//! or too short is an error of the key.
+
+mod index;
+mod kerchunk;
+mod listing;
+mod open;
+mod place;
+mod span;
+mod targets;
+
+#[cfg(feature = "fuzzing")]
+pub use self::kerchunk::{fuzz_json, fuzz_parquet};
+pub(super) use self::open::{is_json, looks_like_json, open_file, open_remote, recognise};
+pub use self::place::AllowedTarget;
+pub use self::targets::TargetOptions;
+pub(super) use self::targets::{Base, Targets};
+
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use siphasher::sip::SipHasher13;
+
+use self::listing::ReferenceListing;
+use self::span::{InlineObject, SpanObject};
+use super::{
+    AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
+    StoreError, TransferStats, Version,
+};
+
+/// Why references cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// They are not written as their format says.
+    #[error("the references are invalid: {0}")]
+    Invalid(String),
+    /// They need what this version does not read.
+    #[error("the references are not supported: {0}")]
+    Unsupported(String),
+    /// Their index would not fit.
+    #[error(
+        "the index of the references needs more than {limit_bytes} bytes of memory (see \
+         --memory-limit)"
+    )]
+    TooLarge {
+        /// What is allowed.
+        limit_bytes: u64,
+    },
+    /// They could not be read.
+    #[error("reading the references: {0}")]
+    Io(#[from] std::io::Error),
+    /// Their source failed.
+    #[error("reading the references: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// Where the value of a key is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Reference {
+    /// Beside the key.
+    Inline(Arc<Vec<u8>>),
+    /// In a target.
+    Target {
+        /// The target as the references name it: a URL or a path.
+        url: Arc<str>,
+        /// Its bytes; all of it if there is no range.
+        range: Option<Range<u64>>,
+        /// Which version of the target is meant, if the reference says so.
+        pin: Option<Pin>,
+    },
+    /// In an object of the store that has the references.
+    #[expect(
+        dead_code,
+        reason = "for formats that keep chunks beside their references"
+    )]
+    Own {
+        /// The key of the object.
+        key: Key,
+        /// Its bytes.
+        range: Range<u64>,
+    },
+}
+
+/// What a reference says of the version of its target.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(dead_code, reason = "for formats that pin each reference")]
+pub(super) enum Pin {
+    /// The target has this entity tag.
+    ETag(Arc<str>),
+    /// The target is not newer than this, in seconds since 1970.
+    ModifiedBefore(u64),
+}
+
+impl Reference {
+    /// The number of bytes, if that takes no request.
+    fn size_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Inline(bytes) => Some(bytes.len() as u64),
+            Self::Target { range, .. } => range.as_ref().map(length),
+            Self::Own { range, .. } => Some(length(range)),
+        }
+    }
+
+    /// Which content this is: targets are pinned, so that one reference has one content.
+    fn version(&self) -> Version {
+        let mut hasher = SipHasher13::new();
+        self.hash(&mut hasher);
+        Version(hasher.finish())
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+/// What a key leads to.
+#[derive(Debug, Clone)]
+pub(super) enum Entry {
+    /// Other keys.
+    Prefix,
+    /// A value.
+    Value(Reference),
+}
+
+/// One name in a listing.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) name: Box<[u8]>,
+    /// `None` is a prefix.
+    pub(super) reference: Option<Reference>,
+}
+
+/// Names that follow each other in a listing.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) children: Vec<Child>,
+    /// Where the next page begins; `None` at the end. Its meaning is that of the format.
+    pub(super) next: Option<u64>,
+}
+
+/// An index from keys to references.
+#[async_trait]
+pub(super) trait References: Debug + Send + Sync {
+    /// The entry of a key, if that takes neither a disk nor a network.
+    ///
+    /// # Errors
+    /// As [`References::find`].
+    fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>>;
+
+    /// The entry of a key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if absence is proven; those of the source.
+    async fn find(&self, key: &Key) -> Result<Entry, StoreError>;
+
+    /// Names directly below a prefix, in an order that does not change; `position` is 0 or the
+    /// [`Page::next`] of the page before.
+    ///
+    /// # Errors
+    /// As [`References::find`].
+    async fn children(&self, prefix: &Key, position: u64) -> Result<Page, StoreError>;
+
+    /// When the references were written.
+    fn modified(&self) -> SystemTime;
+
+    /// The number of keys and the bytes of the references, as far as they are known.
+    fn extent(&self) -> Extent {
+        Extent::default()
+    }
+}
+
+/// A store of references.
+#[derive(Debug)]
+pub(super) struct ReferenceStore {
+    shared: Arc<Shared>,
+}
+
+/// What the store and its listings share.
+#[derive(Debug)]
+struct Shared {
+    label: String,
+    references: Box<dyn References>,
+    /// The store that has the references; `None` if they are one file.
+    own: Option<Arc<dyn Store>>,
+    targets: Targets,
+}
+
+impl ReferenceStore {
+    pub(super) fn new(
+        label: String,
+        references: Box<dyn References>,
+        own: Option<Arc<dyn Store>>,
+        targets: Targets,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                label,
+                references,
+                own,
+                targets,
+            }),
+        }
+    }
+}
+
+impl Shared {
+    fn prefix_stat(&self) -> Stat {
+        Stat {
+            kind: Kind::Prefix,
+            size_bytes: 0,
+            modified: self.references.modified(),
+            version: Version(0),
+            links: 2,
+        }
+    }
+
+    fn object_stat(&self, reference: &Reference, size_bytes: u64) -> Stat {
+        Stat {
+            kind: Kind::Object,
+            size_bytes,
+            modified: self.references.modified(),
+            version: reference.version(),
+            links: 1,
+        }
+    }
+
+    /// The attributes of an entry, if no target has to be asked.
+    fn known_stat(&self, entry: &Entry) -> Option<Stat> {
+        match entry {
+            Entry::Prefix => Some(self.prefix_stat()),
+            Entry::Value(reference) => {
+                let size_bytes = reference.size_bytes()?;
+                Some(self.object_stat(reference, size_bytes))
+            }
+        }
+    }
+
+    /// The attributes of an entry.
+    async fn stat(&self, key: &Key, entry: &Entry) -> Result<Stat, StoreError> {
+        if let Some(stat) = self.known_stat(entry) {
+            return Ok(stat);
+        }
+        match entry {
+            Entry::Value(reference @ Reference::Target { url, pin, .. }) => {
+                let target = self.targets.open(key, url, pin.as_ref(), None).await?;
+                Ok(self.object_stat(reference, target.size_bytes()))
+            }
+            _ => Err(StoreError::internal("a reference without a size")),
+        }
+    }
+
+    /// Opens a reference.
+    async fn open(
+        &self,
+        key: &Key,
+        reference: Reference,
+        hint: AccessHint,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        match &reference {
+            Reference::Inline(bytes) => Ok(self.inline(&reference, bytes)),
+            Reference::Target { url, range, pin } => {
+                let first = range.clone();
+                let target = self.targets.open(key, url, pin.as_ref(), first).await?;
+                let range = range.clone().unwrap_or(0..target.size_bytes());
+                let stat = self.object_stat(&reference, length(&range));
+                target.span(key, range, stat, hint)
+            }
+            Reference::Own {
+                key: own_key,
+                range,
+            } => {
+                let Some(own) = &self.own else {
+                    return Err(StoreError::internal("no store with the references"));
+                };
+                let hint = match hint {
+                    AccessHint::Whole(_) if range.start == 0 => AccessHint::Whole(range.end),
+                    _ => AccessHint::Ranges,
+                };
+                let opened = own.open(own_key, hint).await;
+                let object = opened.map_err(|error| span::missing(error, key, own_key))?;
+                let stat = self.object_stat(&reference, length(range));
+                let label = own_key.to_string();
+                SpanObject::open(object, key, &label, range.clone(), stat)
+            }
+        }
+    }
+
+    fn inline(&self, reference: &Reference, bytes: &Arc<Vec<u8>>) -> Arc<dyn Object> {
+        let stat = self.object_stat(reference, bytes.len() as u64);
+        Arc::new(InlineObject::new(Arc::clone(bytes), stat))
+    }
+
+    /// Opens a reference, if that sends no request and opens no file.
+    fn try_open(
+        &self,
+        key: &Key,
+        reference: &Reference,
+        hint: AccessHint,
+    ) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        match reference {
+            Reference::Inline(bytes) => Some(Ok(self.inline(reference, bytes))),
+            Reference::Target { url, range, pin } => {
+                let target = self.targets.opened(key, url, pin.as_ref())?;
+                let range = range.clone().unwrap_or(0..target.size_bytes());
+                let stat = self.object_stat(reference, length(&range));
+                Some(target.span(key, range, stat, hint))
+            }
+            Reference::Own { .. } => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ReferenceStore {
+    fn label(&self) -> &str {
+        &self.shared.label
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let own = self.shared.own.as_ref().map(|own| own.capabilities());
+        Capabilities {
+            immutable: own.is_none_or(|own| own.immutable),
+            open_infallible: false,
+            is_remote: own.is_some_and(|own| own.is_remote) || self.shared.targets.may_be_remote(),
+            listing: ListingSupport::Complete,
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        self.shared.references.extent()
+    }
+
+    async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        let entry = self.shared.references.find(key).await?;
+        self.shared.stat(key, &entry).await
+    }
+
+    fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        match self.shared.references.try_find(key)? {
+            Ok(entry) => self.shared.known_stat(&entry).map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        match self.shared.references.find(key).await? {
+            Entry::Value(reference) => self.shared.open(key, reference, hint).await,
+            Entry::Prefix => Err(StoreError::NotAPrefix { key: key.clone() }),
+        }
+    }
+
+    fn try_open(&self, key: &Key, hint: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        match self.shared.references.try_find(key)? {
+            Ok(Entry::Value(reference)) => self.shared.try_open(key, &reference, hint),
+            Ok(Entry::Prefix) => Some(Err(StoreError::NotAPrefix { key: key.clone() })),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
+        let listing = ReferenceListing::open(&self.shared, prefix).await?;
+        Ok(Box::new(listing))
+    }
+
+    fn transfer_stats(&self) -> Option<TransferStats> {
+        let own = self
+            .shared
+            .own
+            .as_ref()
+            .and_then(|own| own.transfer_stats());
+        self.shared.targets.transfer_stats(own)
+    }
+}

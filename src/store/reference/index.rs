@@ -1,0 +1,560 @@
+//! An index of references in memory: 32 bytes a key beside its last name, sorted, with each URL once.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use log::warn;
+
+use super::{Child, Entry, Page, Reference, ReferenceError};
+use crate::store::{Key, StoreError, check_component};
+
+/// Children of one page of a listing.
+const PAGE_CHILDREN: usize = 1024;
+/// What a directory takes beside its key.
+const DIRECTORY_BYTES: u64 = 160;
+/// What a URL takes beside its text.
+const URL_BYTES: u64 = 48;
+
+/// What is added under a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Item<'a> {
+    /// The value itself.
+    Inline(&'a [u8]),
+    /// A part of the target at a URL; all of it if there is no range.
+    Target(&'a str, Option<(u64, u64)>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Inline,
+    Part,
+    Whole,
+}
+
+/// One key. For a value in the references, `start` and `length` are a range of `inline`.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    start: u64,
+    length: u64,
+    directory: u32,
+    name_start: u32,
+    url: u32,
+    name_length: u8,
+    form: Form,
+}
+
+const NODE_BYTES: u64 = size_of::<Node>() as u64;
+
+#[derive(Debug, Default)]
+struct Directory {
+    key: Key,
+    /// Its nodes.
+    nodes: Range<usize>,
+    subdirectories: Vec<u32>,
+}
+
+/// An index that is being built.
+#[derive(Debug)]
+pub(super) struct IndexBuilder {
+    nodes: Vec<Node>,
+    names: Vec<u8>,
+    inline: Vec<u8>,
+    directories: Vec<Directory>,
+    by_key: HashMap<Key, u32>,
+    /// The directory of the last key: most keys follow others of the same one.
+    last_directory: u32,
+    urls: Vec<Box<str>>,
+    by_url: HashTable<u32>,
+    last_url: u32,
+    /// What directories and URLs take.
+    other_bytes: u64,
+    limit_bytes: u64,
+    /// The first key that is none, and how many there are.
+    invalid: Option<(String, u64)>,
+}
+
+fn hash_of(text: &str) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = siphasher::sip::SipHasher13::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl IndexBuilder {
+    pub(super) fn new(limit_bytes: u64) -> Self {
+        Self {
+            nodes: Vec::new(),
+            names: Vec::new(),
+            inline: Vec::new(),
+            directories: vec![Directory::default()],
+            by_key: HashMap::from([(Key::root(), 0)]),
+            last_directory: 0,
+            urls: Vec::new(),
+            by_url: HashTable::new(),
+            last_url: 0,
+            other_bytes: 0,
+            limit_bytes,
+            invalid: None,
+        }
+    }
+
+    /// Adds a key; one that no file can have is left out.
+    pub(super) fn add(&mut self, key: &[u8], item: Item<'_>) -> Result<(), ReferenceError> {
+        let slash = key.iter().rposition(|byte| *byte == b'/');
+        let name = key.get(slash.map_or(0, |at| at + 1)..).unwrap_or_default();
+        let directory = key.get(..slash.unwrap_or(0)).unwrap_or_default();
+        // A slash at the beginning is no empty component at the root.
+        let is_key = check_component(name).is_ok() && slash != Some(0);
+        let place = is_key.then(|| self.directory(directory)).flatten();
+        let Some(directory) = place else {
+            let first = || (String::from_utf8_lossy(key).into_owned(), 0);
+            self.invalid.get_or_insert_with(first).1 += 1;
+            return Ok(());
+        };
+        let (form, url, start, length) = match item {
+            Item::Inline(bytes) => {
+                let start = self.inline.len() as u64;
+                self.inline.extend_from_slice(bytes);
+                (Form::Inline, 0, start, bytes.len() as u64)
+            }
+            Item::Target(url, None) => (Form::Whole, self.url(url)?, 0, 0),
+            Item::Target(url, Some((start, length))) => {
+                if start
+                    .checked_add(length)
+                    .is_none_or(|end| end > i64::MAX.unsigned_abs())
+                {
+                    return Err(ReferenceError::Invalid(format!(
+                        "{}: {length} bytes at offset {start} are no range of a file",
+                        String::from_utf8_lossy(key)
+                    )));
+                }
+                (Form::Part, self.url(url)?, start, length)
+            }
+        };
+        let name_start = self.number(self.names.len())?;
+        self.names.extend_from_slice(name);
+        self.nodes.push(Node {
+            start,
+            length,
+            directory,
+            name_start,
+            url,
+            name_length: u8::try_from(name.len()).unwrap_or(u8::MAX),
+            form,
+        });
+        self.check_limit()
+    }
+
+    /// A number of an arena, all of which have 32 bits.
+    fn number(&self, number: usize) -> Result<u32, ReferenceError> {
+        let limit_bytes = self.limit_bytes;
+        u32::try_from(number).map_err(|_| ReferenceError::TooLarge { limit_bytes })
+    }
+
+    fn check_limit(&self) -> Result<(), ReferenceError> {
+        // While a vector grows there are two of it.
+        let nodes = (self.nodes.capacity() as u64).saturating_mul(NODE_BYTES + NODE_BYTES / 2);
+        let bytes = (self.names.capacity() as u64).saturating_add(self.inline.capacity() as u64);
+        let need_bytes = nodes
+            .saturating_add(bytes.saturating_add(bytes / 2))
+            .saturating_add(self.other_bytes);
+        match need_bytes <= self.limit_bytes {
+            true => Ok(()),
+            false => Err(ReferenceError::TooLarge {
+                limit_bytes: self.limit_bytes,
+            }),
+        }
+    }
+
+    /// The number of a directory; `None` if no directory can have this key.
+    fn directory(&mut self, key: &[u8]) -> Option<u32> {
+        let last = self.directories.get(self.last_directory as usize);
+        if last.is_some_and(|last| last.key.as_bytes() == key) {
+            return Some(self.last_directory);
+        }
+        let key = Key::new(key).ok()?;
+        let number = self.make_directory(&key)?;
+        self.last_directory = number;
+        Some(number)
+    }
+
+    fn make_directory(&mut self, key: &Key) -> Option<u32> {
+        let mut missing = Vec::new();
+        let mut at = key.clone();
+        let mut number = loop {
+            match self.by_key.get(&at) {
+                Some(number) => break *number,
+                None => {
+                    let parent = at.parent();
+                    missing.push(at);
+                    at = parent;
+                }
+            }
+        };
+        for key in missing.into_iter().rev() {
+            let own = u32::try_from(self.directories.len()).ok()?;
+            self.other_bytes += DIRECTORY_BYTES + 2 * key.as_bytes().len() as u64;
+            self.directories.push(Directory {
+                key: key.clone(),
+                ..Directory::default()
+            });
+            if let Some(parent) = self.directories.get_mut(number as usize) {
+                parent.subdirectories.push(own);
+            }
+            self.by_key.insert(key, own);
+            number = own;
+        }
+        Some(number)
+    }
+
+    fn url(&mut self, url: &str) -> Result<u32, ReferenceError> {
+        let is_url = |number: &u32| {
+            self.urls
+                .get(*number as usize)
+                .is_some_and(|own| **own == *url)
+        };
+        if is_url(&self.last_url) {
+            return Ok(self.last_url);
+        }
+        if let Some(number) = self.by_url.find(hash_of(url), is_url) {
+            self.last_url = *number;
+            return Ok(self.last_url);
+        }
+        let number = self.number(self.urls.len())?;
+        self.urls.push(url.into());
+        self.other_bytes += URL_BYTES + 2 * url.len() as u64;
+        let urls = &self.urls;
+        let hash = |number: &u32| urls.get(*number as usize).map_or(0, |url| hash_of(url));
+        self.by_url.insert_unique(hash_of(url), number, hash);
+        self.last_url = number;
+        Ok(number)
+    }
+
+    /// Whether a key ends with one of these names.
+    pub(super) fn has_name(&self, names: &[&[u8]]) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| names.contains(&name_of(&self.names, node)))
+    }
+
+    /// Sorts the index; `url` makes URLs of the texts that were added.
+    ///
+    /// # Errors
+    /// Those of `url`.
+    pub(super) fn finish(
+        mut self,
+        label: &dyn Display,
+        mut url: impl FnMut(&str) -> Result<Arc<str>, ReferenceError>,
+    ) -> Result<ReferenceIndex, ReferenceError> {
+        self.by_url = HashTable::new();
+        if let Some((first, count)) = &self.invalid {
+            warn!(
+                "{label}: {count} keys are no names of files and are not shown, such as {first:?}"
+            );
+        }
+        let urls = self
+            .urls
+            .iter()
+            .map(|text| url(text))
+            .collect::<Result<_, _>>()?;
+        let names = &self.names;
+        let place = |node: &Node| (node.directory, name_of(names, node));
+        if !self
+            .nodes
+            .is_sorted_by(|one, other| place(one) < place(other))
+        {
+            self.nodes
+                .sort_by(|one, other| place(one).cmp(&place(other)));
+            // Of several values of a key the last one counts, as in other readers of JSON.
+            let before = self.nodes.len();
+            self.nodes.reverse();
+            self.nodes.dedup_by(|one, other| place(one) == place(other));
+            self.nodes.reverse();
+            if self.nodes.len() < before {
+                let twice = before - self.nodes.len();
+                warn!("{label}: {twice} keys stand there twice; the last value of each is shown");
+            }
+        }
+        self.hide_values_of_directories(label);
+        let mut start = 0;
+        for (number, directory) in (0..).zip(&mut self.directories) {
+            let rest = self.nodes.get(start..).unwrap_or_default();
+            let end = start + rest.partition_point(|node| node.directory <= number);
+            directory.nodes = start..end;
+            start = end;
+        }
+        self.nodes.shrink_to_fit();
+        self.names.shrink_to_fit();
+        Ok(ReferenceIndex {
+            nodes: self.nodes,
+            names: self.names,
+            inline: self.inline,
+            directories: self.directories,
+            by_key: self.by_key,
+            urls,
+        })
+    }
+
+    /// A key that is also the beginning of others is only a prefix.
+    fn hide_values_of_directories(&mut self, label: &dyn Display) {
+        if self.directories.len() == 1 {
+            return;
+        }
+        let (names, directories, by_key) = (&self.names, &self.directories, &self.by_key);
+        let is_hidden = |node: &Node| {
+            let directory = directories.get(node.directory as usize);
+            directory.is_some_and(|directory| {
+                !directory.subdirectories.is_empty()
+                    && directory
+                        .key
+                        .join(name_of(names, node))
+                        .is_ok_and(|key| by_key.contains_key(&key))
+            })
+        };
+        let before = self.nodes.len();
+        self.nodes.retain(|node| !is_hidden(node));
+        let hidden = before - self.nodes.len();
+        if hidden > 0 {
+            warn!("{label}: {hidden} keys are also prefixes of others; their values are not shown");
+        }
+    }
+}
+
+fn name_of<'a>(names: &'a [u8], node: &Node) -> &'a [u8] {
+    let start = node.name_start as usize;
+    let name = names.get(start..start.saturating_add(node.name_length.into()));
+    name.unwrap_or_default()
+}
+
+/// An index of references.
+#[derive(Debug)]
+pub(super) struct ReferenceIndex {
+    nodes: Vec<Node>,
+    names: Vec<u8>,
+    inline: Vec<u8>,
+    directories: Vec<Directory>,
+    by_key: HashMap<Key, u32>,
+    urls: Vec<Arc<str>>,
+}
+
+impl ReferenceIndex {
+    /// The number of keys.
+    pub(super) fn len(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    fn nodes_of(&self, directory: &Directory) -> &[Node] {
+        self.nodes.get(directory.nodes.clone()).unwrap_or_default()
+    }
+
+    fn directory(&self, key: &Key) -> Option<&Directory> {
+        let number = self.by_key.get(key)?;
+        self.directories.get(*number as usize)
+    }
+
+    fn reference(&self, node: &Node) -> Result<Reference, StoreError> {
+        let lost = || StoreError::internal("a reference without its URL or value");
+        let (start, end) = (node.start, node.start.saturating_add(node.length));
+        let url = || self.urls.get(node.url as usize).cloned().ok_or_else(lost);
+        Ok(match node.form {
+            Form::Inline => {
+                let range = crate::store::in_memory(start)?..crate::store::in_memory(end)?;
+                let bytes = self.inline.get(range).ok_or_else(lost)?;
+                Reference::Inline(Arc::new(bytes.to_vec()))
+            }
+            Form::Part => Reference::Target {
+                url: url()?,
+                range: Some(start..end),
+                pin: None,
+            },
+            Form::Whole => Reference::Target {
+                url: url()?,
+                range: None,
+                pin: None,
+            },
+        })
+    }
+
+    fn value(&self, key: &Key) -> Option<&Node> {
+        let directory = self.directory(&key.parent())?;
+        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next()?;
+        let nodes = self.nodes_of(directory);
+        let place = nodes.binary_search_by(|node| name_of(&self.names, node).cmp(name));
+        nodes.get(place.ok()?)
+    }
+
+    /// The entry of a key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`]: the index has all keys.
+    pub(super) fn find(&self, key: &Key) -> Result<Entry, StoreError> {
+        if self.by_key.contains_key(key) {
+            return Ok(Entry::Prefix);
+        }
+        if let Some(node) = self.value(key) {
+            return self.reference(node).map(Entry::Value);
+        }
+        let mut above = key.parent();
+        while !above.is_root() && !self.by_key.contains_key(&above) {
+            if self.value(&above).is_some() {
+                return Err(StoreError::NotAPrefix { key: key.clone() });
+            }
+            above = above.parent();
+        }
+        Err(StoreError::NotFound { key: key.clone() })
+    }
+
+    /// A page of the children of a prefix: prefixes, then values.
+    ///
+    /// # Errors
+    /// As [`ReferenceIndex::find`].
+    pub(super) fn children(&self, prefix: &Key, position: u64) -> Result<Page, StoreError> {
+        let Some(directory) = self.directory(prefix) else {
+            self.find(prefix)?;
+            let key = prefix.clone();
+            return Err(StoreError::NotAPrefix { key });
+        };
+        let (below, nodes) = (&directory.subdirectories, self.nodes_of(directory));
+        let start = usize::try_from(position).unwrap_or(usize::MAX);
+        let end = start
+            .saturating_add(PAGE_CHILDREN)
+            .min(below.len() + nodes.len());
+        let mut children = Vec::with_capacity(end.saturating_sub(start));
+        for at in start..end {
+            let child = match (below.get(at), nodes.get(at.wrapping_sub(below.len()))) {
+                (Some(number), _) => {
+                    let own = self.directories.get(*number as usize);
+                    let key = own.map(|own| own.key.as_bytes()).unwrap_or_default();
+                    let name = key.rsplit(|byte| *byte == b'/').next();
+                    Child {
+                        name: name.unwrap_or_default().into(),
+                        reference: None,
+                    }
+                }
+                (None, Some(node)) => Child {
+                    name: name_of(&self.names, node).into(),
+                    reference: Some(self.reference(node)?),
+                },
+                (None, None) => break,
+            };
+            children.push(child);
+        }
+        let next = (end < below.len() + nodes.len()).then_some(end as u64);
+        Ok(Page { children, next })
+    }
+
+    /// Visits the values of a name in all directories, which are in the references.
+    pub(super) fn inline_named<'a>(
+        &'a self,
+        name: &'a [u8],
+    ) -> impl Iterator<Item = (&'a Key, &'a [u8])> {
+        let named = self
+            .nodes
+            .iter()
+            .filter(move |node| node.form == Form::Inline && name_of(&self.names, node) == name);
+        named.filter_map(|node| {
+            let start = usize::try_from(node.start).ok()?;
+            let end = start.checked_add(usize::try_from(node.length).ok()?)?;
+            let directory = self.directories.get(node.directory as usize)?;
+            Some((&directory.key, self.inline.get(start..end)?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(keys: &[(&str, Item<'_>)]) -> ReferenceIndex {
+        let mut builder = IndexBuilder::new(1 << 20);
+        for (key, item) in keys {
+            builder.add(key.as_bytes(), *item).unwrap();
+        }
+        builder.finish(&"test", |url| Ok(url.into())).unwrap()
+    }
+
+    fn key(text: &str) -> Key {
+        Key::new(text.as_bytes()).unwrap()
+    }
+
+    fn names(index: &ReferenceIndex, prefix: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut next = Some(0);
+        while let Some(position) = next {
+            let page = index.children(&key(prefix), position).unwrap();
+            let own = page.children.iter().map(|child| &child.name[..]);
+            names.extend(own.map(|name| String::from_utf8_lossy(name).into_owned()));
+            next = page.next;
+        }
+        names
+    }
+
+    #[test]
+    fn keys_are_found_in_any_order_and_the_last_value_counts() {
+        let part = |url, start| Item::Target(url, Some((start, 5)));
+        let index = index(&[
+            ("b/1", part("u", 7)),
+            ("b/0", part("v", 1)),
+            (".zgroup", Item::Inline(b"{}")),
+            ("b/0", part("u", 3)),
+            ("b/c/2", Item::Target("w", None)),
+            ("b/c", Item::Inline(b"hidden")),
+            ("b/0", part("u", 4)),
+            ("/absolute", Item::Inline(b"")),
+            ("a//b", Item::Inline(b"")),
+            ("a/../b", Item::Inline(b"")),
+            ("", Item::Inline(b"")),
+        ]);
+        let target = |name: &str| match index.find(&key(name)).unwrap() {
+            Entry::Value(Reference::Target { url, range, .. }) => (url.to_string(), range),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(target("b/0"), ("u".into(), Some(4..9)));
+        assert_eq!(target("b/1"), ("u".into(), Some(7..12)));
+        assert_eq!(target("b/c/2"), ("w".into(), None));
+        assert!(matches!(index.find(&key("b/c")), Ok(Entry::Prefix)));
+        assert!(matches!(index.find(&Key::root()), Ok(Entry::Prefix)));
+        for absent in ["b/2", "x", "b/c/2x", "a"] {
+            let found = index.find(&key(absent));
+            assert!(
+                matches!(found, Err(StoreError::NotFound { .. })),
+                "{absent}"
+            );
+        }
+        let below = index.find(&key("b/0/x/y"));
+        assert!(matches!(below, Err(StoreError::NotAPrefix { .. })));
+        assert_eq!(names(&index, ""), ["b", ".zgroup"]);
+        assert_eq!(names(&index, "b"), ["c", "0", "1"]);
+        assert_eq!(index.inline_named(b".zgroup").count(), 1);
+    }
+
+    #[test]
+    fn a_page_goes_on_where_the_one_before_it_ends() {
+        let keys: Vec<String> = (0..3000).map(|i| format!("x/{i}")).collect();
+        let all: Vec<_> = keys
+            .iter()
+            .map(|key| (key.as_str(), Item::Inline(b"v")))
+            .collect();
+        let index = index(&all);
+        let mut found = names(&index, "x");
+        assert_eq!(found.len(), 3000);
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), 3000);
+    }
+
+    #[test]
+    fn ranges_that_no_file_has_and_too_many_keys_are_refused() {
+        let mut builder = IndexBuilder::new(100_000);
+        let overflow = Item::Target("u", Some((u64::MAX, 1)));
+        assert!(builder.add(b"x", overflow).is_err());
+        let mut all =
+            (0..1_000_000).map(|i| builder.add(format!("{i}").as_bytes(), Item::Inline(b"")));
+        assert!(matches!(
+            all.find_map(Result::err),
+            Some(ReferenceError::TooLarge { .. })
+        ));
+    }
+}

@@ -1,0 +1,221 @@
+//! Open values of references: bytes in memory, and a span of another object.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory};
+
+/// A value that is in the references.
+#[derive(Debug)]
+pub(super) struct InlineObject {
+    bytes: Arc<Vec<u8>>,
+    stat: Stat,
+}
+
+impl InlineObject {
+    pub(super) fn new(bytes: Arc<Vec<u8>>, stat: Stat) -> Self {
+        Self { bytes, stat }
+    }
+}
+
+#[async_trait]
+impl Object for InlineObject {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.stat)
+    }
+
+    fn try_read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        _: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        let length = self.bytes.len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+        let end = start.saturating_add(size_bytes).min(length);
+        Some(Ok(Data::Shared(Arc::clone(&self.bytes), start..end)))
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let read = self.try_read(offset, size_bytes, &mut []);
+        read.unwrap_or_else(|| Err(StoreError::internal("bytes that are not in memory")))
+    }
+}
+
+/// What the failure to find a target means for a key: the key is there, and its bytes are not.
+pub(super) fn missing(error: StoreError, key: &Key, label: &dyn std::fmt::Display) -> StoreError {
+    let key = key.clone();
+    match error {
+        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } => StoreError::Unavailable {
+            key,
+            what: format!("its target {label} does not exist"),
+        },
+        StoreError::Denied { what, status, .. } => StoreError::Denied {
+            key,
+            what: format!("its target {label}: {what}"),
+            status,
+        },
+        StoreError::Stale { what, .. } => StoreError::Stale {
+            key,
+            what: format!("its target {label}: {what}"),
+        },
+        StoreError::Corrupt { what, .. } => StoreError::Corrupt {
+            key,
+            what: format!("its target {label}: {what}"),
+        },
+        StoreError::Unavailable { what, .. } => StoreError::Unavailable {
+            key,
+            what: format!("its target {label}: {what}"),
+        },
+        StoreError::Unsupported { what, .. } => StoreError::Unsupported {
+            key,
+            what: format!("its target {label}: {what}"),
+        },
+        StoreError::TimedOut { what, .. } => StoreError::TimedOut {
+            key,
+            what: format!("{what} from its target {label}"),
+        },
+        error => error.with_key(key),
+    }
+}
+
+/// Proves that a span lies in a target of so many bytes.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if it does not.
+pub(super) fn check_span(
+    key: &Key,
+    label: &str,
+    span: &Range<u64>,
+    size_bytes: u64,
+) -> Result<(), StoreError> {
+    if span.start <= span.end && span.end <= size_bytes {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt {
+        key: key.clone(),
+        what: format!(
+            "the reference is to {} bytes at offset {} of {label}, which has {size_bytes} bytes",
+            span.end.saturating_sub(span.start),
+            span.start
+        ),
+    })
+}
+
+/// A span of another object.
+#[derive(Debug)]
+pub(super) struct SpanObject {
+    object: Arc<dyn Object>,
+    key: Key,
+    label: String,
+    span: Range<u64>,
+    stat: Stat,
+}
+
+impl SpanObject {
+    /// `label` is the target for messages.
+    pub(super) fn open(
+        object: Arc<dyn Object>,
+        key: &Key,
+        label: &str,
+        span: Range<u64>,
+        stat: Stat,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        check_span(key, label, &span, object.size_bytes())?;
+        Ok(Arc::new(Self {
+            object,
+            key: key.clone(),
+            label: label.to_owned(),
+            span,
+            stat,
+        }))
+    }
+
+    /// A read of the span as one of the object.
+    fn shifted(&self, offset: u64, size_bytes: usize) -> Result<(u64, usize), StoreError> {
+        let start = self.span.start.saturating_add(offset).min(self.span.end);
+        let left = self.span.end - start;
+        Ok((start, in_memory(left.min(size_bytes as u64))?))
+    }
+
+    fn error(&self, error: StoreError) -> StoreError {
+        missing(error, &self.key, &self.label)
+    }
+}
+
+#[async_trait]
+impl Object for SpanObject {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        let unchanged = self.object.stat();
+        unchanged.map_err(|error| self.error(error))?;
+        Ok(self.stat)
+    }
+
+    fn try_read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        let (start, length) = match self.shifted(offset, size_bytes) {
+            Ok(shifted) => shifted,
+            Err(error) => return Some(Err(error)),
+        };
+        let read = self.object.try_read(start, length, buffer)?;
+        Some(read.map_err(|error| self.error(error)))
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let (start, length) = self.shifted(offset, size_bytes)?;
+        let read = self.object.read(start, length).await;
+        read.map_err(|error| self.error(error))
+    }
+
+    fn as_local(&self) -> Option<&dyn LocalObject> {
+        self.object.as_local().map(|_| self as _)
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.object.is_parallel()
+    }
+
+    async fn prefetch(&self, ranges: &[Range<u64>]) {
+        let at = |offset: u64| self.span.start.saturating_add(offset).min(self.span.end);
+        let shifted = ranges.iter().map(|range| at(range.start)..at(range.end));
+        self.object.prefetch(&shifted.collect::<Vec<_>>()).await;
+    }
+}
+
+impl LocalObject for SpanObject {
+    fn read_blocking(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Result<Data, StoreError> {
+        let (start, length) = self.shifted(offset, size_bytes)?;
+        let Some(local) = self.object.as_local() else {
+            return Err(StoreError::internal("a local span of a remote object"));
+        };
+        let read = local.read_blocking(start, length, buffer);
+        read.map_err(|error| self.error(error))
+    }
+}

@@ -1,0 +1,483 @@
+//! Remote objects of which references name parts, held to the version that was found at first.
+//!
+//! Parts of one object that are asked for at about the same time are fetched together. All targets of a
+//! store have one cache and one budget of memory.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use futures_util::future::{Either, join_all, select};
+use futures_util::pin_mut;
+use lru::LruCache;
+use percent_encoding::percent_decode_str;
+use reqwest::Url;
+use tokio::sync::oneshot;
+
+use super::blocks::Blocks;
+use super::open::{RemoteError, Shared, objects};
+use super::store::{RemoteSource, panicked};
+use super::value::{fetch_joined, joined};
+use super::web::Address;
+use super::{Get, Meta, Part, RemoteOptions, RequestError, TransferStats};
+use crate::runtime::{self, leave_session_thread};
+use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
+use crate::sync::Mutex;
+
+/// Servers and buckets whose connections are kept.
+const MAX_ORIGINS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
+/// Parts that are asked for within this time are fetched together.
+const JOIN_TIME: Duration = Duration::from_millis(1);
+/// A target is pinned by the answer to its first part, if that is not longer.
+const MAX_FIRST_BYTES: u64 = 8 << 20;
+
+/// Why a target may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::store) enum Trust {
+    /// It is at the server or bucket of the references.
+    Own,
+    /// The user has named it.
+    Named,
+    /// The user allows any public one.
+    Any,
+}
+
+/// The servers and buckets of targets.
+#[derive(Debug)]
+pub(in crate::store) struct RemoteTargets {
+    options: RemoteOptions,
+    classes: KeyClasses,
+    shared: Shared,
+    origins: Mutex<LruCache<(String, Trust), Arc<RemoteSource>>>,
+}
+
+impl RemoteTargets {
+    pub(in crate::store) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+        Self {
+            options: options.clone(),
+            classes,
+            shared: Shared::new(options, classes),
+            origins: Mutex::new(LruCache::new(MAX_ORIGINS)),
+        }
+    }
+
+    /// Opens the object at a URL; `first` is what will be read of it. Headers of the user's are sent to
+    /// the server of the references only.
+    ///
+    /// # Errors
+    /// [`StoreError`] with another key than that of the reference.
+    pub(in crate::store) async fn open(
+        &self,
+        url: &str,
+        trust: Trust,
+        first: Option<Range<u64>>,
+    ) -> Result<Arc<RemoteTarget>, StoreError> {
+        let (origin, key) = split(url);
+        let source = self.origin(origin, trust).map_err(unusable)?;
+        let target = RemoteTarget::open(&source, &key, first).await?;
+        Ok(Arc::new(target))
+    }
+
+    fn origin(&self, url: String, trust: Trust) -> Result<Arc<RemoteSource>, RemoteError> {
+        let place = (url, trust);
+        if let Some(source) = self.origins.lock().get(&place) {
+            return Ok(Arc::clone(source));
+        }
+        let mut options = self.options.clone();
+        if trust != Trust::Own {
+            options.headers.clear();
+        }
+        options.is_public_only = trust == Trust::Any;
+        let source = objects(&place.0, &options, self.classes, &self.shared)?;
+        // Another caller may have been faster: both work.
+        let evicted = self.origins.lock().push(place, Arc::clone(&source));
+        drop(evicted);
+        Ok(source)
+    }
+
+    /// Counters of all targets together.
+    pub(in crate::store) fn transfer_stats(&self) -> TransferStats {
+        TransferStats {
+            total: self.shared.counters.total(),
+            arrays: Vec::new(),
+            disk: self.options.disk.as_ref().map(|disk| disk.counters()),
+            memory_bytes: self.shared.ranges.bytes(),
+        }
+    }
+}
+
+fn unusable(error: RemoteError) -> StoreError {
+    match error {
+        RemoteError::Failed { error, .. } => error,
+        error => StoreError::Unavailable {
+            key: Key::root(),
+            what: error.to_string(),
+        },
+    }
+}
+
+/// The server or bucket of a URL, and the key there. A URL that no key stands for, or that has a query,
+/// is one of its own.
+fn split(url: &str) -> (String, Key) {
+    let whole = || (url.to_owned(), Key::root());
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return whole();
+    };
+    if !matches!(scheme, "http" | "https") {
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        return match Key::new(path.as_bytes()) {
+            Ok(key) => (format!("{scheme}://{authority}"), key),
+            Err(_) => whole(),
+        };
+    }
+    let Ok(mut origin) = Url::parse(url) else {
+        return whole();
+    };
+    origin.set_fragment(None);
+    let full = Address::new(&origin);
+    let path: Vec<u8> = percent_decode_str(origin.path()).collect();
+    let key = Key::new(path.strip_prefix(b"/").unwrap_or(&path));
+    let is_plain = origin.query().is_none() && !origin.path().ends_with('/');
+    origin.set_path("/");
+    let same = |key: &Key| Some(Address::new(&origin).of(key).ok()? == full.of(&Key::root()).ok()?);
+    match key {
+        Ok(key) if is_plain && same(&key) == Some(true) => (origin.to_string(), key),
+        _ => whole(),
+    }
+}
+
+/// One version of an object.
+#[derive(Debug)]
+pub(in crate::store) struct RemoteTarget {
+    source: Arc<RemoteSource>,
+    key: Key,
+    meta: Meta,
+    /// Parts that will be fetched soon.
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+type Answer = Result<Arc<Vec<u8>>, StoreError>;
+
+/// A part, and who waits for it.
+#[derive(Debug)]
+struct Waiting {
+    range: Range<u64>,
+    senders: Vec<oneshot::Sender<Answer>>,
+}
+
+impl RemoteTarget {
+    async fn open(
+        source: &Arc<RemoteSource>,
+        key: &Key,
+        first: Option<Range<u64>>,
+    ) -> Result<Self, StoreError> {
+        let meta = pin(source, key, first).await?;
+        Ok(Self {
+            source: Arc::clone(source),
+            key: key.clone(),
+            meta,
+            waiting: Mutex::default(),
+        })
+    }
+
+    pub(in crate::store) fn size_bytes(&self) -> u64 {
+        self.meta.size_bytes
+    }
+
+    /// When the object was written, if the server says so.
+    pub(in crate::store) fn modified(&self) -> Option<SystemTime> {
+        self.meta.modified
+    }
+
+    /// The entity tag without quotes and without what says that it is weak.
+    pub(in crate::store) fn etag(&self) -> Option<&str> {
+        self.meta.opaque_tag()
+    }
+
+    pub(in crate::store) fn version(&self) -> Version {
+        self.meta.version()
+    }
+
+    /// A part of the object, which lies in it. `is_exact` means that ranges are read as they are needed,
+    /// and not as a file is.
+    pub(in crate::store) fn span(
+        self: &Arc<Self>,
+        span: Range<u64>,
+        is_exact: bool,
+    ) -> Arc<dyn Object> {
+        let blocks = Blocks::new(&self.source, &self.key, &self.meta, span.clone());
+        Arc::new(RemoteSpan {
+            target: Arc::clone(self),
+            span,
+            is_exact,
+            blocks,
+        })
+    }
+
+    fn in_memory(&self, range: &Range<u64>) -> Option<Arc<Vec<u8>>> {
+        let bytes = self.source.in_memory(&self.key, &self.meta, range)?;
+        self.source.counters.hit(&self.key);
+        Some(bytes)
+    }
+
+    /// Reads a range of the object, together with others that are asked for now.
+    async fn read(self: &Arc<Self>, range: Range<u64>) -> Answer {
+        if self.source.disk.is_some() {
+            leave_session_thread().await;
+        }
+        if let Some(bytes) = self.source.cached(&self.key, &self.meta, &range) {
+            self.source.counters.hit(&self.key);
+            return Ok(bytes);
+        }
+        let answer = self.wait_for(range).await;
+        answer.unwrap_or_else(|_| Err(panicked()))
+    }
+
+    fn wait_for(self: &Arc<Self>, range: Range<u64>) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        let is_first = waiting.is_empty();
+        match waiting.iter_mut().find(|there| there.range == range) {
+            Some(there) => there.senders.push(sender),
+            None => waiting.push(Waiting {
+                range,
+                senders: vec![sender],
+            }),
+        }
+        drop(waiting);
+        if is_first {
+            let own = Arc::clone(self);
+            let fetch = async move {
+                runtime::sleep(JOIN_TIME).await;
+                own.fetch_waiting().await;
+            };
+            runtime::spawn(fetch).detach();
+        }
+        receiver
+    }
+
+    /// Fetches the parts that are waited for; those that nobody waits for any more are dropped.
+    async fn fetch_waiting(self: Arc<Self>) {
+        let mut waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.retain(|part| !part.senders.iter().all(oneshot::Sender::is_closed));
+        waiting.sort_by_key(|part| (part.range.start, part.range.end));
+        let ranges: Vec<Range<u64>> = waiting.iter().map(|part| part.range.clone()).collect();
+        let key_of = |range| self.source.range_key(&self.key, &self.meta, range);
+        let keys: Vec<_> = ranges.iter().map(key_of).collect();
+        let start = |idle: Vec<usize>| {
+            let groups = joined(&ranges, idle).into_iter().map(|(group, all)| {
+                let own = group.iter().filter_map(|i| ranges.get(*i).cloned());
+                let fetch = Arc::clone(&self).fetch(all, own.collect());
+                (group, fetch)
+            });
+            groups.collect()
+        };
+        let loads = self.source.range_loads.run_groups(&keys, start, panicked());
+        let answers = waiting
+            .into_iter()
+            .zip(loads)
+            .map(|(mut part, load)| async move {
+                let answer = {
+                    let closed = part.senders.iter_mut().map(oneshot::Sender::closed);
+                    let closed = join_all(closed);
+                    pin_mut!(load, closed);
+                    match select(load, closed).await {
+                        Either::Left((answer, _)) => answer,
+                        Either::Right(_) => return,
+                    }
+                };
+                for sender in part.senders {
+                    // A caller that was cancelled does not wait for it.
+                    let _ = sender.send(answer.clone());
+                }
+            });
+        join_all(answers).await;
+    }
+
+    /// Fetches a range, and caches the parts `own` of it.
+    async fn fetch(
+        self: Arc<Self>,
+        all: Range<u64>,
+        own: Vec<Range<u64>>,
+    ) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
+        let bytes = all.end.saturating_sub(all.start);
+        let _reserved = self.source.reserve(&self.key, bytes).await?;
+        let (source, key, meta) = (
+            Arc::clone(&self.source),
+            self.key.clone(),
+            self.meta.clone(),
+        );
+        fetch_joined(source, key, meta, all, own).await
+    }
+}
+
+/// Finds out which version of an object there is, with the request for its first part.
+async fn pin(
+    source: &Arc<RemoteSource>,
+    key: &Key,
+    first: Option<Range<u64>>,
+) -> Result<Meta, StoreError> {
+    let mut last = None;
+    if source.disk.is_some() {
+        leave_session_thread().await;
+        last = source.last_on_disk(key);
+    }
+    if let (true, Some(meta)) = (source.is_immutable, &last) {
+        return Ok(meta.clone());
+    }
+    let known = last.filter(|meta| meta.etag.is_some());
+    let is_short = |range: &Range<u64>| {
+        let length = range.end.saturating_sub(range.start);
+        (1..=MAX_FIRST_BYTES).contains(&length)
+    };
+    let Some(range) = first.filter(is_short) else {
+        let meta = source.request_head(key).await;
+        return meta.map_err(|error| error.of(key));
+    };
+    let length = range.end.saturating_sub(range.start);
+    let _reserved = source.reserve(key, length).await?;
+    let mut get = Get::new(key, Part::Range(range.clone()));
+    get.known = known.clone();
+    match (source.get(get).await, known) {
+        (Ok(got), _) => {
+            if got.start == range.start && got.bytes.len() as u64 == length {
+                source.insert(key, &got.meta, range.start, &Arc::new(got.bytes));
+            }
+            Ok(got.meta)
+        }
+        (Err(RequestError::NotModified), Some(meta)) => Ok(meta),
+        // The range begins behind its end: the caller says how long it is.
+        (Err(RequestError::NoSuchRange), _) => {
+            let meta = source.request_head(key).await;
+            meta.map_err(|error| error.of(key))
+        }
+        (Err(error), _) => Err(error.of(key)),
+    }
+}
+
+/// A part of one version of an object.
+#[derive(Debug)]
+struct RemoteSpan {
+    target: Arc<RemoteTarget>,
+    span: Range<u64>,
+    is_exact: bool,
+    blocks: Blocks,
+}
+
+impl RemoteSpan {
+    /// The part of a range that the span has, in the object.
+    fn within(&self, offset: u64, size_bytes: usize) -> Range<u64> {
+        let start = self.span.start.saturating_add(offset).min(self.span.end);
+        start..start.saturating_add(size_bytes as u64).min(self.span.end)
+    }
+
+    /// Whether all of the span is fetched for a read of any part of it.
+    fn is_whole(&self) -> bool {
+        self.size_bytes() <= self.target.source.whole_limit()
+    }
+
+    /// A range of the bytes of the span.
+    fn part(&self, bytes: Arc<Vec<u8>>, range: &Range<u64>) -> Result<Data, StoreError> {
+        let start = in_memory(range.start - self.span.start)?;
+        let end = in_memory(range.end - self.span.start)?;
+        Ok(Data::Shared(bytes, start..end))
+    }
+}
+
+/// All of some bytes.
+fn all(bytes: Arc<Vec<u8>>) -> Data {
+    let length = bytes.len();
+    Data::Shared(bytes, 0..length)
+}
+
+#[async_trait]
+impl Object for RemoteSpan {
+    fn size_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    fn version(&self) -> Version {
+        self.target.version()
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(Stat {
+            size_bytes: self.size_bytes(),
+            ..self.target.meta.stat()
+        })
+    }
+
+    fn try_read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        let range = self.within(offset, size_bytes);
+        if range.is_empty() {
+            return Some(Ok(Data::Filled(0..0)));
+        }
+        match (self.is_exact, self.is_whole()) {
+            (true, _) => Some(Ok(all(self.target.in_memory(&range)?))),
+            (false, true) => Some(self.part(self.target.in_memory(&self.span)?, &range)),
+            (false, false) => self.blocks.try_read(range, buffer),
+        }
+    }
+
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        let range = self.within(offset, size_bytes);
+        if range.is_empty() {
+            return Ok(Data::Filled(0..0));
+        }
+        match (self.is_exact, self.is_whole()) {
+            (true, _) => self.target.read(range).await.map(all),
+            (false, true) => {
+                let bytes = self.target.read(self.span.clone()).await?;
+                self.part(bytes, &range)
+            }
+            (false, false) => self.blocks.read(range).await,
+        }
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+
+    /// Fetches neighbours together; each is cached by itself.
+    async fn prefetch(&self, ranges: &[Range<u64>]) {
+        let loads = ranges.iter().filter_map(|range| {
+            let length = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
+            let range = self.within(range.start, length);
+            (!range.is_empty()).then(|| self.target.read(range))
+        });
+        // Each range fails when it is read.
+        let _ = join_all(loads).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_key_of_its_server_where_one_stands_for_it() {
+        for (url, origin, key) in [
+            ("https://h/a%20b/c.nc", "https://h/", "a b/c.nc"),
+            ("http://u:p@h:8/x", "http://u:p@h:8/", "x"),
+            ("s3://bucket/a/b c", "s3://bucket", "a/b c"),
+            ("https://h/x?sig=1", "https://h/x?sig=1", ""),
+            ("https://h/a//b", "https://h/a//b", ""),
+            ("https://h/a+b", "https://h/a+b", ""),
+            ("s3://bucket/a//b", "s3://bucket/a//b", ""),
+        ] {
+            let (found, at) = split(url);
+            assert_eq!(
+                (found.as_str(), at.as_bytes()),
+                (origin, key.as_bytes()),
+                "{url}"
+            );
+        }
+    }
+}
