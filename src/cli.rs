@@ -181,6 +181,10 @@ pub struct MountOptions {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
+    /// Mount this branch, tag or snapshot of an Icechunk repository; a branch is followed, see --ttl
+    /// [default: main]
+    #[arg(long = "ref", value_name = "NAME", help_heading = "Source")]
+    pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]
     pub targets: TargetArgs,

@@ -20,6 +20,9 @@ pub struct SourceArgs {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// The branch, tag or snapshot of an Icechunk repository [default: main]
+    #[arg(long = "ref", value_name = "NAME")]
+    pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]
     pub targets: TargetArgs,

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
-    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_listing,
-    fuzz_page,
+    AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_icechunk,
+    fuzz_listing, fuzz_page,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -24,6 +24,7 @@ pub const TARGETS: [Target; 7] = [
     ("codec_chain", codec_chain),
     ("html_page", html_page),
     ("xml_listing", xml_listing),
+    ("icechunk", icechunk),
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -223,4 +224,9 @@ pub fn xml_listing(listing: &[u8]) {
         let again = fuzz_listing(&left).expect("what is left can be read");
         assert_eq!(again, (left, 0));
     }
+}
+
+/// A snapshot, a manifest or the file `repo` of an Icechunk repository.
+pub fn icechunk(file: &[u8]) {
+    fuzz_icechunk(file);
 }
