@@ -21,6 +21,9 @@ use support::{run, scratch};
 /// The versions of the format.
 const FORMATS: [&str; 2] = ["v1", "v2"];
 
+/// The length of a prefix of virtual chunks; `make.py move` fills it up with slashes.
+const PREFIX_BYTES: usize = 129;
+
 /// `make.py` with its Python.
 fn make() -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/icechunk");
