@@ -63,6 +63,7 @@ impl RemoteArgs {
             absent_ttl: ttl.unwrap_or(defaults.absent_ttl),
             memory_bytes,
             disk: None,
+            is_public_only: false,
         }
     }
 }

@@ -39,7 +39,7 @@ mod whole;
 pub use bucket::fuzz_listing;
 pub(super) use open::{Found, label, open};
 pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
-pub(super) use target::{RemoteTarget, RemoteTargets};
+pub(super) use target::{RemoteTarget, RemoteTargets, Trust};
 pub use traffic::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use web::fuzz_page;

@@ -144,6 +144,16 @@ fn xml_listings_lose_all_odd_keys_at_once() {
 }
 
 #[test]
+fn references_in_json_are_read_alike_in_pieces_of_any_length() {
+    run("reference_json");
+}
+
+#[test]
+fn partitions_of_references_are_read_or_refused() {
+    run("reference_parquet");
+}
+
+#[test]
 fn each_target_is_a_program_of_cargo_fuzz() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
     let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();

@@ -23,12 +23,33 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "html_page" => written(&PAGES),
         "xml_listing" => written(&LISTINGS),
         "icechunk" => icechunk(),
+        "reference_json" => written(&REFERENCES),
+        "reference_parquet" => partitions(),
         _ => Vec::new(),
     };
     seeds.retain(|seed| seed.len() <= MAX_BYTES);
     seeds.sort();
     seeds.dedup();
     seeds
+}
+
+const REFERENCES: [&str; 2] = [
+    r#"{"version":1,"templates":{"u":"s3://b"},"refs":{".zgroup":{"zarr_format":2},"x/0":["{{u}}/a",1,2]}}"#,
+    r#"{".zgroup":"{\"zarr_format\":2}","x/0":"base64:AAE=","x/1":["a\u0041"],"x/2":"text"}"#,
+];
+
+/// Partitions that kerchunk and VirtualiZarr wrote, if they were.
+fn partitions() -> Vec<Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
+    let names = [
+        "combined.parq/v/refs.0.parq",
+        "virtual.parq/v/refs.0.parq",
+        "combined.parq/lat/refs.0.parq",
+    ];
+    names
+        .iter()
+        .filter_map(|name| fs::read(root.join(name)).ok())
+        .collect()
 }
 
 fn written(texts: &[&str]) -> Vec<Vec<u8>> {

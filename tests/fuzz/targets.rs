@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
     AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_icechunk,
-    fuzz_listing, fuzz_page,
+    fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 10] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -25,6 +25,8 @@ pub const TARGETS: [Target; 8] = [
     ("html_page", html_page),
     ("xml_listing", xml_listing),
     ("icechunk", icechunk),
+    ("reference_json", reference_json),
+    ("reference_parquet", reference_parquet),
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -229,4 +231,14 @@ pub fn xml_listing(listing: &[u8]) {
 /// A snapshot, a manifest or the file `repo` of an Icechunk repository.
 pub fn icechunk(file: &[u8]) {
     fuzz_icechunk(file);
+}
+
+/// References in JSON: they are read in the same way in pieces of any length.
+pub fn reference_json(document: &[u8]) {
+    fuzz_json(document);
+}
+
+/// A partition of references in Parquet.
+pub fn reference_parquet(file: &[u8]) {
+    fuzz_parquet(file);
 }

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::runtime::block_on;
 use zarrfs::store::{
@@ -434,6 +436,33 @@ fn sqlite_databases_conform() {
             "{name}: files were made"
         );
     }
+}
+
+/// References of kerchunk: values in them, parts of a file, and whole files.
+fn references(dir: &Path, values: &Values) -> Box<dyn Store> {
+    let mut all = b"before".to_vec();
+    let mut refs = serde_json::Map::new();
+    for (number, (name, value)) in values.iter().enumerate() {
+        let reference = match number % 3 {
+            0 => serde_json::json!(format!("base64:{}", STANDARD.encode(value))),
+            1 => serde_json::json!(["all", all.len(), value.len()]),
+            _ => serde_json::json!([format!("{number}")]),
+        };
+        all.extend(value);
+        std::fs::write(dir.join(number.to_string()), value).unwrap();
+        refs.insert((*name).to_owned(), reference);
+    }
+    std::fs::write(dir.join("all"), all).unwrap();
+    let path = dir.join("references");
+    let json = serde_json::json!({"refs": refs, "version": 1});
+    std::fs::write(&path, json.to_string()).unwrap();
+    open_source(&path)
+}
+
+#[test]
+fn references_conform() {
+    let (dir, values) = (tempfile::tempdir().unwrap(), values());
+    conforms_with(&*references(dir.path(), &values), &values, false);
 }
 
 /// The Python with py-lmdb, which writes both formats.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use zstd::stream::write::Decoder as ZstdDecoder;
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
 use super::{Base, ReferenceError, ReferenceStore, Targets};
 use crate::store::snapshot::{ReadMode, SnapshotError, SnapshotFile};
-use crate::store::{AccessHint, Key, OpenOptions, SnapshotReader, Store, read_to_end};
+use crate::store::{
+    AccessHint, Key, Kind, OpenOptions, SnapshotReader, Store, read_to_end, visit_all,
+};
 
 /// Ends of names of references in JSON.
 const JSON_ENDS: [&str; 3] = [".json", ".json.gz", ".json.zst"];
@@ -231,6 +234,10 @@ pub(in crate::store) async fn recognise(
     base: Base,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, ReferenceError> {
+    let root = &match store.index() {
+        Some(_) => only_prefix(&*store, root).await,
+        None => root.clone(),
+    };
     let Ok(key) = root.join(ZMETADATA) else {
         return Ok(store);
     };
@@ -284,4 +291,26 @@ pub(in crate::store) async fn recognise(
     Ok(Box::new(ReferenceStore::new(
         label, references, own, targets,
     )))
+}
+
+/// The directory that an archive was made of, if it holds nothing else.
+async fn only_prefix(store: &dyn Store, root: &Key) -> Key {
+    let mut names = Vec::new();
+    let Ok(mut listing) = store.list(root).await else {
+        return root.clone();
+    };
+    let visited = visit_all(&mut *listing, &mut |listed| {
+        if !matches!(listed.name, b"." | b"..") {
+            names.push((listed.name.to_vec(), listed.kind));
+        }
+        match names.len() {
+            0 | 1 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    })
+    .await;
+    match (visited, &names[..]) {
+        (Ok(()), [(name, Kind::Prefix)]) => root.join(name).unwrap_or_else(|_| root.clone()),
+        _ => root.clone(),
+    }
 }

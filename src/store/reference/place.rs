@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::store::remote::is_public;
+use crate::store::remote::{Trust, is_public};
 use crate::store::source::REMOTE_SCHEMES;
 
 /// The name of the option, for messages.
@@ -196,8 +196,8 @@ pub(super) enum Refused {
 pub(super) enum Place {
     /// A path below a directory.
     File { root: PathBuf, below: PathBuf },
-    /// A URL. `is_trusted` if it is at the origin of the references.
-    Remote { url: String, is_trusted: bool },
+    /// A URL, and why it is allowed.
+    Remote { url: String, trust: Trust },
 }
 
 /// Which targets may be read.
@@ -295,20 +295,21 @@ impl Policy {
     }
 
     fn remote(&self, name: RemoteName) -> Result<Place, Refused> {
-        let found = |is_trusted, url: String| Ok(Place::Remote { url, is_trusted });
+        let found = |trust, url: String| Ok(Place::Remote { url, trust });
         if let Some(origin) = &self.origin
             && origin.is_same_origin(&name)
         {
-            return found(true, with_user(&origin.url, name));
+            return found(Trust::Own, with_user(&origin.url, name));
         }
-        for allowed in &self.allowed {
-            match allowed {
-                AllowedTarget::Remote(prefix) if prefix.covers(&name) => {
-                    return found(false, name.url);
-                }
-                AllowedTarget::Any if name.is_public => return found(false, name.url),
-                _ => {}
-            }
+        let covers = |allowed: &AllowedTarget| match allowed {
+            AllowedTarget::Remote(prefix) => prefix.covers(&name),
+            _ => false,
+        };
+        if self.allowed.iter().any(covers) {
+            return found(Trust::Named, name.url);
+        }
+        if name.is_public && self.allowed.contains(&AllowedTarget::Any) {
+            return found(Trust::Any, name.url);
         }
         let prefix = name.prefix();
         Err(Refused::Denied(match name.is_public {

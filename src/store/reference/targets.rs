@@ -221,8 +221,8 @@ impl Targets {
         };
         let target = match self.policy.place(url) {
             Ok(Place::File { root, below }) => self.load_file(&label, &root, &below).await,
-            Ok(Place::Remote { url, is_trusted }) => {
-                let opened = self.remote.open(&url, is_trusted, first).await;
+            Ok(Place::Remote { url, trust }) => {
+                let opened = self.remote.open(&url, trust, first).await;
                 opened.map(|target| Target {
                     label: label.clone(),
                     modified: target.modified(),

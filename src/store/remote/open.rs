@@ -61,6 +61,8 @@ pub struct RemoteOptions {
     pub memory_bytes: u64,
     /// Where bytes are kept for the next time.
     pub disk: Option<Arc<DiskCache>>,
+    /// No name of a host may lead to a private address.
+    pub is_public_only: bool,
 }
 
 impl RemoteOptions {
@@ -96,6 +98,7 @@ impl Default for RemoteOptions {
             absent_ttl: Duration::from_secs(1),
             memory_bytes: 128 << 20,
             disk: None,
+            is_public_only: false,
         }
     }
 }
@@ -391,7 +394,7 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
         let hdfs = hdfs.map_err(invalid(hidden()))?;
         let (label, identity, name) = (hdfs.label(), hdfs.identity(), hdfs.file_name());
         let address = Address::new(&hdfs.http);
-        let web = web::open(address, headers, options.timeout, classes);
+        let web = web::open(address, headers, options, classes);
         let web = web.map_err(invalid(label.clone()))?;
         let remote = (hdfs::open(web, hdfs), Kind::Hdfs);
         return Ok((label, identity, name, remote));
@@ -402,7 +405,7 @@ fn client(url: &str, options: &RemoteOptions, classes: KeyClasses) -> Result<Cli
     }
     let address = Address::new(&parsed);
     let (label, identity, name) = (address.label(), address.identity(), address.file_name());
-    let web = web::open(address, headers, options.timeout, classes);
+    let web = web::open(address, headers, options, classes);
     let web = web.map_err(invalid(label.clone()))?;
     Ok((label, identity, name, (Arc::new(web), Kind::Web)))
 }

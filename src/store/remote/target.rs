@@ -33,13 +33,24 @@ const JOIN_TIME: Duration = Duration::from_millis(1);
 /// A target is pinned by the answer to its first part, if that is not longer.
 const MAX_FIRST_BYTES: u64 = 8 << 20;
 
+/// Why a target may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::store) enum Trust {
+    /// It is at the server or bucket of the references.
+    Own,
+    /// The user has named it.
+    Named,
+    /// The user allows any public one.
+    Any,
+}
+
 /// The servers and buckets of targets.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteTargets {
     options: RemoteOptions,
     classes: KeyClasses,
     shared: Shared,
-    origins: Mutex<LruCache<String, Arc<RemoteSource>>>,
+    origins: Mutex<LruCache<(String, Trust), Arc<RemoteSource>>>,
 }
 
 impl RemoteTargets {
@@ -52,37 +63,36 @@ impl RemoteTargets {
         }
     }
 
-    /// Opens the object at a URL; `first` is what will be read of it. Headers of the user's are sent only
-    /// if `is_trusted`.
+    /// Opens the object at a URL; `first` is what will be read of it. Headers of the user's are sent to
+    /// the server of the references only.
     ///
     /// # Errors
     /// [`StoreError`] with another key than that of the reference.
     pub(in crate::store) async fn open(
         &self,
         url: &str,
-        is_trusted: bool,
+        trust: Trust,
         first: Option<Range<u64>>,
     ) -> Result<Arc<RemoteTarget>, StoreError> {
         let (origin, key) = split(url);
-        let source = self.origin(&origin, is_trusted).map_err(unusable)?;
+        let source = self.origin(origin, trust).map_err(unusable)?;
         let target = RemoteTarget::open(&source, &key, first).await?;
         Ok(Arc::new(target))
     }
 
-    fn origin(&self, url: &str, is_trusted: bool) -> Result<Arc<RemoteSource>, RemoteError> {
-        if let Some(source) = self.origins.lock().get(url) {
+    fn origin(&self, url: String, trust: Trust) -> Result<Arc<RemoteSource>, RemoteError> {
+        let place = (url, trust);
+        if let Some(source) = self.origins.lock().get(&place) {
             return Ok(Arc::clone(source));
         }
         let mut options = self.options.clone();
-        if !is_trusted {
+        if trust != Trust::Own {
             options.headers.clear();
         }
-        let source = objects(url, &options, self.classes, &self.shared)?;
+        options.is_public_only = trust == Trust::Any;
+        let source = objects(&place.0, &options, self.classes, &self.shared)?;
         // Another caller may have been faster: both work.
-        let evicted = self
-            .origins
-            .lock()
-            .push(url.to_owned(), Arc::clone(&source));
+        let evicted = self.origins.lock().push(place, Arc::clone(&source));
         drop(evicted);
         Ok(source)
     }

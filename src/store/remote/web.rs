@@ -7,9 +7,11 @@
 mod address;
 mod answer;
 mod index;
+mod resolve;
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -30,7 +32,9 @@ pub(super) use answer::{body, refusal, wanted};
 pub use index::fuzz_page;
 
 use super::traffic::sent;
-use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{
+    Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RemoteOptions, RequestError,
+};
 use crate::store::{Key, KeyClasses};
 
 /// Redirects that are followed for one request.
@@ -50,11 +54,17 @@ pub(super) struct Web {
     classes: KeyClasses,
 }
 
-/// The library's client as every kind of source uses it.
-pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+/// The library's client as every kind of source uses it; `is_public_only` says that no name may lead to a
+/// private address.
+pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, String> {
     // There is one kind in this build; who has set it first is right.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    let builder = match is_public_only && !has_proxy() {
+        true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
+        // A proxy resolves the names itself, and may have a private address.
+        false => Client::builder(),
+    };
+    builder
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -401,8 +411,9 @@ impl Remote for Web {
 pub(super) fn open(
     address: Address,
     headers: HeaderMap,
-    timeout: Duration,
+    options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Web, String> {
-    Ok(Web::new(client(timeout)?, address, headers, classes))
+    let client = client(options.timeout, options.is_public_only)?;
+    Ok(Web::new(client, address, headers, classes))
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memchr2;
 
 /// What an encoded value begins with.
 const BASE64: &[u8] = b"base64:";
@@ -110,16 +111,16 @@ impl<'a> List<'a> {
 
 /// Where the text ends that bytes begin with.
 fn end_of_string(bytes: &[u8]) -> Option<usize> {
-    let mut is_escaped = false;
-    for (at, byte) in bytes.strip_prefix(b"\"")?.iter().enumerate() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => return Some(at + 2),
-            _ => {}
+    bytes.strip_prefix(b"\"")?;
+    let mut at = 1;
+    loop {
+        let found = memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        match bytes.get(at + found) {
+            Some(b'"') => return Some(at + found + 1),
+            // It escapes the next one.
+            _ => at += found + 2,
         }
     }
-    None
 }
 
 fn number(text: &[u8], what: &str) -> Result<u64, String> {

@@ -170,6 +170,11 @@ pub(in crate::store) fn is_public(url: &Url) -> bool {
     reach(url) == Reach::Public
 }
 
+/// Whether an address is neither a private nor a link-local one.
+pub(super) fn is_public_address(address: IpAddr) -> bool {
+    reach_of(address.to_canonical()) == Reach::Public
+}
+
 fn reach(url: &Url) -> Reach {
     match url.host() {
         Some(Host::Ipv4(address)) => reach_of(address.into()),

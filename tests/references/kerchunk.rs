@@ -1,0 +1,203 @@
+//! References of local files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use rustix::io::Errno;
+
+use crate::support::*;
+use crate::{copied, fixtures, is_equal};
+
+/// References, and the arrays that they have.
+const ALL: [(&str, &str); 13] = [
+    ("plain.json", "plain"),
+    ("plain-v0.json", "plain"),
+    ("climate.json", "climate"),
+    ("climate-v0.json", "climate"),
+    ("classic.json", "classic"),
+    ("offset.json", "offset"),
+    ("combined.json", "combined"),
+    ("combined.json.gz", "combined"),
+    ("combined.json.zst", "combined"),
+    ("combined.parq", "combined"),
+    ("combined.parq.zip", "combined"),
+    ("virtual.json", "combined"),
+    ("virtual.parq", "combined"),
+];
+
+#[test]
+fn every_array_is_what_the_library_of_its_format_reads() {
+    for (references, expected) in ALL {
+        let mount = Mount::new(fixtures().join(references));
+        is_equal(&mount, expected);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn an_archive_of_the_directory_of_parquet_references_names_it() {
+    let archive = fixtures().join("nested.zip");
+    let refused = Mount::attempt(&archive, &[]).unwrap_err();
+    assert!(
+        refused.stderr.contains("--path combined.parq"),
+        "{}",
+        refused.stderr
+    );
+    let mount = Mount::with(&archive, &["--path", "combined.parq"]);
+    is_equal(&mount, "combined");
+    mount.unmount();
+    let inside = format!("{}|zip:combined.parq", archive.display());
+    let mount = Mount::new(inside);
+    is_equal(&mount, "combined");
+    mount.unmount();
+}
+
+#[test]
+fn native_keys_are_the_bytes_of_their_references() {
+    let mount = Mount::new(fixtures().join("plain.json"));
+    let file = fs::read(fixtures().join("plain.h5")).unwrap();
+    let text = fs::read(fixtures().join("plain.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let (mut ranges, mut texts) = (0, 0);
+    for (key, value) in json["refs"].as_object().unwrap() {
+        let path = mount.join(key);
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, path.metadata().unwrap().size(), "{key}");
+        match value {
+            serde_json::Value::String(text) if !text.starts_with("base64:") => {
+                assert_eq!(bytes, text.as_bytes(), "{key}");
+                texts += 1;
+            }
+            serde_json::Value::Array(list) => {
+                let start = list[1].as_u64().unwrap() as usize;
+                let length = list[2].as_u64().unwrap() as usize;
+                assert_eq!(bytes, file[start..start + length], "{key}");
+                ranges += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(ranges > 50 && texts > 10, "{ranges} ranges, {texts} texts");
+    // Chunks of the file that were never written have no reference.
+    assert!(mount.join("g/holes/1.1").exists() && !mount.join("g/holes/3.3").exists());
+    assert!(!mount.join("g/absent").exists());
+    let listed = fs::read_dir(mount.join("filtered")).unwrap().count();
+    assert_eq!(listed, 40 + 2);
+    mount.unmount();
+}
+
+#[test]
+fn a_listing_of_parquet_references_has_all_chunks_of_all_partitions() {
+    let mount = Mount::new(fixtures().join("combined.parq"));
+    let listed = sh(&format!("ls {} | sort", mount.join("v").display()));
+    let chunks: Vec<String> = (0..8)
+        .flat_map(|t| ["0.0", "0.1", "1.0", "1.1"].map(|rest| format!("{t}.{rest}")))
+        .collect();
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), chunks);
+    assert!(!mount.join("v/8.0.0").exists() && !mount.join("v/0.0").exists());
+    mount.unmount();
+}
+
+#[test]
+fn names_of_templates_are_replaced() {
+    let directory = copied();
+    let path = directory.path().join("templates.json");
+    let text = fs::read_to_string(&path).unwrap();
+    for prefix in ["", "./", directory.path().join("x/../").to_str().unwrap()] {
+        fs::write(&path, text.replace("\"PREFIX\"", &format!("\"{prefix}\""))).unwrap();
+        let mount = Mount::new(&path);
+        is_equal(&mount, "combined");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn many_files_become_one_netcdf_file() {
+    let mount = Mount::new(fixtures().join("combined.json"));
+    let view = sh(&format!(
+        "ls {}/.zarrfs/*.nc | head -n 1",
+        mount.path().display()
+    ));
+    let header = sh(&format!("ncdump -h {}", view.trim()));
+    assert!(
+        header.contains("short v(time, lat, lon)") && header.contains("time = 8"),
+        "{header}"
+    );
+    mount.unmount();
+}
+
+#[test]
+fn commands_read_references() {
+    let references = fixtures().join("combined.parq");
+    let info = run(zarrfs().arg("info").arg(&references).args(["--path", "v"]));
+    assert!(
+        info.contains("chunks present     32") && info.contains("(8, 20, 30)"),
+        "{info}"
+    );
+    run(zarrfs().arg("check").arg(&references));
+    let tree = run(zarrfs().arg("tree").arg(fixtures().join("plain.json")));
+    assert!(
+        tree.contains("filtered") && tree.contains("holes"),
+        "{tree}"
+    );
+}
+
+#[test]
+fn a_target_that_is_newer_than_its_references_is_stale() {
+    let directory = copied();
+    run(Command::new("touch").arg(directory.path().join("plain.h5")));
+    let references = directory.path().join("plain.json");
+    let mount = Mount::new(&references);
+    let chunk = mount.join("filtered/0.0");
+    assert_eq!(errno(read(&chunk)), Errno::STALE.raw_os_error());
+    assert!(
+        mount.log().contains("--allow-newer-targets"),
+        "{}",
+        mount.log()
+    );
+    // What is in the references can be read.
+    assert!(read(mount.join("filtered/.zarray")).is_ok());
+    mount.unmount();
+    let mount = Mount::with(&references, &["--allow-newer-targets"]);
+    is_equal(&mount, "plain");
+    mount.unmount();
+}
+
+#[test]
+fn a_target_that_changes_is_stale_and_one_that_is_replaced_keeps_its_content() {
+    let directory = copied();
+    let target = directory.path().join("plain.h5");
+    let original = fs::read(&target).unwrap();
+    let args = ["--allow-newer-targets"];
+    let mount = Mount::with(directory.path().join("plain.json"), &args);
+    let first = read(mount.join("filtered/0.0")).unwrap();
+    assert!(original.windows(first.len()).any(|part| part == first));
+    let changed: Vec<u8> = original.iter().map(|byte| byte ^ 1).collect();
+    fs::rename(&target, directory.path().join("moved")).unwrap();
+    fs::write(&target, &changed).unwrap();
+    let second = read(mount.join("filtered/0.1")).unwrap();
+    assert!(original.windows(second.len()).any(|part| part == second));
+    fs::write(directory.path().join("moved"), &changed).unwrap();
+    for chunk in ["filtered/0.2", "filtered/0.3"] {
+        let found = read(mount.join(chunk));
+        assert_eq!(errno(found), Errno::STALE.raw_os_error());
+    }
+    mount.unmount();
+}
+
+#[test]
+fn references_that_are_written_again_are_not_mixed() {
+    let directory = copied();
+    let references = directory.path().join("combined.parq");
+    let mount = Mount::with(&references, &["--ttl", "0"]);
+    assert!(read(mount.join("v/0.0.0")).is_ok());
+    let document = references.join(".zmetadata");
+    let text = fs::read_to_string(&document).unwrap();
+    fs::write(&document, text + " ").unwrap();
+    assert_eq!(
+        errno(read(mount.join("v/7.1.1"))),
+        Errno::STALE.raw_os_error()
+    );
+    mount.unmount();
+}

@@ -1,0 +1,56 @@
+//! Level: real mounts of references that kerchunk and VirtualiZarr wrote, and of hostile ones. What h5py
+//! and netCDF4 read of the files is the reference.
+
+#![allow(missing_docs, missing_debug_implementations)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod hostile;
+mod kerchunk;
+mod remote;
+
+pub use support::servers;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Mount, run, scratch};
+
+/// The files that `make.py` wrote.
+fn fixtures() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
+    assert!(
+        path.join("stamp").exists(),
+        "no {path:?}: run tests/references/setup.sh"
+    );
+    path
+}
+
+/// A copy of them that a test can change; the times of the files stay.
+fn copied() -> tempfile::TempDir {
+    let directory = scratch();
+    run(Command::new("cp")
+        .arg("-a")
+        .arg(fixtures().join("."))
+        .arg(directory.path()));
+    directory
+}
+
+/// `make.py` with its Python.
+fn make() -> Command {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references");
+    let mut command = Command::new(tests.join(".venv/bin/python"));
+    command.arg(tests.join("make.py"));
+    command
+}
+
+/// The arrays of a mount are those of a file, or of many.
+fn is_equal(mount: &Mount, expected: &str) {
+    let compared = run(make()
+        .arg("compare")
+        .arg(mount.path())
+        .arg(fixtures().join("expected").join(expected)));
+    assert!(compared.trim().parse::<u32>().unwrap() > 0, "{compared}");
+}

@@ -1,0 +1,202 @@
+//! References and targets on servers.
+
+use std::fs;
+use std::process::Command;
+
+use rustix::io::Errno;
+
+use crate::servers::{Moto, Nginx};
+use crate::support::*;
+use crate::{copied, fixtures, is_equal, make};
+
+/// Requests for data and not for references.
+fn of(nginx: &Nginx, name: &str) -> usize {
+    let requests = nginx.requests();
+    requests
+        .iter()
+        .filter(|request| request.path.ends_with(name))
+        .count()
+}
+
+#[test]
+fn references_on_a_web_server_lead_to_files_beside_them() {
+    let nginx = Nginx::start(&fixtures());
+    for references in [
+        "combined.json",
+        "combined.json.gz",
+        "combined.json.zst",
+        "combined.parq",
+    ] {
+        let mount = nginx.remote("").mount(references);
+        is_equal(&mount, "combined");
+        mount.unmount();
+    }
+    for references in ["plain.json", "climate-v0.json", "classic.json"] {
+        let mount = nginx.remote("").mount(references);
+        is_equal(&mount, references.split(['.', '-']).next().unwrap());
+        mount.unmount();
+    }
+}
+
+#[test]
+fn parquet_references_in_a_remote_zip_are_mounted() {
+    let nginx = Nginx::start(&fixtures());
+    let mount = nginx.remote("").mount("combined.parq.zip");
+    is_equal(&mount, "combined");
+    mount.unmount();
+}
+
+#[test]
+fn neighbours_in_a_remote_file_are_fetched_together() {
+    let nginx = Nginx::start(&fixtures());
+    let mount = nginx.remote("").mount("plain.json");
+    assert!(nginx.requests().len() <= 2, "{:?}", nginx.requests());
+    read(mount.join("filtered/.zarrfs/filtered.npy")).unwrap();
+    let requests = of(&nginx, "plain.h5");
+    assert!(requests <= 10, "{requests} requests for 40 neighbours");
+    is_equal(&mount, "plain");
+    mount.unmount();
+}
+
+#[test]
+fn native_keys_of_remote_targets_are_their_bytes() {
+    let nginx = Nginx::start(&fixtures());
+    let there = nginx.remote("").mount("plain.json");
+    let here = Mount::new(fixtures().join("plain.json"));
+    for key in ["filtered/0.0", "g/long/3", "scalar/0", "contiguous/0.0"] {
+        assert_eq!(
+            read(there.join(key)).unwrap(),
+            read(here.join(key)).unwrap(),
+            "{key}"
+        );
+    }
+    there.unmount();
+    here.unmount();
+}
+
+#[test]
+fn targets_at_another_server_have_to_be_allowed() {
+    let (directory, other) = (copied(), Nginx::start(&fixtures()));
+    run(make()
+        .arg("parquet")
+        .arg(directory.path())
+        .arg(other.url("")));
+    let text = fs::read_to_string(directory.path().join("templates.json")).unwrap();
+    let text = text.replace("PREFIX", &other.url(""));
+    fs::write(directory.path().join("templates.json"), text).unwrap();
+    let nginx = Nginx::start(directory.path());
+    let host = other.url("");
+    let sources = ["templates.json", "combined.parq"].map(|name| {
+        let path = directory.path().join(name);
+        [nginx.url(name), path.to_str().unwrap().to_owned()]
+    });
+    for source in sources.iter().flatten() {
+        for (args, why) in [
+            (&[][..], "--allow-target"),
+            (&["--allow-target", "any"], "private"),
+            (&["--allow-target", "https://127.0.0.1"], "private"),
+        ] {
+            let mount = Mount::with(source, args);
+            let refused = read(mount.join("v/1.0.0"));
+            assert_eq!(errno(refused), Errno::ACCESS.raw_os_error(), "{source}");
+            assert!(mount.log().contains(why), "{}", mount.log());
+            mount.unmount();
+        }
+    }
+    assert_eq!(other.requests().len(), 0, "a refused target was asked for");
+    for source in sources.iter().flatten() {
+        let mount = Mount::with(source, &["--allow-target", &host]);
+        is_equal(&mount, "combined");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn headers_of_the_user_are_not_sent_to_another_server() {
+    let (directory, other) = (copied(), Nginx::start(&fixtures()));
+    let text = fs::read_to_string(directory.path().join("templates.json")).unwrap();
+    let text = text.replace("PREFIX", &other.url("auth/"));
+    fs::write(directory.path().join("templates.json"), text).unwrap();
+    let remote = other.remote("auth");
+    let nginx = Nginx::start(directory.path());
+    let host = other.url("");
+    // The header would open the other server, too.
+    let source = nginx.url("templates.json");
+    let mount = remote
+        .arg("--allow-target")
+        .arg(&host)
+        .attempt(&source)
+        .unwrap();
+    assert_eq!(
+        errno(read(mount.join("v/1.0.0"))),
+        Errno::ACCESS.raw_os_error()
+    );
+    mount.unmount();
+    // At the server of the references it is sent.
+    let mount = other.remote("auth").mount("combined.json");
+    is_equal(&mount, "combined");
+    mount.unmount();
+}
+
+#[test]
+fn a_remote_target_that_is_gone_or_changes_is_an_error() {
+    let directory = copied();
+    let nginx = Nginx::start(directory.path());
+    fs::remove_file(directory.path().join("day3.nc")).unwrap();
+    let mount = nginx.remote("").mount("combined.json");
+    assert_eq!(errno(read(mount.join("v/3.0.0"))), Errno::IO.raw_os_error());
+    assert!(read(mount.join("v/4.0.0")).is_ok());
+    let target = directory.path().join("day4.nc");
+    let mut bytes = fs::read(&target).unwrap();
+    bytes.reverse();
+    bytes.push(0);
+    fs::write(&target, bytes).unwrap();
+    run(Command::new("touch")
+        .args(["-d", "2001-01-01"])
+        .arg(&target));
+    assert_eq!(
+        errno(read(mount.join("v/4.1.1"))),
+        Errno::STALE.raw_os_error()
+    );
+    run(Command::new("touch").arg(directory.path().join("day5.nc")));
+    assert_eq!(
+        errno(read(mount.join("v/5.0.0"))),
+        Errno::STALE.raw_os_error()
+    );
+    assert!(read(mount.join("v/.zarrfs/v.npy")).is_err());
+    mount.unmount();
+}
+
+#[test]
+fn references_in_a_bucket_lead_to_objects_of_it() {
+    let moto = Moto::start();
+    moto.put("data", &fixtures());
+    let keys = moto.enforce("data");
+    let remote = moto.remote("data", &keys).arg("--allow-newer-targets");
+    for references in ["combined.json", "combined.parq", "combined.parq.zip"] {
+        let mount = remote.mount(references);
+        is_equal(&mount, "combined");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_warm_disk_cache_needs_no_data_of_a_target() {
+    let nginx = Nginx::start(&fixtures());
+    let cache = scratch();
+    let cache = cache.path().join("cache").to_str().unwrap().to_owned();
+    let mut before = 0;
+    for round in 0..2 {
+        let remote = nginx.remote("").arg("--disk-cache").arg(&cache);
+        let mount = remote.mount("plain.json");
+        is_equal(&mount, "plain");
+        mount.unmount();
+        let requests = of(&nginx, "plain.h5");
+        if round == 0 {
+            before = requests;
+        } else {
+            // One asks whether it is still the same.
+            assert!(requests <= before + 2, "{before}, then {requests}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs kerchunk and VirtualiZarr in an environment beside this file, and writes the files, the
+# references to them and what is in them, in target/fixtures/references. Does nothing when all is there.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
+. "$here/../../scripts/common.sh"
+fixtures=$root/target/fixtures/references
+
+requirements="kerchunk==0.2.10 virtualizarr==2.5.1 fsspec==2026.9.0 obstore==0.12.1 obspec-utils==0.9.0"
+requirements+=" fastparquet==2026.9.0 pyarrow==26.0.1 pandas==3.1.1 numpy==2.4.6"
+requirements+=" zarr==3.1.6 numcodecs==0.16.6 xarray==2026.9.0"
+requirements+=" h5py==3.16.0 netCDF4==1.7.5.1.post1 scipy==1.17.1"
+
+python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+if [ "$(cat "$here/.venv/stamp" 2>/dev/null)" != "$requirements" ]; then
+    say "installing kerchunk and VirtualiZarr into $here"
+    rm -rf "$here/.venv"
+    python3 -m venv "$here/.venv"
+    # shellcheck disable=SC2086
+    "$here/.venv/bin/pip" install --quiet --disable-pip-version-check $requirements
+    echo "$requirements" >"$here/.venv/stamp"
+fi
+
+stamp=$(cat "$here/make.py" "$here/setup.sh" | sha256sum)
+if [ "$(cat "$fixtures/stamp" 2>/dev/null)" != "$stamp" ]; then
+    say "writing references"
+    rm -rf "$fixtures"
+    "$here/.venv/bin/python" "$here/make.py" files "$fixtures"
+    echo "$stamp" >"$fixtures/stamp"
+fi
