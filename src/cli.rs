@@ -88,9 +88,10 @@ pub enum Command {
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// A directory with a Zarr or N5 hierarchy, or a zip archive, an SQLite or an LMDB database of one, or
-    /// references of kerchunk (by its content): a path, or a URL (http, https, s3, gs, az, hdfs) of a
-    /// directory, an archive or references; `URL|zip:KEY` for a hierarchy inside an archive
+    /// A directory with a Zarr or N5 hierarchy, or a zip archive, an SQLite or an LMDB database of one, an
+    /// Icechunk repository, or references of kerchunk (by its content): a path, or a URL (http, https, s3,
+    /// gs, az, hdfs) of a directory, a repository, an archive or references; `URL|zip:KEY` for a hierarchy
+    /// inside an archive
     pub source: PathBuf,
     /// An empty directory
     pub mountpoint: PathBuf,

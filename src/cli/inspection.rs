@@ -11,8 +11,8 @@ use crate::units::parse_size;
 /// The source of a command.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// A directory with a Zarr hierarchy, a zip archive or a database of one, references to one, or `demo:`
-    /// for the store inside the binary
+    /// A directory with a Zarr hierarchy, a zip archive or a database of one, an Icechunk repository,
+    /// references to a hierarchy, or `demo:` for the store inside the binary
     pub source: PathBuf,
     /// Read only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY")]

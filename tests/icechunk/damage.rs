@@ -36,7 +36,10 @@ fn outcomes(repository: &Repository) -> [i32; 5] {
     outcomes
 }
 
-fn damaged(path: &Path, change: &dyn Fn(&mut Vec<u8>)) {
+/// A change of the bytes of a file.
+type Change = dyn Fn(&mut Vec<u8>);
+
+fn damaged(path: &Path, change: &Change) {
     let mut file = fs::read(path).unwrap();
     change(&mut file);
     fs::write(path, file).unwrap();
@@ -44,7 +47,7 @@ fn damaged(path: &Path, change: &dyn Fn(&mut Vec<u8>)) {
 
 #[test]
 fn a_damaged_manifest_is_an_error_of_its_chunks_only() {
-    let changes: [(&str, &dyn Fn(&mut Vec<u8>)); 5] = [
+    let changes: [(&str, &Change); 5] = [
         ("cut", &|file| file.truncate(file.len() / 2)),
         ("empty", &Vec::clear),
         ("of another type", &|file| file[37] = 1),

@@ -166,6 +166,9 @@ pub(super) fn manifest(own: ObjectId, arrays: &[(u8, Vec<Chunk>)]) -> Vec<u8> {
     file(FileType::Manifest, &root)
 }
 
+/// Manifests with the extents of an array in them.
+pub(super) type Manifests = Vec<(ObjectId, Vec<[u32; 2]>)>;
+
 /// A node of a snapshot.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
@@ -173,7 +176,7 @@ pub(super) struct Node {
     pub(super) number: u8,
     pub(super) document: String,
     /// The dimensions of an array, and its manifests with their extents.
-    pub(super) array: Option<(usize, Vec<(ObjectId, Vec<[u32; 2]>)>)>,
+    pub(super) array: Option<(usize, Manifests)>,
 }
 
 pub(super) fn group(path: &'static str) -> Node {
@@ -191,7 +194,7 @@ pub(super) fn array(
     number: u8,
     encoding: &str,
     dimensions: usize,
-    manifests: Vec<(ObjectId, Vec<[u32; 2]>)>,
+    manifests: Manifests,
 ) -> Node {
     Node {
         path,

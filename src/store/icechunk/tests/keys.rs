@@ -237,6 +237,27 @@ fn long(encoding: &str, chunks: u32, each: u32) -> Files {
 }
 
 #[test]
+fn an_array_with_an_unknown_encoding_has_its_document_and_no_chunks_that_can_be_named() {
+    let manifests = vec![(id(1), vec![[0, 3]])];
+    let nodes = [array("/", 1, r#"{"name": "other"}"#, 1, manifests)];
+    let chunks = vec![(1, vec![inline(&[0], b"0")])];
+    let store = opened(
+        with_refs(vec![
+            file("snapshots", id(100), snapshot(id(100), &nodes)),
+            file("manifests", id(1), manifest(id(1), &chunks)),
+        ]),
+        None,
+    );
+    let store = store.unwrap();
+    assert!(!value(&store, "zarr.json").unwrap().is_empty());
+    assert!(is_absent(&store, ".zarray"));
+    for chunk in ["c/0", "0"] {
+        let error = value(&store, chunk).unwrap_err();
+        assert!(matches!(error, StoreError::Unsupported { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_listing_of_many_pages_and_manifests_has_every_name_once() {
     for (encoding, prefix, each) in [
         (DEFAULT, "c", 5000),
