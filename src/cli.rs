@@ -119,9 +119,9 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// A directory with a Zarr or N5 hierarchy, a zip archive or a database of one (SQLite, LMDB, GNU dbm,
-    /// Berkeley DB or dbm.dumb), or references of kerchunk, by its content: a path, or a URL (http, https, s3,
-    /// gs, az, hdfs) of a directory, an archive or references, or (redis, mongodb) of a database;
-    /// `URL|zip:KEY` for a hierarchy inside an archive
+    /// Berkeley DB or dbm.dumb), an Icechunk repository, or references of kerchunk, by its content: a path, or a
+    /// URL (http, https, s3, gs, az, hdfs) of a directory, a repository, an archive or references, or (redis,
+    /// mongodb) of a database; `URL|zip:KEY` for a hierarchy inside an archive
     pub source: PathBuf,
     /// An empty directory [default: zarrfs/NAME in XDG_RUNTIME_DIR, which is printed]
     pub mountpoint: Option<PathBuf>,
@@ -224,6 +224,10 @@ pub struct MountOptions {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long, help_heading = "Source")]
     pub follow_symlinks: bool,
+    /// Mount this branch, tag or snapshot of an Icechunk repository; a branch is followed, see --ttl
+    /// [default: main]
+    #[arg(long = "ref", value_name = "NAME", help_heading = "Source")]
+    pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]
     pub targets: TargetArgs,

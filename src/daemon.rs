@@ -40,7 +40,8 @@ use crate::machine::{cores, memory_bytes};
 use crate::runtime::{self, block_on};
 use crate::store::{
     Capabilities, DatabaseOptions, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore,
-    Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, ZipOptions, open_demo,
+    IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store,
+    ZipOptions, open_demo,
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
@@ -427,6 +428,11 @@ async fn open(
             memory_limit_bytes: memory.limit_bytes,
         },
         targets: options.targets.options(),
+        icechunk: IcechunkOptions {
+            reference: options.reference.clone(),
+            ttl: options.ttl(),
+            memory_limit_bytes: memory.limit_bytes / ICECHUNK_SHARE,
+        },
         classes: KEY_CLASSES,
     };
     let store = match source {
@@ -461,6 +467,8 @@ async fn open(
 /// How long the kernel may cache names and attributes of an immutable source.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
+/// The part of the memory limit for the metadata of an Icechunk repository.
+const ICECHUNK_SHARE: u64 = 8;
 /// Chunks of a remote source that are fetched and decoded at the same time.
 const REMOTE_PARALLEL: usize = 64;
 /// Threads of the network runtime, of the disk cache, and for the resolver of host names.

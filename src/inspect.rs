@@ -28,8 +28,8 @@ use crate::cli::{DEMO, SourceArgs};
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DatabaseOptions, DirOptions, Key, Kind, ListingSupport, OpenOptions, SourceName, Store,
-    ZipOptions, open_demo,
+    DatabaseOptions, DirOptions, IcechunkOptions, Key, Kind, ListingSupport, OpenOptions,
+    SourceName, Store, ZipOptions, open_demo,
 };
 use crate::units::FOREVER;
 
@@ -77,6 +77,11 @@ impl Opened {
                 memory_limit_bytes,
             },
             targets: args.targets.options(),
+            icechunk: IcechunkOptions {
+                reference: args.reference.clone(),
+                ttl: Some(FOREVER),
+                memory_limit_bytes: memory_limit_bytes / 8,
+            },
             classes: KEY_CLASSES,
         };
         let (store, base) = if args.source == Path::new(DEMO) {

@@ -14,6 +14,7 @@ mod disk;
 mod error;
 mod fault;
 mod file_type;
+mod icechunk;
 mod key;
 mod key_classes;
 mod memory;
@@ -33,6 +34,9 @@ pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::{FaultStore, HangingStore};
+#[cfg(feature = "fuzzing")]
+pub use icechunk::fuzz_icechunk;
+pub use icechunk::{IcechunkError, IcechunkOptions};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
 pub use key_classes::KeyClasses;
 pub use memory::MemoryStore;
@@ -145,6 +149,43 @@ pub struct Extent {
     pub bytes: u64,
     /// Number of keys.
     pub keys: u64,
+}
+
+/// The versions of a source that keeps them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// What the user calls the version that is shown.
+    pub name: String,
+    /// The version that is shown.
+    pub shown: String,
+    /// Names that move from version to version.
+    pub branches: Vec<NamedVersion>,
+    /// Names that stay.
+    pub tags: Vec<NamedVersion>,
+    /// The latest one first.
+    pub versions: Vec<VersionInfo>,
+    /// What is missing in the lists, and why.
+    pub incomplete: Option<String>,
+}
+
+/// A name of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedVersion {
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+}
+
+/// One version of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionInfo {
+    /// What identifies it.
+    pub version: String,
+    /// When it was written.
+    pub written: SystemTime,
+    /// What its writer says about it.
+    pub message: String,
 }
 
 /// Bytes that were read: in the caller's buffer, or shared with a cache.
@@ -443,6 +484,11 @@ pub trait Store: Debug + Send + Sync {
     /// failure is none of any caller until the key is asked for.
     async fn prefetch(&self, _key: &Key, _what: Prefetch) -> bool {
         false
+    }
+
+    /// The versions that the source has; `None` if it keeps none.
+    async fn history(&self) -> Option<Result<History, StoreError>> {
+        None
     }
 
     /// The store as one that answers about keys without waiting.

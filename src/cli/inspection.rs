@@ -12,8 +12,8 @@ use crate::view::Format;
 /// The source of a command.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// A directory with a Zarr hierarchy, a zip archive or a database of one, references to one, or `demo:`
-    /// for the store inside the binary
+    /// A directory with a Zarr hierarchy, a zip archive or a database of one, an Icechunk repository,
+    /// references to a hierarchy, or `demo:` for the store inside the binary
     pub source: PathBuf,
     /// Read only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY")]
@@ -21,6 +21,9 @@ pub struct SourceArgs {
     /// Follow symbolic links that lead out of a source directory
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// The branch, tag or snapshot of an Icechunk repository [default: main]
+    #[arg(long = "ref", value_name = "NAME")]
+    pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]
     pub targets: TargetArgs,

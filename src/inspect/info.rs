@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{ChunkNames, KeyClass, Keys};
 use super::node::{self, NodeState};
-use super::output::{printable, size, tuple};
+use super::output::{date, printable, size, tuple};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::cli::InfoArgs;
 use crate::runtime::block_on;
-use crate::store::{Key, ListingSupport, Store};
+use crate::store::{History, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
 use crate::zarr::{Array, Node};
@@ -35,6 +35,9 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
     members.insert("path".into(), path.into());
+    if let Some(history) = opened.store.history().await {
+        members.extend(versions(&history?));
+    }
     match node::read(&*opened.store, &opened.root).await.state {
         NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
         NodeState::Broken {
@@ -72,6 +75,30 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     out.flush()?;
     opened.warn();
     Ok(())
+}
+
+/// Returns the names of versions and the versions of a source that keeps them.
+fn versions(history: &History) -> Map<String, Value> {
+    let mut members = Map::new();
+    let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
+    let names = |named: &[NamedVersion]| {
+        let named = named.iter();
+        let named = named.map(|named| (named.name.clone(), json!(named.version)));
+        Value::Object(named.collect())
+    };
+    set("ref", history.name.clone().into());
+    set("snapshot", history.shown.clone().into());
+    set("branches", names(&history.branches));
+    set("tags", names(&history.tags));
+    let snapshots = history.versions.iter().map(|version| {
+        let described = json!({"date": date(version.written), "message": version.message});
+        (version.version.clone(), described)
+    });
+    set("snapshots", Value::Object(snapshots.collect()));
+    if let Some(incomplete) = &history.incomplete {
+        set("snapshots_incomplete", incomplete.clone().into());
+    }
+    members
 }
 
 async fn describe(
@@ -231,6 +258,13 @@ fn write_lines(out: &mut impl Write, value: &Value, is_unlisted: bool) -> io::Re
             ("views", Value::Object(views)) => views
                 .iter()
                 .map(|(name, view)| view_line(name, view))
+                .collect(),
+            ("snapshots", Value::Object(snapshots)) => snapshots
+                .iter()
+                .map(|(id, snapshot)| {
+                    let field = |name| snapshot.get(name).map(plain).unwrap_or_default();
+                    format!("{id} {} {}", field("date"), field("message"))
+                })
                 .collect(),
             (_, Value::Object(items)) => items
                 .iter()

@@ -13,6 +13,7 @@ mod index;
 mod kerchunk;
 mod listing;
 mod open;
+mod own;
 mod place;
 mod span;
 mod targets;
@@ -34,10 +35,11 @@ use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
 use self::listing::ReferenceListing;
-use self::span::{InlineObject, SpanObject};
+use self::own::OwnPart;
+use self::span::InlineObject;
 use super::{
-    AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
-    StoreError, TransferStats, Version,
+    AccessHint, Capabilities, Extent, History, Key, Kind, Listing, ListingSupport, Object,
+    Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 
 /// Why references cannot be mounted.
@@ -82,21 +84,18 @@ pub(super) enum Reference {
         pin: Option<Pin>,
     },
     /// In an object of the store that has the references.
-    #[expect(
-        dead_code,
-        reason = "for formats that keep chunks beside their references"
-    )]
     Own {
         /// The key of the object.
         key: Key,
         /// Its bytes.
         range: Range<u64>,
     },
+    /// A lookup of its key tells why it cannot be read. Only listings have it.
+    Unreadable,
 }
 
 /// What a reference says of the version of its target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[expect(dead_code, reason = "for formats that pin each reference")]
 pub(super) enum Pin {
     /// The target has this entity tag.
     ETag(Arc<str>),
@@ -111,6 +110,7 @@ impl Reference {
             Self::Inline(bytes) => Some(bytes.len() as u64),
             Self::Target { range, .. } => range.as_ref().map(length),
             Self::Own { range, .. } => Some(length(range)),
+            Self::Unreadable => None,
         }
     }
 
@@ -175,6 +175,16 @@ pub(super) trait References: Debug + Send + Sync {
 
     /// When the references were written.
     fn modified(&self) -> SystemTime;
+
+    /// Whether the references never change; `None` if the store that has them tells.
+    fn is_immutable(&self) -> Option<bool> {
+        None
+    }
+
+    /// The versions that the source has; `None` if it keeps none.
+    async fn history(&self) -> Option<Result<History, StoreError>> {
+        None
+    }
 
     /// The number of keys and the bytes of the references, as far as they are known.
     fn extent(&self) -> Extent {
@@ -278,24 +288,30 @@ impl Shared {
                 let stat = self.object_stat(&reference, length(&range));
                 target.span(key, range, stat, hint)
             }
+            Reference::Own { .. } => self.own_part(key, &reference)?.open(hint).await,
+            Reference::Unreadable => Err(unreadable()),
+        }
+    }
+
+    /// A reference to a part of an object of the store that has the references.
+    fn own_part(&self, key: &Key, reference: &Reference) -> Result<OwnPart, StoreError> {
+        let (
+            Some(own),
             Reference::Own {
                 key: own_key,
                 range,
-            } => {
-                let Some(own) = &self.own else {
-                    return Err(StoreError::internal("no store with the references"));
-                };
-                let hint = match hint {
-                    AccessHint::Whole(_) if range.start == 0 => AccessHint::Whole(range.end),
-                    _ => AccessHint::Ranges,
-                };
-                let opened = own.open(own_key, hint).await;
-                let object = opened.map_err(|error| span::missing(error, key, own_key))?;
-                let stat = self.object_stat(&reference, length(range));
-                let label = own_key.to_string();
-                SpanObject::open(object, key, &label, range.clone(), stat)
-            }
-        }
+            },
+        ) = (&self.own, reference)
+        else {
+            return Err(StoreError::internal("no store with the references"));
+        };
+        Ok(OwnPart {
+            store: Arc::clone(own),
+            own_key: own_key.clone(),
+            range: range.clone(),
+            key: key.clone(),
+            stat: self.object_stat(reference, length(range)),
+        })
     }
 
     fn inline(&self, reference: &Reference, bytes: &Arc<Vec<u8>>) -> Arc<dyn Object> {
@@ -318,9 +334,17 @@ impl Shared {
                 let stat = self.object_stat(reference, length(&range));
                 Some(target.span(key, range, stat, hint))
             }
-            Reference::Own { .. } => None,
+            Reference::Own { .. } => match self.own_part(key, reference) {
+                Ok(part) => part.try_open(hint),
+                Err(error) => Some(Err(error)),
+            },
+            Reference::Unreadable => Some(Err(unreadable())),
         }
     }
+}
+
+fn unreadable() -> StoreError {
+    StoreError::internal("a reference that only listings have")
 }
 
 #[async_trait]
@@ -332,7 +356,10 @@ impl Store for ReferenceStore {
     fn capabilities(&self) -> Capabilities {
         let own = self.shared.own.as_ref().map(|own| own.capabilities());
         Capabilities {
-            immutable: own.is_none_or(|own| own.immutable),
+            immutable: match self.shared.references.is_immutable() {
+                Some(is_immutable) => is_immutable,
+                None => own.is_none_or(|own| own.immutable),
+            },
             open_infallible: false,
             is_remote: own.is_some_and(|own| own.is_remote) || self.shared.targets.may_be_remote(),
             listing: ListingSupport::Complete,
@@ -373,6 +400,20 @@ impl Store for ReferenceStore {
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         let listing = ReferenceListing::open(&self.shared, prefix).await?;
         Ok(Box::new(listing))
+    }
+
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        let found = self.shared.references.try_find(key);
+        match (found, &self.shared.own, what) {
+            (Some(Ok(Entry::Value(Reference::Own { key, .. }))), Some(own), Prefetch::Value) => {
+                own.prefetch(&key, what).await
+            }
+            _ => false,
+        }
+    }
+
+    async fn history(&self) -> Option<Result<History, StoreError>> {
+        self.shared.references.history().await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -7,15 +7,18 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
 
+use super::icechunk;
 use super::reference::{self, Base};
 use super::remote::{self, Found, RemoteOpenError};
 use super::zip::ZipError;
 use super::{
-    DatabaseError, DatabaseOptions, DirOptions, DirStore, InvalidKey, Key, KeyClasses,
-    ReferenceError, RemoteOptions, Store, TargetOptions, ZipOptions, ZipStore, database, file_type,
+    DatabaseError, DatabaseOptions, DirOptions, DirStore, IcechunkError, IcechunkOptions,
+    InvalidKey, Key, KeyClasses, ReferenceError, RemoteOptions, Store, StoreError, TargetOptions,
+    ZipOptions, ZipStore, database, file_type,
 };
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
@@ -34,6 +37,8 @@ pub struct OpenOptions {
     pub remote: RemoteOptions,
     /// Which targets of references may be read.
     pub targets: TargetOptions,
+    /// For Icechunk repositories.
+    pub icechunk: IcechunkOptions,
     /// What the keys of the source are.
     pub classes: KeyClasses,
 }
@@ -101,6 +106,24 @@ pub enum OpenError {
         source_name: String,
         /// What is wrong with them.
         error: ReferenceError,
+    },
+    /// An Icechunk repository that cannot be mounted.
+    #[error("source {source_name}: {error}")]
+    Icechunk {
+        /// The source, without secrets.
+        source_name: String,
+        /// What is wrong with it.
+        error: IcechunkError,
+    },
+    /// A version of a source that keeps none.
+    #[error(
+        "source {source_name}: --ref {name}: it is no Icechunk repository, and has one version"
+    )]
+    NoVersions {
+        /// The source, without secrets.
+        source_name: String,
+        /// What was asked for.
+        name: String,
     },
     /// A file that is no archive that can be mounted.
     #[error("{source_name}: {error}")]
@@ -257,6 +280,15 @@ impl SourceName {
         let (store, base) = match &self.place {
             Place::Path(path) => {
                 let store = open_local(path, self.is_zip, options)?;
+                let base = Base::Directory(path.clone());
+                let store = match icechunk::recognise_local(&*store, options.classes).await {
+                    Some(layout) if path.is_dir() => {
+                        let store: Arc<dyn Store> = Arc::from(store);
+                        let stores = (Arc::clone(&store), store);
+                        return open_icechunk(layout, stores, base, options).await;
+                    }
+                    _ => store,
+                };
                 let directory = path
                     .parent()
                     .filter(|parent| !parent.as_os_str().is_empty());
@@ -264,10 +296,23 @@ impl SourceName {
                 (store, Base::Directory(directory.to_owned()))
             }
             Place::Url(url) => {
-                let store = open_remote(url, self.is_zip, options).await?;
-                (store, Base::Url(url.trim_end_matches('/').to_owned()))
+                let base = Base::Url(url.trim_end_matches('/').to_owned());
+                match remote::open(url, self.is_zip, &options.remote, options.classes).await? {
+                    Found::Icechunk {
+                        layout,
+                        refs,
+                        files,
+                    } => return open_icechunk(layout, (refs, files), base, options).await,
+                    found => (open_remote(found, url, options).await?, base),
+                }
             }
         };
+        if let Some(name) = &options.icechunk.reference {
+            return Err(OpenError::NoVersions {
+                source_name: store.label().to_owned(),
+                name: name.clone(),
+            });
+        }
         let label = store.label().to_owned();
         let recognised = reference::recognise(store, &self.root, base, options).await;
         recognised.map_err(|error| OpenError::Reference {
@@ -364,13 +409,31 @@ fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
     }
 }
 
-async fn open_remote(
-    url: &str,
-    is_zip: bool,
+/// Opens a repository: the store of what changes in it, and that of everything else.
+async fn open_icechunk(
+    layout: icechunk::Layout,
+    (refs, files): (Arc<dyn Store>, Arc<dyn Store>),
+    base: Base,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, OpenError> {
-    match remote::open(url, is_zip, &options.remote, options.classes).await? {
+    let source_name = files.label().to_owned();
+    match icechunk::open(layout, refs, files, base, options).await {
+        Ok(store) => Ok(Box::new(store)),
+        Err(error) => Err(OpenError::Icechunk { source_name, error }),
+    }
+}
+
+async fn open_remote(
+    found: Found,
+    url: &str,
+    options: &OpenOptions,
+) -> Result<Box<dyn Store>, OpenError> {
+    match found {
         Found::Tree(store) => Ok(store),
+        Found::Icechunk { files, .. } => Err(OpenError::Icechunk {
+            source_name: files.label().to_owned(),
+            error: StoreError::internal("a repository that was not opened").into(),
+        }),
         Found::Archive(archive, tail) => {
             let label = archive.label().to_owned();
             ZipStore::open_remote(archive, tail.to_vec(), &label, options.zip)

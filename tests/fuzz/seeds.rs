@@ -24,6 +24,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "html_page" => written(&PAGES),
         "xml_listing" => written(&LISTINGS),
         "dbm" => databases(),
+        "icechunk" => icechunk(),
         "reference_json" => written(&REFERENCES),
         "reference_parquet" => partitions(),
         _ => Vec::new(),
@@ -131,6 +132,32 @@ fn named(name: &str) -> Vec<PathBuf> {
 
 fn bytes(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_default()
+}
+
+/// Files of Icechunk repositories without compression, which hides everything from a mutation.
+fn icechunk() -> Vec<Vec<u8>> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/icechunk");
+    assert!(
+        fixtures.join("stamp").exists(),
+        "no repositories: run tests/icechunk/setup.sh first"
+    );
+    let directories = [
+        "v1/snapshots",
+        "v1/manifests",
+        "v2/snapshots",
+        "v2/manifests",
+        "v2",
+    ];
+    let files = directories
+        .iter()
+        .flat_map(|name| fs::read_dir(fixtures.join(name)).unwrap());
+    let files = files.map(|file| bytes(&file.unwrap().path()));
+    let plain = |file: Vec<u8>| {
+        let (header, body) = file.split_at_checked(39)?;
+        let body = zstd::decode_all(body).ok()?;
+        Some([&header[..38], &[0], &body].concat())
+    };
+    files.filter_map(plain).collect()
 }
 
 fn arrays_v2() -> Vec<Vec<u8>> {

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
     AccessHint, BUFFER_HEADROOM_BYTES, Key, Kind, SyncStore, ZipOptions, ZipStore, fuzz_dbm,
-    fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet,
+    fuzz_icechunk, fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -25,6 +25,7 @@ pub const TARGETS: [Target; 10] = [
     ("html_page", html_page),
     ("xml_listing", xml_listing),
     ("dbm", dbm),
+    ("icechunk", icechunk),
     ("reference_json", reference_json),
     ("reference_parquet", reference_parquet),
 ];
@@ -238,6 +239,11 @@ pub fn dbm(database: &[u8]) {
     if let Some(keys) = fuzz_dbm(&file_of(database)) {
         assert!(keys <= database.len());
     }
+}
+
+/// A snapshot, a manifest or the file `repo` of an Icechunk repository.
+pub fn icechunk(file: &[u8]) {
+    fuzz_icechunk(file);
 }
 
 /// References in JSON: they are read in the same way in pieces of any length.

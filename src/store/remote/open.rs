@@ -29,6 +29,7 @@ use super::traffic::{Counted, Counters};
 use super::web::{self, Address};
 use crate::cache::SingleFlight;
 use crate::runtime;
+use crate::store::icechunk::{self, Layout};
 use crate::store::reference::{is_json, looks_like_json};
 use crate::store::{DiskCache, Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreError};
 
@@ -186,6 +187,14 @@ pub(in crate::store) enum Found {
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
     Archive(Arc<RemoteArchive>, Arc<Vec<u8>>),
+    /// An Icechunk repository.
+    Icechunk {
+        layout: Layout,
+        /// The repository as far as it changes: nothing is trusted without a request.
+        refs: Arc<dyn Store>,
+        /// The repository as far as it never changes: nothing is asked for twice.
+        files: Arc<dyn Store>,
+    },
     /// What may be a JSON document of references, and its last bytes.
     Json(Arc<RemoteArchive>, Arc<Vec<u8>>),
 }
@@ -211,9 +220,11 @@ pub(in crate::store) async fn open(
         label: label.clone(),
         error,
     };
-    let kind = remote.1;
+    let (client, kind) = remote;
+    let names = (label.clone(), identity);
     let shared = Shared::new(options, classes);
-    let source = layered((label.clone(), identity), remote, options, classes, &shared)?;
+    let remote = (Arc::clone(&client), kind);
+    let source = layered(names.clone(), remote, options, classes, &shared)?;
     if let Kind::Keys = kind {
         return open_keys(url, is_zip, &source).await;
     }
@@ -241,6 +252,18 @@ pub(in crate::store) async fn open(
         Kind::Bucket => open_bucket(&source).await.map_err(failed)?,
         Kind::Web | Kind::Hdfs | Kind::Keys => open_web(&source).await.map_err(failed)?,
     };
+    if let Some(layout) = repository(&source, is_tree).await.map_err(failed)? {
+        let shared = Shared {
+            counters: Arc::new(Counters::new(KeyClasses::default())),
+            ..shared
+        };
+        let part = |ttl| part(&source, &names, (&client, kind), options, ttl, &shared);
+        return Ok(Found::Icechunk {
+            layout,
+            refs: part(Duration::ZERO)?,
+            files: part(Duration::MAX)?,
+        });
+    }
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
     }
@@ -260,6 +283,58 @@ pub(in crate::store) async fn open(
         ),
     };
     Err(RemoteError::NothingThere { label, what })
+}
+
+/// Where the branches are of a source without documents that is an Icechunk repository.
+async fn repository(
+    source: &Arc<RemoteSource>,
+    is_tree: bool,
+) -> Result<Option<Layout>, StoreError> {
+    let is_empty = !is_tree && source.can_list();
+    if source.anchor.get().is_some() || is_empty {
+        return Ok(None);
+    }
+    if is_tree && let Ok(listing) = RemoteListing::open(source, &Key::root()).await {
+        let has_files = || {
+            let names = [&b"repo"[..], b"refs"];
+            names.iter().any(|name| listing.lists(name))
+        };
+        if listing.is_at_end() && !has_files() {
+            return Ok(None);
+        }
+    }
+    let store = RemoteStore {
+        source: Arc::clone(source),
+    };
+    icechunk::recognise(&store).await
+}
+
+/// The objects of a repository as a store that trusts for `ttl` what it knows of them.
+fn part(
+    source: &RemoteSource,
+    names: &(String, String),
+    (client, kind): (&Arc<dyn Remote>, Kind),
+    options: &RemoteOptions,
+    ttl: Duration,
+    shared: &Shared,
+) -> Result<Arc<dyn Store>, RemoteError> {
+    let options = RemoteOptions {
+        ttl,
+        absent_ttl: options.absent_ttl.min(ttl),
+        ..options.clone()
+    };
+    let remote = (Arc::clone(client), kind);
+    let part = layered(
+        names.clone(),
+        remote,
+        &options,
+        KeyClasses::default(),
+        shared,
+    )?;
+    // Files that never change are never listed.
+    let can_list = source.can_list() && ttl == Duration::ZERO;
+    part.can_list.store(can_list, Ordering::Relaxed);
+    Ok(Arc::new(RemoteStore { source: part }))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,258 @@
+//! Icechunk repositories (versions 1 and 2 of the format): the keys of one snapshot, from its metadata.
+//!
+//! - [`Icechunk`] follows a branch, or stays on the snapshot of a tag.
+//! - `refs` reads branches and tags, which are all that changes; `files` reads everything else.
+//! - `index` maps keys to nodes and chunks of a snapshot.
+//! - `snapshot`, `manifest`, `repository`, `containers` decode files: bytes in, values out. `flatbuffers` checks
+//!   every offset.
+//!
+//! The format is that of `icechunk.io/en/latest/reference/spec` and of the schemas that it names.
+//!
+//! **Architecture Invariant:** absence of a key is proved by a snapshot, or by the manifests of an array. A
+//! file that is missing or damaged is an error of the keys that need it.
+
+mod chunk_key;
+mod containers;
+mod files;
+mod flatbuffers;
+mod format;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
+mod history;
+mod id;
+mod index;
+mod location;
+mod manifest;
+mod open;
+mod refs;
+mod repository;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz_icechunk;
+pub(super) use open::{open, recognise_local};
+pub(super) use refs::{Layout, recognise};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+
+use self::files::Files;
+use self::format::FormatError;
+use self::id::ObjectId;
+use self::index::SnapshotIndex;
+use self::refs::{MAIN, Refs};
+use super::reference::{Entry, Page, References};
+use super::{History, Key, Store, StoreError};
+use crate::cache::SingleFlight;
+use crate::sync::Mutex;
+
+/// How repositories are opened.
+#[derive(Debug, Clone)]
+pub struct IcechunkOptions {
+    /// The branch, tag or snapshot to show; `None` is the branch `main`.
+    pub reference: Option<String>,
+    /// How long a branch is trusted to stay where it is; `None` is the default of the source.
+    pub ttl: Option<Duration>,
+    /// What one file of metadata takes in memory at most, and all manifests that are kept.
+    pub memory_limit_bytes: u64,
+}
+
+impl Default for IcechunkOptions {
+    fn default() -> Self {
+        Self {
+            reference: None,
+            ttl: None,
+            memory_limit_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Why a repository cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IcechunkError {
+    /// There is no such branch, tag or snapshot.
+    #[error("--ref {name}: the repository has no branch, tag or snapshot of this name; {known}")]
+    UnknownRef {
+        /// What was asked for.
+        name: String,
+        /// Which branches and tags it has.
+        known: String,
+    },
+    /// It cannot be read.
+    #[error("the Icechunk repository: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// Names of containers of virtual chunks and their URL prefixes, or why they cannot be read.
+type Containers = Result<Vec<(String, String)>, FormatError>;
+
+/// How long a branch of a local repository is trusted to stay where it is.
+const LOCAL_TTL: Duration = Duration::from_secs(1);
+/// A repository that is open.
+#[derive(Debug)]
+pub(super) struct Icechunk {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    refs: Refs,
+    files: Arc<Files>,
+    /// What the user calls the version that is shown.
+    name: String,
+    /// The branch that is followed.
+    branch: Option<String>,
+    ttl: Duration,
+    state: Mutex<State>,
+    refreshes: SingleFlight<(), Arc<SnapshotIndex>, StoreError>,
+}
+
+#[derive(Debug)]
+struct State {
+    index: Arc<SnapshotIndex>,
+    /// When the branch was last seen at this snapshot.
+    checked: Instant,
+}
+
+impl Icechunk {
+    /// Opens a repository: `refs` is its store as far as it changes, `files` where everything else is.
+    /// `remote_ttl` is the default of a remote source.
+    ///
+    /// # Errors
+    /// [`IcechunkError`].
+    pub(super) async fn open(
+        layout: Layout,
+        refs: Arc<dyn Store>,
+        files: Arc<dyn Store>,
+        options: &IcechunkOptions,
+        remote_ttl: Duration,
+    ) -> Result<Self, IcechunkError> {
+        let default_ttl = match files.capabilities().is_remote {
+            true => remote_ttl,
+            false => LOCAL_TTL,
+        };
+        let refs = Refs::new(refs, layout, options.memory_limit_bytes);
+        let files = Arc::new(Files::new(files, options.memory_limit_bytes));
+        let name = options.reference.clone().unwrap_or_else(|| MAIN.to_owned());
+        let checked = Instant::now();
+        let resolved = refs.resolve(&name).await?;
+        if resolved.is_by_id && !files.has_snapshot(resolved.snapshot).await? {
+            return Err(refs.unknown(&name).await);
+        }
+        let index = load(&files, resolved.snapshot, resolved.containers).await?;
+        let branch = resolved.is_branch.then(|| name.clone());
+        Ok(Self {
+            shared: Arc::new(Shared {
+                refs,
+                files,
+                name,
+                branch,
+                ttl: options.ttl.unwrap_or(default_ttl),
+                state: Mutex::new(State { index, checked }),
+                refreshes: SingleFlight::default(),
+            }),
+        })
+    }
+
+    /// The snapshot that is shown, if that needs no look at its branch.
+    fn at_hand(&self) -> Option<Arc<SnapshotIndex>> {
+        let state = self.shared.state.lock();
+        let is_fresh = self.shared.branch.is_none() || state.checked.elapsed() < self.shared.ttl;
+        is_fresh.then(|| Arc::clone(&state.index))
+    }
+
+    /// The snapshot that is shown.
+    async fn current(&self, key: &Key) -> Result<Arc<SnapshotIndex>, StoreError> {
+        if let Some(index) = self.at_hand() {
+            return Ok(index);
+        }
+        let own = Arc::clone(&self.shared);
+        let refresh = move || async move { own.refresh().await };
+        let panicked = StoreError::internal("a panic while a branch was read");
+        let current = self.shared.refreshes.run((), refresh, panicked).await;
+        current.map_err(|error| error.with_key(key.clone()))
+    }
+}
+
+/// Reads a snapshot.
+async fn load(
+    files: &Arc<Files>,
+    id: ObjectId,
+    containers: Containers,
+) -> Result<Arc<SnapshotIndex>, StoreError> {
+    let snapshot = files.snapshot(id).await?;
+    let hidden = snapshot.hidden_nodes();
+    if hidden > 0 {
+        log::warn!(
+            "snapshot {id}: {hidden} nodes are not shown: no path on Linux can lead to them"
+        );
+    }
+    let index = SnapshotIndex::new(snapshot, Arc::clone(files), containers);
+    Ok(Arc::new(index))
+}
+
+impl Shared {
+    /// Looks where the branch is, and reads its snapshot if it has moved.
+    async fn refresh(&self) -> Result<Arc<SnapshotIndex>, StoreError> {
+        let checked = Instant::now();
+        let index = Arc::clone(&self.state.lock().index);
+        let Some(branch) = &self.branch else {
+            return Ok(index);
+        };
+        let Some((id, containers)) = self.refs.branch(branch).await? else {
+            return Err(StoreError::Stale {
+                key: Key::root(),
+                what: format!("the branch {branch} is gone"),
+            });
+        };
+        let index = match index.snapshot().id() == id {
+            true => index,
+            false => {
+                log::info!("the branch {branch} has moved to the snapshot {id}");
+                load(&self.files, id, containers).await?
+            }
+        };
+        *self.state.lock() = State {
+            index: Arc::clone(&index),
+            checked,
+        };
+        Ok(index)
+    }
+}
+
+#[async_trait]
+impl References for Icechunk {
+    fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
+        self.at_hand()?.try_find(key)
+    }
+
+    async fn find(&self, key: &Key) -> Result<Entry, StoreError> {
+        self.current(key).await?.find(key).await
+    }
+
+    async fn children(&self, prefix: &Key, position: u64) -> Result<Page, StoreError> {
+        self.current(prefix).await?.children(prefix, position).await
+    }
+
+    fn modified(&self) -> SystemTime {
+        time(self.shared.state.lock().index.snapshot().flushed_at_us())
+    }
+
+    fn is_immutable(&self) -> Option<bool> {
+        Some(self.shared.branch.is_none())
+    }
+
+    async fn history(&self) -> Option<Result<History, StoreError>> {
+        Some(self.shared.history().await)
+    }
+}
+
+fn time(microseconds: u64) -> SystemTime {
+    let since = Duration::from_micros(microseconds);
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,53 @@
+//! From the store of a repository to the store of what it shows.
+
+use std::sync::Arc;
+
+use super::refs::{Layout, recognise};
+use super::{Icechunk, IcechunkError};
+use crate::store::reference::{Base, ReferenceStore, Targets};
+use crate::store::{Key, KeyClasses, OpenOptions, Store};
+
+/// Where the branches are of a local store that is a repository, and no hierarchy itself.
+pub(in crate::store) async fn recognise_local(
+    store: &dyn Store,
+    classes: KeyClasses,
+) -> Option<Layout> {
+    if store.capabilities().is_remote {
+        return None;
+    }
+    for name in classes.node_documents {
+        let document = Key::new(name.as_bytes()).ok()?;
+        if store.stat(&document).await.is_ok() {
+            return None;
+        }
+    }
+    let layout = recognise(store).await;
+    let layout = layout.inspect_err(|error| {
+        log::warn!(
+            "{}: it may be an Icechunk repository: {error}",
+            store.label()
+        );
+    });
+    layout.ok().flatten()
+}
+
+/// Opens a repository. `refs` is its store as far as it changes, `files` where everything else is, and
+/// `base` where it is: virtual chunks below it need no option.
+///
+/// # Errors
+/// [`IcechunkError`].
+pub(in crate::store) async fn open(
+    layout: Layout,
+    refs: Arc<dyn Store>,
+    files: Arc<dyn Store>,
+    base: Base,
+    options: &OpenOptions,
+) -> Result<ReferenceStore, IcechunkError> {
+    let label = files.label().to_owned();
+    let (own, ttl) = (Arc::clone(&files), options.remote.ttl);
+    let repository = Icechunk::open(layout, refs, files, &options.icechunk, ttl).await?;
+    // Virtual chunks have checksums of their own.
+    let targets = Targets::new(base, options, None);
+    let references = Box::new(repository);
+    Ok(ReferenceStore::new(label, references, Some(own), targets))
+}

@@ -1,0 +1,159 @@
+//! Repositories on servers.
+
+use std::fs;
+
+use rustix::io::Errno;
+
+use crate::servers::{Moto, Nginx};
+use crate::support::*;
+use crate::{FORMATS, PREFIX_BYTES, Repository, is_version};
+
+/// A repository behind a web server, which has its virtual chunks, too.
+fn served(format: &str) -> (Nginx, Repository) {
+    let repository = Repository::bare(format);
+    let nginx = Nginx::start(repository.dir.path());
+    repository.move_targets(&nginx.url("/targets/"));
+    (nginx, repository)
+}
+
+/// Requests for what lies below a directory of the repository.
+fn below(nginx: &Nginx, directory: &str) -> Vec<String> {
+    let requests = nginx.requests().into_iter();
+    let requests = requests.filter(|request| request.path.contains(directory));
+    requests
+        .map(|request| format!("{} {}", request.method, request.path))
+        .collect()
+}
+
+#[test]
+fn a_repository_on_a_web_server_has_every_array() {
+    for format in FORMATS {
+        let (nginx, _repository) = served(format);
+        for location in ["", "index"] {
+            let mount = nginx.remote(location).mount("repository");
+            is_version(mount.path(), "second");
+            mount.unmount();
+        }
+        let remote = nginx.remote("").arg("--ref").arg("v1");
+        let mount = remote.mount("repository");
+        is_version(mount.path(), "first");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn chunks_take_one_request_each_and_names_take_none() {
+    for format in FORMATS {
+        let (nginx, _repository) = served(format);
+        let mount = nginx.remote("").mount("repository");
+        let listed = run(std::process::Command::new("find")
+            .arg(mount.path())
+            .args(["-size", "+7k"]));
+        assert!(listed.lines().count() >= 4, "{listed}");
+        assert_eq!(below(&nginx, "/chunks/").len(), 0, "{:?}", nginx.requests());
+        let manifests = below(&nginx, "/manifests/");
+        let mut once = manifests.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(manifests.len(), once.len(), "{manifests:?}");
+        for number in 0..4 {
+            let chunk = read(mount.join(format!("sub/long/c/{number}"))).unwrap();
+            assert_eq!(chunk.len(), 8000);
+        }
+        let chunks = below(&nginx, "/chunks/");
+        assert_eq!(chunks.len(), 4, "{chunks:?}");
+        assert!(
+            chunks.iter().all(|chunk| chunk.starts_with("GET")),
+            "{chunks:?}"
+        );
+        mount.unmount();
+    }
+}
+
+#[test]
+fn what_never_changes_comes_from_the_disk_cache_without_a_request() {
+    for format in FORMATS {
+        let (nginx, _repository) = served(format);
+        let cache = scratch();
+        let cache = cache.path().join("cache");
+        let remote = nginx
+            .remote("")
+            .arg("--disk-cache")
+            .arg(cache.to_str().unwrap());
+        let all = |mount: &Mount| read(mount.join("sub/long/.zarrfs/long.npy")).unwrap();
+        let mount = remote.mount("repository");
+        let first = all(&mount);
+        mount.unmount();
+        let before = nginx.requests().len();
+        let mount = remote.mount("repository");
+        assert_eq!(all(&mount), first);
+        mount.unmount();
+        let requests = nginx.requests().split_off(before);
+        let immutable = ["/snapshots/", "/manifests/", "/chunks/"];
+        for request in &requests {
+            let is_immutable = immutable.iter().any(|part| request.path.contains(part));
+            assert!(!is_immutable, "{requests:?}");
+        }
+    }
+}
+
+#[test]
+fn a_virtual_chunk_with_the_entity_tag_of_another_version_is_stale() {
+    for format in FORMATS {
+        let (nginx, repository) = served(format);
+        let tagged = |mount: &Mount| read(mount.join("checked/tagged/c/0"));
+        let mount = nginx.remote("").mount("repository");
+        assert_eq!(tagged(&mount).unwrap().len(), 200);
+        mount.unmount();
+        let target = repository.targets().join("data.bin");
+        fs::write(target, [7; 5000]).unwrap();
+        let mount = nginx.remote("").mount("repository");
+        assert_eq!(errno(tagged(&mount)), Errno::STALE.raw_os_error());
+        assert_eq!(read(mount.join("virtual/c/0")).unwrap().len(), 200);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_virtual_chunk_at_another_server_has_to_be_allowed() {
+    let repository = Repository::bare("v2");
+    let (nginx, other) = (
+        Nginx::start(repository.dir.path()),
+        Nginx::start(repository.dir.path()),
+    );
+    let prefix = other.url("/targets/");
+    repository.move_targets(&prefix);
+    let mount = nginx.remote("").mount("repository");
+    assert_eq!(
+        errno(read(mount.join("virtual/c/0"))),
+        Errno::ACCESS.raw_os_error()
+    );
+    mount.unmount();
+    let mount = nginx
+        .remote("")
+        .arg("--allow-target")
+        .arg(&prefix)
+        .mount("repository");
+    is_version(mount.path(), "second");
+    mount.unmount();
+}
+
+#[test]
+fn a_repository_in_a_bucket_has_every_array() {
+    for format in FORMATS {
+        let (moto, repository) = (Moto::start(), Repository::bare(format));
+        // No slash of a key can be one too many.
+        let name = "t".repeat(PREFIX_BYTES - "s3://data//".len());
+        repository.move_targets(&format!("s3://data/{name}/"));
+        fs::rename(repository.targets(), repository.dir.path().join(name)).unwrap();
+        moto.put("data", repository.dir.path());
+        let keys = moto.enforce("data");
+        let mount = moto.remote("data", &keys).mount("repository");
+        is_version(mount.path(), "second");
+        mount.unmount();
+        let refused = moto.remote("data", &keys).arg("--ref").arg("other");
+        let refused = refused.attempt(&refused.source("repository")).unwrap_err();
+        let names = "branches: dev, main; tags: v1";
+        assert!(refused.stderr.contains(names), "{}", refused.stderr);
+    }
+}
