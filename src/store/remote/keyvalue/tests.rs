@@ -10,11 +10,13 @@ use crate::store::remote::Depth;
 /// What a key holds: a value, or something that is none.
 type Content = Option<Vec<u8>>;
 
+/// The number of a request, and the value that a key gets before it.
+type Change = (usize, &'static str, Vec<u8>);
+
 #[derive(Debug, Default, Clone)]
 struct Memory {
     content: Arc<crate::sync::Mutex<BTreeMap<Vec<u8>, Content>>>,
-    /// A value that is set before the request with this number.
-    next: Arc<crate::sync::Mutex<Option<(usize, &'static str, Vec<u8>)>>>,
+    next: Arc<crate::sync::Mutex<Option<Change>>>,
     requests: Arc<AtomicUsize>,
 }
 
