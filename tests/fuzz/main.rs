@@ -149,6 +149,11 @@ fn databases_are_refused_or_have_values_in_the_file() {
 }
 
 #[test]
+fn files_of_icechunk_are_read_or_refused() {
+    run("icechunk");
+}
+
+#[test]
 fn references_in_json_are_read_alike_in_pieces_of_any_length() {
     run("reference_json");
 }
