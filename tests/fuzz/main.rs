@@ -144,6 +144,11 @@ fn xml_listings_lose_all_odd_keys_at_once() {
 }
 
 #[test]
+fn files_of_icechunk_are_refused_or_hold_together() {
+    run("icechunk");
+}
+
+#[test]
 fn references_in_json_are_read_alike_in_pieces_of_any_length() {
     run("reference_json");
 }
