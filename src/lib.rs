@@ -18,8 +18,8 @@
 //! - [`hierarchy`] reads the documents of nodes, and lists stores that do not list from their metadata.
 //! - [`codec`] decodes chunks: bytes in, bytes out.
 //! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
-//! - [`store`] reads the bytes of keys from directories, zips, web servers and buckets; it is the only
-//!   module with I/O to a source.
+//! - [`store`] reads the bytes of keys from directories, zips, databases, web servers and buckets, and follows
+//!   references; it is the only module with I/O to a source.
 //! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`sync`] the locks.
 //!
 //! # A request

@@ -33,23 +33,31 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     seeds
 }
 
-const REFERENCES: [&str; 2] = [
+const REFERENCES: [&str; 6] = [
     r#"{"version":1,"templates":{"u":"s3://b"},"refs":{".zgroup":{"zarr_format":2},"x/0":["{{u}}/a",1,2]}}"#,
     r#"{".zgroup":"{\"zarr_format\":2}","x/0":"base64:AAE=","x/1":["a\u0041"],"x/2":"text"}"#,
+    r#"{"refs":{"a":["u",0,1],"a":["v",2,3],"a/b":"x","":"y","../z":"w"},"gen":[],"version":1}"#,
+    "\u{feff} { \".zattrs\" : { \"a\" : [ 1 , { } ] } , \"b\" : [ \"c\" , 9223372036854775807 , 0 ] } ",
+    r#"{"version":1,"templates":{"f":"{{c}}"},"gen":[{"key":"a{{i}}","url":"{{f(c=i)}}"}],"refs":{}}"#,
+    r#"{".zmetadata":{"metadata":{}},"x/0":[null,0,1],"x/1":5,"x/2":["u",-1,1.5]}"#,
 ];
 
 /// Partitions that kerchunk and VirtualiZarr wrote, if they were.
 fn partitions() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
-    let names = [
-        "combined.parq/v/refs.0.parq",
-        "virtual.parq/v/refs.0.parq",
-        "combined.parq/lat/refs.0.parq",
-    ];
-    names
-        .iter()
-        .filter_map(|name| fs::read(root.join(name)).ok())
-        .collect()
+    assert!(root.exists(), "no {root:?}: run tests/references/setup.sh");
+    let of = |name: &str, field: &str, number: u32| {
+        fs::read(
+            root.join(name)
+                .join(field)
+                .join(format!("refs.{number}.parq")),
+        )
+        .unwrap()
+    };
+    let full = (0..4).map(|number| of("combined.parq", "v", number));
+    let fields = ["lat", "lon", "time"].map(|field| of("combined.parq", field, 0));
+    let others = ["v", "lat", "time"].map(|field| of("virtual.parq", field, 0));
+    full.chain(fields).chain(others).collect()
 }
 
 fn written(texts: &[&str]) -> Vec<Vec<u8>> {

@@ -128,6 +128,34 @@ fn many_files_become_one_netcdf_file() {
 }
 
 #[test]
+fn a_codec_that_is_not_known_is_named_at_its_array_only() {
+    let directory = copied();
+    let path = directory.path().join("plain.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (array, codec) in [("filtered", "grib"), ("big", "imagecodecs_jpeg2k")] {
+        let name = format!("{array}/.zarray");
+        let document = &json["refs"][&name];
+        let mut zarray: serde_json::Value = match document {
+            serde_json::Value::String(text) => serde_json::from_str(text).unwrap(),
+            other => other.clone(),
+        };
+        zarray["filters"] = serde_json::json!([{"id": codec}]);
+        json["refs"][&name] = serde_json::json!(zarray.to_string());
+    }
+    fs::write(&path, json.to_string()).unwrap();
+    let mount = Mount::new(&path);
+    for (array, codec) in [("filtered", "grib"), ("big", "imagecodecs_jpeg2k")] {
+        let readme = fs::read_to_string(mount.join(array).join(".zarrfs/README.txt")).unwrap();
+        assert!(readme.contains(codec), "{readme}");
+        assert!(read(mount.join(array).join("0.0")).is_ok());
+        let view = mount.join(array).join(format!(".zarrfs/{array}.npy"));
+        assert!(read(view).is_err());
+    }
+    assert!(read(mount.join("checked/.zarrfs/checked.npy")).is_ok());
+    mount.unmount();
+}
+
+#[test]
 fn commands_read_references() {
     let references = fixtures().join("combined.parq");
     let info = run(zarrfs().arg("info").arg(&references).args(["--path", "v"]));

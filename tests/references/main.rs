@@ -2,7 +2,11 @@
 //! and netCDF4 read of the files is the reference.
 
 #![allow(missing_docs, missing_debug_implementations)]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::write::MultiGzDecoder;
+use memchr::memmem;
 use zstd::stream::write::Decoder as ZstdDecoder;
 
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
@@ -44,18 +45,18 @@ pub(in crate::store) fn looks_like_json(head: &[u8]) -> bool {
 
 /// Where the bytes of a JSON document are written to.
 enum Input {
-    Plain(JsonReader),
-    Gzip(MultiGzDecoder<JsonReader>),
-    Zstd(ZstdDecoder<'static, JsonReader>),
+    Plain(Box<JsonReader>),
+    Gzip(Box<MultiGzDecoder<JsonReader>>),
+    Zstd(Box<ZstdDecoder<'static, JsonReader>>),
 }
 
 impl Input {
     fn new(head: &[u8], limit_bytes: u64) -> io::Result<Self> {
         let reader = JsonReader::references(limit_bytes);
         Ok(match head {
-            head if head.starts_with(GZIP) => Self::Gzip(MultiGzDecoder::new(reader)),
-            head if head.starts_with(ZSTD) => Self::Zstd(ZstdDecoder::new(reader)?),
-            _ => Self::Plain(reader),
+            head if head.starts_with(GZIP) => Self::Gzip(Box::new(MultiGzDecoder::new(reader))),
+            head if head.starts_with(ZSTD) => Self::Zstd(Box::new(ZstdDecoder::new(reader)?)),
+            _ => Self::Plain(Box::new(reader)),
         })
     }
 
@@ -93,7 +94,7 @@ impl Input {
         };
         self.check(flushed)?;
         Ok(match self {
-            Self::Plain(reader) => reader,
+            Self::Plain(reader) => *reader,
             Self::Gzip(decoder) => decoder.finish().map_err(ReferenceError::Io)?,
             Self::Zstd(decoder) => decoder.into_inner(),
         })
@@ -262,6 +263,9 @@ pub(in crate::store) async fn recognise(
     let Ok(bytes) = read_to_end(&*object, &key, limit_bytes).await else {
         return Ok(store);
     };
+    if memmem::find(&bytes, b"record_size").is_none() {
+        return Ok(store);
+    }
     let mut reader = JsonReader::metadata(options.zip.memory_limit_bytes / 2);
     let written = reader.write_all(&bytes);
     let label = store.label().to_owned();

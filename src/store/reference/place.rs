@@ -35,8 +35,7 @@ impl AllowedTarget {
             Named::Path(path) if path.as_os_str().is_empty() => Err("an empty path".into()),
             Named::Path(path) => {
                 let absolute = std::path::absolute(&path).map_err(|error| error.to_string())?;
-                let exists = std::fs::canonicalize(&absolute);
-                Ok(Self::File(exists.unwrap_or_else(|_| lexical(&absolute))))
+                Ok(Self::File(lexical(&absolute)))
             }
             Named::Remote(name) => Ok(Self::Remote(name)),
         }
@@ -204,8 +203,8 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Policy {
     base: Base,
-    /// The directory of the references, as it was named and without links.
-    directories: Vec<PathBuf>,
+    /// The directory of the references and what is allowed, each as it was named and without links.
+    roots: Vec<PathBuf>,
     /// The origin of the references.
     origin: Option<RemoteName>,
     allowed: Vec<AllowedTarget>,
@@ -213,24 +212,31 @@ pub(super) struct Policy {
 
 impl Policy {
     pub(super) fn new(base: Base, allowed: Vec<AllowedTarget>) -> Self {
-        let mut directories = Vec::new();
+        let mut roots = Vec::new();
+        let mut add = |path: &Path| {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            roots.push(lexical(&absolute));
+            roots.extend(std::fs::canonicalize(path));
+        };
         let mut origin = None;
         match &base {
-            Base::Directory(path) => {
-                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                directories.push(lexical(&absolute));
-                directories.extend(std::fs::canonicalize(path));
-                directories.dedup();
-            }
+            Base::Directory(path) => add(path),
             Base::Url(url) => {
                 if let Ok(Named::Remote(name)) = Named::parse(url) {
                     origin = Some(name);
                 }
             }
         }
+        for target in &allowed {
+            match target {
+                AllowedTarget::File(path) => add(path),
+                AllowedTarget::Any => add(Path::new("/")),
+                AllowedTarget::Remote(_) => {}
+            }
+        }
         Self {
             base,
-            directories,
+            roots,
             origin,
             allowed,
         }
@@ -268,18 +274,12 @@ impl Policy {
 
     fn file(&self, path: &Path) -> Result<Place, Refused> {
         let path = lexical(path);
-        let files = self.allowed.iter().filter_map(|allowed| match allowed {
-            AllowedTarget::File(path) => Some(path.as_path()),
-            AllowedTarget::Any => Some(Path::new("/")),
-            AllowedTarget::Remote(_) => None,
-        });
-        let roots = self.directories.iter().map(PathBuf::as_path).chain(files);
-        for root in roots {
+        for root in &self.roots {
             if let Ok(below) = path.strip_prefix(root) {
                 let is_itself = below.as_os_str().is_empty();
                 let (root, below) = match (is_itself, root.parent(), root.file_name()) {
                     (true, Some(parent), Some(name)) => (parent, Path::new(name)),
-                    _ => (root, below),
+                    _ => (root.as_path(), below),
                 };
                 return Ok(Place::File {
                     root: root.to_owned(),

@@ -26,3 +26,16 @@ impl Resolve for PublicOnly {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{block_on, on_network};
+
+    #[test]
+    fn a_name_of_a_private_address_is_not_resolved() {
+        let resolved = PublicOnly.resolve("localhost".parse().unwrap());
+        let error = block_on(on_network(resolved)).unwrap().err().unwrap();
+        assert!(error.to_string().contains("--allow-target"), "{error}");
+    }
+}
