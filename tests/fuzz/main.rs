@@ -149,7 +149,7 @@ fn databases_are_refused_or_have_values_in_the_file() {
 }
 
 #[test]
-fn files_of_icechunk_are_read_or_refused() {
+fn files_of_icechunk_are_refused_or_hold_together() {
     run("icechunk");
 }
 

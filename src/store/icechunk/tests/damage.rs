@@ -48,7 +48,7 @@ fn walk_manifest(file: &[u8]) -> Result<(), FormatError> {
             let coordinates: Vec<u32> = refs.coordinates(place)?.iter().collect();
             assert_eq!(refs.find(&coordinates)?, Some(place));
             refs.bound(0, coordinates.get(..1).unwrap_or_default(), true)?;
-            if let Ok(Location::Inline(range)) = refs.location(place) {
+            if let Location::Inline(range) = refs.location(place)? {
                 assert!(manifest.bytes().get(range).is_some());
             }
         }
