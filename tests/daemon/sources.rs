@@ -172,8 +172,8 @@ fn the_source_is_judged_before_the_mountpoint() {
     let (plain, missing) = (place.make_dir("plain"), place.join("missing"));
     write(plain.join("file"), "");
     for point in [&store, &plain, &missing, &plain.join("file")] {
-        let refused = said(zarrfs().arg("treee").arg(point));
-        refused.failed(32, &["source treee: no such file"]);
+        let refused = said(zarrfs().arg("no.zarr").arg(point));
+        refused.failed(32, &["source no.zarr: no such file"]);
         assert!(!refused.err.contains("--nonempty"), "{refused:?}");
     }
     let refused = said(zarrfs().arg(&plain).arg(&missing));

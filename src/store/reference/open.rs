@@ -82,7 +82,7 @@ impl Input {
         match (self.reader().failure(), written) {
             (Some(failure), _) => Err(failure),
             (None, Ok(())) => Ok(()),
-            (None, Err(error)) => Err(ReferenceError::Invalid(error.to_string()).into()),
+            (None, Err(error)) => Err(self.reader().syntax(&error.to_string())),
         }
     }
 

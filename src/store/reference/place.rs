@@ -6,7 +6,12 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::store::remote::{Trust, is_public};
-use crate::store::source::REMOTE_SCHEMES;
+
+/// URLs of these kinds name files, of which parts can be read.
+const SCHEMES: [&str; 13] = [
+    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "hdfs", "webhdfs",
+    "swebhdfs",
+];
 
 /// The name of the option, for messages.
 const OPTION: &str = "--allow-target";
@@ -14,7 +19,7 @@ const OPTION: &str = "--allow-target";
 /// A target that `--allow-target` allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedTarget {
-    /// All but hosts with private addresses.
+    /// All but hosts with private addresses, and files of this machine if the references are remote.
     Any,
     /// Files below a directory, or one file.
     File(PathBuf),
@@ -58,7 +63,7 @@ pub struct RemoteName {
 }
 
 impl RemoteName {
-    /// Takes a URL of one of [`REMOTE_SCHEMES`] apart.
+    /// Takes a URL of one of [`SCHEMES`] apart.
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
         let class = match scheme {
             "s3a" => "s3",
@@ -81,7 +86,15 @@ impl RemoteName {
                 if authority.is_empty() {
                     return Err("no host or bucket in the URL".into());
                 }
-                (authority.to_owned(), path.as_bytes().to_vec(), true)
+                // The name node of HDFS is a host; what stands for a bucket leads to its provider.
+                let is_public = match class {
+                    "hdfs" | "webhdfs" | "swebhdfs" => {
+                        let host = Url::parse(&format!("http://{authority}/"));
+                        host.is_ok_and(|host| is_public(&host))
+                    }
+                    _ => true,
+                };
+                (authority.to_owned(), path.as_bytes().to_vec(), is_public)
             }
         };
         let names = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec);
@@ -146,7 +159,7 @@ impl Named {
                 let path = PathBuf::from(path.unwrap_or_else(|| rest.to_owned()));
                 Ok(Self::Path(path))
             }
-            scheme if REMOTE_SCHEMES.contains(&scheme) => {
+            scheme if SCHEMES.contains(&scheme) => {
                 RemoteName::parse(scheme, text).map(Self::Remote)
             }
             scheme => {
@@ -230,8 +243,9 @@ impl Policy {
         for target in &allowed {
             match target {
                 AllowedTarget::File(path) => add(path),
-                AllowedTarget::Any => add(Path::new("/")),
-                AllowedTarget::Remote(_) => {}
+                // Remote references must not find out what is in files of this machine.
+                AllowedTarget::Any if matches!(base, Base::Directory(_)) => add(Path::new("/")),
+                AllowedTarget::Any | AllowedTarget::Remote(_) => {}
             }
         }
         Self {
@@ -495,6 +509,18 @@ mod tests {
             );
             let named = format!("http://{host}");
             assert!(url(base, &[&named], &target).is_ok(), "{host}");
+        }
+        let any = |target: &str| url(base, &["any"], target);
+        assert!(denied(any("file:///etc/passwd")).contains("--allow-target /etc"));
+        assert!(denied(any("hdfs://10.0.0.1/x")).contains("private"));
+        assert!(denied(any("swebhdfs://ada@localhost/x")).contains("private"));
+        assert!(any("hdfs://namenode.example.org/x").is_ok());
+        // Databases have no files.
+        for target in ["redis://h/0", "mongodb://h/d", "unix:///run/redis.sock"] {
+            assert!(
+                matches!(any(target), Err(Refused::Unsupported(_))),
+                "{target}"
+            );
         }
     }
 }

@@ -209,7 +209,8 @@ impl JsonReader {
             || self.index.has_name(&DOCUMENTS)
     }
 
-    fn syntax(&self, what: &str) -> JsonError {
+    /// The error of a text that cannot be read on: of references, if what was read so far are some.
+    pub(in crate::store) fn syntax(&self, what: &str) -> JsonError {
         match self.is_sure() {
             true => invalid(format!(
                 "{what}, behind the key {:?}",
