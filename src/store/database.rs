@@ -20,6 +20,7 @@ mod tests;
 mod tree;
 mod versions;
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
@@ -121,6 +122,9 @@ struct FoundValue {
     /// All bytes of a value that is identified by its content.
     content: Option<Vec<u8>>,
 }
+
+/// A value, and its bytes if they identify it.
+type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
 
 /// What is read of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod connection;
 mod files;
 mod schema;
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ use self::connection::{Ended, Session};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, SMALL_BYTES, Snapshot, Value, VisitRow, Wait, Work,
-    corrupt, gone, unsupported,
+    Columns, Database, Failure, FoundValue, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
+    Wait, Work, corrupt, gone, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
@@ -199,9 +200,7 @@ fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
 }
 
 /// The value of a row of the columns of [`Table::rows`], and the bytes of a small one.
-fn value_of<'a>(
-    row: &'a SqlRow<'_>,
-) -> Result<Result<(Value, Option<&'a [u8]>), StoreError>, Failure> {
+fn value_of<'a>(row: &'a SqlRow<'_>) -> Result<Result<ReadValue<'a>, StoreError>, Failure> {
     let size_bytes = match column(row, 1)? {
         ValueRef::Integer(size) => u64::try_from(size).ok(),
         _ => None,
@@ -215,7 +214,7 @@ fn value_of<'a>(
                 size_bytes: content.len() as u64,
                 identity: Some(identity_of(content)),
             };
-            Ok((value, Some(content)))
+            Ok((value, Some(content.into())))
         }
         // Numbers have a length, too, but none of so many digits.
         ValueRef::Null if size_bytes > SMALL_BYTES => {
@@ -263,7 +262,7 @@ impl Snapshot for Transaction<'_> {
         let mut statement = self.prepare(&self.table.row)?;
         self.rows(&mut statement, key, &mut |row| {
             let (value, content) = value_of(row)??;
-            let content = content.map(<[u8]>::to_vec);
+            let content = content.map(Cow::into_owned);
             found = Some(FoundValue { value, content });
             Ok(ControlFlow::Break(()))
         })?;

@@ -12,7 +12,7 @@ use super::page::{Page, Stored};
 use super::{CACHE_BYTES, DataFile};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundValue, SMALL_BYTES, Snapshot, Value, VisitRow, corrupt,
+    Columns, Failure, FoundValue, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow, corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
 
@@ -201,10 +201,7 @@ impl<'a> State<'a> {
     }
 
     /// A value, and the bytes of a small one.
-    fn value<'p>(
-        &self,
-        stored: Option<Stored<'p>>,
-    ) -> Result<(Value, Option<Cow<'p, [u8]>>), StoreError> {
+    fn value<'p>(&self, stored: Option<Stored<'p>>) -> Result<ReadValue<'p>, StoreError> {
         let small = |content: Cow<'p, [u8]>| {
             let value = Value {
                 size_bytes: content.len() as u64,
