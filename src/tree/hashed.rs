@@ -44,6 +44,9 @@ pub(super) struct Numbers {
     mask: u64,
 }
 
+/// The last place in a listing that a number has room for.
+const MAX_PLACE: u64 = (1 << 40) - 1;
+
 impl Numbers {
     /// Positive as signed numbers, and never the root's.
     pub(super) const NATIVE: Self = Self {
@@ -74,12 +77,19 @@ impl Numbers {
     }
 
     /// The number of a listed name, as a directory shows it; `None` for a name that no key has.
+    ///
+    /// That of a name without attributes is the place in the listing: fts(3), which `find`, `du` and `rm`
+    /// use, sorts long directories by these numbers, and so keeps the order of the store.
     pub(super) fn listed(self, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
         check_component(listed.name).ok()?;
-        let (prefix, name, stat) = (prefix.as_bytes(), listed.name, listed.stat.as_ref());
-        Some(match prefix {
-            b"" => self.hashed(&[name], stat),
-            _ => self.hashed(&[prefix, b"/", name], stat),
+        let (prefix, name) = (prefix.as_bytes(), listed.name);
+        Some(match &listed.stat {
+            None if listed.next <= MAX_PLACE => {
+                let directory = self.hashed(&[prefix], None).0 & !MAX_PLACE;
+                self.of(directory | listed.next)
+            }
+            stat if prefix.is_empty() => self.hashed(&[name], stat.as_ref()),
+            stat => self.hashed(&[prefix, b"/", name], stat.as_ref()),
         })
     }
 
