@@ -258,7 +258,7 @@ impl RemoteTarget {
         receiver
     }
 
-    /// Fetches the parts that are waited for; those that nobody waits for any more are dropped.
+    /// Fetches the parts that are waited for; those whose readers were cancelled are dropped.
     async fn fetch_waiting(self: Arc<Self>) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.retain(|part| !part.senders.iter().all(oneshot::Sender::is_closed));
