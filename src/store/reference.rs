@@ -1,5 +1,5 @@
-//! Stores of references: a key leads to a value that is written beside it, or to a range of bytes of a
-//! other file, its *target*.
+//! Stores of references: a key leads to a value that is written beside it, or to a range of bytes of
+//! another file, its *target*.
 //!
 //! - [`References`] is what a format of references implements: an index from keys to [`Reference`]s.
 //! - `targets` decides which targets may be read, opens them and pins their versions.
