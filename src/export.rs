@@ -251,9 +251,9 @@ fn part_name(file: &Path, version: u64, size: u64) -> PathBuf {
 /// Writes bytes, without whole blocks of zeros, which stay holes.
 fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let end = at.saturating_add(bytes.len() as u64);
-    // The part from `at` on may have bytes of an interrupted write.
+    // The part from `at` on may have bytes of an interrupted write. The length never covers bytes that
+    // are not written yet: `--resume` goes on behind it.
     output.set_len(at)?;
-    output.set_len(end)?;
     let mut at = at;
     for block in bytes.chunks(BLOCK_BYTES) {
         if block.iter().any(|byte| *byte != 0) {
@@ -261,7 +261,7 @@ fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
         }
         at = at.saturating_add(block.len() as u64);
     }
-    Ok(())
+    output.set_len(end)
 }
 
 /// Reads a view from `start` on, some pieces at the same time, and calls `put` with them in order.
