@@ -78,13 +78,14 @@ impl Numbers {
 
     /// The number of a listed name, as a directory shows it; `None` for a name that no key has.
     ///
-    /// That of a name without attributes is the place in the listing: fts(3), which `find`, `du` and `rm`
-    /// use, sorts long directories by these numbers, and so keeps the order of the store.
+    /// A file without attributes has no version yet, so its number is another one after the lookup. Until
+    /// then it is the place in the listing: fts(3), which `find`, `du` and `rm` use, sorts long directories
+    /// by these numbers, and so keeps the order of the store.
     pub(super) fn listed(self, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
         check_component(listed.name).ok()?;
         let (prefix, name) = (prefix.as_bytes(), listed.name);
         Some(match &listed.stat {
-            None if listed.next <= MAX_PLACE => {
+            None if listed.kind == Kind::Object && listed.next <= MAX_PLACE => {
                 let directory = self.hashed(&[prefix], None).0 & !MAX_PLACE;
                 self.of(directory | listed.next)
             }
