@@ -159,3 +159,16 @@ need_fuse() {
     fi
     fuse_opens || die "/dev/fuse cannot be opened for reading and writing (a container needs --device /dev/fuse --privileged)"
 }
+
+# need_venv DIRECTORY REQUIREMENT...: a Python environment with these packages, made anew if the list has changed.
+need_venv() {
+    local directory=$1
+    shift
+    [ "$(cat "$directory/stamp" 2>/dev/null)" != "$*" ] || return 0
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+    say "creating $directory"
+    rm -rf "$directory"
+    python3 -m venv "$directory"
+    "$directory/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$*" >"$directory/stamp"
+}

@@ -10,15 +10,8 @@ fixtures=$root/target/fixtures/icechunk
 
 requirements="icechunk==1.1.21 zarr==3.1.6 numcodecs==0.16.6 numpy==2.4.6"
 
-python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-if [ "$(cat "$here/.venv/stamp" 2>/dev/null)" != "$requirements" ]; then
-    say "installing icechunk into $here"
-    rm -rf "$here/.venv"
-    python3 -m venv "$here/.venv"
-    # shellcheck disable=SC2086
-    "$here/.venv/bin/pip" install --quiet --disable-pip-version-check $requirements
-    echo "$requirements" >"$here/.venv/stamp"
-fi
+# shellcheck disable=SC2086
+need_venv "$here/.venv" $requirements
 
 stamp=$(cat "$here/make.py" "$here/setup.sh" "$here/icechunk-v2.zip" | sha256sum)
 if [ "$(cat "$fixtures/stamp" 2>/dev/null)" != "$stamp" ]; then

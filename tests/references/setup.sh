@@ -12,15 +12,8 @@ requirements+=" fastparquet==2026.9.0 pyarrow==26.0.1 pandas==3.1.1 numpy==2.4.6
 requirements+=" zarr==3.1.6 numcodecs==0.16.6 xarray==2026.9.0"
 requirements+=" h5py==3.16.0 netCDF4==1.7.5.1.post1 scipy==1.17.1"
 
-python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-if [ "$(cat "$here/.venv/stamp" 2>/dev/null)" != "$requirements" ]; then
-    say "installing kerchunk and VirtualiZarr into $here"
-    rm -rf "$here/.venv"
-    python3 -m venv "$here/.venv"
-    # shellcheck disable=SC2086
-    "$here/.venv/bin/pip" install --quiet --disable-pip-version-check $requirements
-    echo "$requirements" >"$here/.venv/stamp"
-fi
+# shellcheck disable=SC2086
+need_venv "$here/.venv" $requirements
 
 stamp=$(cat "$here/make.py" "$here/setup.sh" | sha256sum)
 if [ "$(cat "$fixtures/stamp" 2>/dev/null)" != "$stamp" ]; then

@@ -19,16 +19,8 @@ jsfive="jsfive@0.4.2"
 need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
     tiffinfo:libtiff-tools octave:octave
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
-python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-
-if [ "$(cat "$here/.venv/stamp" 2>/dev/null)" != "$requirements" ]; then
-    say "installing readers of netCDF and TIFF into $here"
-    rm -rf "$here/.venv"
-    python3 -m venv "$here/.venv"
-    # shellcheck disable=SC2086
-    "$here/.venv/bin/pip" install --quiet --disable-pip-version-check $requirements
-    echo "$requirements" >"$here/.venv/stamp"
-fi
+# shellcheck disable=SC2086
+need_venv "$here/.venv" $requirements
 
 if [ "$(uname -m)" = x86_64 ] && [ "$(cat "$here/.hdf5-1.8/stamp" 2>/dev/null)" != "$hdf5" ]; then
     say "installing HDF5 1.8 into $here"

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Speed and requests of reference stores, beside fsspec, tensorstore and plain threads.
+
+    scripts/bench-references [MEASURE ...] [--reps N] [--ms N ...] [--zarrfs FILE]
+
+Measures: `variable`, which reads one variable of 40 references into one file on nginx, whose ranges lie
+together, or 1 MiB apart, behind a program that counts requests and adds 0 or 20 ms to each; and `ready`,
+the time until a mount of 1,000,000 references is ready, and its memory.
+
+Beside the variable: 16 threads that fetch the same ranges, zarr-python over fsspec's file system of the
+same references, and tensorstore over the same chunks as objects of their own. All are timed without their
+imports. A mount is new for every figure. Figures are medians over the repetitions.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import remote
+from remote import CHUNKS, DATA, MOUNT, ROOT, VARIABLE, WORK, say
+
+MEASURES = ("variable", "ready")
+LAYOUTS = {"together": 0, "apart": 1 << 20}
+REFERENCES = 1_000_000
+LARGE = ROOT / "target/bench/references"
+PYTHONS = {name: ROOT / f"tests/{name}/.venv/bin/python" for name in ("references", "icechunk")}
+
+RANGES = """
+import json, sys, time, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def size(of):
+    url, start, length = of
+    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{start + length - 1}"})
+    with opener.open(request) as answer:
+        assert answer.status == 206
+        return len(answer.read())
+ranges = json.loads(sys.argv[1])
+start = time.perf_counter()
+with ThreadPoolExecutor(16) as pool:
+    total = sum(pool.map(size, ranges))
+print(time.perf_counter() - start, total)
+"""
+
+FSSPEC = """
+import sys, time
+import aiohttp, fsspec, zarr
+start = time.perf_counter()
+files = fsspec.filesystem("reference", fo=sys.argv[1], remote_protocol="http", asynchronous=True,
+                          remote_options={"asynchronous": True})
+store = zarr.storage.FsspecStore(files, read_only=True)
+total = zarr.open_array(store, path=sys.argv[2], mode="r", zarr_format=2)[...].nbytes
+print(time.perf_counter() - start, total)
+"""
+
+
+def make_variable(served):
+    """The chunks of the variable in one file each layout, and references to them with relative targets."""
+    source = served / "many" / VARIABLE
+    names = sorted((file.name for file in source.iterdir() if file.name[0] != "."), key=lambda name: [int(n) for n in name.split(".")])
+    assert len(names) == CHUNKS
+    for layout, gap in LAYOUTS.items():
+        folder = served / "references"
+        folder.mkdir(exist_ok=True)
+        refs = {".zgroup": '{"zarr_format": 2}', f"{VARIABLE}/.zarray": (source / ".zarray").read_text()}
+        with open(folder / f"{layout}.dat", "wb") as data:
+            for name in names:
+                chunk = (source / name).read_bytes()
+                refs[f"{VARIABLE}/{name}"] = [f"{layout}.dat", data.tell(), len(chunk)]
+                data.write(chunk)
+                data.write(os.urandom(gap))
+        (folder / f"{layout}.json").write_text(json.dumps({"version": 1, "refs": refs}))
+
+
+def make_large():
+    LARGE.mkdir(parents=True, exist_ok=True)
+    if not (LARGE / "done").exists():
+        say(f"writing {REFERENCES} references")
+        for path in LARGE.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        kerchunk = [PYTHONS["references"], ROOT / "tests/references/make.py", "large", str(REFERENCES)]
+        subprocess.run([*kerchunk, LARGE / "large.json", LARGE / "large.parq"], check=True)
+        icechunk = [PYTHONS["icechunk"], ROOT / "tests/icechunk/make.py", "large", LARGE / "large.icechunk"]
+        subprocess.run([*icechunk, str(REFERENCES)], check=True)
+        (LARGE / "done").touch()
+
+
+class Bench(remote.Bench):
+    def variable(self, served):
+        result = {}
+        for layout in LAYOUTS:
+            result[layout] = self.layout(served, layout)
+        return result
+
+    def timed(self, served, python, program, *arguments):
+        served.requests()
+        command = [python, "-c", program, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return {"s": float(done.stdout.split()[0]), **remote.total(served.requests())}
+
+    def layout(self, served, layout):
+        references = json.loads((self.served_dir / f"references/{layout}.json").read_text())
+        url = served.url(f"references/{layout}.dat")
+        targets = [value for value in references["refs"].values() if isinstance(value, list)]
+        ranges = [[url, offset, length] for _, offset, length in targets]
+        for value in targets:
+            value[0] = url
+        absolute = WORK / "absolute.json"
+        absolute.write_text(json.dumps(references))
+        file = MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy"
+        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))}
+        with self.mounted(served, f"references/{layout}.json"):
+            served.requests()
+            result["npy"] = self.cat(served, file)
+            self.check(served, layout, file, DATA / "tas.npy")
+        with self.mounted(served, f"references/{layout}.json"):
+            served.requests()
+            start = time.perf_counter()
+            subprocess.run(f"cat {MOUNT}/{VARIABLE}/*.*.* > /dev/null", shell=True, check=True)
+            result["keys"] = {"s": time.perf_counter() - start, **remote.total(served.requests())}
+        result["fsspec"] = self.timed(served, sys.executable, FSSPEC, absolute, VARIABLE)
+        spec = {"driver": "zarr", "kvstore": served.store(f"many/{VARIABLE}/")}
+        tensorstore = self.tensorstore(served, spec)
+        result["tensorstore"] = {**tensorstore, "s": tensorstore["all_s"]}
+        return result
+
+
+def ready(zarrfs):
+    """Seconds until the mount is ready, and MiB of memory then and after the first key."""
+    result = {}
+    for kind in ("json", "parq", "icechunk"):
+        directory = Path(tempfile.mkdtemp(prefix="zarrfs-bench-"))
+        command = [zarrfs, LARGE / f"large.{kind}", directory, "--allow-target", "any"]
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        seconds = time.perf_counter() - start
+        try:
+            array = "large" if kind == "icechunk" else "variable"
+            chunk = f"c/{REFERENCES - 1}" if kind == "icechunk" else str(REFERENCES - 1)
+            start = time.perf_counter()
+            (directory / array / chunk).stat()
+            first = time.perf_counter() - start
+            pid = os.getxattr(directory, "user.zarrfs.pid").decode()
+            status = Path(f"/proc/{pid}/status").read_text()
+            peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        finally:
+            subprocess.run([zarrfs, "umount", directory], check=True)
+            directory.rmdir()
+        result[kind] = {"s": seconds, "first_s": first, "mib": peak}
+    return result
+
+
+def median(results, *path):
+    return remote.median(results, *path)
+
+
+def variable_rows(where, results):
+    is_delayed = not where.endswith("+0 ms")
+    for layout in LAYOUTS:
+        def of(*path):
+            return median(results, layout, *path)
+
+        peers = {name: of(name, "s") for name in ("threads", "fsspec", "tensorstore")}
+        best = min(peers["fsspec"], peers["tensorstore"])
+        beside = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in peers.items())
+        for what, name in (("npy", ".npy"), ("keys", "cat of 40 keys")):
+            figure = f"{of(what, 's'):.3f} s, {of(what, 'requests'):.0f} requests, {of(what, 'bytes') / 1e6:.1f} MB"
+            ratio = of(what, "s") / best
+            is_met = ratio <= 1.3 if is_delayed else None
+            yield remote.row(where, f"{name}, {layout}", figure, beside, ratio, "<= 1.3 at 20 ms", is_met)
+            most = CHUNKS + 4
+            yield remote.row(where, "  its requests", f"{of(what, 'requests'):.0f}", target=f"<= {most}", is_met=of(what, "requests") <= most)
+
+
+def ready_rows(results):
+    for kind, aim in (("json", 0.5), ("parq", 0.1), ("icechunk", 0.1)):
+        seconds, mib = median(results, kind, "s"), median(results, kind, "mib")
+        figure = f"{seconds:.3f} s, first key {median(results, kind, 'first_s'):.3f} s, peak {mib:.0f} MiB"
+        yield remote.row("local", f"mount of {REFERENCES} references, {kind}", figure, "", None, f"{aim} s, 200 MiB", seconds <= aim and mib <= 200)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], metavar="MEASURE")
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--ms", type=int, nargs="+", default=[0, 20])
+    parser.add_argument("--big-mib", type=int, default=512, help=argparse.SUPPRESS)
+    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    measures = given.measures or MEASURES
+    WORK.mkdir(parents=True, exist_ok=True)
+    table = []
+    if "variable" in measures:
+        served_dir = remote.make_inputs(given.big_mib)
+        make_variable(served_dir)
+        bench, results = Bench(given, served_dir), {}
+        with ExitStack() as stack:
+            logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            port = stack.enter_context(remote.nginx(served_dir))
+            places = []
+            for milliseconds in given.ms:
+                place = remote.Served("nginx", port, milliseconds, logs / str(milliseconds), given.programs / "delay")
+                stack.callback(place.close)
+                places.append(place)
+            for number in range(given.reps):
+                for place in places:
+                    say(f"{number + 1}/{given.reps} variable {place.name}")
+                    results.setdefault(place.name, []).append(bench.variable(place))
+        for where, found in results.items():
+            table.extend(variable_rows(where, found))
+    if "ready" in measures:
+        make_large()
+        found = []
+        for number in range(given.reps):
+            say(f"{number + 1}/{given.reps} ready")
+            found.append(ready(given.zarrfs))
+        table.extend(ready_rows(found))
+    remote.show(table)
+
+
+if __name__ == "__main__":
+    main()
