@@ -19,12 +19,15 @@ mod blocks;
 mod bodies;
 mod bucket;
 mod cached;
+mod client;
+mod error;
 mod hdfs;
 mod keyvalue;
 mod limit;
 mod listing;
 mod missing;
 mod open;
+mod options;
 mod range_cache;
 mod retry;
 mod speculation;
@@ -38,8 +41,10 @@ mod whole;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;
-pub(super) use open::{Found, label, open};
-pub use open::{RemoteError as RemoteOpenError, RemoteOptions};
+pub(super) use client::label;
+pub use error::RemoteError as RemoteOpenError;
+pub(super) use open::{Found, open};
+pub use options::RemoteOptions;
 pub(super) use target::{RemoteTarget, RemoteTargets, Trust};
 pub use traffic::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]

@@ -17,7 +17,8 @@ use reqwest::Url;
 use tokio::sync::oneshot;
 
 use super::blocks::Blocks;
-use super::open::{RemoteError, Shared, objects};
+use super::client::{Client, Shared};
+use super::error::RemoteError;
 use super::store::{RemoteSource, panicked};
 use super::value::{fetch_joined, joined};
 use super::web::Address;
@@ -90,7 +91,8 @@ impl RemoteTargets {
             options.headers.clear();
         }
         options.is_public_only = trust == Trust::Any;
-        let source = objects(&place.0, &options, self.classes, &self.shared)?;
+        let client = Client::new(&place.0, &options, self.classes)?;
+        let source = client.source(&options, self.classes, &self.shared)?;
         // Another caller may have been faster: both work.
         let evicted = self.origins.lock().push(place, Arc::clone(&source));
         drop(evicted);
