@@ -25,6 +25,7 @@ mod node;
 mod nodes;
 mod npy;
 mod number;
+mod ome_tiff;
 mod placed;
 mod readme;
 mod resolve;

@@ -13,7 +13,7 @@ use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
-use super::{classic, geotiff, netcdf4, npy, sidecar};
+use super::{classic, geotiff, netcdf4, npy, ome_tiff, sidecar};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
@@ -60,6 +60,8 @@ pub enum Renderer {
     ),
     /// A file of an array and other nodes that has to be rendered to know whether it exists.
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
+    /// A file of an array, or of a group that is an image of OME-NGFF.
+    Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
     /// A text of a group and the documents of all nodes below it.
     Hierarchy(RenderHierarchy),
     /// A file of a group: of its arrays, or of all that is below it. The first function returns
@@ -115,7 +117,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 18] = [
+static TABLE: [Row; 20] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -207,6 +209,20 @@ static TABLE: [Row; 18] = [
         )
     },
     row(
+        "ome",
+        Name::Suffix(".ome.tif"),
+        "OME-TIFF with the levels of the pyramid",
+        "tiffinfo",
+        Renderer::Image(ome_tiff::render),
+    ),
+    row(
+        "imagej",
+        Name::Suffix(".imagej.tif"),
+        "a hyperstack of ImageJ",
+        "imagej",
+        Renderer::Image(ome_tiff::render_imagej),
+    ),
+    row(
         "nc",
         Name::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
@@ -291,7 +307,13 @@ impl Format {
 
     /// Whether it applies to arrays, or to groups.
     pub fn suits(self, is_array: bool) -> bool {
-        self.is_of_node() || self.is_of_group() != is_array
+        let is_of_both = self.is_of_node() || self.is_image();
+        is_of_both || self.is_of_group() != is_array
+    }
+
+    /// Whether it applies to arrays, and to those groups that are images.
+    pub fn is_image(self) -> bool {
+        matches!(self.renderer(), Renderer::Image(_))
     }
 
     /// Whether it depends on other nodes.
@@ -299,7 +321,10 @@ impl Format {
         self.is_of_group()
             || matches!(
                 self.renderer(),
-                Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_) | Renderer::Readme
+                Renderer::ArrayWithNodes(..)
+                    | Renderer::UncheckedArray(_)
+                    | Renderer::Image(_)
+                    | Renderer::Readme
             )
     }
 

@@ -13,11 +13,12 @@ use super::format::{Format, Renderer};
 use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
+use super::ome_tiff;
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::translate::{NoOutline, left_out};
-use crate::zarr::chunk_names::ChunkNames;
+use crate::zarr::{self, chunk_names::ChunkNames};
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
@@ -68,6 +69,15 @@ impl Nodes {
             (Renderer::Hierarchy(_) | Renderer::Group(..), _) => self.made(node, format).await,
             (Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_), _) => {
                 array_of(node)?;
+                self.made(node, format).await
+            }
+            (Renderer::Image(_), Elements::None) if !ome_tiff::is_image(node) => {
+                Err("the group is no image of OME-NGFF".to_owned().into())
+            }
+            (Renderer::Image(_), elements) => {
+                if !matches!(elements, Elements::None) {
+                    array_of(node)?;
+                }
                 self.made(node, format).await
             }
             (Renderer::Array(make), _) => {
@@ -164,6 +174,7 @@ impl Nodes {
                 let array = array_of(node)?;
                 self.resolve(|nodes| make(&array, nodes)).await
             }
+            Renderer::Image(make) => self.resolve(|nodes| make(node, nodes)).await,
             _ => Err(StoreError::internal("a format that is made of one node").into()),
         }
     }
@@ -262,7 +273,8 @@ impl Nodes {
                 }
                 // Few arrays need one: the diagnostics of the `.tif` name the reference system.
                 Err(NoContent::Absent(_))
-                    if matches!(format.renderer(), Renderer::UncheckedArray(_)) => {}
+                    if matches!(format.renderer(), Renderer::UncheckedArray(_))
+                        || format.is_image() && is_silent(node) => {}
                 Err(NoContent::Absent(reason)) => {
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
@@ -292,6 +304,20 @@ impl Nodes {
         }
         Ok((readme.text(), asked))
     }
+}
+
+/// Whether nothing says that a node is an image: most are none, and the reason would be in each `README.txt`.
+fn is_silent(node: &ViewNode) -> bool {
+    let zarr::Node::Array(array) = node.metadata() else {
+        return !ome_tiff::is_image(node);
+    };
+    let is_axis = |name: &Option<String>| {
+        let name = name.as_deref().unwrap_or_default();
+        ["t", "c", "z", "y", "x"]
+            .iter()
+            .any(|axis| name.eq_ignore_ascii_case(axis))
+    };
+    !array.dimension_names.iter().any(is_axis)
 }
 
 /// The node as an array with elements of constant size, or why it is none.

@@ -14,7 +14,8 @@ use super::number::{Conversion, Number, NumberKind};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
-pub(super) use ifd::{Image, Values, tag};
+use ifd::{Contents, Header};
+pub(super) use ifd::{Directories, Image, Values, tag};
 
 /// The pixels of an image.
 #[derive(Debug, Clone)]
@@ -76,7 +77,50 @@ pub(super) fn encode(
     images: &[(Image, ArrayExtent)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
-    let header = ifd::encode(images.iter().map(|(image, _)| image), order)?;
+    encode_directories(images, Directories::Images, &[], order)
+}
+
+/// The file of these images with a choice of directories; the first directory has also the tags `first`.
+///
+/// # Errors
+/// As [`encode`].
+pub(super) fn encode_directories(
+    images: &[(Image, ArrayExtent)],
+    directories: Directories<'_>,
+    first: &[(u16, Values)],
+    order: ByteOrder,
+) -> Result<FileLayout, String> {
+    with_contents(images, directories, first, |contents| {
+        ifd::encode(contents, order)
+    })
+}
+
+/// The classic file of an image whose first plane alone has a directory.
+///
+/// # Errors
+/// As [`encode`].
+pub(super) fn encode_first_plane(
+    image: (Image, ArrayExtent),
+    first: &[(u16, Values)],
+    order: ByteOrder,
+) -> Result<FileLayout, String> {
+    with_contents(&[image], Directories::Planes(&[0]), first, |contents| {
+        ifd::encode_first(contents, order)
+    })
+}
+
+fn with_contents(
+    images: &[(Image, ArrayExtent)],
+    directories: Directories<'_>,
+    first: &[(u16, Values)],
+    encode: impl FnOnce(Contents<'_>) -> Result<Header, String>,
+) -> Result<FileLayout, String> {
+    let only: Vec<&Image> = images.iter().map(|(image, _)| image).collect();
+    let header = encode(Contents {
+        images: &only,
+        directories,
+        first,
+    })?;
     let mut end = header.bytes.len() as u64;
     let mut segments = vec![Segment::Bytes(header.bytes)];
     for ((_, extent), start) in images.iter().zip(header.starts) {
@@ -103,6 +147,28 @@ pub(super) fn image(
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
     let blocks = Blocks::new(pixels, reader.read_chunk_shape());
+    image_of_blocks(pixels, blocks, reader, source)
+}
+
+/// The same in strips, for programs that read no tiles.
+///
+/// # Errors
+/// As [`image`].
+pub(super) fn image_in_strips(
+    pixels: &Pixels,
+    reader: &Arc<ArrayReader>,
+    source: usize,
+) -> Result<(Image, ArrayExtent), String> {
+    let blocks = Blocks::in_strips(pixels, reader.read_chunk_shape());
+    image_of_blocks(pixels, blocks, reader, source)
+}
+
+fn image_of_blocks(
+    pixels: &Pixels,
+    blocks: Blocks,
+    reader: &Arc<ArrayReader>,
+    source: usize,
+) -> Result<(Image, ArrayExtent), String> {
     let largest = blocks.largest_bytes();
     if largest > MAX_BLOCK_BYTES {
         return Err(format!(

@@ -39,6 +39,7 @@ mod namespace;
 mod netcdf;
 mod rasters;
 mod shards;
+mod stacks;
 mod translated;
 mod versions;
 mod writers;

@@ -11,6 +11,7 @@ fixtures=$root/target/fixtures/formats
 
 requirements="numpy==2.4.6 zarr==3.1.6 numcodecs==0.16.6 xarray==2026.9.0 scipy==1.17.1"
 requirements+=" netCDF4==1.7.5.1.post1 h5py==3.16.0 h5netcdf==1.8.2"
+requirements+=" ome-types==0.7.0 xmlschema==4.3.2"
 requirements+=" pyfive==1.3.0 tifffile==2026.3.3 rasterio==1.4.4 pyproj==3.7.2 pynrrd==1.1.3"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"

@@ -47,7 +47,7 @@ pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
 pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Vec<OmeAxis>> {
     let entry = context.level_entry()?;
     let (mut scale, mut start) = of_ome(entry.get("coordinateTransformations")?)?;
-    let image = image_with(context.pyramid()?, entry)?;
+    let image = ome_image(context)?;
     // Those of the image are applied after those of the level.
     if let Some(steps) = image.get("coordinateTransformations") {
         let (whole, shift) = of_ome(steps)?;
@@ -78,6 +78,11 @@ pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Ve
         })
         .collect(),
     )
+}
+
+/// The image that an array is a level of: a member of the `multiscales` of a group.
+pub(in crate::view) fn ome_image<'a>(context: &Context<'a>) -> Option<&'a Map<String, Json>> {
+    image_with(context.pyramid()?, context.level_entry()?)
 }
 
 /// The image of a list that contains a level.

@@ -52,6 +52,11 @@ impl Blocks {
         }
     }
 
+    /// Strips, which programs read that know no tiles.
+    pub(super) fn in_strips(pixels: &Pixels, chunk: &[u64]) -> Self {
+        Self::Strips(strips(pixels, chunk))
+    }
+
     /// The order of the elements in the file.
     pub(super) fn order(&self) -> ElementOrder {
         match self {
@@ -86,6 +91,14 @@ impl Blocks {
         match self {
             Self::Tiles(tiles) => tiles.count(),
             Self::Strips(strips) => strips.planes.saturating_mul(strips.per_plane()),
+        }
+    }
+
+    /// The number of blocks of one plane; those of a plane follow those of the one before it.
+    pub(super) fn per_plane(&self) -> u64 {
+        match self {
+            Self::Tiles(tiles) => tiles.down.saturating_mul(tiles.across),
+            Self::Strips(strips) => strips.per_plane(),
         }
     }
 

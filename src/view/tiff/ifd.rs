@@ -3,6 +3,8 @@
 //! TIFF 6.0, section 2 (image file header, directory, types); BigTIFF is the same with 8 bytes for
 //! counts and offsets ("The BigTIFF File Format", Aware Systems; version 43).
 
+use std::ops::Range;
+
 use super::blocks::Blocks;
 use crate::zarr::ByteOrder;
 
@@ -14,16 +16,22 @@ pub(in crate::view) mod tag {
     pub(in crate::view) const BITS_PER_SAMPLE: u16 = 258;
     pub(in crate::view) const COMPRESSION: u16 = 259;
     pub(in crate::view) const PHOTOMETRIC: u16 = 262;
+    pub(in crate::view) const IMAGE_DESCRIPTION: u16 = 270;
     pub(in crate::view) const STRIP_OFFSETS: u16 = 273;
     pub(in crate::view) const SAMPLES_PER_PIXEL: u16 = 277;
     pub(in crate::view) const ROWS_PER_STRIP: u16 = 278;
     pub(in crate::view) const STRIP_BYTE_COUNTS: u16 = 279;
+    pub(in crate::view) const X_RESOLUTION: u16 = 282;
+    pub(in crate::view) const Y_RESOLUTION: u16 = 283;
     pub(in crate::view) const PLANAR_CONFIGURATION: u16 = 284;
+    pub(in crate::view) const RESOLUTION_UNIT: u16 = 296;
     pub(in crate::view) const SOFTWARE: u16 = 305;
     pub(in crate::view) const TILE_WIDTH: u16 = 322;
     pub(in crate::view) const TILE_LENGTH: u16 = 323;
     pub(in crate::view) const TILE_OFFSETS: u16 = 324;
     pub(in crate::view) const TILE_BYTE_COUNTS: u16 = 325;
+    /// "Adobe PageMaker 6.0 TIFF Technical Notes", note 1.
+    pub(super) const SUB_IFDS: u16 = 330;
     pub(in crate::view) const EXTRA_SAMPLES: u16 = 338;
     pub(in crate::view) const SAMPLE_FORMAT: u16 = 339;
     /// OGC 19-008r4, Annex B: the tags of GeoTIFF.
@@ -43,6 +51,8 @@ pub(in crate::view) enum Values {
     Shorts(Vec<u16>),
     /// `LONG`.
     Long(u32),
+    /// `RATIONAL`: numerator and denominator.
+    Rational(u32, u32),
     /// `DOUBLE`.
     Doubles(Vec<f64>),
     /// `ASCII`, here without the NUL at its end.
@@ -137,6 +147,11 @@ impl Values {
                 put(&mut bytes, order, value.to_le_bytes());
                 (4, 1, bytes)
             }
+            Self::Rational(numerator, denominator) => {
+                put(&mut bytes, order, numerator.to_le_bytes());
+                put(&mut bytes, order, denominator.to_le_bytes());
+                (5, 1, bytes)
+            }
             Self::Doubles(values) => {
                 values
                     .iter()
@@ -155,6 +170,7 @@ impl Values {
         match self {
             Self::Shorts(values) => 2 * values.len() as u64,
             Self::Long(_) => 4,
+            Self::Rational(..) => 8,
             Self::Doubles(values) => 8 * values.len() as u64,
             Self::Text(text) => text.len() as u64 + 1,
         }
@@ -179,38 +195,145 @@ impl Image {
 
     /// Bytes of the image in the header of a BigTIFF file.
     pub(in crate::view) fn tables_bytes(&self) -> Option<u64> {
-        self.size_in_header(Flavour::Big)
+        Directory::whole(self, 0).size_bytes(Flavour::Big, 0)
+    }
+}
+
+/// Which directories a file has.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::view) enum Directories<'a> {
+    /// One for each image.
+    Images,
+    /// One for each of these planes of the first image, in this order; the same planes of the other images
+    /// are the `SubIFDs` of each.
+    Planes(&'a [u64]),
+}
+
+/// A directory: some blocks of an image.
+#[derive(Debug, Clone)]
+struct Directory<'a> {
+    image: &'a Image,
+    /// The offset of the image's data.
+    start: u64,
+    blocks: Range<u64>,
+    /// Tags that this directory alone has.
+    own: &'a [(u16, Values)],
+}
+
+/// A directory of the file's chain, and those that its `SubIFDs` lead to.
+type Chained<'a> = (Directory<'a>, Vec<Directory<'a>>);
+
+/// What the header of a file is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contents<'a> {
+    /// The first is the main image.
+    pub(super) images: &'a [&'a Image],
+    pub(super) directories: Directories<'a>,
+    /// Tags that only the first directory has.
+    pub(super) first: &'a [(u16, Values)],
+}
+
+impl<'a> Contents<'a> {
+    /// The directories, with data at these offsets.
+    fn chain(self, starts: &'a [u64]) -> impl Iterator<Item = Chained<'a>> {
+        let count = match self.directories {
+            Directories::Images => self.images.len(),
+            Directories::Planes(planes) => planes.len(),
+        };
+        (0..count).filter_map(move |index| {
+            let start = |image: usize| starts.get(image).copied().unwrap_or(0);
+            let (mut main, below) = match self.directories {
+                Directories::Images => {
+                    let image = self.images.get(index)?;
+                    (Directory::whole(image, start(index)), Vec::new())
+                }
+                Directories::Planes(planes) => {
+                    let plane = *planes.get(index)?;
+                    let images = self.images.iter().enumerate();
+                    let mut all =
+                        images.map(|(place, image)| Directory::plane(image, start(place), plane));
+                    (all.next()?, all.collect())
+                }
+            };
+            if index == 0 {
+                main.own = self.first;
+            }
+            Some((main, below))
+        })
+    }
+}
+
+impl<'a> Directory<'a> {
+    /// All blocks of an image.
+    fn whole(image: &'a Image, start: u64) -> Self {
+        Self {
+            image,
+            start,
+            blocks: 0..image.blocks.count(),
+            own: &[],
+        }
     }
 
-    fn size_in_header(&self, flavour: Flavour) -> Option<u64> {
-        let blocks = self.blocks.count();
+    /// The blocks of one plane.
+    fn plane(image: &'a Image, start: u64, plane: u64) -> Self {
+        let count = image.blocks.per_plane();
+        let first = plane.saturating_mul(count);
+        Self {
+            blocks: first..first.saturating_add(count),
+            ..Self::whole(image, start)
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &(u16, Values)> {
+        self.image.fields.iter().chain(self.own)
+    }
+
+    /// The bytes of the directory and its values; `below` is the number of its `SubIFDs`.
+    fn size_bytes(&self, flavour: Flavour, below: u64) -> Option<u64> {
+        let blocks = self.blocks.end.checked_sub(self.blocks.start)?;
         let offsets = blocks.checked_mul(flavour.word())?;
-        let counts = blocks.checked_mul(self.count_bytes())?;
-        let fields = self.fields.iter().map(|(_, values)| values.size_bytes());
-        let sizes = fields.chain([offsets, counts]);
-        let mut sum = flavour.directory_bytes(self.fields.len() as u64 + 2);
+        let counts = blocks.checked_mul(self.image.count_bytes())?;
+        let fields = self.fields().map(|(_, values)| values.size_bytes());
+        let tables = [offsets, counts, below.checked_mul(flavour.word())?];
+        let entries = self.fields().count() as u64 + 2 + u64::from(below > 0);
+        let mut sum = flavour.directory_bytes(entries);
         sum = sum.checked_next_multiple_of(8)?;
-        for size in sizes {
+        for size in fields.chain(tables) {
             sum = sum.checked_add(flavour.outside(size)?)?;
         }
         Some(sum)
     }
 }
 
-/// The header of a file of these images, the first of which is the main one.
+/// The header of a file.
 ///
 /// # Errors
 /// Tables beyond the limit, or a size that no file can have.
-pub(super) fn encode<'a>(
-    images: impl Iterator<Item = &'a Image>,
+pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
+    let (starts, end) = starts(contents, Flavour::Classic)?;
+    let (flavour, starts) = match u32::try_from(end) {
+        Ok(_) => (Flavour::Classic, starts),
+        Err(_) => (Flavour::Big, self::starts(contents, Flavour::Big)?.0),
+    };
+    write(contents, starts, flavour, order)
+}
+
+/// The header of a classic file with one directory, whose data may go on beyond 4 GiB: programs compute
+/// the offsets of all planes but the first.
+///
+/// # Errors
+/// As [`encode`].
+pub(super) fn encode_first(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
+    let (starts, _) = starts(contents, Flavour::Classic)?;
+    write(contents, starts, Flavour::Classic, order)
+}
+
+fn write(
+    contents: Contents<'_>,
+    starts: Vec<u64>,
+    flavour: Flavour,
     order: ByteOrder,
 ) -> Result<Header, String> {
-    let images: Vec<&Image> = images.collect();
-    let classic = starts(&images, Flavour::Classic)?;
-    let (flavour, (starts, _)) = match u32::try_from(classic.1) {
-        Ok(_) => (Flavour::Classic, classic),
-        Err(_) => (Flavour::Big, starts(&images, Flavour::Big)?),
-    };
     let mut bytes = Vec::new();
     bytes.extend(match order {
         ByteOrder::Little => b"II",
@@ -225,27 +348,51 @@ pub(super) fn encode<'a>(
         }
     }
     put_word(&mut bytes, order, flavour, flavour.preamble_bytes());
-    for (index, (image, start)) in images.iter().zip(&starts).enumerate() {
-        let is_last = index + 1 == images.len();
-        directory(&mut bytes, image, *start, flavour, order, is_last)?;
+    let mut chain = contents.chain(&starts).peekable();
+    while let Some((main, below)) = chain.next() {
+        let mut end = bytes.len() as u64 + size_of(&main, flavour, below.len() as u64)?;
+        let mut offsets = Vec::with_capacity(below.len());
+        for directory in &below {
+            offsets.push(end);
+            end += size_of(directory, flavour, 0)?;
+        }
+        let next = if chain.peek().is_some() { end } else { 0 };
+        push(&mut bytes, &main, &offsets, next, flavour, order)?;
+        for directory in &below {
+            push(&mut bytes, directory, &[], 0, flavour, order)?;
+        }
     }
+    drop(chain);
     Ok(Header { bytes, starts })
 }
 
+fn size_of(directory: &Directory<'_>, flavour: Flavour, below: u64) -> Result<u64, String> {
+    let size = directory.size_bytes(flavour, below);
+    size.ok_or_else(|| TOO_LONG_TABLES.to_owned())
+}
+
+const TOO_LONG_TABLES: &str = "its tables take more than 16 MiB";
+
 /// The offset of each image's data, and the end of the last.
-fn starts(images: &[&Image], flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
+fn starts(contents: Contents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
     let too_long = || "no file can be so long".to_owned();
     let mut header = flavour.preamble_bytes();
-    for image in images {
-        let size = image.size_in_header(flavour);
+    for (main, below) in contents.chain(&[]) {
+        let mut size = main.size_bytes(flavour, below.len() as u64);
+        for directory in &below {
+            let more = directory.size_bytes(flavour, 0);
+            size = size
+                .zip(more)
+                .and_then(|(size, more)| size.checked_add(more));
+        }
         header = size
             .and_then(|size| header.checked_add(size))
             .filter(|size| *size <= MAX_HEADER_BYTES)
-            .ok_or_else(|| format!("its tables take more than {MAX_HEADER_BYTES} bytes"))?;
+            .ok_or(TOO_LONG_TABLES)?;
     }
     let mut end = (header + DATA_DISTANCE).next_multiple_of(DATA_BOUNDARY);
     let mut starts = Vec::new();
-    for image in images {
+    for image in contents.images {
         end = end
             .checked_next_multiple_of(IMAGE_BOUNDARY)
             .ok_or_else(too_long)?;
@@ -257,7 +404,7 @@ fn starts(images: &[&Image], flavour: Flavour) -> Result<(Vec<u64>, u64), String
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "classic files are below 4 GiB"
+    reason = "offsets in classic files are below 4 GiB"
 )]
 fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64) {
     match flavour {
@@ -266,35 +413,47 @@ fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64)
     }
 }
 
-/// Appends the directory of an image, followed by its values.
-fn directory(
+/// Appends a directory, followed by its values; `below` are the offsets of its `SubIFDs`, `next` is that of
+/// the next directory.
+fn push(
     target: &mut Vec<u8>,
-    image: &Image,
-    start: u64,
+    directory: &Directory<'_>,
+    below: &[u64],
+    next: u64,
     flavour: Flavour,
     order: ByteOrder,
-    is_last: bool,
 ) -> Result<(), String> {
-    let (offsets_tag, counts_tag) = image.blocks.tags();
+    let blocks = &directory.image.blocks;
+    let (offsets_tag, counts_tag) = blocks.tags();
     let mut entries: Vec<(u16, u16, u64, Vec<u8>)> = Vec::new();
-    for (tag, values) in &image.fields {
+    for (tag, values) in directory.fields() {
         let (kind, count, bytes) = values.encode(order);
         entries.push((*tag, kind, count, bytes));
     }
-    let (count, blocks) = (image.blocks.count(), &image.blocks);
     let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
-    let sizes_flavour = if image.count_bytes() == 4 {
+    let sizes_flavour = if directory.image.count_bytes() == 4 {
         Flavour::Classic
     } else {
         Flavour::Big
     };
-    for block in 0..count {
-        put_word(&mut offsets, order, flavour, start + blocks.offset(block));
+    for block in directory.blocks.clone() {
+        let offset = directory.start + blocks.offset(block);
+        put_word(&mut offsets, order, flavour, offset);
         put_word(&mut sizes, order, sizes_flavour, blocks.size_bytes(block));
     }
+    let count = directory.blocks.end - directory.blocks.start;
     let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };
     entries.push((offsets_tag, kind(flavour), count, offsets));
     entries.push((counts_tag, kind(sizes_flavour), count, sizes));
+    if !below.is_empty() {
+        let mut bytes = Vec::new();
+        for offset in below {
+            put_word(&mut bytes, order, flavour, *offset);
+        }
+        // `IFD`, `IFD8`.
+        let kind = if flavour == Flavour::Classic { 13 } else { 18 };
+        entries.push((tag::SUB_IFDS, kind, below.len() as u64, bytes));
+    }
     entries.sort_by_key(|(tag, ..)| *tag);
 
     let begin = target.len() as u64;
@@ -324,7 +483,7 @@ fn directory(
         values.resize(values.len().next_multiple_of(8), 0);
         values_at = values_begin + values.len() as u64;
     }
-    put_word(target, order, flavour, if is_last { 0 } else { values_at });
+    put_word(target, order, flavour, next);
     let padding = values_begin - target.len() as u64;
     target.extend((0..padding).map(|_| 0));
     target.extend(values);
@@ -347,6 +506,65 @@ mod tests {
         }
     }
 
+    fn of_images<'a>(images: &'a [&'a Image]) -> Contents<'a> {
+        Contents {
+            images,
+            directories: Directories::Images,
+            first: &[],
+        }
+    }
+
+    /// The values of a tag of the directory at `at` of a classic little-endian file, and the next directory.
+    fn classic(bytes: &[u8], at: usize, wanted: u16) -> (Option<(u32, u32)>, usize) {
+        let short = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap());
+        let long = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let count = usize::from(short(at));
+        let mut entries = (0..count).map(|entry| at + 2 + 12 * entry);
+        let found = entries.find(|entry| short(*entry) == wanted);
+        let found = found.map(|entry| (long(entry + 4), long(entry + 8)));
+        (found, long(at + 2 + 12 * count) as usize)
+    }
+
+    #[test]
+    fn each_plane_has_a_directory_and_its_coarser_images() {
+        let order = ByteOrder::Little;
+        let fine = image(3, 128, order, vec![(tag::IMAGE_WIDTH, Values::Long(128))]);
+        let coarse = image(3, 64, order, vec![(tag::IMAGE_WIDTH, Values::Long(64))]);
+        let contents = Contents {
+            images: &[&fine, &coarse],
+            directories: Directories::Planes(&[0, 2, 1]),
+            first: &[(
+                tag::IMAGE_DESCRIPTION,
+                Values::Text("about all planes".into()),
+            )],
+        };
+        let Header { bytes, starts } = encode(contents, order).unwrap();
+        let mut at = 8;
+        for (index, plane) in [0_u64, 2, 1].into_iter().enumerate() {
+            let (width, next) = classic(&bytes, at, tag::IMAGE_WIDTH);
+            assert_eq!(width, Some((1, 128)));
+            let (offset, _) = classic(&bytes, at, tag::TILE_OFFSETS);
+            assert_eq!(
+                u64::from(offset.unwrap().1),
+                starts[0] + plane * 128 * 128 * 2
+            );
+            let (text, _) = classic(&bytes, at, tag::IMAGE_DESCRIPTION);
+            assert_eq!(text.is_some(), index == 0);
+            let (below, _) = classic(&bytes, at, tag::SUB_IFDS);
+            let below = below.unwrap();
+            assert_eq!(below.0, 1);
+            let (width, last) = classic(&bytes, below.1 as usize, tag::IMAGE_WIDTH);
+            assert_eq!((width, last), (Some((1, 64)), 0));
+            let (offset, _) = classic(&bytes, below.1 as usize, tag::TILE_OFFSETS);
+            assert_eq!(
+                u64::from(offset.unwrap().1),
+                starts[1] + plane * 64 * 64 * 2
+            );
+            at = next;
+        }
+        assert_eq!(at, 0);
+    }
+
     #[test]
     fn a_small_file_is_classic_tiff() {
         let fields = vec![
@@ -354,7 +572,7 @@ mod tests {
             (tag::IMAGE_WIDTH, Values::Long(16)),
         ];
         let image = image(1, 16, ByteOrder::Big, fields);
-        let header = encode([&image].into_iter(), ByteOrder::Big).unwrap();
+        let header = encode(of_images(&[&image]), ByteOrder::Big).unwrap();
         assert_eq!(header.starts, [1 << 20]);
         let expected = [
             &b"MM\0\x2a\0\0\0\x08"[..],
@@ -377,7 +595,7 @@ mod tests {
             image(3, side, order, Vec::new()),
             image(3, side / 16, order, Vec::new()),
         ];
-        let header = encode(images.iter(), order).unwrap();
+        let header = encode(of_images(&[&images[0], &images[1]]), order).unwrap();
         assert_eq!(header.bytes[..8], *b"II\x2b\0\x08\0\0\0");
         let word = |at: usize| u64::from_le_bytes(header.bytes[at..at + 8].try_into().unwrap());
         let mut at = usize::try_from(word(8)).unwrap();
@@ -401,10 +619,10 @@ mod tests {
     fn too_long_tables_are_errors() {
         let text = "a".repeat(17 << 20);
         let image = image(1, 16, ByteOrder::Little, vec![(1, Values::Text(text))]);
-        let why = encode([&image].into_iter(), ByteOrder::Little).unwrap_err();
+        let why = encode(of_images(&[&image]), ByteOrder::Little).unwrap_err();
         assert!(why.contains("tables"), "{why}");
         let mut image = self::image(1, 16, ByteOrder::Little, Vec::new());
         image.size_bytes = u64::MAX;
-        assert!(encode([&image].into_iter(), ByteOrder::Little).is_err());
+        assert!(encode(of_images(&[&image]), ByteOrder::Little).is_err());
     }
 }

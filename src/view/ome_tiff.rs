@@ -1,0 +1,153 @@
+//! Stacks of images as microscopes take them: OME-TIFF (OME Data Model, schema 2016-06: a directory for each
+//! plane, and those of the levels of a pyramid as its `SubIFDs`), and the hyperstacks of ImageJ.
+
+mod axes;
+mod imagej;
+mod xml;
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::around::NodeResolver;
+use super::content::NoContent;
+use super::georef::RasterMetadata;
+use super::georef::context::{Context, Groups, Notes};
+use super::georef::overview::{Full, overviews};
+use super::georef::raster::Raster;
+use super::layout::VirtualFile;
+use super::node::ViewNode;
+use super::tiff::{self, Directories, Pixels, Values, tag};
+use crate::store::Key;
+use axes::StackAxes;
+
+/// An array as a stack of images.
+struct Stack<'a> {
+    context: &'a Context<'a>,
+    metadata: &'a RasterMetadata,
+    axes: StackAxes,
+}
+
+/// Whether a group has a stack: whether it is an image of OME-NGFF.
+pub(super) fn is_image(node: &ViewNode) -> bool {
+    finest_path(node).is_some()
+}
+
+/// An array, or the finest level of an OME-NGFF image with the other levels, as an OME-TIFF.
+///
+/// # Errors
+/// Why there is none; those of the store.
+pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
+    with_stack(node, nodes, |stack, notes| {
+        let raster = &stack.metadata.raster;
+        let reader = stack.context.view.reader;
+        let description = xml::describe(stack, notes)?;
+        let mut images = vec![tiff::image(&pixels(raster), reader, 0)?];
+        let mut sources = vec![Arc::clone(reader)];
+        let full = Full {
+            raster,
+            georef: &stack.metadata.georef,
+            samples: &stack.metadata.samples,
+        };
+        for (level, coarse, conversion) in overviews(stack.context, full, notes)? {
+            let Some(reader) = level.reader() else {
+                continue;
+            };
+            let (mut image, mut extent) = tiff::image(&pixels(&coarse), reader, sources.len())?;
+            extent.conversion = conversion.or(extent.conversion);
+            image.fields.push((tag::NEW_SUBFILE_TYPE, Values::Long(1)));
+            images.push((image, extent));
+            sources.push(Arc::clone(reader));
+        }
+        let planes: Vec<u64> = (0..raster.samples).collect();
+        let first = [(tag::IMAGE_DESCRIPTION, Values::Text(description))];
+        let directories = Directories::Planes(&planes);
+        let layout = tiff::encode_directories(&images, directories, &first, raster.number.order)?;
+        Ok((layout, sources))
+    })
+}
+
+/// The same as a TIFF file for ImageJ: one level, in strips.
+///
+/// # Errors
+/// Why there is none; those of the store.
+pub(super) fn render_imagej(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
+    with_stack(node, nodes, |stack, _| {
+        let layout = imagej::layout(stack)?;
+        Ok((layout, vec![Arc::clone(stack.context.view.reader)]))
+    })
+}
+
+type Rendered = (
+    super::layout::FileLayout,
+    Vec<Arc<crate::array::ArrayReader>>,
+);
+
+fn with_stack(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+    render: impl FnOnce(&Stack<'_>, &mut Notes) -> Result<Rendered, NoContent>,
+) -> Result<VirtualFile, NoContent> {
+    let level = match node.is_array() {
+        true => None,
+        false => Some(finest_level(node, nodes)?),
+    };
+    let node = level.as_deref().unwrap_or(node);
+    let unreadable = || format!("the elements of {} cannot be read", node.key());
+    let view = node.array_view().ok_or_else(unreadable)?;
+    let mut notes = Notes::default();
+    let groups = Groups::above(&view, nodes, &mut notes)?;
+    let context = Context::new(&view, nodes, &groups);
+    // What is known of places on the earth is not in these files.
+    let metadata = RasterMetadata::of(&context, &mut Notes::default())?;
+    let axes = StackAxes::of(&context, &metadata.raster, &mut notes)?;
+    let stack = Stack {
+        context: &context,
+        metadata: &metadata,
+        axes,
+    };
+    let (layout, sources) = render(&stack, &mut notes)?;
+    Ok(VirtualFile {
+        layout,
+        sources,
+        notes: notes.0,
+    })
+}
+
+/// The path of the finest level of the first image of a group (OME-NGFF 0.4 and 0.5, `multiscales`).
+fn finest_path(node: &ViewNode) -> Option<&str> {
+    let attributes = node.metadata().attributes().ok()?;
+    let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
+    let image = attributes.get("multiscales").or(ome)?.get(0)?;
+    image
+        .get("datasets")?
+        .get(0)?
+        .get("path")
+        .and_then(Json::as_str)
+}
+
+fn finest_level(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Arc<ViewNode>, NoContent> {
+    let path = finest_path(node).ok_or_else(|| "no image of OME-NGFF".to_owned())?;
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    let below = Key::new(path.as_bytes()).map_err(|_| format!("{path:?} is no path of a level"))?;
+    let key = node.key().join_key(&below);
+    let level = nodes.node(&key)?.filter(|level| level.is_array());
+    Ok(level.ok_or_else(|| format!("the level {key} is no array"))?)
+}
+
+/// The pixels of a stack: an image for each plane.
+fn pixels(raster: &Raster) -> Pixels {
+    Pixels {
+        width: raster.width,
+        height: raster.height,
+        samples: 1,
+        is_chunky: false,
+        planes: raster.planes.clone(),
+        number: raster.number,
+        numbers: raster.numbers,
+        conversion: raster.conversion,
+    }
+}
