@@ -42,3 +42,4 @@ mod shards;
 mod translated;
 mod versions;
 mod writers;
+mod zfp;
