@@ -13,7 +13,7 @@
 //! own state, whatever the input.
 //!
 //! **Bytes after the end** are treated as numcodecs and Python treat them: ignored by `zlib`, `bz2`,
-//! `lzma`, `pcodec`, `base64` and the `vlen` codecs; zeros are ignored after `gzip`; an error for
+//! `lzma`, `pcodec`, `zfpy`, `base64` and the `vlen` codecs; zeros are ignored after `gzip`; an error for
 //! `zstd`, `lz4` and everything of a fixed size. `blosc` is stricter than numcodecs: a chunk must be
 //! as long as its header declares.
 
@@ -53,6 +53,7 @@ mod tests;
 mod transpose;
 mod vlen;
 mod xz;
+mod zfp;
 mod zstandard;
 
 pub use build::MAX_CODECS;
@@ -83,6 +84,5 @@ pub fn is_bytes_to_bytes(name: &str) -> bool {
     matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
 }
 
-/// Codecs of numcodecs that are not built in: the library of `zfpy` crashes on corrupt input, `pickle`
-/// runs code.
-pub const NOT_BUILT_IN: [&str; 2] = ["zfpy", "pickle"];
+/// Codecs of numcodecs that are not built in: `pickle` runs code.
+pub const NOT_BUILT_IN: [&str; 1] = ["pickle"];

@@ -44,6 +44,10 @@ impl<'a> Config<'a> {
         self.typed(key, "an unsigned integer", Value::as_u64)
     }
 
+    pub(super) fn i64(self, key: &str) -> Result<Option<i64>, CodecError> {
+        self.typed(key, "an integer", Value::as_i64)
+    }
+
     pub(super) fn f64(self, key: &str) -> Result<Option<f64>, CodecError> {
         self.typed(key, "a number", Value::as_f64)
     }

@@ -21,6 +21,7 @@ use super::scale_offset::ScaleOffset;
 use super::shuffle::Shuffle;
 use super::stage::{Decode, Stage};
 use super::xz::Lzma;
+use super::zfp::Zfpy;
 use super::zstandard::Zstd;
 
 /// What a codec encodes to what (Zarr v3, "Codecs"), with its constructor where that is the same in
@@ -40,7 +41,7 @@ pub(super) enum Codec {
 use Codec::{ArrayToArray, ArrayToBytes, BytesToBytes, NumbersToNumbers};
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 30] = [
+pub(super) static CODECS: [(&str, Codec); 32] = [
     ("adler32", BytesToBytes(checksum)),
     ("astype", NumbersToNumbers(astype)),
     ("base64", BytesToBytes(|config, _| stage(config, Base64))),
@@ -78,6 +79,8 @@ pub(super) static CODECS: [(&str, Codec); 30] = [
     ("vlen-array", ArrayToBytes),
     ("vlen-bytes", ArrayToBytes),
     ("vlen-utf8", ArrayToBytes),
+    ("zfp", ArrayToBytes),
+    ("zfpy", ArrayToBytes),
     ("zlib", BytesToBytes(|config, _| stage(config, Zlib))),
     ("zstd", BytesToBytes(|config, _| stage(config, Zstd))),
 ];
@@ -198,6 +201,7 @@ pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<St
         (Some(NumbersToNumbers(new)), _) => Ok(new(config, None)?.stage),
         (_, "packbits") => stage(config, PackBits),
         (_, "pcodec") => stage(config, Pcodec::new(stored)),
+        (_, "zfpy") => stage(config, Zfpy::new(config, stored, None)?),
         (_, "categorize") => match Categorize::new(config)?.fixed(config)? {
             Some(labels) => stage(config, labels),
             None => Err(config.invalid("objects in an array of constant-size elements")),

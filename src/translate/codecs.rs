@@ -94,10 +94,10 @@ pub(super) fn to_v2(
                 return Err("filters of big-endian numbers".into());
             }
         }
-        (("pcodec", _), DataType::Fixed(_)) if chain.order == Order::C => {
-            chain
-                .filters
-                .push(with_id("pcodec", &serializer.configuration));
+        ((name @ "pcodec", _) | (name @ "zfpy", true), DataType::Fixed(_))
+            if chain.order == Order::C =>
+        {
+            chain.filters.push(with_id(name, &serializer.configuration));
         }
         (("vlen-utf8", _), DataType::Variable(Variable::Text))
         | (("vlen-bytes", _), DataType::Variable(Variable::Bytes))
@@ -268,12 +268,12 @@ pub(super) fn to_v3(
                     "filters that make more bytes of single ones have no form in v3".into(),
                 );
             }
-            match specs.next_if(|spec| spec.name == "pcodec") {
-                Some(_) if byte_order(&stored)? != Some(ByteOrder::Little) => {
-                    return Err("codec pcodec of big-endian numbers".into());
+            match specs.next_if(|spec| matches!(&*spec.name, "pcodec" | "zfpy")) {
+                Some(spec) if byte_order(&stored)? != Some(ByteOrder::Little) => {
+                    return Err(format!("codec {} of big-endian numbers", spec.name));
                 }
-                Some(_) if order == Order::F && rank > 1 => {
-                    return Err("codec pcodec with order F".into());
+                Some(spec) if order == Order::F && rank > 1 => {
+                    return Err(format!("codec {} with order F", spec.name));
                 }
                 Some(spec) => codecs.push(wrapped(spec)),
                 None => codecs.push(match byte_order(&stored)? {

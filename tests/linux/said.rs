@@ -67,7 +67,7 @@ fn the_version_has_one_line_or_all_that_is_built_in() {
         "zarr: v2, v3",
         " blosc ",
         " zstd",
-        "not built in: zfpy",
+        "not built in: pickle",
         "s3://",
         "https://",
         "zip",

@@ -43,3 +43,4 @@ mod stacks;
 mod translated;
 mod versions;
 mod writers;
+mod zfp;

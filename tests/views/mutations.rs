@@ -111,7 +111,7 @@ fn mutated(array: &Path, into: &Path) -> Option<Case> {
         ),
     };
     let text = metadata.to_string();
-    let is_of_objects = ["\"|O\"", "string", "variable", "zfpy"]
+    let is_of_objects = ["\"|O\"", "string", "variable"]
         .iter()
         .any(|word| text.contains(word));
     let chunks: Vec<u64> = chunks

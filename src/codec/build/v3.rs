@@ -18,6 +18,7 @@ use crate::codec::shard::Sharding;
 use crate::codec::stage::{Decode, Size, Stage};
 use crate::codec::swap::Swap;
 use crate::codec::transpose::Transpose;
+use crate::codec::zfp::{Zfp, Zfpy};
 use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
 
 /// Collects the codecs of a v3 chain, with the data type and shape after each codec.
@@ -218,6 +219,16 @@ impl<'a> Builder<'a> {
             "pcodec" => {
                 let number = Number::of(self.fixed(config)?);
                 Serializer::Stage(Stage::decode(config.codec, Pcodec::new(number)))
+            }
+            "zfp" if !config.bool("write_header")?.unwrap_or(false) => {
+                let zfp = Zfp::new(config, Number::of(self.fixed(config)?), &self.shape)?;
+                Serializer::Stage(Stage::decode(config.codec, zfp))
+            }
+            // Drafts of `zfp` had the header as an option.
+            "zfp" | "zfpy" => {
+                let number = Number::of(self.fixed(config)?);
+                let zfpy = Zfpy::new(config, number, Some(&self.shape))?;
+                Serializer::Stage(Stage::decode(config.codec, zfpy))
             }
             "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
             _ => {

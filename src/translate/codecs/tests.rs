@@ -208,6 +208,12 @@ fn filters_and_a_compressor_become_a_chain_of_v3() {
             json!([{"id": "pcodec", "level": 8}]),
             json!([name("numcodecs.pcodec", json!({"level": 8}))]),
         ),
+        (
+            "<f4",
+            Order::C,
+            json!([{"id": "zfpy", "mode": 2, "rate": 8}]),
+            json!([name("numcodecs.zfpy", json!({"mode": 2, "rate": 8}))]),
+        ),
     ] {
         let found = up(dtype, order, list).map(Value::from);
         assert_eq!(found, Ok(expected), "{dtype}");
