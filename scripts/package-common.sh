@@ -4,13 +4,18 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
+# shellcheck disable=SC2034
+url=$(sed -n 's/^repository = "\(.*\)"$/\1/p' "$root/Cargo.toml")
 
 # Ends with the usage unless there is one argument, a directory, or none.
 package_usage() {
-    if [ $# -gt 1 ] || [ "${1#-}" != "${1-}" ]; then
+    case $#:${1-} in
+    0: | 1:[!-]*) ;;
+    *)
         echo "usage: [ZARRFS_BINARY=FILE] scripts/$(basename "$0") [DIRECTORY]" >&2
         exit 2
-    fi
+        ;;
+    esac
 }
 
 # stage DIRECTORY PREFIX SBINDIR: installs to DIRECTORY what scripts/install installs, with the binary of
