@@ -28,7 +28,7 @@ macro_rules! topics {
 }
 
 /// The manual, in the order in which it is listed.
-pub const TOPICS: [Topic; 15] = topics![
+pub const TOPICS: [Topic; 16] = topics![
     "options",
     "views",
     "netcdf",
@@ -39,6 +39,7 @@ pub const TOPICS: [Topic; 15] = topics![
     "n5",
     "errors",
     "install",
+    "python",
     "admin",
     "containers",
     "performance",

@@ -16,5 +16,7 @@ mod fstab;
 mod namespace;
 mod overlay;
 mod packages;
+mod portable;
+mod python;
 mod said;
 mod systemd;

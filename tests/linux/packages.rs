@@ -1,5 +1,5 @@
-//! What is installed: by the script, by dpkg and by pip, each into a place of its own, tried with a
-//! mount of the demo, and taken away again.
+//! What is installed: by the script, from the archive, by dpkg, by rpm and by pip, each into a place of its
+//! own, tried with a mount of the demo, and taken away again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use std::process::Command;
 use crate::place::*;
 use crate::support::*;
 
-fn script(name: &str) -> Command {
+pub fn script(name: &str) -> Command {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("scripts")
         .join(name);
     let mut command = Command::new(path);
-    for name in ["PREFIX", "DESTDIR", "SBINDIR"] {
+    for name in ["PREFIX", "DESTDIR", "SBINDIR", "ZARRFS_BINARY"] {
         command.env_remove(name);
     }
     command
 }
 
 /// The binary without its symbols, which are most of it.
-fn binary(place: &Place) -> PathBuf {
+pub fn binary(place: &Place) -> PathBuf {
     let binary = place.join("stripped");
     let built = zarrfs();
     let mut strip = Command::new("strip");
@@ -42,7 +42,7 @@ fn files(directory: &Path) -> Vec<String> {
 }
 
 /// The installed binary mounts its demo, which can be read.
-fn mounts_the_demo(place: &Place, installed: &Path) {
+pub fn mounts_the_demo(place: &Place, installed: &Path) {
     let mut version = Command::new(installed);
     let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(said(version.arg("-V")).ok().out, line);
@@ -102,6 +102,103 @@ fn the_script_installs_all_of_it_and_takes_it_away() {
         said(script("install").args(arguments)).failed(2, &["usage"]);
     }
     said(script("install").env("PREFIX", "here")).failed(2, &["absolute"]);
+}
+
+#[test]
+fn the_archive_runs_where_it_is_unpacked_and_installs_itself() {
+    let place = Place::new();
+    let mut build = script("package-tarball");
+    build
+        .arg(place.make_dir("packages"))
+        .env("ZARRFS_BINARY", binary(&place));
+    let archive = PathBuf::from(run(&mut build).trim_end());
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    let version = concat!("zarrfs-", env!("CARGO_PKG_VERSION"), "-");
+    assert!(name.starts_with(version), "{name}");
+    let mut tar = Command::new("tar");
+    run(tar.arg("-xzf").arg(&archive).arg("-C").arg(place.dir()));
+    let unpacked = place.join(name.strip_suffix(".tar.gz").unwrap());
+    let has = |path: &str| unpacked.join(path).is_file();
+    for wanted in [
+        "README.md",
+        "LICENSE-MIT",
+        "share/man/man1/zarrfs.1",
+        "share/bash-completion/completions/zarrfs",
+    ] {
+        assert!(has(wanted), "{wanted}: {:?}", files(&unpacked));
+    }
+    mounts_the_demo(&place, &unpacked.join("bin/zarrfs"));
+    // Its script installs the same files as that of the checkout, without a build.
+    let installed = |install: &mut Command, root: &str| {
+        let root = place.join(root);
+        install.env("DESTDIR", &root).env("PREFIX", "/opt/zarrfs");
+        said(install).ok();
+        files(&root)
+    };
+    let mut from_archive = Command::new(unpacked.join("scripts/install"));
+    let mut from_checkout = script("install");
+    from_checkout.env("ZARRFS_BINARY", unpacked.join("bin/zarrfs"));
+    assert_eq!(
+        installed(from_archive.env_remove("ZARRFS_BINARY"), "a root"),
+        installed(&mut from_checkout, "another root")
+    );
+    said(script("package-tarball").arg("--bogus")).failed(2, &["usage"]);
+}
+
+#[test]
+fn rpm_installs_the_package_and_removes_it() {
+    if !is_root() {
+        return skipped("needs root");
+    }
+    let version = Command::new("rpmbuild").arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        return skipped("needs rpmbuild");
+    }
+    let place = Place::new();
+    let mut build = script("package-rpm");
+    build
+        .arg(place.make_dir("packages"))
+        .env("ZARRFS_BINARY", binary(&place));
+    let package = PathBuf::from(run(&mut build).trim_end());
+    let query = |arguments: &[&str]| run(Command::new("rpm").args(arguments).arg(&package));
+    let tags = "%{NAME} %{VERSION} %{LICENSE} %{URL}";
+    let wanted = concat!(
+        "zarrfs ",
+        env!("CARGO_PKG_VERSION"),
+        " MIT OR Apache-2.0 https://"
+    );
+    let described = query(&["-qp", "--queryformat", tags]);
+    assert!(described.starts_with(wanted), "{described}");
+    let needed = query(&["-qp", "--requires"]);
+    for name in ["fuse3\n", "libc.so.6(GLIBC_2."] {
+        assert!(needed.contains(name), "{needed}");
+    }
+    let root = place.make_dir("root");
+    let rpm = |arguments: &[&str]| {
+        let mut rpm = Command::new("rpm");
+        rpm.arg("--root").arg(&root).args(arguments);
+        said(&mut rpm)
+    };
+    let path = package.to_str().unwrap();
+    rpm(&["-i", "--nodeps", "--ignorearch", path]).ok();
+    let installed = files(&root);
+    for wanted in [
+        "usr/bin/zarrfs",
+        "usr/sbin/mount.zarrfs",
+        "usr/share/man/man1/zarrfs.1.gz",
+        "usr/lib/systemd/system/zarrfs@.service",
+        "usr/share/doc/zarrfs/LICENSE-MIT",
+    ] {
+        assert!(
+            installed.iter().any(|file| file == wanted),
+            "{wanted}: {installed:?}"
+        );
+    }
+    rpm(&["-V", "--nodeps", "zarrfs"]).ok();
+    mounts_the_demo(&place, &root.join("usr/bin/zarrfs"));
+    rpm(&["-e", "zarrfs"]).ok();
+    assert!(!root.join("usr/bin/zarrfs").exists());
+    assert!(!root.join("usr/share/doc/zarrfs").exists());
 }
 
 #[test]

@@ -1,0 +1,113 @@
+"""The program: where it is, its arguments, its messages."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Iterator, List, Mapping, Optional, Sequence, Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+"""A path, or a URL."""
+
+Option = Union[None, bool, int, float, PathLike, Sequence[PathLike]]
+"""The value of an option. True is an option without a value; None and False leave it out; a list repeats it."""
+
+# Seconds in which an interrupted program takes away what it has begun.
+_END_SECONDS = 10
+
+_log = logging.getLogger("zarrfs")
+
+
+class ZarrfsError(Exception):
+    """A command of zarrfs failed. The text is the message of the program."""
+
+    def __init__(self, message: str, exit_code: Optional[int] = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """The exit code of the program; None if it was not run."""
+
+
+def program() -> str:
+    """Returns the path of the program: the one of this package if it is there, else the one on the PATH."""
+    for directory in _script_directories():
+        path = os.path.join(directory, "zarrfs")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    found = shutil.which("zarrfs")
+    if found is None:
+        raise ZarrfsError("the program `zarrfs` is neither beside this Python nor on the PATH: pip install zarrfs")
+    return found
+
+
+def _script_directories() -> Iterator[str]:
+    """Where pip puts programs: of the environment, of the user, and of `pip install --target`."""
+    yield sysconfig.get_path("scripts")
+    if f"{os.name}_user" in sysconfig.get_scheme_names():
+        yield sysconfig.get_path("scripts", f"{os.name}_user")
+    yield str(Path(__file__).resolve().parents[1] / "bin")
+
+
+def option_arguments(options: Mapping[str, Option]) -> List[str]:
+    """Returns the arguments of options: `disk_cache="/c"` is `--disk-cache=/c`."""
+    arguments = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            arguments.append(flag)
+        elif isinstance(value, (str, int, float, os.PathLike)):
+            arguments.append(f"{flag}={_text(value)}")
+        else:
+            arguments.extend(f"{flag}={_text(item)}" for item in value)
+    return arguments
+
+
+def _text(value: Union[int, float, PathLike]) -> str:
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def run(command: str, *arguments: PathLike) -> bytes:
+    """Runs a command and returns what it prints. Warnings go to the logger `zarrfs`.
+
+    Raises `ZarrfsError` if it fails. An exception such as KeyboardInterrupt ends the program first.
+    """
+    line = [program(), command, *(os.fspath(argument) for argument in arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            _interrupt(process)
+            raise
+    message = _message(err.decode(errors="replace"))
+    if process.returncode != 0:
+        raise ZarrfsError(message or f"{command}: exit code {process.returncode}", process.returncode)
+    if message:
+        _log.warning("%s", message)
+    return out
+
+
+def _interrupt(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _message(text: str) -> str:
+    """Returns the message without the name of the program and without the usage of the command."""
+    text = text.split("\n\nUsage:")[0].strip()
+    lines = []
+    for line in text.splitlines():
+        for prefix in ("zarrfs: ", "error: "):
+            if line.startswith(prefix):
+                line = line[len(prefix) :]
+        lines.append(line)
+    return "\n".join(lines)
