@@ -1,12 +1,14 @@
 //! The command line. Every option is declared once, here; `-o name[=value]` of mount(8) becomes
 //! `--name[=value]` before clap parses it.
 
+mod complete;
 mod expand;
 mod features;
 mod generate;
 mod help;
 mod helper;
 mod inspection;
+mod man;
 mod remote;
 mod targets;
 mod validate;
@@ -20,13 +22,16 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::units::{parse_id, parse_log_filter, parse_size, parse_time, parse_umask};
 use crate::view::FormatSet;
 
+pub use complete::{Completion, CompletionSource, complete, completions};
 pub use expand::expand_mount_options;
-pub use generate::{completions, man, options};
+pub use generate::options;
 pub use help::{HelpArgs, TOPICS, Topic, help};
 pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
-    CheckArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs, TreeArgs,
+    CheckArgs, CompleteArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs,
+    TreeArgs,
 };
+pub use man::{man, man_pages};
 pub use remote::RemoteArgs;
 pub use targets::TargetArgs;
 
@@ -76,6 +81,7 @@ impl Cli {
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)
+            | Command::Complete(_)
             | Command::Man(_)
             | Command::Help(_) => return None,
         };
@@ -109,6 +115,9 @@ pub enum Command {
     Stats(StatsArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
+    /// Complete a command line, for the scripts of the completions
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
     /// Print a manual page in the format of man(1)
     Man(ManArgs),
     /// Print the help of a command, or a topic of the manual, such as views or sources

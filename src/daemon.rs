@@ -46,10 +46,11 @@ use crate::store::{
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
 pub use environment::restart_with_env_file;
+pub use logging::log_warnings;
 use mountpoint::Mountpoint;
 pub use probe::run_probe;
 pub use stats::stats;
-pub use umount::{MountedSource, mounts, umount};
+pub use umount::{MountedSource, mountpoints, mounts, umount};
 
 /// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -105,17 +106,6 @@ pub fn mount(
         background::send_result(&format!("{failure}"));
     }
     result
-}
-
-/// Logs the warnings of a command without a mount to standard error.
-///
-/// # Errors
-/// If the log cannot be opened.
-pub fn log_warnings() -> Result<(), Failure> {
-    // These commands print the problems of nodes themselves.
-    let level = "zarrfs=warn,zarrfs::view=off";
-    let level = std::env::var_os("ZARRFS_LOG").is_none().then_some(level);
-    logging::start(None, level, false)
 }
 
 /// Returns whether this process serves in the background.

@@ -6,6 +6,7 @@
 //! **Architecture Invariant:** this module names neither the kernel, nor inodes, nor mounts.
 
 mod check;
+mod children;
 mod info;
 mod keys;
 mod metrics;
@@ -34,6 +35,7 @@ use crate::store::{
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
+pub use children::child_nodes;
 pub use info::info;
 pub use metrics::metrics_table;
 pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};

@@ -32,15 +32,22 @@
 //!
 //! Beside the order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view to a file, [`errno`] maps errors to errno
 //! values, [`units`] parses sizes and times, [`machine`] returns the number of cores and the memory.
+//!
+//! Without the feature `mount`, `fuse` is absent, and `daemon` has only what the other commands need.
 
 pub mod array;
 pub mod cache;
 pub mod cli;
 pub mod codec;
+#[cfg(feature = "mount")]
+pub mod daemon;
+#[cfg(not(feature = "mount"))]
+#[path = "daemon/without_fuse.rs"]
 pub mod daemon;
 pub mod errno;
 pub mod export;
 pub mod fs;
+#[cfg(feature = "mount")]
 pub mod fuse;
 pub mod hierarchy;
 pub mod inspect;

@@ -1,10 +1,11 @@
 //! The `zarrfs` command: parse, run, exit code.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use zarrfs::cli::{self, Command, ManArgs, MountsArgs, StatsArgs};
+use zarrfs::cli::{self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, StatsArgs};
 use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => {
             shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
         }
+        Command::Complete(arguments) => shown(|| complete(&arguments)),
         Command::Man(arguments) => shown(|| man(&arguments)),
         Command::Help(arguments) => shown(|| {
             let text = cli::help(arguments.topic.as_deref())?;
@@ -140,9 +142,36 @@ fn mount_line(mount: &MountedSource) -> String {
 }
 
 fn man(arguments: &ManArgs) -> Result<(), Failure> {
-    let command = arguments.command.as_deref();
-    match cli::man(command)? {
-        Some(page) => Ok(inspect::print(&page)?),
-        None => Err(format!("no command `{}`", command.unwrap_or_default()).into()),
+    if arguments.list {
+        return Ok(inspect::print(
+            (cli::man_pages().join("\n") + "\n").as_bytes(),
+        )?);
     }
+    let name = arguments.page.as_deref();
+    match cli::man(name) {
+        Some(page) => Ok(inspect::print(page.as_bytes())?),
+        None => {
+            let name = name.unwrap_or_default();
+            Err(format!("no manual page `{name}`; `zarrfs man --list` lists them").into())
+        }
+    }
+}
+
+/// The names for completions.
+struct Names;
+
+impl CompletionSource for Names {
+    fn children(&self, source: &Path, group: &str) -> Vec<String> {
+        // A source that cannot be read has no completions.
+        inspect::child_nodes(source, group).unwrap_or_default()
+    }
+
+    fn mountpoints(&self) -> Vec<PathBuf> {
+        daemon::mountpoints().unwrap_or_default()
+    }
+}
+
+fn complete(arguments: &CompleteArgs) -> Result<(), Failure> {
+    let completion = cli::complete(&arguments.words, arguments.quoted, &Names);
+    Ok(inspect::print(completion.to_string().as_bytes())?)
 }

@@ -56,7 +56,7 @@ const GENERIC: &[&str] = &[
 ];
 
 /// Options that are for the command line only.
-const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
+pub(super) const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
 
 /// The handling of unknown options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,12 @@
 
 use std::sync::LazyLock;
 
-use crate::{codec, fuse, store};
+#[cfg(feature = "mount")]
+use crate::fuse::TRANSPORT;
+use crate::{codec, store};
+
+#[cfg(not(feature = "mount"))]
+const TRANSPORT: &str = "none: built without the feature mount";
 
 static TEXT: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -21,7 +26,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
             .map(|scheme| format!("{scheme}://"))
             .collect::<Vec<_>>()
             .join(" "),
-        fuse::TRANSPORT,
+        TRANSPORT,
         std::env::consts::ARCH,
         std::env::consts::OS,
         if cfg!(any(debug_assertions, feature = "test-faults")) {

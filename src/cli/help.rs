@@ -28,7 +28,8 @@ macro_rules! topics {
 }
 
 /// The manual, in the order in which it is listed.
-pub const TOPICS: [Topic; 16] = topics![
+pub const TOPICS: [Topic; 21] = topics![
+    "commands",
     "options",
     "views",
     "netcdf",
@@ -36,11 +37,15 @@ pub const TOPICS: [Topic; 16] = topics![
     "convert",
     "sources",
     "remote",
+    "credentials",
+    "caching",
     "n5",
     "errors",
+    "environment",
     "install",
     "python",
     "admin",
+    "hpc",
     "containers",
     "performance",
     "security",
@@ -53,6 +58,11 @@ impl Topic {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches(['#', ' '])
     }
+}
+
+/// Returns the topic of a name.
+pub(super) fn find_topic(name: &str) -> Option<Topic> {
+    TOPICS.iter().find(|topic| topic.name == name).copied()
 }
 
 /// The text of `zarrfs help`: of the program, of a command, or of a topic.
@@ -71,8 +81,7 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
     if let Some(found) = command.find_subcommand_mut(name) {
         return Ok(found.render_long_help().to_string());
     }
-    let mut topics = TOPICS.iter();
-    match topics.find(|topic| topic.name == name) {
+    match find_topic(name) {
         Some(topic) => Ok(topic.text.to_owned()),
         None => {
             let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();

@@ -1,5 +1,6 @@
 //! The commands that read a source or a running mount.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -145,9 +146,23 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// `zarrfs man [COMMAND]`.
+/// `zarrfs __complete -- WORD...`.
+#[derive(Debug, Args)]
+pub struct CompleteArgs {
+    /// The words have the quotes and backslashes of a shell
+    #[arg(long)]
+    pub quoted: bool,
+    /// The command line up to the cursor; the last word is completed
+    #[arg(last = true, required = true)]
+    pub words: Vec<OsString>,
+}
+
+/// `zarrfs man [PAGE]`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The command of the page [default: zarrfs itself]
-    pub command: Option<String>,
+    /// A command, a topic of the manual, or a page, such as zarrfs-views.7 [default: zarrfs itself]
+    pub page: Option<String>,
+    /// List the file names of all pages
+    #[arg(long, conflicts_with = "page")]
+    pub list: bool,
 }

@@ -23,6 +23,7 @@ impl Cli {
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)
+            | Command::Complete(_)
             | Command::Man(_)
             | Command::Help(_) => return Ok(()),
         };

@@ -72,6 +72,17 @@ pub(super) fn start(
     Ok(())
 }
 
+/// Logs the warnings of a command without a mount to standard error.
+///
+/// # Errors
+/// If the log cannot be opened.
+pub fn log_warnings() -> Result<(), Failure> {
+    // These commands print the problems of nodes themselves.
+    let level = "zarrfs=warn,zarrfs::view=off";
+    let level = std::env::var_os("ZARRFS_LOG").is_none().then_some(level);
+    start(None, level, false)
+}
+
 fn severity(level: Level) -> u8 {
     match level {
         Level::Error => 3,

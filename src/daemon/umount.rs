@@ -36,6 +36,15 @@ pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     Ok(mounted.collect())
 }
 
+/// Returns the mountpoints of zarrfs that this process sees, without a request to a daemon.
+///
+/// # Errors
+/// If the mount table cannot be read.
+pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
+    let all = mountpoint::all(kernel::FS_TYPE)?;
+    Ok(all.into_iter().map(|(path, _)| path).collect())
+}
+
 /// Unmounts and waits for the daemons to end.
 ///
 /// # Errors

@@ -162,3 +162,25 @@ fn of_an_option_that_is_given_twice_the_last_one_counts() {
         place.unmount(&[]).ok();
     }
 }
+
+#[test]
+fn a_user_without_fusermount3_mounts_in_namespaces_of_their_own() {
+    let allowed = Command::new("unshare").args(["-Urm", "true"]).output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        return skipped("needs user namespaces");
+    }
+    let place = Place::new();
+    let store = place.store();
+    let programs = place.make_dir("programs");
+    for program in ["cat", "sh"] {
+        std::os::unix::fs::symlink(format!("/bin/{program}"), programs.join(program)).unwrap();
+    }
+    let script = r#"trap '"$0" umount "$2"' EXIT; "$0" "$1" "$2" && cat "$2/zarr.json""#;
+    let mut unshare = Command::new("/usr/bin/unshare");
+    unshare.args(["-Urm", "sh", "-c", script]).arg(binary());
+    unshare.arg(&store).arg(&place.path).env("PATH", &programs);
+    let read = said(&mut unshare);
+    assert_eq!(read.ok().out, GROUP);
+    // Nobody else saw it.
+    place.assert_untouched();
+}

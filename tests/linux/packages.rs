@@ -82,10 +82,13 @@ fn the_script_installs_all_of_it_and_takes_it_away() {
         "opt/zarrfs/share/doc/zarrfs/LICENSE-MIT",
         "opt/zarrfs/share/doc/zarrfs/README.md",
         "opt/zarrfs/share/fish/vendor_completions.d/zarrfs.fish",
-        "opt/zarrfs/share/man/man1/zarrfs.1",
-        "opt/zarrfs/share/man/man8/mount.zarrfs.8",
         "opt/zarrfs/share/zsh/site-functions/_zarrfs",
     ];
+    let pages = run(Command::new(&binary).args(["man", "--list"]));
+    let page = |file: &str| format!("opt/zarrfs/share/man/man{}/{file}", &file[file.len() - 1..]);
+    let mut wanted: Vec<String> = wanted.map(str::to_owned).into();
+    wanted.extend(pages.lines().map(page));
+    wanted.sort();
     assert_eq!(files(&root), wanted);
     let link = fs::read_link(root.join("opt/zarrfs/sbin/mount.zarrfs")).unwrap();
     assert_eq!(link, Path::new("/opt/zarrfs/bin/zarrfs"));
@@ -255,6 +258,8 @@ fn dpkg_installs_the_package_and_removes_it() {
         "usr/sbin/mount.zarrfs",
         "usr/sbin/mount.fuse.zarrfs",
         "usr/share/man/man1/zarrfs.1.gz",
+        "usr/share/man/man1/zarrfs-mount.1.gz",
+        "usr/share/man/man7/zarrfs-views.7.gz",
         "usr/share/man/man8/mount.zarrfs.8.gz",
         "usr/share/bash-completion/completions/zarrfs",
         "usr/share/zsh/vendor-completions/_zarrfs",

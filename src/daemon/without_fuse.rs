@@ -1,0 +1,94 @@
+//! The module of a build without the feature `mount`: the commands that need FUSE say so.
+
+mod environment;
+mod logging;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Map, Value};
+
+use crate::cli::{HelperOptions, MountOptions, UmountArgs};
+pub use crate::inspect::Failure;
+pub use environment::restart_with_env_file;
+pub use logging::log_warnings;
+
+/// The error of each command that needs FUSE.
+const NO_FUSE: &str = "this zarrfs has no FUSE support (it was built without the feature `mount`): \
+                       `zarrfs export` writes a view to a file without a mount; to mount, install a \
+                       package of zarrfs, or build it with its default features";
+
+/// The source of a mount.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// The SOURCE of the command line.
+    Given(PathBuf),
+    /// The demo store inside the binary.
+    Demo,
+}
+
+/// A mount of zarrfs.
+#[derive(Debug, Clone)]
+pub struct MountedSource {
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// The source, as the mount table has it.
+    pub source: String,
+    /// The process of the daemon; `None` if it has ended, or does not answer.
+    pub pid: Option<i32>,
+}
+
+/// Does not mount.
+///
+/// # Errors
+/// Always.
+pub fn mount(
+    _source: &Source,
+    _mountpoint: Option<&Path>,
+    _options: MountOptions,
+    _helper: Option<&HelperOptions>,
+) -> Result<(), Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Does not unmount.
+///
+/// # Errors
+/// Always.
+pub fn umount(_arguments: &UmountArgs) -> Result<(), Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Lists no mounts.
+///
+/// # Errors
+/// Always.
+pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Returns no mountpoints.
+///
+/// # Errors
+/// Always.
+pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Returns no metrics.
+///
+/// # Errors
+/// Always.
+pub fn stats(_mountpoint: &Path) -> Result<Map<String, Value>, Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Returns `None`: no process is the child of a mount.
+pub fn run_probe() -> Option<ExitCode> {
+    None
+}
+
+/// Returns `false`: no process is in the background.
+pub fn is_background() -> bool {
+    false
+}
