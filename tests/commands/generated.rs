@@ -6,13 +6,16 @@ use crate::place::said;
 use crate::stores::*;
 use crate::support::*;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 12] = [
     "mount",
     "umount",
     "demo",
     "tree",
     "info",
     "check",
+    "views",
+    "path",
+    "run",
     "stats",
     "completions",
     "man",
