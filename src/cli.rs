@@ -2,6 +2,7 @@
 //! `--name[=value]` before clap parses it.
 
 mod complete;
+mod discovery;
 mod expand;
 mod features;
 mod generate;
@@ -23,6 +24,7 @@ use crate::units::{parse_id, parse_log_filter, parse_size, parse_time, parse_uma
 use crate::view::FormatSet;
 
 pub use complete::{Completion, CompletionSource, complete, completions};
+pub use discovery::{PathArgs, RunArgs, ViewsArgs};
 pub use expand::expand_mount_options;
 pub use generate::options;
 pub use help::{HelpArgs, TOPICS, Topic, help};
@@ -61,8 +63,9 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   zarrfs ocean.zarr /mnt/ocean                           # or a zip, a database
   zarrfs s3://bucket/ocean.zarr /mnt/ocean --anonymous   # or a URL
-  ncdump -h /mnt/ocean/.zarrfs/root.nc                   # a view
+  ncdump -h /mnt/ocean/.zarrfs/ocean.nc                  # a view
   zarrfs umount /mnt/ocean
+  zarrfs run ocean.zarr -- ncdump -h {nc}                # a mount for one command
   zarrfs export ocean.zarr:sst sst.tif                   # without a mount
 
 `zarrfs COMMAND --help` has the options of a command, `zarrfs help` the topics of the manual.";
@@ -77,7 +80,10 @@ impl Cli {
             Command::Info(arguments) => &arguments.source.remote,
             Command::Check(arguments) => &arguments.source.remote,
             Command::Export(arguments) => &arguments.source.remote,
-            Command::Umount(_)
+            Command::Views(arguments) => &arguments.source.remote,
+            Command::Run(arguments) => &arguments.options.remote,
+            Command::Path(_)
+            | Command::Umount(_)
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)
@@ -111,6 +117,13 @@ pub enum Command {
     Check(CheckArgs),
     /// Write a view, such as the NetCDF file of a group, to a file, without a mount
     Export(ExportArgs),
+    /// List the views of a node, of a mount or of a source
+    Views(ViewsArgs),
+    /// Print the path of one view of a mount
+    Path(PathArgs),
+    /// Run a command on a private mount that ends with it
+    #[command(args_override_self = true)]
+    Run(Box<RunArgs>),
     /// Show the metrics of a running mount
     Stats(StatsArgs),
     /// Print completions for a shell
@@ -247,8 +260,8 @@ pub struct MountOptions {
     /// The tree that is mounted: the store's keys, the views, or both in directories of these names
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
-    /// Formats of views that are listed, such as npy,chunks; all views can be opened by name
-    /// [default: all but cdf5]
+    /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
+    /// [default: nc, tif, npy and translations in a group, all in the directory of an array]
     #[arg(
         long,
         value_name = "LIST",

@@ -7,16 +7,22 @@
 mod arguments;
 mod background;
 mod default_mountpoint;
+mod discovery;
 mod environment;
 mod kernel;
 mod limits;
 mod logging;
 mod mount_report;
+mod mounted_views;
 mod mountpoint;
 mod namespace;
+mod place;
+mod placeholders;
 mod probe;
+mod run;
 mod signals;
 mod socket;
+mod state_log;
 mod stats;
 mod umount;
 mod waiting_note;
@@ -45,10 +51,14 @@ use crate::store::{
 };
 use crate::tree::{self, Shown, Tree, ViewTree};
 use crate::view::{Nodes, NodesOptions};
+pub use background::private_mountpoint;
+pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
 use mountpoint::Mountpoint;
+use place::Place;
 pub use probe::run_probe;
+pub use run::run;
 pub use stats::stats;
 pub use umount::{MountedSource, mountpoints, mounts, umount};
 
@@ -62,6 +72,16 @@ pub enum Source {
     Given(PathBuf),
     /// The demo store inside the binary.
     Demo,
+}
+
+impl Source {
+    /// Returns the source of a SOURCE.
+    pub fn new(given: PathBuf) -> Self {
+        match given.as_os_str() == crate::cli::DEMO {
+            true => Self::Demo,
+            false => Self::Given(given),
+        }
+    }
 }
 
 /// Mounts, in the background by default. Returns when the mount is ready, or in the foreground
@@ -127,14 +147,16 @@ fn serve(
         Source::Given(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
-    if options.mkdir {
+    if options.mkdir && place::descriptor(path).is_none() {
         std::fs::create_dir_all(path)
             .map_err(|e| format!("mountpoint {}: --mkdir: {e}", path.display()))?;
     }
-    let mountpoint = Mountpoint::claim(path, options.nonempty)
+    let place = Place::claim(path, options.nonempty)
         .map_err(|error| arguments::root_cause(error, source, path, options))?;
-    start_logging(&mountpoint, options)?;
-    check_paths(&mountpoint, name.as_ref(), options)?;
+    start_logging(place.directory(), options)?;
+    if let Some(mountpoint) = place.directory() {
+        check_paths(mountpoint, name.as_ref(), options)?;
+    }
     raise_descriptor_limit();
     let threads = threads(options);
     let memory = Memory::new(options, threads)?;
@@ -143,7 +165,8 @@ fn serve(
     let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
     let base = name.map_or_else(Key::root, |name| name.root().clone());
     let root = arguments::root(&base, options)?;
-    let swapped = mountpoint.is_source().then_some((source, path));
+    let is_source = place.directory().is_some_and(Mountpoint::is_source);
+    let swapped = is_source.then_some((source, path));
     let checked = arguments::check_zarr(&*store, &base, &root, options, swapped);
     block_on(checked)?;
     let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
@@ -152,27 +175,39 @@ fn serve(
     let signals = signals::Signals::block()?;
     let mount_name = mount_report::mount_name(source, store.label());
     limits::check(threads, memory.limit_bytes)?;
-    let device = kernel::mount(mountpoint.target(), &mount_name, options.allow_other)?;
-    let mountpoint = mountpoint.release();
+    let (device, mountpoint) = place.mount(&mount_name, options.allow_other)?;
     let transport = transport(options, threads, store.capabilities());
-    let session = start_session(device, fs, transport, &mountpoint, signals, socket.clone());
+    let shown = mountpoint.as_deref().unwrap_or(path);
+    let session = start_session(
+        device,
+        Arc::clone(&fs),
+        transport,
+        (shown, mountpoint.is_some()),
+        signals,
+        socket.clone(),
+    );
     let session = session.inspect_err(|_| {
-        let _ = kernel::unmount(&mountpoint, true);
+        if let Some(mountpoint) = &mountpoint {
+            let _ = kernel::unmount(mountpoint, true);
+        }
     })?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    let (label, shown) = (store.label(), mountpoint.display());
-    log::info!("{label} is mounted on {shown}");
+    let shown = shown.display().to_string();
+    let report = mount_report::lines(&*store, &root, &fs, (&shown, mountpoint.is_some()), options);
+    report.iter().for_each(|line| log::info!("{line}"));
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     if mount_report::is_wanted(helper) {
-        mount_report::print(&*store, &root, &mountpoint, options);
+        mount_report::print(&report);
     }
-    drop(store);
+    drop((store, fs));
     if is_background() {
         background::report_ready();
     }
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());
-    default_mountpoint::remove(&mountpoint);
+    if let Some(mountpoint) = &mountpoint {
+        default_mountpoint::remove(mountpoint);
+    }
     match ended {
         Ok(()) => log::info!("{shown} is unmounted"),
         // Another process aborted the connection.
@@ -181,13 +216,13 @@ fn serve(
     Ok(())
 }
 
-fn start_logging(mountpoint: &Mountpoint, options: &MountOptions) -> Result<(), Failure> {
+fn start_logging(mountpoint: Option<&Mountpoint>, options: &MountOptions) -> Result<(), Failure> {
     let file = options.log_file.as_deref();
-    if let Some(file) = file {
+    if let (Some(file), Some(mountpoint)) = (file, mountpoint) {
         mountpoint.check_outside(directory_of(file), "the log file")?;
     }
     logging::start(file, options.log_level.as_deref(), is_background())?;
-    if mountpoint.is_recovered() {
+    if let Some(mountpoint) = mountpoint.filter(|mountpoint| mountpoint.is_recovered()) {
         let shown = mountpoint.path().display();
         log::warn!("{shown}: removed a dead mount of zarrfs");
     }
@@ -269,20 +304,25 @@ fn transport(
     }
 }
 
-/// Starts the FUSE session and the handling of signals. If it fails, the caller unmounts.
+/// Starts the FUSE session and the handling of signals, which unmount the path if it is a mount of this
+/// process. If it fails, the caller unmounts.
 fn start_session(
     device: OwnedFd,
     fs: Arc<Fs>,
     transport: Transport,
-    mountpoint: &Path,
+    (path, is_own): (&Path, bool),
     signals: signals::Signals,
     socket: MetricsSocket,
 ) -> Result<Mounted, Failure> {
     let mounted = Mounted::start(device, fs, transport)
         .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
-    let entry = mountpoint::entry(mountpoint)?;
+    // A mount of another program ends with this process, or with that program.
+    let entry = match is_own {
+        true => mountpoint::entry(path)?,
+        false => None,
+    };
     let close = move || socket.iter().for_each(|socket| socket.close());
-    signals.watch(mountpoint.to_owned(), entry, close)?;
+    signals.watch(path.to_owned(), entry, close)?;
     std::env::set_current_dir("/")?;
     Ok(mounted)
 }

@@ -25,8 +25,9 @@ use tokio::sync::Mutex;
 pub use crate::store::{Kind, StoreError, Visited};
 pub use crate::tree::{Entry, Ino};
 
+use crate::recent_errors::RecentErrors;
 use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat, Version};
-use crate::tree::{DirStream, Node, Tree};
+use crate::tree::{DirStream, ERRORS_FILE, Node, Tree};
 pub use handles::Handle;
 use handles::Handles;
 use local_io::LocalIoPool;
@@ -148,6 +149,7 @@ pub struct Fs {
     directories: Handles<OpenDir>,
     local_io: LocalIoPool,
     stats: Stats,
+    recent_errors: Arc<RecentErrors>,
 }
 
 impl Fs {
@@ -160,6 +162,7 @@ impl Fs {
             is_remote: tree.store().capabilities().is_remote,
             root: tree.stat(Ino::ROOT).await.ok(),
             socket: None,
+            recent_errors: tree.recent_errors(),
             tree,
             policy,
             files: Handles::default(),
@@ -182,6 +185,25 @@ impl Fs {
     /// Counters of this mount.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Names of some views of the root.
+    pub async fn example_views(&self) -> Vec<String> {
+        self.tree.example_views().await
+    }
+
+    /// The last failed requests.
+    pub fn recent_errors(&self) -> &RecentErrors {
+        &self.recent_errors
+    }
+
+    /// How long the kernel may trust what a lookup of a name has found.
+    pub fn entry_ttl(&self, name: &[u8]) -> Duration {
+        match name == ERRORS_FILE {
+            // Each lookup finds the file of the errors until then.
+            true => Duration::ZERO,
+            false => self.policy.ttl,
+        }
     }
 
     /// Whether the content cannot change, so that the kernel may cache everything.

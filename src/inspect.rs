@@ -18,6 +18,7 @@ mod report;
 mod summary;
 mod table;
 mod tree;
+mod views;
 mod walk;
 
 use std::io::{self, Write};
@@ -43,6 +44,7 @@ pub use output::{print, printable};
 pub(crate) use progress::Transfer;
 pub use summary::summary;
 pub use tree::tree;
+pub use views::view_list;
 
 /// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -31,7 +31,8 @@
 //! each network request that no other future waits for.
 //!
 //! Beside the order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view to a file, [`errno`] maps errors to errno
-//! values, [`units`] parses sizes and times, [`machine`] returns the number of cores and the memory.
+//! values, [`recent_errors`] keeps the last failed requests, [`units`] parses sizes and times, [`machine`] returns
+//! the number of cores and the memory.
 //!
 //! Without the feature `mount`, `fuse` is absent, and `daemon` has only what the other commands need.
 
@@ -52,6 +53,7 @@ pub mod fuse;
 pub mod hierarchy;
 pub mod inspect;
 pub mod machine;
+pub mod recent_errors;
 pub mod runtime;
 pub mod store;
 pub mod sync;

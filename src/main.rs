@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use zarrfs::cli::{self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, StatsArgs};
+use zarrfs::cli::{
+    self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs, StatsArgs,
+};
 use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
@@ -14,13 +16,17 @@ use zarrfs::inspect::{self, Verdict};
 const FAILED: u8 = 1;
 /// mount(8): the mount failed.
 const MOUNT_FAILED: u8 = 32;
+/// `zarrfs run` has failed, and not its command.
+const RUN_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
     if let Some(code) = daemon::run_probe() {
         return code;
     }
     let cli = cli::parse(std::env::args_os());
-    if let Some(file) = cli.env_file()
+    // The variables are for the daemon of `run`, not for its command.
+    let is_for_child = matches!(cli.command, Command::Run(_)) && !daemon::is_background();
+    if let Some(file) = cli.env_file().filter(|_| !is_for_child)
         && let Err(failure) = daemon::restart_with_env_file(file)
     {
         let mounts = matches!(cli.command, Command::Mount(_) | Command::Demo(_));
@@ -34,10 +40,7 @@ fn main() -> ExitCode {
             MOUNT_FAILED,
         ),
         Command::Mount(mount) => {
-            let source = match mount.source.as_os_str() == cli::DEMO {
-                true => Source::Demo,
-                false => Source::Given(mount.source),
-            };
+            let source = Source::new(mount.source);
             ended(
                 daemon::mount(&source, mount.mountpoint.as_deref(), mount.options, helper),
                 MOUNT_FAILED,
@@ -48,6 +51,9 @@ fn main() -> ExitCode {
         Command::Info(arguments) => shown(|| inspect::info(&arguments)),
         Command::Check(arguments) => check(|| inspect::check(&arguments)),
         Command::Export(arguments) => shown(|| export::export(&arguments)),
+        Command::Views(arguments) => shown(|| daemon::views(&arguments)),
+        Command::Path(arguments) => shown(|| daemon::path(&arguments)),
+        Command::Run(arguments) => run(*arguments),
         Command::Stats(arguments) => shown(|| stats(&arguments)),
         Command::Completions(arguments) => {
             shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
@@ -58,6 +64,19 @@ fn main() -> ExitCode {
             let text = cli::help(arguments.topic.as_deref())?;
             Ok(inspect::print(text.as_bytes())?)
         }),
+    }
+}
+
+/// Runs a command on a private mount; the background process serves it.
+fn run(arguments: RunArgs) -> ExitCode {
+    if let Some(mountpoint) = daemon::private_mountpoint() {
+        let source = Source::new(arguments.source);
+        let mounted = daemon::mount(&source, Some(&mountpoint), arguments.options, None);
+        return ended(mounted, MOUNT_FAILED);
+    }
+    match daemon::run(&arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => ended(Err(failure), RUN_FAILED),
     }
 }
 

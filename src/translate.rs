@@ -87,6 +87,15 @@ impl Target {
         }
     }
 
+    /// Returns the translation in a few words.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::V2 => "the hierarchy as Zarr v2",
+            Self::V3 => "the hierarchy as Zarr v3",
+            Self::Unsharded => "the hierarchy as Zarr v3 without shards",
+        }
+    }
+
     /// The document of the root that has copies of all others.
     fn consolidated(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ mod views;
 
 pub use hashed::HashedTree;
 pub use indexed::IndexedTree;
-pub use views::{Shown, ViewTree};
+pub use views::{ERRORS_FILE, Shown, ViewTree};
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Kind, Object, Stat, Store, StoreError, Visited};
 
 /// An inode number.
@@ -60,6 +61,15 @@ pub struct Entry<'a> {
     pub stat: Option<Stat>,
     /// The cookie that goes on behind this name.
     pub next: u64,
+}
+
+/// Where the views of a directory are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewsOfDir {
+    /// The path relative to the directory.
+    pub path: &'static str,
+    /// The name of its node, which the names of the views begin with.
+    pub name: String,
 }
 
 /// A directory opened for reading.
@@ -186,6 +196,24 @@ pub trait Tree: Debug + Send + Sync {
     /// As [`Tree::stat`].
     async fn attributes(&self, _: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         Ok(Vec::new())
+    }
+
+    /// The views of a directory; `None` if it has none.
+    ///
+    /// # Errors
+    /// As [`Tree::stat`], and those of reading the metadata of its node.
+    async fn views(&self, _: Ino) -> Result<Option<ViewsOfDir>, StoreError> {
+        Ok(None)
+    }
+
+    /// Names of at most three views of the root, for the report of a mount.
+    async fn example_views(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The last failed requests, which the tree may show.
+    fn recent_errors(&self) -> Arc<RecentErrors> {
+        Arc::default()
     }
 
     /// Gauges for the statistics.

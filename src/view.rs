@@ -14,6 +14,7 @@ mod dataset;
 mod elements;
 mod file;
 mod format;
+mod format_set;
 mod gather;
 mod georef;
 mod geotiff;
@@ -30,20 +31,23 @@ mod placed;
 mod readme;
 mod resolve;
 mod sidecar;
+mod source_name;
 mod texts;
 mod tiff;
+mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use around::{ArrayView, NodeResolver};
 pub use branch::{DecodedTexts, Depth, GroupArray, GroupTree};
 pub use content::{CachedFile, Content, NoContent, Rendering};
 pub use file::ViewFile;
-pub use format::{Format, FormatSet, RenderHierarchy, Renderer};
+pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
+pub use format_set::FormatSet;
 pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, VirtualFile,
 };
 pub use node::{ViewNode, attributes_at};
-pub use nodes::{Nodes, NodesOptions};
+pub use nodes::{Nodes, NodesOptions, alias};
 pub use number::{Conversion, Number, NumberKind, Value};
 pub(crate) use readme::shell_quoted;

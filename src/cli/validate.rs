@@ -19,7 +19,10 @@ impl Cli {
             Command::Info(info) => (info.source.path_or(&info.key), &info.source.remote),
             Command::Check(check) => (check.source.path_or(&check.key), &check.source.remote),
             Command::Export(export) => (&export.source.path, &export.source.remote),
-            Command::Umount(_)
+            Command::Views(views) => (views.source.path_or(&views.key), &views.source.remote),
+            Command::Run(run) => (&run.options.path, &run.options.remote),
+            Command::Path(_)
+            | Command::Umount(_)
             | Command::Mounts(_)
             | Command::Stats(_)
             | Command::Completions(_)

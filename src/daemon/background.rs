@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
@@ -18,19 +18,31 @@ const OK: &str = "ok";
 /// Executes this command in the background, with a mountpoint that the command line has not; returns when
 /// the mount is ready.
 pub(super) fn start(mountpoint: Option<&Path>) -> Result<(), Failure> {
+    let spawned = command().args(mountpoint).spawn();
+    let mut child = spawned.map_err(|e| format!("starting the background process: {e}"))?;
+    answer(&mut child)
+}
+
+/// Returns the command that executes this one in the background.
+pub(super) fn command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    let mut child = command
+    command
         .args(arguments)
-        .args(mountpoint)
         .env(CHILD, "1")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("starting the background process: {e}"))?;
+        .stdout(Stdio::piped());
+    command
+}
+
+/// Waits for the result of the mount.
+///
+/// # Errors
+/// Why the mount has failed.
+pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
     let mut answer = String::new();
     if let Some(stdout) = &mut child.stdout {
         stdout.read_to_string(&mut answer)?;
@@ -66,6 +78,14 @@ pub(super) fn die_with_parent() {
 /// The variable of the background process.
 pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 
+/// The variable of the background process of `zarrfs run`: the mountpoint, which is removed at the end.
+pub(super) const PRIVATE: &str = "ZARRFS_PRIVATE_MOUNTPOINT";
+
+/// Returns the mountpoint of the background process of `zarrfs run`.
+pub fn private_mountpoint() -> Option<PathBuf> {
+    std::env::var_os(PRIVATE).map(PathBuf::from)
+}
+
 /// Sends the result to the waiting command and closes the pipe.
 pub(super) fn send_result(message: &str) {
     let mut stdout = std::io::stdout();
@@ -80,9 +100,11 @@ pub(super) fn send_result(message: &str) {
 /// Reports that the mount is ready, and detaches from the caller.
 ///
 /// The process group of the caller is kept until now: systemd's autofs lets only that group access the
-/// mountpoint while it waits for the mount.
+/// mountpoint while it waits for the mount. The daemon of `zarrfs run` still ends with its parent.
 pub(super) fn report_ready() {
-    let _ = rustix::process::set_parent_process_death_signal(None);
+    if private_mountpoint().is_none() {
+        let _ = rustix::process::set_parent_process_death_signal(None);
+    }
     let _ = rustix::process::setsid();
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);

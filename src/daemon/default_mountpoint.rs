@@ -52,8 +52,12 @@ pub(super) fn line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-/// Removes the directory after the mount, if it was made by [`choose`].
+/// Removes the directory after the mount, if it was made by [`choose`] or for `zarrfs run`.
 pub(super) fn remove(mountpoint: &Path) {
+    if super::private_mountpoint().is_some_and(|private| private == mountpoint) {
+        let _ = fs::remove_dir(mountpoint);
+        return;
+    }
     let directory = directory().and_then(|directory| fs::canonicalize(directory).ok());
     if directory.is_some_and(|directory| mountpoint.parent() == Some(&directory)) {
         // One that is not empty, or is mounted on again, stays.

@@ -1,16 +1,20 @@
-//! The log of the daemon: `--log-file`, standard error, or syslog in the background.
+//! The log of the daemon: `--log-file`, standard error, or in the background syslog, and a file in the state
+//! directory of the user if there is no syslog.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::SystemTime;
 
 use env_logger::Target;
 use log::{Level, LevelFilter};
 use rustix::fs::OFlags;
 
 use super::Failure;
+use super::state_log::StateLog;
+use crate::units::date;
 
 /// The socket of syslog and the journal.
 const SYSLOG: &str = "/dev/log";
@@ -40,12 +44,23 @@ pub(super) fn start(
     if let Some(level) = level {
         logger.parse_filters(level);
     }
-    let to_syslog = background && file.is_none();
+    let is_unattended = background && file.is_none();
+    let state = match is_unattended && !has_syslog() {
+        true => StateLog::open(),
+        false => None,
+    };
+    let to_state = state.is_some();
+    let to_syslog = is_unattended && !to_state;
     logger.format(move |line, record| {
         if to_syslog {
             let priority = FACILITY_DAEMON | severity(record.level());
             let pid = std::process::id();
             return writeln!(line, "<{priority}>zarrfs[{pid}]: {}", record.args());
+        }
+        if to_state {
+            let (time, pid) = (date(SystemTime::now()), std::process::id());
+            let (level, text) = (record.level(), record.args());
+            return writeln!(line, "{time} zarrfs[{pid}]: {level}: {text}");
         }
         writeln!(line, "zarrfs: {}: {}", record.level(), record.args())
     });
@@ -59,6 +74,8 @@ pub(super) fn start(
             .open(path);
         let file = file.map_err(|e| format!("--log-file {}: {e}", path.display()))?;
         logger.target(Target::Pipe(Box::new(file)));
+    } else if let Some(state) = state {
+        logger.target(Target::Pipe(Box::new(state)));
     } else if to_syslog {
         logger.target(Target::Pipe(Box::new(Syslog(UnixDatagram::unbound()?))));
     }
@@ -81,6 +98,10 @@ pub fn log_warnings() -> Result<(), Failure> {
     let level = "zarrfs=warn,zarrfs::view=off";
     let level = std::env::var_os("ZARRFS_LOG").is_none().then_some(level);
     start(None, level, false)
+}
+
+fn has_syslog() -> bool {
+    UnixDatagram::unbound().is_ok_and(|socket| socket.connect(SYSLOG).is_ok())
 }
 
 fn severity(level: Level) -> u8 {

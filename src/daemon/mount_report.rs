@@ -1,29 +1,43 @@
-//! The report of a new mount: a line on standard error, and the name in the mount table.
+//! The report of a new mount: lines on standard error and in the log, and the name in the mount table.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
 use futures_util::FutureExt;
 
 use super::Source;
 use crate::cli::{HelperOptions, MountOptions, TreeShown, Views};
+use crate::fs::Fs;
 use crate::inspect;
 use crate::runtime::block_on;
 use crate::store::{Key, Store};
+use crate::view::shell_quoted;
 
-/// Returns whether the line is printed: on a terminal, and for mount(8) with its option -v, but not in
+/// Returns whether the report is printed: on a terminal, and for mount(8) with its option -v, but not in
 /// scripts, fstab and systemd.
 pub(super) fn is_wanted(helper: Option<&HelperOptions>) -> bool {
     match helper {
         Some(helper) => helper.is_verbose,
-        None => io::stderr().is_terminal(),
+        None => super::private_mountpoint().is_none() && io::stderr().is_terminal(),
     }
 }
 
-/// Prints the source, the mountpoint, a summary and the directory of the views.
-pub(super) fn print(store: &dyn Store, root: &Key, mountpoint: &Path, options: &MountOptions) {
+/// The columns of a terminal.
+const COLUMNS: usize = 80;
+/// What stands before each line.
+const PROGRAM: &str = "zarrfs: ";
+
+/// Returns the report: what is mounted, and if this process has mounted it, where its views are, with some of
+/// their names, and how to unmount.
+pub(super) fn lines(
+    store: &dyn Store,
+    root: &Key,
+    fs: &Fs,
+    (mountpoint, is_own): (&str, bool),
+    options: &MountOptions,
+) -> Vec<String> {
     let summary = inspect::summary(store, root);
-    let summary = match store.capabilities().is_remote {
+    let is_remote = store.capabilities().is_remote;
+    let summary = match is_remote {
         // The mount is ready, and does not wait for the network to describe itself.
         true => summary
             .now_or_never()
@@ -31,17 +45,64 @@ pub(super) fn print(store: &dyn Store, root: &Key, mountpoint: &Path, options: &
         false => block_on(summary),
     };
     let views = match (options.tree, options.views) {
-        (TreeShown::Native, Views::Off) => String::new(),
-        (TreeShown::Native, _) => {
-            format!("; views: {}/.zarrfs", mountpoint.display())
-        }
-        (TreeShown::Both, _) => format!("; views: {}/views", mountpoint.display()),
-        (TreeShown::Views, _) => "; the views are mounted".into(),
+        _ if !is_own => None,
+        (TreeShown::Native, Views::Off) => None,
+        (TreeShown::Native, _) => Some(format!("{mountpoint}/.zarrfs")),
+        (TreeShown::Both, _) => Some(format!("{mountpoint}/views")),
+        (TreeShown::Views, _) => Some(mountpoint.to_owned()),
     };
-    let (label, shown) = (store.label(), mountpoint.display());
-    // A mount works without this line.
-    let line = format!("{label} is mounted on {shown}: {summary}{views}");
-    let _ = writeln!(io::stderr(), "zarrfs: {}", inspect::printable(&line));
+    let names = match (&views, is_remote) {
+        (None, _) => Vec::new(),
+        (Some(_), true) => fs.example_views().now_or_never().unwrap_or_default(),
+        (Some(_), false) => block_on(fs.example_views()),
+    };
+    let mut lines = Vec::new();
+    let mounted = format!("{} is mounted on {mountpoint}", store.label());
+    match fits(&format!("{mounted}: {summary}")) {
+        true => lines.push(format!("{mounted}: {summary}")),
+        false => lines.extend([mounted, summary]),
+    }
+    lines.extend(views.map(|views| views_line(&views, &names)));
+    if is_own {
+        lines.push(format!(
+            "to unmount: zarrfs umount {}",
+            shell_quoted(mountpoint)
+        ));
+    }
+    let lines = lines.iter();
+    lines
+        .map(|line| inspect::printable(line).into_owned())
+        .collect()
+}
+
+fn fits(line: &str) -> bool {
+    PROGRAM.len() + line.chars().count() <= COLUMNS
+}
+
+/// Returns the line of the views, with as many names as fit, but one at least.
+fn views_line(directory: &str, names: &[String]) -> String {
+    let mut line = format!("views: {directory}");
+    for (i, name) in names.iter().enumerate() {
+        let longer = match i {
+            0 => format!("{line} ({name})"),
+            _ => format!("{}, {name})", line.trim_end_matches(')')),
+        };
+        if i > 0 && !fits(&longer) {
+            break;
+        }
+        line = longer;
+    }
+    line
+}
+
+/// Prints the report.
+pub(super) fn print(lines: &[String]) {
+    // A mount works without it.
+    let text: String = lines
+        .iter()
+        .map(|line| format!("{PROGRAM}{line}\n"))
+        .collect();
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Returns the source for the mount table: as given, so that mount(8) finds the line of fstab, but
@@ -66,6 +127,21 @@ pub(super) fn mount_name(source: &Source, label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_names_of_views_are_shown_as_fit() {
+        let names = ["ocean.nc", "sst.tif", "sst.npy"].map(str::to_owned);
+        assert_eq!(
+            views_line("/mnt/.zarrfs", &names),
+            "views: /mnt/.zarrfs (ocean.nc, sst.tif, sst.npy)"
+        );
+        assert_eq!(views_line("/mnt", &[]), "views: /mnt");
+        let long = format!("/{}", "m".repeat(50));
+        assert_eq!(
+            views_line(&long, &names),
+            format!("views: {long} (ocean.nc)")
+        );
+    }
 
     #[test]
     fn the_mount_table_shows_the_source_and_no_secret() {

@@ -78,7 +78,7 @@ fn end(path: &Path, mount: Option<&MountEntry>, signals: &mpsc::Receiver<i32>) {
         again = signals.recv_timeout(RETRY).is_ok();
         waited = waited.saturating_add(RETRY);
     }
-    if !again {
+    if !again && mount.is_some() {
         // The session ends the process when the last file is closed.
         let _ = signals.recv_timeout(BUSY);
     }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::Fs;
+use crate::recent_errors::RecentError;
 use crate::store::{DiskCounters, TransferCounters};
 use crate::sync::Mutex;
+use crate::units::date;
 
 /// Counts since the mount began.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ impl Stats {
     /// All counters, and the given gauges, as a JSON object.
     fn json(&self, gauges: &[(&str, u64)]) -> Map<String, Value> {
         let counters = [
-            ("errors", &self.errors),
+            ("failed_requests", &self.errors),
             ("panics", &self.panics),
             ("reads_offloaded", &self.offloaded),
         ];
@@ -95,6 +97,9 @@ impl Fs {
     /// All that is counted, with what went over a network for each array. Nothing is waited for.
     pub fn document(&self) -> Value {
         let mut document = self.totals();
+        let errors = self.recent_errors.list();
+        let errors = errors.iter().map(error_json).collect();
+        document.insert("errors".into(), Value::Array(errors));
         let store = self.tree.store();
         let Some(usage) = store.transfer_stats() else {
             return Value::Object(document);
@@ -111,6 +116,16 @@ impl Fs {
         }
         Value::Object(document)
     }
+}
+
+fn error_json(error: &RecentError) -> Value {
+    json!({
+        "time": date(error.time),
+        "operation": error.operation,
+        "key": error.key,
+        "errno": error.errno,
+        "cause": error.cause,
+    })
 }
 
 fn counters(traffic: &TransferCounters) -> Map<String, Value> {

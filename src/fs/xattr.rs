@@ -22,6 +22,10 @@ const ROOT_ATTRIBUTES: [&str; 5] = [
     "user.zarrfs.socket",
 ];
 
+/// The attributes of a directory with views: their path relative to it, and the name of its node.
+const VIEWS: &str = "user.zarrfs.views";
+const NAME: &str = "user.zarrfs.name";
+
 impl Fs {
     /// Names of the extended attributes of a file.
     ///
@@ -35,6 +39,9 @@ impl Fs {
         };
         let own = ROOT_ATTRIBUTES.iter().take(count);
         let mut names: Vec<String> = own.map(|name| (*name).to_owned()).collect();
+        if self.tree.views(ino).await?.is_some() {
+            names.extend([VIEWS, NAME].map(str::to_owned));
+        }
         let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
         for (name, value) in self.tree.attributes(ino).await? {
             let name = format!("user.zarr.{name}");
@@ -54,7 +61,8 @@ impl Fs {
     /// # Errors
     /// As [`Fs::getxattr`].
     pub fn try_getxattr(&self, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>, FsError>> {
-        match name.starts_with(b"user.zarr.") {
+        let is_of_node = name.starts_with(b"user.zarr.");
+        match is_of_node || name == VIEWS.as_bytes() || name == NAME.as_bytes() {
             true => None,
             false => Some(self.own_attribute(ino, name)),
         }
@@ -66,6 +74,13 @@ impl Fs {
     /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
     /// after which callers such as ls(1) stop asking.
     pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        if name == VIEWS.as_bytes() || name == NAME.as_bytes() {
+            let views = self.tree.views(ino).await?.ok_or(FsError::NoAttribute)?;
+            return Ok(match name == NAME.as_bytes() {
+                true => views.name.into_bytes(),
+                false => views.path.into(),
+            });
+        }
         let Some(name) = name.strip_prefix(b"user.zarr.") else {
             return self.own_attribute(ino, name);
         };

@@ -123,7 +123,10 @@ impl Operation for Lookup<'_> {
     fn answer(&self, service: &Service, found: Option<Attr>, reply: ReplyEntry) {
         let policy = service.fs.policy();
         match found {
-            Some(attr) => reply.entry(&policy.ttl, &file_attr(&attr), Generation(0)),
+            Some(attr) => {
+                let ttl = service.fs.entry_ttl(self.name.as_bytes());
+                reply.entry(&ttl, &file_attr(&attr), Generation(0));
+            }
             None => reply.entry(&policy.absent_ttl, &file_attr(&absent()), Generation(0)),
         }
     }

@@ -11,6 +11,8 @@ use fuser::{
 use super::in_flight::Refuse;
 use crate::errno::{errno, errno_name};
 use crate::fs::{Attr, Fs, FsError, Ino, StoreError};
+use crate::recent_errors::RecentError;
+use crate::store::Key;
 
 /// Logs a failed request, once, and says its errno.
 pub(super) fn report(
@@ -40,6 +42,8 @@ pub(super) fn report(
         | FsError::Interrupted => log::debug!("{}", line()),
         _ => {
             fs.stats().failed();
+            fs.recent_errors()
+                .add(recent(fs, operation, ino, name, error));
             match fs.stats().may_log() {
                 Some(0) => log::warn!("{}", line()),
                 Some(left_out) => {
@@ -50,6 +54,36 @@ pub(super) fn report(
         }
     }
     Errno::from_i32(errno.raw_os_error())
+}
+
+/// A failed request, for the last errors of the mount.
+fn recent(
+    fs: &Fs,
+    operation: &str,
+    ino: INodeNo,
+    name: Option<&OsStr>,
+    error: &FsError,
+) -> RecentError {
+    let own = match error {
+        FsError::Store(error) => error.key().clone(),
+        _ => Key::root(),
+    };
+    let mut key = match own.is_root() {
+        true => fs.key(Ino(ino.0)).to_string(),
+        false => own.to_string(),
+    };
+    if let Some(name) = name.filter(|_| own.is_root()) {
+        key = format!("{key}/{}", name.to_string_lossy());
+    }
+    let text = error.to_string();
+    let cause = text.strip_prefix(&format!("{own}: ")).unwrap_or(&text);
+    RecentError {
+        time: SystemTime::now(),
+        operation: operation.to_owned(),
+        key,
+        errno: errno_name(errno(error)),
+        cause: cause.to_owned(),
+    }
 }
 
 /// What stat(2) tells, as the kernel wants it.

@@ -50,7 +50,11 @@ impl DirStore {
     pub fn open(path: &Path, options: DirOptions) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        let label = path.to_string_lossy().into_owned();
+        // `.` and `..` say nothing of the source.
+        let label = match path.file_name() {
+            Some(_) => path.to_string_lossy().into_owned(),
+            None => std::fs::canonicalize(path)?.to_string_lossy().into_owned(),
+        };
         let store = Self {
             root,
             label,

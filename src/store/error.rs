@@ -135,6 +135,24 @@ impl StoreError {
         }
     }
 
+    /// The key of the failed operation.
+    pub fn key(&self) -> &Key {
+        match self {
+            Self::NotFound { key }
+            | Self::NotAPrefix { key }
+            | Self::Denied { key, .. }
+            | Self::Stale { key, .. }
+            | Self::Corrupt { key, .. }
+            | Self::Unsupported { key, .. }
+            | Self::TooLarge { key, .. }
+            | Self::TimedOut { key, .. }
+            | Self::Unreachable { key, .. }
+            | Self::Unavailable { key, .. }
+            | Self::Internal { key, .. }
+            | Self::Io { key, .. } => key,
+        }
+    }
+
     /// An error of this program itself, about no key.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::Internal {

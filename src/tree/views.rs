@@ -6,7 +6,9 @@
 //! only numbers that the kernel has looked up and not forgotten.
 
 mod current;
+mod examples;
 mod find;
+mod listing;
 mod names;
 mod path;
 mod translated;
@@ -17,11 +19,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use self::listing::{ChunksDir, NativeDir, ViewDir};
 use self::path::{FoundView, InodeEntry, VIEW_BIT, ViewKind};
 pub(super) use self::path::{ListedView, ViewPath};
 use self::translated::Translations;
-use super::{DOTS, DirStream, Entry, HashedTree, Ino, Node, Tree, Visit, unknown, visit_dots};
-use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
+use super::{DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, unknown};
+use crate::recent_errors::RecentErrors;
+use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError};
 use crate::sync::{Mutex, MutexGuard};
 use crate::view::{Nodes, ViewFile};
 
@@ -46,15 +50,16 @@ pub struct ViewTree {
     /// Whether `.zarrfs` is listed.
     is_listed: bool,
     translations: Translations,
+    recent_errors: Arc<RecentErrors>,
     known: Mutex<HashMap<Ino, InodeEntry>>,
 }
 
+/// The file of the last failed requests, among the views of the root; it is not listed.
+pub const ERRORS_FILE: &[u8] = b"errors.txt";
 /// The directory of computed files.
 const HIDDEN: &[u8] = b".zarrfs";
 /// The root of the native tree where it is not the root of the mount.
 const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
-/// Follows `.zarrfs` in listings of native directories; no file system's cookie.
-const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 
 /// ViewKind a number stands for.
 enum Resolved<'a> {
@@ -90,6 +95,7 @@ impl ViewTree {
             nodes,
             shown,
             is_listed,
+            recent_errors: Arc::default(),
             known: Mutex::default(),
         })
     }
@@ -174,19 +180,22 @@ impl ViewTree {
 
     /// The number of the views of a native directory, if they are listed and no key has their name.
     async fn listed_views(&self, native: Ino) -> Result<Option<Ino>, StoreError> {
-        if !self.is_listed {
+        if !self.is_listed || !self.has_views(native).await? {
             return Ok(None);
         }
+        let node = self.nodes.node(&self.native.key(native)?).await?;
+        let what = ViewKind::Hidden;
+        Ok(Some(ViewPath { node, what }.number()))
+    }
+
+    /// Whether no key in a native directory has the name of the views.
+    async fn has_views(&self, native: Ino) -> Result<bool, StoreError> {
         let key = self.native.key(native)?;
         let hidden = key.join(HIDDEN).unwrap_or_default();
         match self.nodes.store().stat(&hidden).await {
-            Err(StoreError::NotFound { .. }) => {
-                let node = self.nodes.node(&key).await?;
-                let what = ViewKind::Hidden;
-                Ok(Some(ViewPath { node, what }.number()))
-            }
+            Err(StoreError::NotFound { .. }) => Ok(true),
             Err(error) if !error.is_lasting() => Err(error),
-            _ => Ok(None),
+            _ => Ok(false),
         }
     }
 
@@ -233,9 +242,6 @@ impl ViewTree {
         }
     }
 }
-
-/// Stands between name and format of a file where a group or another file has the plain name.
-const ESCAPE: &str = "~view";
 
 #[async_trait]
 impl Tree for ViewTree {
@@ -433,9 +439,10 @@ impl Tree for ViewTree {
                         Ok(Box::new(ViewDir { ino, parent, names }))
                     }
                     ViewKind::Chunks { .. } => Ok(Box::new(ChunksDir { ino, parent, place })),
-                    ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) => {
-                        Err(StoreError::NotAPrefix { key: place.key() })
-                    }
+                    ViewKind::File(..)
+                    | ViewKind::Chunk(_)
+                    | ViewKind::Inner(_)
+                    | ViewKind::Errors(_) => Err(StoreError::NotAPrefix { key: place.key() }),
                 }
             }
         }
@@ -454,6 +461,32 @@ impl Tree for ViewTree {
         Ok(node.extended_attributes())
     }
 
+    async fn views(&self, ino: Ino) -> Result<Option<ViewsOfDir>, StoreError> {
+        let (path, node) = match self.resolved(ino)? {
+            Resolved::Translated(_) => return Ok(None),
+            Resolved::Native(native) => {
+                let is_directory = self.native.stat(native).await?.kind == Kind::Prefix;
+                // There the views win.
+                let is_sure =
+                    self.nodes.store().capabilities().listing == ListingSupport::BestEffort;
+                if !is_directory || !(is_sure || self.has_views(native).await?) {
+                    return Ok(None);
+                }
+                (".zarrfs", self.nodes.node(&self.native.key(native)?).await?)
+            }
+            Resolved::Top => ("views", self.nodes.node(&self.root).await?),
+            resolved => match self.view(resolved).await? {
+                ViewPath {
+                    node,
+                    what: ViewKind::Hidden | ViewKind::Group,
+                } => (".", node),
+                _ => return Ok(None),
+            },
+        };
+        let name = node.name().to_owned();
+        Ok(Some(ViewsOfDir { path, name }))
+    }
+
     fn store(&self) -> &dyn Store {
         self.native.store()
     }
@@ -465,128 +498,15 @@ impl Tree for ViewTree {
             .saturating_add(self.translations.known_inodes())
     }
 
+    async fn example_views(&self) -> Vec<String> {
+        self.examples().await
+    }
+
+    fn recent_errors(&self) -> Arc<RecentErrors> {
+        Arc::clone(&self.recent_errors)
+    }
+
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         self.nodes.engine().gauges().to_vec()
     }
-}
-
-/// A directory of the native tree, with the directory of its views if that is listed.
-#[derive(Debug)]
-struct NativeDir {
-    stream: Box<dyn DirStream>,
-    ino: Ino,
-    shown: Shown,
-    hidden: Option<Ino>,
-}
-
-#[async_trait]
-impl DirStream for NativeDir {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        if cookie == BEHIND_HIDDEN {
-            return Ok(Visited::End);
-        }
-        let (here, shown) = (self.ino, self.shown);
-        let visited = self.stream.visit(cookie, &mut |mut entry| {
-            entry.ino = match entry.name {
-                b"." => here,
-                // The root of the native tree has the root of the mount above it.
-                b".." if here == NATIVE_ROOT => Ino::ROOT,
-                _ => ViewTree::outer(shown, entry.ino),
-            };
-            visit(entry)
-        })?;
-        let (Visited::End, Some(hidden)) = (visited, self.hidden) else {
-            return Ok(visited);
-        };
-        let flow = visit(Entry {
-            name: HIDDEN,
-            ino: hidden,
-            kind: Kind::Prefix,
-            stat: None,
-            next: BEHIND_HIDDEN,
-        });
-        Ok(match flow.is_break() {
-            true => Visited::Stopped,
-            false => Visited::End,
-        })
-    }
-
-    async fn load(&mut self) -> Result<(), StoreError> {
-        self.stream.load().await
-    }
-}
-
-/// A directory of views, whose names were made when it was opened. Cookies are counts.
-#[derive(Debug)]
-struct ViewDir {
-    ino: Ino,
-    parent: Ino,
-    names: Vec<ListedView>,
-}
-
-impl DirStream for ViewDir {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        let nth = |number| self.names.get(usize::try_from(number).ok()?).cloned();
-        let length = self.names.len() as u64;
-        Ok(visit_views(
-            self.ino,
-            self.parent,
-            length,
-            nth,
-            cookie,
-            visit,
-        ))
-    }
-}
-
-/// A directory of chunks, whose names are made as they are read. Cookies are counts.
-#[derive(Debug)]
-struct ChunksDir {
-    ino: Ino,
-    parent: Ino,
-    place: ViewPath,
-}
-
-impl DirStream for ChunksDir {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        let length = self.place.chunk_entries();
-        let nth = |number| self.place.nth_chunk_entry(number);
-        Ok(visit_views(
-            self.ino,
-            self.parent,
-            length,
-            nth,
-            cookie,
-            visit,
-        ))
-    }
-}
-
-fn visit_views(
-    ino: Ino,
-    parent: Ino,
-    length: u64,
-    nth: impl Fn(u64) -> Option<ListedView>,
-    cookie: u64,
-    visit: &mut Visit<'_>,
-) -> Visited {
-    if visit_dots(ino, parent, cookie, visit) {
-        return Visited::Stopped;
-    }
-    for number in cookie.saturating_sub(DOTS)..length {
-        let Some(listed) = nth(number) else {
-            break;
-        };
-        let entry = Entry {
-            name: &listed.name,
-            ino: listed.ino,
-            kind: listed.kind,
-            stat: None,
-            next: number.saturating_add(DOTS + 1),
-        };
-        if visit(entry).is_break() {
-            return Visited::Stopped;
-        }
-    }
-    Visited::End
 }

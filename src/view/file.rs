@@ -56,6 +56,11 @@ impl ViewFile {
         Some(Self::new(made_of, Version(node.version()), node.modified()))
     }
 
+    /// A file of a text.
+    pub fn text(text: Vec<u8>, version: Version, modified: SystemTime) -> Self {
+        Self::new(FileContent::Text(Arc::new(text)), version, modified)
+    }
+
     /// Opens it.
     ///
     /// # Errors

@@ -18,21 +18,24 @@ use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
 
+/// Stands between name and format of a file where a group or another file has the plain name.
+pub const ESCAPE: &str = "~view";
+
 /// A view format: its row in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Format(u8);
 
-/// The name of a view.
 /// Renders a text with the documents of all nodes of a group.
 pub type RenderHierarchy =
     for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
 
+/// The name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     /// A fixed name, only in the directory of the node's views.
     Own(&'static str),
-    /// A directory of an array; `<array>.<name>` in the directory of its group.
-    Directory(&'static str),
+    /// A fixed name; `<array>.<name>` in the directory of its group.
+    Member(&'static str),
     /// `<node><suffix>`.
     Suffix(&'static str),
 }
@@ -44,6 +47,8 @@ pub enum Renderer {
     Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
     /// The list of the views of a node, with diagnostics.
     Readme,
+    /// The same list as JSON.
+    ViewList,
     /// The elements of variable length as text.
     Elements,
     /// A directory of chunks.
@@ -117,7 +122,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 20] = [
+static TABLE: [Row; 21] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -138,6 +143,13 @@ static TABLE: [Row; 20] = [
         "this list",
         "cat",
         Renderer::Readme,
+    ),
+    row(
+        "views",
+        Name::Member("views.json"),
+        "this list as JSON",
+        JSON_TOOL,
+        Renderer::ViewList,
     ),
     row(
         "zom",
@@ -252,14 +264,14 @@ static TABLE: [Row; 20] = [
     ),
     row(
         "chunks",
-        Name::Directory("chunks"),
+        Name::Member("chunks"),
         "a directory of decoded chunks",
         "ls",
         Renderer::Chunks,
     ),
     row(
         "inner",
-        Name::Directory("inner"),
+        Name::Member("inner"),
         "a directory of the decoded inner chunks of the shards",
         "ls",
         Renderer::Inner,
@@ -294,6 +306,11 @@ impl Format {
 
     /// Whether it applies to every node.
     pub fn is_of_node(self) -> bool {
+        self.is_always_listed() || matches!(self.renderer(), Renderer::ViewList)
+    }
+
+    /// Whether it is listed whatever the formats are.
+    pub(super) fn is_always_listed(self) -> bool {
         matches!(self.renderer(), Renderer::Node(_) | Renderer::Readme)
     }
 
@@ -325,12 +342,18 @@ impl Format {
                     | Renderer::UncheckedArray(_)
                     | Renderer::Image(_)
                     | Renderer::Readme
+                    | Renderer::ViewList
             )
     }
 
     /// Whether its size depends on more than the metadata of its node: other nodes, or elements.
     pub fn is_costly(self) -> bool {
         self.is_of_many() || matches!(self.renderer(), Renderer::Elements)
+    }
+
+    /// Whether the names of its files begin with the name of their node.
+    pub fn is_named_after_node(self) -> bool {
+        matches!(self.row().name, Name::Suffix(_))
     }
 
     /// Whether it is a directory.
@@ -341,8 +364,19 @@ impl Format {
     /// Its name in the directory of the views of the node `name`.
     pub fn own_name(self, name: &str) -> String {
         match self.row().name {
-            Name::Own(own) | Name::Directory(own) => own.into(),
+            Name::Own(own) | Name::Member(own) => own.into(),
             Name::Suffix(suffix) => format!("{name}{suffix}"),
+        }
+    }
+
+    /// Its name in the directory of the views of a node: with [`ESCAPE`] if another format of the node has
+    /// the plain one.
+    pub fn unique_name(self, name: &str, is_array: bool) -> String {
+        let plain = self.own_name(name);
+        let mut formats = Self::all().filter(|format| format.suits(is_array));
+        match formats.find(|format| format.own_name(name) == plain) {
+            Some(first) if first != self => self.escaped_name(name, ESCAPE),
+            _ => plain,
         }
     }
 
@@ -351,8 +385,8 @@ impl Format {
         self.row().description
     }
 
-    /// Returns a command that reads the file `own_name` of the format.
-    pub(super) fn example(self, own_name: &str) -> String {
+    /// Returns a command that reads the file `own_name` of the format; it may be a path.
+    pub fn example(self, own_name: &str) -> String {
         let row = self.row();
         let file = match (row.command_suffix, row.name) {
             (Some(other), Name::Suffix(suffix)) => {
@@ -367,11 +401,10 @@ impl Format {
     /// The name with `escape` before the suffix, if the plain name is taken.
     pub fn escaped_name(self, name: &str, escape: &str) -> String {
         match self.row().name {
-            Name::Own(own) => {
+            Name::Own(own) | Name::Member(own) => {
                 let (stem, suffix) = own.split_at(own.rfind('.').unwrap_or(own.len()));
                 format!("{stem}{escape}{suffix}")
             }
-            Name::Directory(own) => format!("{own}{escape}"),
             Name::Suffix(suffix) => format!("{name}{escape}{suffix}"),
         }
     }
@@ -381,7 +414,7 @@ impl Format {
     pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
             Name::Own(_) => None,
-            Name::Directory(word) => Some(format!("{name}.{word}")),
+            Name::Member(word) => Some(format!("{name}.{word}")),
             Name::Suffix(suffix) => Some(format!("{name}{suffix}")),
         }
     }
@@ -391,7 +424,7 @@ impl Format {
         Self::all().filter_map(move |format| {
             let node = match format.row().name {
                 Name::Own(_) => return None,
-                Name::Directory(word) => name
+                Name::Member(word) => name
                     .strip_suffix(word.as_bytes())
                     .and_then(|name| name.strip_suffix(b".")),
                 Name::Suffix(suffix) => name.strip_suffix(suffix.as_bytes()),
@@ -405,7 +438,7 @@ impl Format {
         Self::all()
             .filter(|format| format.is_costly())
             .any(|format| match format.row().name {
-                Name::Own(own) | Name::Directory(own) => name == own.as_bytes(),
+                Name::Own(own) | Name::Member(own) => name == own.as_bytes(),
                 Name::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
             })
     }
@@ -434,50 +467,6 @@ impl FromStr for Format {
             let words: Vec<&str> = words.chain(translations).collect();
             format!("unknown format `{word}`; there are {}", words.join(", "))
         })
-    }
-}
-
-/// The formats and translations in listings; others can be opened by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatSet(Vec<Format>, Vec<Target>);
-
-impl FormatSet {
-    /// Whether a format is listed; those of every node always are.
-    pub fn lists(&self, format: Format) -> bool {
-        format.is_of_node() || self.0.contains(&format)
-    }
-
-    /// Whether a translation of the hierarchy is listed.
-    pub fn lists_translation(&self, target: Target) -> bool {
-        self.1.contains(&target)
-    }
-}
-
-impl Default for FormatSet {
-    fn default() -> Self {
-        // Few tools read CDF-5.
-        let formats = Format::all().filter(|format| format.word() != "cdf5");
-        Self(formats.collect(), Target::ALL.to_vec())
-    }
-}
-
-/// Names separated by `,`, `+` or `:`; an empty list means the default.
-impl FromStr for FormatSet {
-    type Err = String;
-
-    fn from_str(list: &str) -> Result<Self, String> {
-        let words = list.split([',', '+', ':']).filter(|word| !word.is_empty());
-        if words.clone().next().is_none() {
-            return Ok(Self::default());
-        }
-        let mut set = Self(Vec::new(), Vec::new());
-        for word in words {
-            match Target::ALL.into_iter().find(|target| target.word() == word) {
-                Some(target) => set.1.push(target),
-                None => set.0.push(word.parse()?),
-            }
-        }
-        Ok(set)
     }
 }
 
@@ -526,27 +515,17 @@ mod tests {
             ("cdf", "a.b~view.cdf.nc"),
             ("json", "a.b~view.json"),
             ("chunks", "chunks~view"),
+            ("views", "views~view.json"),
         ] {
             assert_eq!(format(word).escaped_name("a.b", "~view"), expected);
         }
     }
 
     #[test]
-    fn unknown_names_of_a_list_are_reported() {
-        let set: FormatSet = "npy,chunks".parse().unwrap();
-        assert!(
-            set.lists(format("npy")) && set.lists(format("readme")) && !set.lists(format("bin"))
-        );
-        assert_eq!("".parse(), Ok(FormatSet::default()));
-        assert!(!set.lists_translation(Target::V2));
-        let set: FormatSet = "as-v2,npy,unsharded".parse().unwrap();
-        assert!(set.lists_translation(Target::V2) && set.lists_translation(Target::Unsharded));
-        assert!(!set.lists_translation(Target::V3) && set.lists(format("npy")));
-        assert!(
-            "npy,doc"
-                .parse::<FormatSet>()
-                .unwrap_err()
-                .contains("`doc`")
-        );
+    fn two_formats_of_a_node_never_have_one_name() {
+        assert_eq!(format("json").unique_name("info", true), "info~view.json");
+        assert_eq!(format("info").unique_name("info", true), "info.json");
+        assert_eq!(format("json").unique_name("views", true), "views~view.json");
+        assert_eq!(format("json").unique_name("zom", true), "zom.json");
     }
 }

@@ -14,14 +14,9 @@ use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::ome_tiff;
-use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
-use crate::translate::{NoOutline, left_out};
-use crate::zarr::{self, chunk_names::ChunkNames};
-
-/// The subject of diagnostics about all translations.
-const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
+use crate::zarr::chunk_names::ChunkNames;
 
 impl Nodes {
     /// What a format of a node is.
@@ -43,10 +38,14 @@ impl Nodes {
     ) -> Result<Content, NoContent> {
         match (format.renderer(), &node.elements) {
             (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Renderer::Readme, _) => match self.cached_file(node, format) {
+            (Renderer::Readme | Renderer::ViewList, _) => match self.cached_file(node, format) {
                 Some(file) => Ok(Content::File(file)),
                 None => {
-                    let (text, asked) = self.readme(node).await?;
+                    let (list, asked) = self.view_list(node).await?;
+                    let text = match format.renderer() {
+                        Renderer::ViewList => list.json(),
+                        _ => list.text(),
+                    };
                     let made = VirtualFile::text(text);
                     Ok(Content::File(self.keep(node, format, made, asked)?))
                 }
@@ -115,9 +114,10 @@ impl Nodes {
         format: Format,
     ) -> Result<(), NoContent> {
         let is_certain = match (format.renderer(), &node.elements) {
-            // The first is made of the answers of this function. The second is decoded, which fails
+            // The lists are made of the answers of this function. Elements are decoded, which fails
             // or succeeds, but never proves that there is no such file.
-            (Renderer::Readme, _) | (Renderer::Elements, Elements::Variable(..)) => true,
+            (Renderer::Readme | Renderer::ViewList, _)
+            | (Renderer::Elements, Elements::Variable(..)) => true,
             (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
                 let array = array_of(node)?;
                 self.resolve(|nodes| is_certain(&array, nodes)).await?
@@ -237,87 +237,6 @@ impl Nodes {
             _memory: memory.map_err(NoContent::Failed)?,
         }))
     }
-
-    /// Returns the text of `README.txt`.
-    async fn readme(self: &Arc<Self>, node: &Arc<ViewNode>) -> Result<(String, Asked), NoContent> {
-        let problems = node.problems.iter();
-        let mut readme = Readme {
-            node: node.name.clone(),
-            is_array: node.is_array(),
-            is_root: node.key == self.options().root,
-            views: Vec::new(),
-            diagnostics: problems.map(Diagnostic::of_node).collect(),
-        };
-        let mut asked = Asked::now();
-        let formats = Format::all().filter(|format| format.suits(node.is_array()));
-        for format in formats.filter(|format| !matches!(format.renderer(), Renderer::Readme)) {
-            let name = format.own_name(&node.name);
-            let content = match format.is_of_many() {
-                true => self.content(node, format).await.map(Some),
-                false => self.check(node, format).await.map(|()| None),
-            };
-            match content {
-                Ok(content) => {
-                    if let Some(Content::File(file)) = content {
-                        asked.when = asked.when.min(file.asked.when);
-                        let notes = file.made.notes.iter();
-                        readme
-                            .diagnostics
-                            .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
-                    }
-                    readme.views.push(AvailableView {
-                        description: format.description(),
-                        example: format.example(&name),
-                        name,
-                    });
-                }
-                // Few arrays need one: the diagnostics of the `.tif` name the reference system.
-                Err(NoContent::Absent(_))
-                    if matches!(format.renderer(), Renderer::UncheckedArray(_))
-                        || format.is_image() && is_silent(node) => {}
-                Err(NoContent::Absent(reason)) => {
-                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
-                }
-                Err(NoContent::Unresolved) => return Err(NoContent::Unresolved),
-                Err(NoContent::Failed(error)) => {
-                    asked.is_in_vain = true;
-                    let reason = error.to_string();
-                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
-                }
-            }
-        }
-        if readme.is_root {
-            let left_out = match left_out(&**self.store(), &node.key, self.engine()).await {
-                // A translation that leaves out the root is absent as a whole.
-                Ok(nodes) => nodes
-                    .into_iter()
-                    .filter(|left| left.key != node.key)
-                    .map(|node| Diagnostic::of_node(node.to_string()))
-                    .collect(),
-                Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
-                Err(NoOutline::Failed(error)) => {
-                    asked.is_in_vain = true;
-                    vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
-                }
-            };
-            readme.diagnostics.extend(left_out);
-        }
-        Ok((readme.text(), asked))
-    }
-}
-
-/// Whether nothing says that a node is an image: most are none, and the reason would be in each `README.txt`.
-fn is_silent(node: &ViewNode) -> bool {
-    let zarr::Node::Array(array) = node.metadata() else {
-        return !ome_tiff::is_image(node);
-    };
-    let is_axis = |name: &Option<String>| {
-        let name = name.as_deref().unwrap_or_default();
-        ["t", "c", "z", "y", "x"]
-            .iter()
-            .any(|axis| name.eq_ignore_ascii_case(axis))
-    };
-    !array.dimension_names.iter().any(is_axis)
 }
 
 /// The node as an array with elements of constant size, or why it is none.

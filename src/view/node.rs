@@ -49,7 +49,7 @@ impl ViewNode {
         &self.key
     }
 
-    /// The last component of its key; `array` for the root.
+    /// The last component of its key; that of the source for the root of a store.
     pub fn name(&self) -> &str {
         &self.name
     }

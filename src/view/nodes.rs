@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::content::{CachedFile, NoContent, Text};
-use super::format::{Format, FormatSet};
+use super::format::Format;
+use super::format_set::FormatSet;
 use super::node::{Elements, ViewNode};
+use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
@@ -45,6 +47,14 @@ pub(super) type FileId = (Key, u64, u8);
 /// A node and when it was read.
 type Read = (Arc<ViewNode>, Instant);
 
+/// The name that the views of the root have in any source, beside that of the source.
+pub fn alias(is_array: bool) -> &'static str {
+    match is_array {
+        true => "array",
+        false => "root",
+    }
+}
+
 /// Nodes that are cached.
 const MAX_NODES: usize = 4096;
 
@@ -74,9 +84,9 @@ impl Nodes {
         &self.engine
     }
 
-    /// Whether a format is listed.
-    pub fn lists(&self, format: Format) -> bool {
-        self.options.formats.lists(format)
+    /// Whether a format is listed in the directory of an array, or of a group.
+    pub fn lists(&self, format: Format, is_of_array: bool) -> bool {
+        self.options.formats.lists(format, is_of_array)
     }
 
     /// How nodes are shown.
@@ -185,8 +195,8 @@ impl Nodes {
         }
         let name = match key.as_bytes().rsplit(|b| *b == b'/').next() {
             Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
-            _ if matches!(node, Node::Array(_)) => "array".into(),
-            _ => "root".into(),
+            _ => source_name(self.store.label())
+                .unwrap_or_else(|| alias(matches!(node, Node::Array(_))).into()),
         };
         // As they are written, where they have a document of their own.
         let attributes = match node.format() {

@@ -33,6 +33,20 @@ pub(super) fn is_image(node: &ViewNode) -> bool {
     finest_path(node).is_some()
 }
 
+/// Whether metadata say that a node is a stack: an array with an axis of one, or an image of OME-NGFF.
+pub(super) fn is_named(node: &ViewNode) -> bool {
+    let Some(array) = node.metadata().as_array() else {
+        return is_image(node);
+    };
+    let is_axis = |name: &Option<String>| {
+        let name = name.as_deref().unwrap_or_default();
+        ["t", "c", "z"]
+            .iter()
+            .any(|axis| name.eq_ignore_ascii_case(axis))
+    };
+    array.dimension_names.iter().any(is_axis)
+}
+
 /// An array, or the finest level of an OME-NGFF image with the other levels, as an OME-TIFF.
 ///
 /// # Errors

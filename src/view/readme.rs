@@ -1,7 +1,9 @@
-//! `README.txt`: the views of a node with an example command each, and the diagnostics.
+//! `README.txt` and `views.json`: the views of a node with an example command each, and the diagnostics.
 
 use std::borrow::Cow;
 use std::fmt;
+
+use serde_json::json;
 
 /// The size of the longest text, in characters.
 const MAX_CHARACTERS: usize = 1 << 20;
@@ -11,10 +13,14 @@ const MAX_CHARACTERS: usize = 1 << 20;
 pub(super) struct AvailableView {
     /// The name of the file or directory.
     pub(super) name: String,
+    /// The name of the format in `--formats`.
+    pub(super) format: &'static str,
     /// The format, in a few words.
     pub(super) description: &'static str,
-    /// A command that reads the view.
+    /// A command that reads the view, in the directory of the views.
     pub(super) example: String,
+    /// Whether the directory lists it.
+    pub(super) is_listed: bool,
 }
 
 /// A reason why something is not available, or not complete.
@@ -25,14 +31,17 @@ pub(super) struct Diagnostic {
     pub(super) reason: String,
 }
 
-/// The content of a `README.txt`.
+/// The content of a `README.txt` and a `views.json`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Readme {
     /// The name of the node.
     pub(super) node: String,
+    /// Its key.
+    pub(super) key: String,
     pub(super) is_array: bool,
-    pub(super) is_root: bool,
     pub(super) views: Vec<AvailableView>,
+    /// Suffixes of the views of the arrays of a group that its directory does not list.
+    pub(super) unlisted: Vec<String>,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -90,6 +99,34 @@ impl Readme {
     }
 }
 
+impl Readme {
+    /// Returns the list as a JSON document of the schema `zarrfs.views/1`.
+    pub(super) fn json(&self) -> String {
+        let views = self.views.iter().map(|view| {
+            json!({
+                "name": view.name,
+                "format": view.format,
+                "description": view.description,
+                "example": view.example,
+                "listed": view.is_listed,
+            })
+        });
+        let diagnostics = self
+            .diagnostics
+            .iter()
+            .map(|diagnostic| json!({"view": diagnostic.view, "reason": diagnostic.reason}));
+        let list = json!({
+            "schema": "zarrfs.views/1",
+            "node": self.node,
+            "key": self.key,
+            "node_type": if self.is_array { "array" } else { "group" },
+            "views": views.collect::<Vec<_>>(),
+            "diagnostics": diagnostics.collect::<Vec<_>>(),
+        });
+        format!("{list:#}\n")
+    }
+}
+
 impl fmt::Display for Readme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = one_line(&self.node);
@@ -102,15 +139,29 @@ impl fmt::Display for Readme {
         if !self.is_array {
             writeln!(f, "The views of the arrays of the group are here, too.")?;
         }
-        if self.is_root {
+        if !self.unlisted.is_empty() {
             writeln!(
                 f,
-                "as-v2, as-v3 and unsharded are the whole hierarchy as Zarr v2, as Zarr v3 and without shards."
+                "These views of each array NAME are not listed here, but open by name:\n{}.",
+                self.unlisted
+                    .iter()
+                    .map(|suffix| format!("NAME{suffix}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )?;
         }
         for view in &self.views {
             let (name, example) = (one_line(&view.name), one_line(&view.example));
-            writeln!(f, "\n{name}  ({})\n    {example}", view.description)?;
+            let by_name = if view.is_listed {
+                ""
+            } else {
+                "; not listed, opens by name"
+            };
+            writeln!(
+                f,
+                "\n{name}  ({}{by_name})\n    {example}",
+                view.description
+            )?;
         }
         if !self.diagnostics.is_empty() {
             writeln!(
@@ -132,13 +183,16 @@ mod tests {
     fn readme() -> Readme {
         Readme {
             node: "sst".into(),
+            key: "g/sst".into(),
             is_array: true,
-            is_root: false,
             views: vec![AvailableView {
                 name: "sst.nc".into(),
+                format: "nc",
                 description: "NetCDF-4",
                 example: "ncdump -h sst.nc".into(),
+                is_listed: true,
             }],
+            unlisted: Vec::new(),
             diagnostics: vec![
                 Diagnostic::of_node(".zarray is ignored"),
                 Diagnostic::of_view("sst.tif", "line 1\nline 2"),
@@ -168,13 +222,23 @@ mod tests {
     fn a_node_without_problems_has_no_diagnostics() {
         let group = Readme {
             is_array: false,
-            is_root: true,
+            unlisted: vec![".bin".into(), ".chunks".into()],
             diagnostics: Vec::new(),
             ..readme()
         };
         let text = group.text();
-        assert!(text.contains("the group sst") && text.contains("as-v2"));
+        assert!(text.contains("the group sst") && text.contains("NAME.bin, NAME.chunks."));
         assert!(!text.contains("Diagnostics"));
+    }
+
+    #[test]
+    fn the_list_is_also_a_json_document() {
+        let json: serde_json::Value = serde_json::from_str(&readme().json()).unwrap();
+        assert_eq!(json["schema"], "zarrfs.views/1");
+        assert_eq!(json["key"], "g/sst");
+        assert_eq!(json["views"][0]["example"], "ncdump -h sst.nc");
+        assert_eq!(json["diagnostics"][0]["view"], serde_json::Value::Null);
+        assert_eq!(json["diagnostics"][1]["view"], "sst.tif");
     }
 
     #[test]

@@ -12,9 +12,12 @@ mod support;
 use support::place;
 
 mod commands;
+mod descriptor;
+mod discovery;
 mod ends;
 mod mountpoints;
 mod names;
+mod run;
 mod socket;
 mod sources;
 mod starts;

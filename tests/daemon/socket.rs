@@ -44,7 +44,13 @@ fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
         assert_eq!((of.uid(), of.mode() & 0o7777), (me, 0o700));
 
         let json: Value = serde_json::from_str(&stats(&place, &["--json"]).ok().out).unwrap();
-        for name in ["errors", "panics", "inodes", "handles", "chunks_decoded"] {
+        for name in [
+            "failed_requests",
+            "panics",
+            "inodes",
+            "handles",
+            "chunks_decoded",
+        ] {
             assert!(json[name].is_u64(), "{name}: {json}");
         }
         assert!(json.get("store").is_none() && json.get("arrays").is_none());

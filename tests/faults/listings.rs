@@ -108,10 +108,10 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
         assert!(
             !names(mount.join(".zarrfs"))
                 .unwrap()
-                .contains(&"root.nc".into())
+                .contains(&"store.nc".into())
         );
         let readme = fs::read_to_string(group(&mount, "README.txt")).unwrap();
-        assert!(readme.contains("root.nc: children: "), "{readme}");
+        assert!(readme.contains("store.nc: children: "), "{readme}");
         remote.reads(&mount, "a");
     }
 }

@@ -13,10 +13,11 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Modules that are not in the order, and the module whose step they share.
-const BESIDE: [(&str, &str); 5] = [
+const BESIDE: [(&str, &str); 6] = [
     ("inspect", "cli"),
     ("export", "cli"),
     ("errno", "fuse"),
+    ("recent_errors", "sync"),
     ("units", "sync"),
     ("machine", "sync"),
 ];

@@ -18,19 +18,50 @@ fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
     let binary = zarrfs();
     let binary = binary.get_program().to_str().unwrap();
     let (source, point) = (store.to_str().unwrap(), place.path.to_str().unwrap());
-    let mounted = format!("zarrfs: {source} is mounted on {point}: Zarr v3 group");
-    for (options, end) in [
-        ("", format!("; views: {point}/.zarrfs\r\n")),
-        ("--views off", "\r\n".into()),
-        ("--tree both", format!("; views: {point}/views\r\n")),
-        ("--tree views", "; the views are mounted\r\n".into()),
+    let mounted = format!("{source} is mounted on {point}");
+    let summary = match mounted.len() > 57 {
+        true => "\r\nzarrfs: Zarr v3 group",
+        false => ": Zarr v3 group",
+    };
+    for (options, views) in [
+        ("", format!("zarrfs: views: {point}/.zarrfs\r\n")),
+        ("--views off", String::new()),
+        ("--tree both", format!("zarrfs: views: {point}/views\r\n")),
+        ("--tree views", format!("zarrfs: views: {point}\r\n")),
     ] {
-        let told = on_terminal(&format!("{binary} {source} {point} {options}"));
-        assert_eq!(told, format!("{mounted}{end}"));
+        let log = place.join("log");
+        let log = log.to_str().unwrap();
+        let _ = std::fs::remove_file(log);
+        let told = on_terminal(&format!(
+            "{binary} {source} {point} --log-file {log} {options}"
+        ));
+        let unmount = format!("zarrfs: to unmount: zarrfs umount {point}\r\n");
+        assert_eq!(
+            told,
+            format!("zarrfs: {mounted}{summary}\r\n{views}{unmount}")
+        );
+        let logged = std::fs::read_to_string(log).unwrap().replace("INFO: ", "");
+        assert_eq!(logged, told.replace('\r', ""));
         place.unmount(&[]).ok();
     }
     let quiet = on_terminal(&format!("{binary} {source} {point} 2>/dev/null"));
     assert_eq!(quiet, "");
+    place.unmount(&[]).ok();
+}
+
+#[test]
+fn the_report_names_some_views() {
+    let place = Place::new();
+    let binary = zarrfs();
+    let (binary, point) = (binary.get_program().display(), place.path.display());
+    let told = on_terminal(&format!("{binary} demo: {point} --path v3"));
+    let views = format!("zarrfs: views: {point}/.zarrfs (v3.nc");
+    assert!(told.contains(&views), "{told}");
+    let told = on_terminal(&format!(
+        "cd /; {binary} umount {point}; {binary} demo: {point}"
+    ));
+    assert!(told.contains("zarrfs: demo is mounted on"), "{told}");
+    assert!(matches!(told.lines().count(), 3 | 4), "{told}");
     place.unmount(&[]).ok();
 }
 

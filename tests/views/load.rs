@@ -342,5 +342,5 @@ fn f06_chunks_that_are_evicted_while_they_are_read_are_right() {
     assert!(gauge(mount.path(), "decoded_bytes") <= 16 * MIB);
     let most = mount.memory("VmHWM");
     assert!(most < (16 + 64) * MIB, "{most} bytes");
-    assert_eq!(gauge(mount.path(), "errors"), 0);
+    assert_eq!(gauge(mount.path(), "failed_requests"), 0);
 }

@@ -277,7 +277,7 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
     assert!(refused * 2 > total, "{refused} of {total}");
     let grown = mount.memory("VmHWM").saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");
-    assert!(gauge(mount.path(), "errors") >= refused);
+    assert!(gauge(mount.path(), "failed_requests") >= refused);
     goes_on(&mount, &stores);
 }
 

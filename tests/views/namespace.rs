@@ -12,7 +12,7 @@ use crate::stores::*;
 use crate::support::*;
 
 /// A group with attributes, with arrays `x`, `y` and `good` and a group `below`.
-fn hierarchy() -> Stores {
+pub fn hierarchy() -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     stores.put(".zattrs", br#"{"title": "a group"}"#);
@@ -118,24 +118,30 @@ fn a_group_shows_the_views_of_its_arrays() {
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     assert_eq!(names(view(&mount, "x", "")), of_array("x"));
-    let of_group = [
-        "as-v3",
-        "zom.json",
-        ".zmetadata",
-        "attributes.json",
-        "info.json",
-        "README.txt",
-        "root.nc",
-        "root.cdf.nc",
-    ];
+    let name = source_name(stores.path());
+    let of_group = ["as-v3", "attributes.json", "info.json", "README.txt"];
     let mut expected: Vec<String> = of_group.map(String::from).into();
+    expected.push(format!("{name}.nc"));
+    expected.extend(["good", "x", "y"].map(|array| format!("{array}.npy")));
+    expected.sort();
+    assert_eq!(names(view(&mount, "", "")), expected);
+    let more = [".zmetadata", "unsharded", "views.json", "zom.json"];
+    expected.extend(more.map(String::from));
+    expected.extend([format!("{name}.cdf.nc"), format!("{name}.cdf5.nc")]);
     for array in ["good", "x", "y"] {
-        for format in ["npy", "bin", "hdr", "vrt", "nhdr", "chunks"] {
+        for format in ["bin", "hdr", "vrt", "nhdr", "chunks", "views.json"] {
             expected.push(format!("{array}.{format}"));
         }
     }
+    expected.retain(|name| name != "unsharded");
     expected.sort();
-    assert_eq!(names(view(&mount, "", "")), expected);
+    let all = stores.mount(&["--formats", "all"]);
+    assert_eq!(names(view(&all, "", "")), expected);
+    inodes(&all.join(".zarrfs"));
+    for name in &expected {
+        assert!(fs::metadata(view(&mount, "", name)).is_ok(), "{name}");
+    }
+    drop(all);
     assert!(names(view(&mount, "below", "")).contains(&"z.npy".to_owned()));
 
     let x = le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL]);
@@ -192,7 +198,7 @@ fn a_group_shows_the_views_of_its_arrays() {
 #[test]
 fn the_view_tree_is_a_directory_for_each_group() {
     let stores = hierarchy();
-    let mount = stores.mount(&["--tree", "views"]);
+    let mount = stores.mount(&["--tree", "views", "--formats", "all"]);
     let top = names(mount.path());
     for name in [
         "x.npy",
@@ -215,7 +221,7 @@ fn the_view_tree_is_a_directory_for_each_group() {
     );
     inodes(mount.path());
 
-    let mount = stores.mount(&["--tree", "both"]);
+    let mount = stores.mount(&["--tree", "both", "--formats", "all"]);
     assert_eq!(names(mount.path()), ["native", "views"]);
     assert_eq!(names(mount.join("native")), names(stores.path()));
     assert_eq!(names(mount.join("views")), top);
@@ -238,7 +244,7 @@ fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
     stores.put("x.npy/.zgroup", br#"{"zarr_format": 2}"#);
     stores.v2("x.npy/inside", json!({}), &[]);
     for tree in ["views", "both"] {
-        let mount = stores.mount(&["--tree", tree]);
+        let mount = stores.mount(&["--tree", tree, "--formats", "all"]);
         let top = mount.join(if tree == "both" { "views" } else { "" });
         let listed = names(&top);
         for name in ["x.npy", "x~view.npy", "x.bin"] {
@@ -464,7 +470,7 @@ fn arrays_with_the_names_of_others_are_found_under_their_own() {
             &[("0", &numbers(first)), ("1", &numbers(9))],
         );
     }
-    let mount = stores.mount(&[]);
+    let mount = stores.mount(&["--formats", "all"]);
     for (first, directory, name) in [
         (1, "", "array"),
         (2, "", "x"),
@@ -532,7 +538,7 @@ fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
         serde_json::from_slice(&read(path).unwrap()).unwrap_or_else(|e| panic!("{path:?}: {e}"))
     };
     for (args, tree) in [(&[][..], ".zarrfs"), (&["--tree", "views"], "")] {
-        let mount = stores.mount(args);
+        let mount = stores.mount(&[args, &["--formats", "all"]].concat());
         let top = mount.join(tree);
         let listed = names(&top);
         let unique: BTreeSet<&String> = listed.iter().collect();
@@ -573,19 +579,28 @@ fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
 fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
     let stores = Stores::new();
     stores.put(".zattrs", br#"{"title": "a group"}"#);
-    for name in ["attributes.json", "root.nc"] {
+    let own = source_name(stores.path());
+    let file = format!("{own}.nc");
+    for name in ["attributes.json", "root.nc", &file] {
         stores.put(&format!("{name}/.zgroup"), br#"{"zarr_format": 2}"#);
     }
     let mount = stores.mount(&["--tree", "views"]);
     let listed = names(mount.path());
     let unique: BTreeSet<&String> = listed.iter().collect();
     assert_eq!(unique.len(), listed.len(), "{listed:?}");
-    for name in ["attributes.json", "root.nc"] {
+    for name in ["attributes.json", "root.nc", &file] {
         assert!(mount.join(name).is_dir(), "{name}");
     }
-    for name in ["attributes~view.json", "root~view.nc"] {
+    let escaped = format!("{own}~view.nc");
+    for name in ["attributes~view.json", &escaped] {
         assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
         assert!(!read(mount.join(name)).unwrap().is_empty());
     }
+    // The name that the root has in any source gives way, too, and is not listed.
+    assert!(!listed.contains(&"root~view.nc".to_owned()));
+    assert_eq!(
+        read(mount.join("root~view.nc")).unwrap(),
+        read(mount.join(escaped)).unwrap()
+    );
     inodes(mount.path());
 }

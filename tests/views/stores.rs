@@ -94,6 +94,12 @@ impl Stores {
     }
 }
 
+/// The name of a source, which the views of its root have.
+pub fn source_name(source: &Path) -> String {
+    let name = source.file_name().unwrap().to_str().unwrap();
+    name.trim_end_matches(".zarr").to_owned()
+}
+
 /// The metadata that [`Stores::v3`] changes.
 pub fn v3_document() -> Value {
     json!({

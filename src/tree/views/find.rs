@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::current::rendering_of;
 use super::path::{FoundView, ViewKind, ViewPath};
-use super::{ESCAPE, ViewTree};
+use super::{ERRORS_FILE, ViewTree};
 use crate::store::{Kind, StoreError};
-use crate::view::{ChunkEntry, ChunkNames, Content, Format, NoContent, ViewNode};
+use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, NoContent, ViewNode, alias};
 
 impl ViewTree {
     /// A name in a directory of chunks; `None` in any other directory.
@@ -51,9 +51,13 @@ impl ViewTree {
                 }
             }
             ViewKind::Group | ViewKind::Hidden | ViewKind::Chunks { .. } => {}
-            ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) => {
+            ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) | ViewKind::Errors(_) => {
                 return Err(StoreError::NotAPrefix { key: place.key() });
             }
+        }
+        if name == ERRORS_FILE && *node.key() == self.root {
+            let what = ViewKind::Errors(Arc::new(self.recent_errors.text()));
+            return Ok(place.with(what).into());
         }
         let file = self.find_file(place, name).await?;
         file.ok_or_else(|| absent(place, name))
@@ -72,6 +76,10 @@ impl ViewTree {
         if let Some(format) = formats().find(|format| plain(*format).as_bytes() == name) {
             return self.file(node, format).await;
         }
+        // Before the nodes in it: whatever the source is called, `root.nc` is the file of its root.
+        if let Some(format) = self.find_alias(node, name, "") {
+            return self.file(node, format).await;
+        }
         if let Some((child, format)) = self.find_beside(node, name, "").await? {
             return self.file(&child, format).await;
         }
@@ -84,10 +92,26 @@ impl ViewTree {
                 }
             }
         }
-        match self.find_beside(node, name, ESCAPE).await? {
-            Some((child, format)) => self.file(&child, format).await,
+        if let Some((child, format)) = self.find_beside(node, name, ESCAPE).await? {
+            return self.file(&child, format).await;
+        }
+        match self.find_alias(node, name, ESCAPE) {
+            Some(format) => self.file(node, format).await,
             None => Ok(None),
         }
+    }
+
+    /// The format of a name of the root that every source has, with this escape. It is never listed.
+    fn find_alias(&self, node: &ViewNode, name: &[u8], escape: &str) -> Option<Format> {
+        if *node.key() != self.root {
+            return None;
+        }
+        let alias = format!("{}{escape}", alias(node.is_array()));
+        let alias = alias.as_bytes();
+        let mut formats = Format::parse_beside(name).filter(|(stem, format)| {
+            *stem == alias && format.is_named_after_node() && format.suits(node.is_array())
+        });
+        formats.next().map(|(_, format)| format)
     }
 
     /// Whether a directory of views has a group of this name.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::ViewTree;
 use super::path::{ListedView, ViewKind, ViewPath};
-use super::{ESCAPE, ViewTree};
 use crate::store::{Kind, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, Format, NoContent, Renderer, ViewNode};
+use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
 
 /// The names of a directory, each once.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl ViewTree {
             };
             let is_group = self.is_child_group(names, plain.as_bytes()).await?;
             let is_free = !is_group && listed.taken.insert(plain.clone().into_bytes());
-            if !self.nodes.lists(format) {
+            if !self.nodes.lists(format, names.place.node.is_array()) {
                 continue;
             }
             match self.nodes.check(node, format).await {

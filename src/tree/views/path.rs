@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 
-use super::HIDDEN;
+use super::{ERRORS_FILE, HIDDEN};
+use crate::recent_errors::ErrorsText;
 use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
 use crate::tree::Ino;
 use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
@@ -38,6 +39,8 @@ pub(super) enum ViewKind {
     Chunk(u64),
     /// An inner chunk, by its number.
     Inner(u64),
+    /// The last failed requests; how many failed until then.
+    Errors(Arc<ErrorsText>),
 }
 
 /// A place that was found, with what is there if it is a file of a format.
@@ -106,6 +109,7 @@ impl ViewPath {
             ViewKind::File(format, _) => (4, u64::from(format.number()), 0),
             ViewKind::Chunk(number) => (6, *number, 0),
             ViewKind::Inner(number) => (7, *number, 0),
+            ViewKind::Errors(errors) => (5, errors.count, 0),
         };
         self.hash(kind, index, depth)
     }
@@ -135,6 +139,7 @@ impl ViewPath {
             ViewKind::File(format, _) => format.own_name(self.node.name()),
             ViewKind::Chunk(number) => format!("chunk {number}"),
             ViewKind::Inner(number) => format!("inner chunk {number}"),
+            ViewKind::Errors(_) => String::from_utf8_lossy(ERRORS_FILE).into_owned(),
         };
         let hidden = node.join(HIDDEN).unwrap_or_default();
         hidden.join(below.as_bytes()).unwrap_or_default()
@@ -152,6 +157,10 @@ impl ViewPath {
             ViewKind::File(..) => ViewFile::of(nodes, &self.node, content?)?,
             ViewKind::Chunk(number) => ViewFile::chunk(reader()?, *number, version, modified),
             ViewKind::Inner(number) => ViewFile::inner(reader()?, *number, version, modified),
+            ViewKind::Errors(errors) => {
+                let text = errors.text.clone().into_bytes();
+                ViewFile::text(text, version, errors.modified.unwrap_or(modified))
+            }
             _ => return None,
         };
         Some(Arc::new(file))

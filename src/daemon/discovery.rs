@@ -1,0 +1,146 @@
+//! `zarrfs views` and `zarrfs path`: the views of a mount or of a source.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Map, Value};
+
+use super::Failure;
+use super::mounted_views::{MountedViews, NodeViews};
+use crate::cli::{PathArgs, SourceArgs, ViewsArgs};
+use crate::inspect;
+use crate::translate::Target;
+use crate::view::{Format, shell_quoted};
+
+/// Prints the views of a node.
+///
+/// # Errors
+/// If there is no such node, or its views are not known.
+pub fn views(args: &ViewsArgs) -> Result<(), Failure> {
+    let key = args.key.as_ref().or(args.source.path.as_ref());
+    let key = key.map(String::as_str).unwrap_or_default();
+    let list = match MountedViews::find(&args.source.source)? {
+        Some(mounted) => {
+            let node = mounted.node(key)?;
+            let mut list = node.list()?;
+            add_paths(&mut list, &node);
+            list
+        }
+        None => {
+            let source = SourceArgs {
+                path: None,
+                ..args.source.clone()
+            };
+            let mut list = inspect::view_list(&source, key)?;
+            add_commands(&mut list, &source.source.to_string_lossy());
+            list
+        }
+    };
+    if args.json {
+        return Ok(inspect::print(format!("{list:#}\n").as_bytes())?);
+    }
+    Ok(inspect::print(text(&list).as_bytes())?)
+}
+
+/// Changes each view of a list.
+fn for_each_view(list: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
+    let views = list.get_mut("views").and_then(Value::as_array_mut);
+    for view in views.into_iter().flatten() {
+        if let Some(view) = view.as_object_mut() {
+            change(view);
+        }
+    }
+}
+
+fn member<'a>(view: &'a Map<String, Value>, name: &str) -> &'a str {
+    view.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Adds the path of each view, also to its example.
+fn add_paths(list: &mut Value, node: &NodeViews) {
+    for_each_view(list, |view| {
+        let word = member(view, "format").to_owned();
+        let format = word.parse::<Format>().ok();
+        let file = match format {
+            // A view that the tree of this mount does not have.
+            Some(format) => match node.path(format) {
+                Ok(file) => file,
+                Err(_) => return,
+            },
+            None => node.directory.join(&word),
+        };
+        let file = file.to_string_lossy();
+        let example = match format {
+            Some(format) => format.example(&file),
+            None => format!("zarrfs tree {}", shell_quoted(&file)),
+        };
+        view.insert("example".into(), example.into());
+        view.insert("path".into(), file.into());
+    });
+}
+
+/// Makes each example a command for a source without a mount.
+fn add_commands(list: &mut Value, source: &str) {
+    let key = list["key"].as_str().unwrap_or_default().to_owned();
+    for_each_view(list, |view| {
+        let name = member(view, "name");
+        let placeholder = match key.as_str() {
+            "" => format!("{{{name}}}"),
+            key => format!("{{{key}/{name}}}"),
+        };
+        let command = match member(view, "format").parse::<Format>() {
+            Ok(format) => format.example(&placeholder),
+            Err(_) => format!("zarrfs tree {}", shell_quoted(&placeholder)),
+        };
+        let example = format!("zarrfs run {} -- {command}", shell_quoted(source));
+        view.insert("example".into(), example.into());
+    });
+}
+
+fn text(list: &Value) -> String {
+    let mut text = String::new();
+    let members = |name: &str| list[name].as_array().into_iter().flatten();
+    for view in members("views") {
+        let member = |name: &str| inspect::printable(view[name].as_str().unwrap_or_default());
+        let (name, description) = (member("name"), member("description"));
+        let _ = writeln!(text, "{name}  ({description})\n    {}", member("example"));
+    }
+    for diagnostic in members("diagnostics") {
+        let reason = diagnostic["reason"].as_str().unwrap_or_default();
+        let line = match diagnostic["view"].as_str() {
+            Some(view) => format!("{view}: {reason}"),
+            None => reason.to_owned(),
+        };
+        let _ = writeln!(text, "{}", inspect::printable(&line));
+    }
+    text
+}
+
+/// Prints the path of one view of a mount.
+///
+/// # Errors
+/// If there is no such view; the message has the reason, and the formats that exist.
+pub fn path(args: &PathArgs) -> Result<(), Failure> {
+    let shown = args.mount.display();
+    let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
+        format!("{shown}: not a directory of a mount of zarrfs, or of one without views")
+    })?;
+    let node = mounted.node(args.key.as_deref().unwrap_or_default())?;
+    let path = match Target::ALL
+        .iter()
+        .find(|target| target.word() == args.format)
+    {
+        Some(target) => node.directory.join(target.word()),
+        None => node.path(args.format.parse()?)?,
+    };
+    match std::fs::symlink_metadata(&path) {
+        Ok(_) => Ok(inspect::print(
+            &[path.as_os_str().as_bytes(), b"\n"].concat(),
+        )?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Err(node.missing(&name, &args.format))
+        }
+        Err(error) => Err(format!("{}: {error}", path.display()).into()),
+    }
+}

@@ -1,0 +1,185 @@
+//! The views of a running mount, as files.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use serde_json::Value;
+
+use super::Failure;
+use super::probe::{self, TIMEOUT};
+use crate::view::{ESCAPE, Format};
+
+/// The extended attributes of a directory with views.
+const VIEWS: &str = "user.zarrfs.views";
+const NAME: &str = "user.zarrfs.name";
+
+/// A directory of a mount.
+#[derive(Debug)]
+pub(super) struct MountedViews {
+    directory: PathBuf,
+    /// The name of its node.
+    name: String,
+    /// Whether a node has its views in `.zarrfs`, and not beside those of its group.
+    is_native: bool,
+}
+
+/// The directory with the views of a node.
+#[derive(Debug)]
+pub(super) struct NodeViews {
+    pub(super) directory: PathBuf,
+    /// The name of the node.
+    name: String,
+    /// Whether it is the directory of the group of an array.
+    is_beside: bool,
+}
+
+/// Returns an error that has already happened to the daemon of a mount.
+fn gone(directory: &Path, errno: Errno) -> Option<Failure> {
+    let shown = directory.display();
+    match errno {
+        Errno::NOTCONN => Some(format!("{shown}: the daemon of this mount is gone").into()),
+        Errno::TIMEDOUT => {
+            Some(format!("{shown}: the daemon has not answered in {TIMEOUT:?}").into())
+        }
+        _ => None,
+    }
+}
+
+impl MountedViews {
+    /// Returns the views of a directory; `None` if it is not of a mount, or of one without views.
+    ///
+    /// # Errors
+    /// If the daemon of the mount does not answer.
+    pub(super) fn find(directory: &Path) -> Result<Option<Self>, Failure> {
+        let text = |name| match probe::attribute(directory, name) {
+            Ok(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
+            Err(errno) => gone(directory, errno).map_or(Ok(None), Err),
+        };
+        let Some(views) = text(VIEWS)? else {
+            return Ok(None);
+        };
+        let name = text(NAME)?.unwrap_or_default();
+        let (directory, is_native) = match views.as_str() {
+            "." => (directory.to_owned(), false),
+            // Beside the directory of views stands the native tree, with more of them.
+            "views" => (directory.join("native"), true),
+            _ => (directory.to_owned(), true),
+        };
+        Ok(Some(Self {
+            directory,
+            name,
+            is_native,
+        }))
+    }
+
+    /// Returns the directory of the views of the node at `key`.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub(super) fn node(&self, key: &str) -> Result<NodeViews, Failure> {
+        let key = key.trim_matches('/');
+        let path = match key {
+            "" => self.directory.clone(),
+            key => self.directory.join(key),
+        };
+        let last = key.rsplit('/').next().filter(|name| !name.is_empty());
+        let name = last.map_or_else(|| self.name.clone(), str::to_owned);
+        let views = |directory: PathBuf, is_beside| NodeViews {
+            directory,
+            name,
+            is_beside,
+        };
+        let missing = |error: io::Error| format!("{}: {error}", path.display());
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() && self.is_native => {
+                Ok(views(path.join(".zarrfs"), false))
+            }
+            Ok(metadata) if metadata.is_dir() => Ok(views(path, false)),
+            Ok(_) => Err(format!("{}: neither a group nor an array", path.display()).into()),
+            // An array has no directory in the tree of views.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_native => {
+                let parent = path.parent().unwrap_or(&path).to_owned();
+                let node = views(parent, true);
+                match node.list() {
+                    Ok(_) => Ok(node),
+                    Err(_) => Err(missing(error).into()),
+                }
+            }
+            Err(error) => Err(missing(error).into()),
+        }
+    }
+}
+
+impl NodeViews {
+    /// Returns the path of the view in a format, whether or not it exists.
+    ///
+    /// # Errors
+    /// If the directory has no views of this format.
+    pub(super) fn path(&self, format: Format) -> Result<PathBuf, Failure> {
+        let is_taken = |name: &str| {
+            let of_group = Format::all().any(|format| format.own_name("") == name);
+            let path = self.directory.join(name);
+            (self.is_beside && of_group)
+                || fs::metadata(path).is_ok_and(|file| file.is_dir() != format.is_directory())
+        };
+        let name = |escape: &str| match self.is_beside {
+            true => format.name_beside(&format!("{}{escape}", self.name)),
+            false if escape.is_empty() => {
+                Some(format.unique_name(&self.name, !format.is_of_group()))
+            }
+            false => Some(format.escaped_name(&self.name, escape)),
+        };
+        let plain = name("").filter(|plain| !is_taken(plain));
+        let name = plain.or_else(|| name(ESCAPE));
+        let name = name.ok_or_else(|| {
+            format!(
+                "{}: no `{format}` of {}: the mount has only the tree of views",
+                self.directory.display(),
+                self.name
+            )
+        })?;
+        Ok(self.directory.join(name))
+    }
+
+    /// Returns the content of `views.json` of the node.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn list(&self) -> Result<Value, Failure> {
+        let file = match self.is_beside {
+            true => format!("{}.views.json", self.name),
+            false => "views.json".into(),
+        };
+        let file = self.directory.join(file);
+        let text = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", file.display()).into())
+    }
+
+    /// Returns an error that a view does not exist: the reason, and the formats that exist.
+    pub(super) fn missing(&self, name: &str, format: &str) -> Failure {
+        let list = self.list().unwrap_or_default();
+        let text = |value: &Value, member: &str| value[member].as_str().map(str::to_owned);
+        let members = |name: &str| list[name].as_array().cloned().unwrap_or_default();
+        let diagnostics = members("diagnostics");
+        let own = diagnostics
+            .iter()
+            .find(|diagnostic| text(diagnostic, "view").as_deref() == Some(name));
+        let reason = own.and_then(|own| text(own, "reason"));
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let formats: Vec<String> = members("views")
+            .iter()
+            .filter_map(|view| text(view, "format"))
+            .collect();
+        let node = match list["key"].as_str() {
+            None | Some("") => &self.name,
+            Some(key) => key,
+        };
+        format!(
+            "{node}: no `{format}`{reason}; it has {}",
+            formats.join(", ")
+        )
+        .into()
+    }
+}

@@ -1,0 +1,48 @@
+//! The list of the views of a node of a source, without a mount.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use crate::cli::SourceArgs;
+use crate::runtime::block_on;
+use crate::store::Key;
+use crate::units::FOREVER;
+use crate::view::{Format, FormatSet, Nodes, NodesOptions, Renderer, ViewFile};
+
+/// Returns the content of `views.json` of the node at `key`, as a mount of the source has it.
+///
+/// # Errors
+/// If the source cannot be opened, or has no such node.
+pub fn view_list(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
+    block_on(read(source, key))
+}
+
+async fn read(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
+    let limit = default_memory_limit_bytes();
+    let opened = Opened::new(source, false, limit).await?;
+    let below = Key::new(key.trim_matches('/').as_bytes())?;
+    let key = opened.root.join_key(&below);
+    let label = opened.store.label();
+    let missing = |error| format!("{label}: {error}");
+    opened.store.stat(&key).await.map_err(missing)?;
+    let options = NodesOptions {
+        root: opened.root.clone(),
+        formats: FormatSet::default(),
+        ttl: FOREVER,
+    };
+    let store = Arc::clone(&opened.store);
+    let nodes = Arc::new(Nodes::new(store, Arc::new(engine(limit)?), options));
+    let node = nodes.node(&key).await?;
+    let is_list = |format: &Format| matches!(format.renderer(), Renderer::ViewList);
+    let format = Format::all().find(is_list).ok_or("no list of views")?;
+    let content = nodes.content(&node, format).await;
+    let content = content.map_err(|none| none.into_error(&key))?;
+    let file = ViewFile::of(&nodes, &node, content).ok_or("no list of views")?;
+    let file = Arc::new(file).open().await?;
+    let size = usize::try_from(file.size_bytes())?;
+    let data = file.read(0, size).await?;
+    opened.warn();
+    Ok(serde_json::from_slice(data.bytes(&[])?)?)
+}

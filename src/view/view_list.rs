@@ -1,0 +1,123 @@
+//! The views of a node with a description and an example each, and the diagnostics: the content of
+//! `README.txt` and `views.json`.
+
+use std::sync::Arc;
+
+use super::content::{Asked, Content, NoContent};
+use super::format::{Format, Renderer};
+use super::node::ViewNode;
+use super::nodes::Nodes;
+use super::ome_tiff;
+use super::readme::{AvailableView, Diagnostic, Readme};
+use crate::translate::{NoOutline, Target, Translated, left_out};
+
+/// The subject of diagnostics about all translations.
+const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
+
+impl Nodes {
+    /// Returns the views of a node, and when the oldest of what they are made of was read.
+    pub(super) async fn view_list(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<(Readme, Asked), NoContent> {
+        let problems = node.problems.iter();
+        let is_array = node.is_array();
+        let mut readme = Readme {
+            node: node.name.clone(),
+            key: String::from_utf8_lossy(node.key.as_bytes()).into_owned(),
+            is_array,
+            views: Vec::new(),
+            unlisted: self.unlisted_of_arrays(node),
+            diagnostics: problems.map(Diagnostic::of_node).collect(),
+        };
+        let mut asked = Asked::now();
+        let is_list =
+            |format: Format| matches!(format.renderer(), Renderer::Readme | Renderer::ViewList);
+        let formats = Format::all().filter(|format| format.suits(is_array));
+        for format in formats.filter(|format| !is_list(*format)) {
+            let name = format.unique_name(&node.name, is_array);
+            let content = match format.is_of_many() {
+                true => self.content(node, format).await.map(Some),
+                false => self.check(node, format).await.map(|()| None),
+            };
+            match content {
+                Ok(content) => {
+                    if let Some(Content::File(file)) = content {
+                        asked.when = asked.when.min(file.asked.when);
+                        let notes = file.made.notes.iter();
+                        readme
+                            .diagnostics
+                            .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
+                    }
+                    readme.views.push(AvailableView {
+                        format: format.word(),
+                        description: format.description(),
+                        example: format.example(&name),
+                        is_listed: self.lists(format, is_array),
+                        name,
+                    });
+                }
+                // Few arrays need one: the diagnostics of the `.tif` name the reference system.
+                Err(NoContent::Absent(_))
+                    if matches!(format.renderer(), Renderer::UncheckedArray(_)) => {}
+                // Most nodes are no images.
+                Err(NoContent::Absent(_)) if format.is_image() && !ome_tiff::is_named(node) => {}
+                Err(NoContent::Absent(reason)) => {
+                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
+                }
+                Err(NoContent::Unresolved) => return Err(NoContent::Unresolved),
+                Err(NoContent::Failed(error)) => {
+                    asked.is_in_vain = true;
+                    let reason = error.to_string();
+                    readme.diagnostics.push(Diagnostic::of_view(&name, reason));
+                }
+            }
+        }
+        if node.key == self.options().root {
+            self.add_translations(node, &mut readme, &mut asked).await;
+        }
+        Ok((readme, asked))
+    }
+
+    /// The suffixes of the formats that the directory of a group has of each of its arrays, and does not
+    /// list.
+    fn unlisted_of_arrays(&self, node: &ViewNode) -> Vec<String> {
+        let formats = Format::all()
+            .filter(|format| !node.is_array() && format.suits(true) && !self.lists(*format, false));
+        formats
+            .filter_map(|format| format.name_beside(""))
+            .collect()
+    }
+
+    async fn add_translations(&self, node: &ViewNode, readme: &mut Readme, asked: &mut Asked) {
+        for target in Target::ALL {
+            let (store, engine) = (Arc::clone(self.store()), Arc::clone(self.engine()));
+            let (root, ttl) = (node.key.clone(), self.options().ttl);
+            let translated = Translated::new(store, root, target, ttl, engine);
+            // Why a translation cannot be made is a diagnostic.
+            if let Ok(true) = translated.differs().await {
+                readme.views.push(AvailableView {
+                    name: target.word().to_owned(),
+                    format: target.word(),
+                    description: target.description(),
+                    example: format!("zarrfs tree {}", target.word()),
+                    is_listed: self.options().formats.lists_translation(target),
+                });
+            }
+        }
+        let diagnostics = match left_out(&**self.store(), &node.key, self.engine()).await {
+            // A translation that leaves out the root is absent as a whole.
+            Ok(nodes) => nodes
+                .into_iter()
+                .filter(|left| left.key != node.key)
+                .map(|node| Diagnostic::of_node(node.to_string()))
+                .collect(),
+            Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
+            Err(NoOutline::Failed(error)) => {
+                asked.is_in_vain = true;
+                vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
+            }
+        };
+        readme.diagnostics.extend(diagnostics);
+    }
+}
