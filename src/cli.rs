@@ -218,6 +218,9 @@ pub enum TreeShown {
 /// The options of a mount; each is also a `-o` option, with `_` for `-`.
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
+    /// Print a JSON document with mountpoint, process and views when the mount is ready
+    #[arg(long, help_heading = "Process")]
+    pub json: bool,
     /// Stay in the foreground; notify systemd when the mount is ready (NOTIFY_SOCKET)
     #[arg(short, long, help_heading = "Process")]
     pub foreground: bool,
@@ -367,6 +370,20 @@ fn is_unknown_word(first: &OsString) -> bool {
     !bytes.starts_with(b"-") && bytes.iter().all(is_word) && !Path::new(first).exists()
 }
 
+/// Returns the command or option that another program calls by this name.
+fn other_word(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "ls" | "dir" => "tree",
+        "list" | "ps" | "status" => "mounts",
+        "open" => "mount",
+        "show" | "dump" | "cat" => "info",
+        "verify" | "validate" => "check",
+        "copy" | "cp" | "convert" => "export",
+        "version" => "--version",
+        _ => return None,
+    })
+}
+
 /// Adds to the error of an unknown command that there is no such file either.
 fn explained(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -379,7 +396,10 @@ fn explained(mut error: clap::Error) -> clap::Error {
             Some(ContextValue::String(one)) => Some(one.clone()),
             _ => None,
         };
-        let hint = suggested.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        let hint = other_word(word).or(suggested.as_deref()).map_or_else(
+            || "; `zarrfs --help` lists the commands".to_owned(),
+            |name| format!("; did you mean `{name}`?"),
+        );
         let message = format!("`{word}` is neither a command nor a file{hint}");
         error = Cli::command().error(ErrorKind::InvalidSubcommand, message);
     }
@@ -431,7 +451,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("did you mean `tree`?"), "{text}");
-        assert!(message("xyzzy").contains("neither a command nor a file"));
+        assert!(message("xyzzy").contains("neither a command nor a file; `zarrfs --help`"));
+        assert!(message("list").contains("did you mean `mounts`?"));
     }
 
     #[test]

@@ -104,13 +104,16 @@ pub fn mount(
         None => Some(default_mountpoint::choose(source)?),
     };
     if !options.foreground && !is_background() {
-        background::start(chosen.as_deref())?;
-        return match chosen {
-            Some(path) => Ok(inspect::print(&default_mountpoint::line(&path))?),
-            None => Ok(()),
+        let pid = background::start(chosen.as_deref())?;
+        return match (mountpoint.or(chosen.as_deref()), &chosen) {
+            (Some(path), _) if options.json => mount_report::print_json(path, &options, pid),
+            (_, Some(path)) => Ok(inspect::print(&default_mountpoint::line(path))?),
+            (_, None) => Ok(()),
         };
     }
-    if let Some(path) = &chosen {
+    if let Some(path) = &chosen
+        && !options.json
+    {
         inspect::print(&default_mountpoint::line(path))?;
     }
     let mountpoint = mountpoint.or(chosen.as_deref()).unwrap_or(Path::new(""));
@@ -202,6 +205,8 @@ fn serve(
     drop((store, fs));
     if is_background() {
         background::report_ready();
+    } else if options.json {
+        mount_report::print_json(&mountpoint, options, std::process::id())?;
     }
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());
@@ -269,10 +274,17 @@ fn build_fs(
     options: &MountOptions,
     memory: Memory,
 ) -> Result<(Arc<Fs>, MetricsSocket), Failure> {
-    let label = store.label().to_owned();
     let policy = policy(options, store.capabilities());
-    let tree = block_on(build_tree(store, root, options, memory));
-    let tree = tree.map_err(|e| format!("{label}: {e}"))?;
+    let tree = block_on(build_tree(
+        Arc::clone(&store),
+        root.clone(),
+        options,
+        memory,
+    ));
+    let tree = tree.map_err(|failure| match block_on(store.stat(&root)) {
+        Err(error) => block_on(inspect::failed_key(&*store, &root, &error)),
+        Ok(_) => format!("{}: {failure}", store.label()),
+    })?;
     let mut fs = block_on(Fs::new(tree, policy))?;
     let socket = open_socket();
     if let Some(socket) = &socket {

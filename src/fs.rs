@@ -18,7 +18,7 @@ pub use stats::Stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Mutex;
 
@@ -150,6 +150,8 @@ pub struct Fs {
     local_io: LocalIoPool,
     stats: Stats,
     recent_errors: Arc<RecentErrors>,
+    /// When the file system was built.
+    started: Instant,
 }
 
 impl Fs {
@@ -169,6 +171,7 @@ impl Fs {
             directories: Handles::default(),
             local_io: LocalIoPool::new(policy.local_io_threads)?,
             stats: Stats::default(),
+            started: Instant::now(),
         })
     }
 

@@ -7,7 +7,11 @@
 
 mod check;
 mod children;
+mod dataset;
+mod describe;
+mod entry;
 mod info;
+mod info_text;
 mod keys;
 mod metrics;
 mod no_metadata;
@@ -15,9 +19,12 @@ mod node;
 mod output;
 mod progress;
 mod report;
+mod stored;
 mod summary;
 mod table;
+mod totals;
 mod tree;
+mod values;
 mod views;
 mod walk;
 
@@ -31,16 +38,16 @@ use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DatabaseOptions, DirOptions, IcechunkOptions, Key, Kind, ListingSupport, OpenOptions,
-    SourceName, Store, ZipOptions, open_demo,
+    SourceName, Store, StoreError, ZipOptions, list_prefixes, open_demo,
 };
 use crate::units::FOREVER;
 
 pub use check::{Verdict, check};
 pub use children::child_nodes;
 pub use info::info;
-pub use metrics::metrics_table;
+pub use metrics::metrics_text;
 pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};
-pub use output::{print, printable};
+pub use output::{document, print, printable};
 pub(crate) use progress::Transfer;
 pub use summary::summary;
 pub use tree::tree;
@@ -110,8 +117,10 @@ impl Opened {
             None => base.clone(),
         };
         let label = store.label();
-        let stat = store.stat(&root).await;
-        let stat = stat.map_err(|e| format!("{label}: {e}"))?;
+        let stat = match store.stat(&root).await {
+            Ok(stat) => stat,
+            Err(error) => return Err(failed_key(&*store, &root, &error).await.into()),
+        };
         if stat.kind != Kind::Prefix {
             return Err(format!("{label}: {root}: a value, neither a group nor an array").into());
         }
@@ -135,6 +144,55 @@ impl Opened {
     }
 }
 
+/// The number of names in the message about a key that does not exist.
+const MAX_NAMES: usize = 5;
+
+/// Returns the message about a key of a source that cannot be opened; of one that does not exist, with the
+/// most similar nodes beside it.
+pub async fn failed_key(store: &dyn Store, key: &Key, error: &StoreError) -> String {
+    let message = format!("{}: {error}", store.label());
+    if !matches!(error, StoreError::NotFound { .. }) || !is_listed_here(store) {
+        return message;
+    }
+    let path = String::from_utf8_lossy(key.as_bytes()).into_owned();
+    let mut path = path.as_str();
+    loop {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let directory = Key::new(above.as_bytes()).unwrap_or_default();
+        let names = list_prefixes(store, &directory, MAX_SEARCHED).await;
+        if let Some(names) = names.ok().filter(|names| !names.is_empty()) {
+            return format!("{message} ({})", printable(&nodes_at(above, name, &names)));
+        }
+        if above.is_empty() {
+            return message;
+        }
+        path = above;
+    }
+}
+
+/// The number of names that are compared with one that does not exist.
+const MAX_SEARCHED: usize = 10_000;
+
+/// Returns the names of a directory, the ones that are most similar to `name` first.
+fn nodes_at(directory: &str, name: &str, names: &[Vec<u8>]) -> String {
+    let names = names.iter().map(|name| String::from_utf8_lossy(name));
+    let mut names: Vec<_> = names
+        .map(|other| (strsim::damerau_levenshtein(name, &other), other))
+        .collect();
+    names.sort();
+    let more = if names.len() > MAX_NAMES { ", ..." } else { "" };
+    let first: Vec<&str> = names
+        .iter()
+        .take(MAX_NAMES)
+        .map(|(_, name)| &**name)
+        .collect();
+    let place = match directory.is_empty() {
+        true => "there are".to_owned(),
+        false => format!("in {directory} there are"),
+    };
+    format!("{place} {}{more}", first.join(", "))
+}
+
 /// Returns whether names of a store are listed without network requests. A remote store has been
 /// searched for metadata when it was opened.
 pub fn is_listed_here(store: &dyn Store) -> bool {
@@ -153,4 +211,30 @@ fn engine(memory_limit_bytes: u64) -> Result<Engine, Failure> {
 
 pub(crate) fn default_memory_limit_bytes() -> u64 {
     memory_bytes() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::block_on;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn a_key_that_does_not_exist_is_compared_with_those_that_do() {
+        let names = ["a/sst/0", "a/lat/0", "a/time/0"];
+        let store =
+            MemoryStore::new(names.map(|name| (Key::new(name.as_bytes()).unwrap(), vec![])));
+        let message = |path: &str| {
+            let key = Key::new(path.as_bytes()).unwrap();
+            let error = StoreError::NotFound { key: key.clone() };
+            block_on(failed_key(&store, &key, &error))
+        };
+        let text = message("a/ssh");
+        assert!(
+            text.ends_with("a/ssh: no such key (in a there are sst, lat, time)"),
+            "{text}"
+        );
+        let text = message("b/c");
+        assert!(text.ends_with("b/c: no such key (there are a)"), "{text}");
+    }
 }

@@ -4,10 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use zarrfs::cli::{
-    self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs, StatsArgs,
-};
+use serde_json::{Map, Value, json};
+use zarrfs::cli::{self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs};
 use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
@@ -54,7 +52,7 @@ fn main() -> ExitCode {
         Command::Views(arguments) => shown(|| daemon::views(&arguments)),
         Command::Path(arguments) => shown(|| daemon::path(&arguments)),
         Command::Run(arguments) => run(*arguments),
-        Command::Stats(arguments) => shown(|| stats(&arguments)),
+        Command::Stats(arguments) => shown(|| daemon::stats(&arguments)),
         Command::Completions(arguments) => {
             shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
         }
@@ -118,22 +116,14 @@ fn is_reader_gone(failure: &Failure) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
-    let stats = daemon::stats(&arguments.mountpoint)?;
-    let text = match arguments.json {
-        true => format!("{:#}\n", Value::Object(stats)),
-        false => inspect::metrics_table(&stats),
-    };
-    Ok(inspect::print(text.as_bytes())?)
-}
-
 fn mounts(arguments: &MountsArgs) -> Result<(), Failure> {
     let mounts = daemon::mounts()?;
     let text = match arguments.json {
-        true => format!(
-            "{:#}\n",
-            Value::Array(mounts.iter().map(mount_json).collect())
-        ),
+        true => {
+            let mounts = mounts.iter().map(mount_json).collect();
+            let members = Map::from_iter([("mounts".to_owned(), mounts)]);
+            format!("{:#}\n", inspect::document("mounts", members))
+        }
         false => mounts.iter().map(mount_line).collect(),
     };
     Ok(inspect::print(text.as_bytes())?)

@@ -31,7 +31,10 @@ pub fn parse_id(text: &str) -> Result<u32, String> {
     // chown(2) reads the greatest value as "unchanged".
     match text.parse() {
         Ok(number) if number < u32::MAX => Ok(number),
-        _ => Err("not the ID of a user or a group; names are not accepted".to_owned()),
+        _ => Err(format!(
+            "`{text}` is not the number of a user or a group; names are not accepted (`id -u NAME` and \
+             `getent group NAME` print the numbers)"
+        )),
     }
 }
 

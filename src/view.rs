@@ -39,10 +39,12 @@ mod view_list;
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use around::{ArrayView, NodeResolver};
 pub use branch::{DecodedTexts, Depth, GroupArray, GroupTree};
+pub use cf::{attribute_value, time_units};
 pub use content::{CachedFile, Content, NoContent, Rendering};
 pub use file::ViewFile;
 pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
 pub use format_set::FormatSet;
+pub use georef::dates::TimeUnits;
 pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, VirtualFile,

@@ -116,12 +116,13 @@ impl Engine {
         self.memory.limit_bytes()
     }
 
-    /// Gauges for the statistics: bytes that are reserved now, chunks that were decoded so far,
-    /// and chunks that readers found decoded.
-    pub fn gauges(&self) -> [(&'static str, u64); 3] {
+    /// Gauges for the statistics: bytes that are reserved now and their limit, chunks that were decoded so
+    /// far, and chunks that readers found decoded.
+    pub fn gauges(&self) -> [(&'static str, u64); 4] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("decoded_bytes", self.memory.used_bytes()),
+            ("decoded_limit_bytes", self.memory_limit_bytes()),
             ("chunks_decoded", read(&self.decoded)),
             ("chunks_reused", read(&self.reused)),
         ]

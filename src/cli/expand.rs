@@ -56,7 +56,10 @@ const GENERIC: &[&str] = &[
 ];
 
 /// Options that are for the command line only.
-pub(super) const NOT_IN_O: &[&str] = &["foreground", "help", "version"];
+pub(super) const NOT_IN_O: &[&str] = &["foreground", "help", "json", "version"];
+
+/// The number of edits that make a similar name of another.
+const MAX_EDITS: usize = 2;
 
 /// The handling of unknown options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,9 +144,7 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
         .filter(|_| !NOT_IN_O.contains(&long.as_str()));
     match (known, value) {
         (None, _) if unknown == Unknown::Ignored => Ok(None),
-        (None, _) => Err(format!(
-            "unknown mount option `{name}`; `zarrfs mount --help` lists them"
-        )),
+        (None, _) => Err(unknown_option(name, &command)),
         (Some(arg), None) if arg.get_action().takes_values() => {
             Err(format!("mount option `{name}` needs a value: {name}=..."))
         }
@@ -152,6 +153,20 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
         }
         (Some(_), Some(value)) => Ok(Some(format!("--{long}={value}").into())),
         (Some(_), None) => Ok(Some(format!("--{long}").into())),
+    }
+}
+
+/// Returns the message for an unknown option, with the most similar one.
+fn unknown_option(name: &str, command: &clap::Command) -> String {
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    let names = names.filter(|long| !NOT_IN_O.contains(long));
+    let names = names.map(|long| long.replace('-', "_"));
+    let near = names.map(|long| (strsim::damerau_levenshtein(name, &long), long));
+    match near.min() {
+        Some((0..=MAX_EDITS, near)) => {
+            format!("unknown mount option `{name}`; did you mean `{near}`?")
+        }
+        _ => format!("unknown mount option `{name}`; `zarrfs mount --help` lists them"),
     }
 }
 
@@ -220,7 +235,8 @@ mod tests {
     #[test]
     fn an_error_in_mount_options_names_the_option() {
         for (options, named) in [
-            ("bogus", "bogus"),
+            ("bogus", "`zarrfs mount --help` lists"),
+            ("allow_othr", "did you mean `allow_other`?"),
             ("ttl", "ttl"),
             ("verify=1", "verify"),
             ("foreground", "foreground"),

@@ -28,7 +28,7 @@ macro_rules! topics {
 }
 
 /// The manual, in the order in which it is listed.
-pub const TOPICS: [Topic; 21] = topics![
+pub const TOPICS: [Topic; 22] = topics![
     "commands",
     "options",
     "views",
@@ -42,6 +42,7 @@ pub const TOPICS: [Topic; 21] = topics![
     "n5",
     "errors",
     "environment",
+    "json",
     "install",
     "python",
     "admin",

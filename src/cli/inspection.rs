@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap_complete::Shell;
 
 use super::{RemoteArgs, TargetArgs};
-use crate::units::parse_size;
+use crate::units::{parse_size, parse_timeout};
 use crate::view::Format;
 
 /// The source of a command.
@@ -129,12 +130,16 @@ pub struct ExportArgs {
     pub memory_limit: Option<u64>,
 }
 
-/// `zarrfs stats MOUNTPOINT`.
+/// `zarrfs stats [MOUNTPOINT]`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// Where a hierarchy is mounted
-    pub mountpoint: PathBuf,
-    /// One JSON document instead of a table
+    /// Where a hierarchy is mounted [default: all mounts that this user may ask]
+    pub mountpoint: Option<PathBuf>,
+    /// Print the metrics again after each TIME, with the rates since the time before
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2s", value_parser = parse_timeout)]
+    pub watch: Option<Duration>,
+    /// One JSON document instead of text; with --watch one on each line
     #[arg(long)]
     pub json: bool,
 }

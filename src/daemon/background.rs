@@ -15,12 +15,13 @@ use super::Failure;
 /// The result of a mount that is ready.
 const OK: &str = "ok";
 
-/// Executes this command in the background, with a mountpoint that the command line has not; returns when
-/// the mount is ready.
-pub(super) fn start(mountpoint: Option<&Path>) -> Result<(), Failure> {
+/// Executes this command in the background, with a mountpoint that the command line has not; returns the
+/// process ID of the daemon when the mount is ready.
+pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
     let spawned = command().args(mountpoint).spawn();
     let mut child = spawned.map_err(|e| format!("starting the background process: {e}"))?;
-    answer(&mut child)
+    answer(&mut child)?;
+    Ok(child.id())
 }
 
 /// Returns the command that executes this one in the background.
@@ -48,7 +49,7 @@ pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
         stdout.read_to_string(&mut answer)?;
     }
     match answer.as_str() {
-        OK => Ok(()),
+        OK => Ok(child.id()),
         "" => Err(format!(
             "the background process ended without a result ({})",
             child.wait()?

@@ -1,10 +1,13 @@
 //! The report of a new mount: lines on standard error and in the log, and the name in the mount table.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt;
 
-use super::Source;
+use serde_json::{Map, Value, json};
+
+use super::{Failure, Source, mountpoint};
 use crate::cli::{HelperOptions, MountOptions, TreeShown, Views};
 use crate::fs::Fs;
 use crate::inspect;
@@ -103,6 +106,39 @@ pub(super) fn print(lines: &[String]) {
         .map(|line| format!("{PROGRAM}{line}\n"))
         .collect();
     let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints what was mounted as a JSON document.
+///
+/// # Errors
+/// If the mount table or standard output fails.
+pub(super) fn print_json(
+    mountpoint: &Path,
+    options: &MountOptions,
+    pid: u32,
+) -> Result<(), Failure> {
+    let path = mountpoint::resolve(mountpoint)?;
+    let entry = mountpoint::entry(&path)?;
+    let views = views_directory(&path, options);
+    let members = json!({
+        "source": entry.map(|entry| entry.source),
+        "mountpoint": path.to_string_lossy(),
+        "pid": pid,
+        "views": views.map(|views| views.to_string_lossy().into_owned()),
+    });
+    let members: Map<String, Value> = members.as_object().cloned().unwrap_or_default();
+    let document = inspect::document("mount", members);
+    Ok(inspect::print(format!("{document:#}\n").as_bytes())?)
+}
+
+/// Returns the directory of the views of the root.
+fn views_directory(mountpoint: &Path, options: &MountOptions) -> Option<PathBuf> {
+    match (options.tree, options.views) {
+        (TreeShown::Native, Views::Off) => None,
+        (TreeShown::Native, _) => Some(mountpoint.join(".zarrfs")),
+        (TreeShown::Both, _) => Some(mountpoint.join("views")),
+        (TreeShown::Views, _) => Some(mountpoint.to_owned()),
+    }
 }
 
 /// Returns the source for the mount table: as given, so that mount(8) finds the line of fstab, but

@@ -97,7 +97,10 @@ impl Mountpoint {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
-            Errno::NOTDIR => unsuitable(failed(e.into())),
+            Errno::NOTDIR => unsuitable(format!(
+                "{}; a mountpoint is an empty directory (--mkdir creates one)",
+                failed(e.into())
+            )),
             _ => failed(e.into()).into(),
         })?;
         // On a file system without locks, the mount table decides.
@@ -159,7 +162,11 @@ impl Mountpoint {
     pub(super) fn check_apart(&self, path: &Path, what: &str) -> Result<(), Failure> {
         self.check_outside(path, what)?;
         if is_at_or_above(path, &self.path) {
-            return Err(format!("mountpoint {}: lies inside {what}", self.path.display()).into());
+            let shown = self.path.display();
+            return Err(format!(
+                "mountpoint {shown}: lies inside {what}; choose a directory outside of it"
+            )
+            .into());
         }
         Ok(())
     }
@@ -167,9 +174,11 @@ impl Mountpoint {
     /// Rejects a path, existing or not, below the mountpoint.
     pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
         if is_within(path, &self.path) {
-            return Err(
-                format!("mountpoint {}: {what} lies inside it", self.path.display()).into(),
-            );
+            let shown = self.path.display();
+            return Err(format!(
+                "mountpoint {shown}: {what} lies inside it; choose a directory beside it"
+            )
+            .into());
         }
         Ok(())
     }
@@ -221,6 +230,8 @@ pub(super) struct MountEntry {
     device: String,
     pub(super) kind: String,
     pub(super) source: String,
+    /// The user who mounted, of a mount of FUSE.
+    pub(super) user_id: Option<u32>,
 }
 
 /// Returns the topmost mount on a path.
@@ -260,11 +271,15 @@ fn mount_line(line: &[u8]) -> Option<(PathBuf, MountEntry)> {
     let path = unescape(fields.nth(1)?);
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (rest.next()?, rest.next().unwrap_or_default());
+    let options = text(rest.next().unwrap_or_default());
+    let mut options = options.split(',');
+    let user_id = options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
     let entry = MountEntry {
         id: text(id),
         device: text(device),
         kind: text(kind),
         source: text(&unescape(source)),
+        user_id,
     };
     Some((PathBuf::from(OsString::from_vec(path)), entry))
 }

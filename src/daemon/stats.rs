@@ -1,7 +1,8 @@
-//! The metrics of a running mount.
+//! `zarrfs stats`: the metrics of running mounts.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,10 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use super::probe::{self, TIMEOUT};
+use super::umount::MountedSource;
 use super::{Failure, kernel, mountpoint, socket};
+use crate::cli::StatsArgs;
+use crate::inspect;
 
 /// The extended attribute with the path of the metrics socket.
 const SOCKET: &str = "user.zarrfs.socket";
@@ -18,38 +22,167 @@ const TOTALS: &str = "user.zarrfs.stats";
 /// The size of the largest document, which has some thousand arrays.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// Returns the metrics of the mount on `mountpoint`.
+/// Why the metrics of a mount cannot be had.
+enum StatsError {
+    /// They are those of another user.
+    Denied(Failure),
+    Other(Failure),
+}
+
+impl From<StatsError> for Failure {
+    fn from(error: StatsError) -> Self {
+        match error {
+            StatsError::Denied(failure) | StatsError::Other(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for StatsError {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+impl From<String> for StatsError {
+    fn from(message: String) -> Self {
+        Self::Other(message.into())
+    }
+}
+
+/// The metrics of mounts by their mountpoints.
+type Documents = Vec<(PathBuf, Map<String, Value>)>;
+
+/// Prints the metrics of the mount on a mountpoint, or of all mounts of this user; with `--watch`, again
+/// and again.
 ///
 /// # Errors
-/// If no zarrfs is mounted there, or the daemon does not answer.
-pub fn stats(given: &Path) -> Result<Map<String, Value>, Failure> {
+/// If no zarrfs is mounted there, or the daemon does not answer; with `--watch` also later.
+pub fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
+    let mut previous = HashMap::new();
+    loop {
+        let documents = match &arguments.mountpoint {
+            Some(mountpoint) => vec![(mountpoint.clone(), read(mountpoint)?)],
+            None => read_all()?,
+        };
+        let text = match arguments.json {
+            true => json_text(arguments, &documents),
+            false => plain_text(&documents, &previous),
+        };
+        let is_screen = arguments.watch.is_some() && !arguments.json && io::stdout().is_terminal();
+        let clear = if is_screen { CLEAR } else { "" };
+        inspect::print(format!("{clear}{text}").as_bytes())?;
+        let Some(pause) = arguments.watch else {
+            return Ok(());
+        };
+        if !arguments.json && !is_screen {
+            inspect::print(b"\n")?;
+        }
+        previous = documents.into_iter().collect();
+        std::thread::sleep(pause);
+    }
+}
+
+/// Moves to the first line of a terminal and clears it.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+fn plain_text(documents: &Documents, previous: &HashMap<PathBuf, Map<String, Value>>) -> String {
+    let texts = documents.iter();
+    let texts: Vec<String> = texts
+        .map(|(path, document)| inspect::metrics_text(document, previous.get(path)))
+        .collect();
+    texts.join("\n")
+}
+
+/// Returns one document, on one line if more will follow.
+fn json_text(arguments: &StatsArgs, documents: &Documents) -> String {
+    let mut members = documents.iter().map(|(_, document)| document.clone());
+    let document = match (&arguments.mountpoint, members.next()) {
+        (Some(_), Some(members)) => inspect::document("stats", members),
+        (_, first) => {
+            let all = first.into_iter().chain(members).map(Value::Object);
+            let mounts = ("mounts".to_owned(), all.collect());
+            inspect::document("stats-of-all", Map::from_iter([mounts]))
+        }
+    };
+    match arguments.watch {
+        Some(_) => format!("{document}\n"),
+        None => format!("{document:#}\n"),
+    }
+}
+
+/// Reads the metrics of all mounts that answer this user; a daemon that does not answer is named on
+/// standard error.
+fn read_all() -> Result<Documents, Failure> {
+    let mut documents = Vec::new();
+    for MountedSource { mountpoint, .. } in super::mounts()? {
+        match read(&mountpoint) {
+            Ok(document) => documents.push((mountpoint, document)),
+            Err(StatsError::Denied(_)) => {}
+            Err(StatsError::Other(failure)) => {
+                // The other mounts are shown without this line.
+                let _ = writeln!(io::stderr(), "zarrfs: {failure}");
+            }
+        }
+    }
+    match documents.is_empty() {
+        true => Err("no mount of zarrfs answers this user (`zarrfs mounts` lists all)".into()),
+        false => Ok(documents),
+    }
+}
+
+/// Reads the metrics of the mount on a mountpoint.
+fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     let shown = given.display();
     let path = mountpoint::resolve(given).map_err(|e| format!("{shown}: {e}"))?;
-    match mountpoint::entry(&path)? {
-        None => return Err(format!("{shown}: nothing is mounted there").into()),
+    let entry = match mountpoint::entry(&path).map_err(|e| format!("{shown}: {e}"))? {
+        None => {
+            let hint = "`zarrfs mounts` lists the mounts";
+            return Err(format!("{shown}: nothing is mounted there ({hint})").into());
+        }
         Some(entry) if entry.kind != kernel::FS_TYPE => {
             let what = format!("the mount there is of type {}, not zarrfs", entry.kind);
-            return Err(format!("{shown}: {what}").into());
+            return Err(format!("{shown}: {what} (`zarrfs mounts` lists those of zarrfs)").into());
         }
-        Some(_) => {}
-    }
+        Some(entry) => entry,
+    };
     let attribute = |name| match probe::attribute(&path, name) {
-        Err(Errno::NOTCONN) => Err(format!("{shown}: the daemon of this mount is gone")),
-        Err(Errno::TIMEDOUT) => Err(format!(
+        Err(Errno::NOTCONN) => Err(StatsError::from(format!(
+            "{shown}: the daemon of this mount is gone (zarrfs umount {shown}, or mount again)"
+        ))),
+        Err(Errno::TIMEDOUT) => Err(StatsError::from(format!(
             "{shown}: the daemon has not answered in {TIMEOUT:?}"
-        )),
+        ))),
         Err(Errno::NODATA) => Ok(None),
-        Err(e) => Err(format!("{shown}: {e}")),
+        Err(e @ (Errno::ACCESS | Errno::PERM)) => {
+            Err(StatsError::Denied(format!("{shown}: {e}").into()))
+        }
+        Err(e) => Err(StatsError::from(format!("{shown}: {e}"))),
         Ok(value) => Ok(Some(value)),
     };
     let document = match attribute(SOCKET)? {
         Some(socket) => {
             let socket = PathBuf::from(OsStr::from_bytes(&socket));
-            ask(&socket).map_err(|e| format!("{shown}: {}: {}", socket.display(), why(&e)))?
+            ask(&socket).map_err(|error| {
+                let message = format!("{shown}: {}: {}", socket.display(), why(&error));
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => StatsError::Denied(message.into()),
+                    _ => StatsError::from(message),
+                }
+            })?
         }
         None => attribute(TOTALS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
     };
-    serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}").into())
+    let counted: Map<String, Value> =
+        serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}"))?;
+    let mut members = Map::new();
+    // Of a daemon of an older version.
+    members.insert("source".into(), entry.source.into());
+    members.insert("mountpoint".into(), path.to_string_lossy().into());
+    if let Ok(Some(pid)) = super::umount::pid_of(&path) {
+        members.insert("pid".into(), pid.into());
+    }
+    members.extend(counted);
+    Ok(members)
 }
 
 fn ask(path: &Path) -> io::Result<Vec<u8>> {

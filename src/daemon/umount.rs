@@ -74,8 +74,18 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
     };
     if entry.kind != kernel::FS_TYPE {
         return Err(format!(
-            "{shown}: the mount there is of type {}, not zarrfs",
+            "{shown}: the mount there is of type {}, not zarrfs (`zarrfs mounts` lists those of zarrfs)",
             entry.kind
+        )
+        .into());
+    }
+    let user = rustix::process::geteuid();
+    if let Some(owner) = entry.user_id
+        && !user.is_root()
+        && owner != user.as_raw()
+    {
+        return Err(format!(
+            "{shown}: mounted by the user {owner}; only that user and root can unmount it"
         )
         .into());
     }
@@ -85,7 +95,8 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
     };
     kernel::unmount(&path, lazy).map_err(|e| match e.kind() {
         io::ErrorKind::ResourceBusy => format!(
-            "{shown}: busy: files are open or a process works there{} (see --lazy)",
+            "{shown}: busy: files are open or a process works there{} (end them, or detach the mount \
+             with --lazy)",
             users(&path)
         ),
         _ => format!("{shown}: {e}"),
@@ -109,7 +120,7 @@ fn not_mounted(path: &Path) -> io::Result<String> {
             let mount = mount.display();
             format!("{shown}: it is a part of the mount {mount} (zarrfs umount {mount})")
         }
-        None => format!("{shown}: nothing is mounted there"),
+        None => format!("{shown}: nothing is mounted there (`zarrfs mounts` lists the mounts)"),
     })
 }
 
@@ -165,7 +176,7 @@ fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
         // The unanswered request keeps the mount busy until this process ends.
         Err(Errno::TIMEDOUT) => {
             return Err(format!(
-                "{}: the daemon has not answered in {:?} (see --lazy)",
+                "{}: the daemon has not answered in {:?} (--lazy detaches the mount all the same)",
                 path.display(),
                 probe::TIMEOUT
             )
@@ -178,7 +189,7 @@ fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
 }
 
 /// The process that serves a mount.
-fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
+pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
     let value = probe::attribute(path, "user.zarrfs.pid")?;
     let text = std::str::from_utf8(&value).ok();
     Ok(text.and_then(|text| text.parse().ok()))

@@ -96,11 +96,19 @@ impl Fs {
 
     /// All that is counted, with what went over a network for each array. Nothing is waited for.
     pub fn document(&self) -> Value {
-        let mut document = self.totals();
+        let store = self.tree.store();
+        let mut document = Map::new();
+        document.insert("source".into(), store.label().into());
+        let uptime = self.started.elapsed().as_secs_f64();
+        document.insert("uptime_seconds".into(), json!(uptime));
+        let mut totals = self.totals();
+        if let Some(count) = totals.shift_remove("errors") {
+            document.insert("error_count".into(), count);
+        }
+        document.extend(totals);
         let errors = self.recent_errors.list();
         let errors = errors.iter().map(error_json).collect();
         document.insert("errors".into(), Value::Array(errors));
-        let store = self.tree.store();
         let Some(usage) = store.transfer_stats() else {
             return Value::Object(document);
         };

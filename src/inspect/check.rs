@@ -156,11 +156,11 @@ impl Checker {
             } => (Some(*array), verifier.chunk_key(*chunk)),
             Task::Other { key, .. } => (None, key.clone()),
         };
-        let decoded = AssertUnwindSafe(self.decode(&task, &key)).catch_unwind();
+        let decoded = AssertUnwindSafe(self.decode(&task, array, &key)).catch_unwind();
         let decoded = decoded.await.unwrap_or_else(|_| {
             self.report(|report| {
                 let cause = "bug: the decoder panicked".to_owned();
-                report.add(Severity::Bad, &key, cause)
+                report.add(Severity::Bad, array, &key, cause)
             });
             Decoded {
                 chunks: 1,
@@ -172,7 +172,7 @@ impl Checker {
         self.progress.advance(decoded.stored_bytes);
     }
 
-    async fn decode(&self, task: &Task, key: &Key) -> Decoded {
+    async fn decode(&self, task: &Task, array: Option<usize>, key: &Key) -> Decoded {
         let mut bad = 0;
         match task {
             Task::Chunk {
@@ -183,7 +183,7 @@ impl Checker {
             } => {
                 let report_bad = &mut |error| {
                     bad += 1;
-                    self.report_bad(key, &error);
+                    self.report_bad(array, key, &error);
                 };
                 let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
                 if !verified.is_present && !self.is_listed {
@@ -210,7 +210,7 @@ impl Checker {
                     }
                     Err(error) => {
                         bad = 1;
-                        self.report_bad(key, &error);
+                        self.report_bad(array, key, &error);
                         self.size_bytes(key, *size_bytes)
                     }
                 };
@@ -231,14 +231,14 @@ impl Checker {
         size.unwrap_or(0)
     }
 
-    fn report_bad(&self, key: &Key, error: &StoreError) {
-        self.report(|report| report.bad(key, error));
+    fn report_bad(&self, array: Option<usize>, key: &Key, error: &StoreError) {
+        self.report(|report| report.bad(array, key, error));
     }
 
     /// Reports a key that is listed and proven absent: a dangling link, or a key deleted meanwhile.
     fn report_absent(&self, key: &Key) {
         let cause = "listed, but there is no such key".to_owned();
-        self.report(|report| report.add(Severity::Warning, key, cause));
+        self.report(|report| report.add(Severity::Warning, None, key, cause));
     }
 
     /// Adds to the report, and stops the check if the report cannot be written.
@@ -275,9 +275,15 @@ impl Sink for Walker<'_> {
         self.checker.flow()
     }
 
-    fn finding(&mut self, severity: Severity, key: &Key, cause: String) -> ControlFlow<()> {
+    fn finding(
+        &mut self,
+        severity: Severity,
+        array: Option<usize>,
+        key: &Key,
+        cause: String,
+    ) -> ControlFlow<()> {
         self.checker
-            .report(|report| report.add(severity, key, cause));
+            .report(|report| report.add(severity, array, key, cause));
         self.checker.flow()
     }
 }

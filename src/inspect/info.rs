@@ -1,14 +1,20 @@
-//! `zarrfs info`: the metadata of one node, its views and its stored chunks.
+//! `zarrfs info`: the metadata of one node, its values, its views and its stored chunks.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{ChunkNames, KeyClass, Keys};
+use super::dataset::{Dataset, array_json, values_json};
+use super::info_text;
+use super::is_listed_here;
+use super::keys::ChunkNames;
 use super::node::{self, NodeState};
-use super::output::{date, printable, size, tuple};
+use super::output::{date, document, styled_stdout};
+use super::stored::Counter;
+use super::values::{is_coordinate, read_ends};
 use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use crate::array::Engine;
 use crate::cli::InfoArgs;
 use crate::runtime::block_on;
 use crate::store::{History, Key, ListingSupport, NamedVersion, Store};
@@ -18,6 +24,15 @@ use crate::zarr::{Array, Node};
 
 /// The number of keys after which counting stops.
 const MAX_COUNTED: u64 = 1_000_000;
+
+/// What the text shows beside the members of the JSON document.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    pub(super) node: Option<Arc<ViewNode>>,
+    pub(super) dataset: Option<Dataset>,
+    pub(super) values: Option<super::values::ReadValues>,
+    pub(super) is_unlisted: bool,
+}
 
 /// Prints one node of a source.
 ///
@@ -38,6 +53,7 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     if let Some(history) = opened.store.history().await {
         members.extend(versions(&history?));
     }
+    let mut shown = Shown::default();
     match node::read(&*opened.store, &opened.root).await.state {
         NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
         NodeState::Broken {
@@ -47,32 +63,22 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
             members.insert("problems".into(), json!([format!("{document}: {reason}")]));
         }
         NodeState::Node(_) => {
-            let options = NodesOptions {
-                root: opened.root.clone(),
-                formats: FormatSet::default(),
-                ttl: FOREVER,
-            };
-            let store = Arc::clone(&opened.store);
-            let nodes = Arc::new(Nodes::new(store, Arc::new(engine(limit)?), options));
-            let node = nodes.node(&opened.root).await?;
-            describe(&nodes, &node, &opened, &mut members).await;
+            describe(&opened, &Arc::new(engine(limit)?), &mut members, &mut shown).await?;
         }
     }
-    let incomplete = opened.store.incomplete_listing(&opened.root).await;
-    let is_unlisted = incomplete.as_ref().is_some_and(|names| names.is_unlisted);
-    if let Some(incomplete) = incomplete {
-        let attributes = members.shift_remove("attributes");
+    if let Some(incomplete) = opened.store.incomplete_listing(&opened.root).await {
+        shown.is_unlisted = incomplete.is_unlisted;
         members.insert("incomplete_listing".into(), incomplete.what.into());
-        members.extend(attributes.map(|attributes| ("attributes".into(), attributes)));
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    let value = Value::Object(members);
     if args.json {
-        writeln!(out, "{value:#}")?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        writeln!(out, "{:#}", document("info", members))?;
+        out.flush()?;
     } else {
-        write_lines(&mut out, &value, is_unlisted)?;
+        let mut out = BufWriter::new(styled_stdout());
+        info_text::write(&mut out, &members, &shown)?;
+        out.flush()?;
     }
-    out.flush()?;
     opened.warn();
     Ok(())
 }
@@ -101,59 +107,97 @@ fn versions(history: &History) -> Map<String, Value> {
     members
 }
 
+/// Reads the node at the root with its children or values, its chunks and its views.
 async fn describe(
-    nodes: &Arc<Nodes>,
-    node: &Arc<ViewNode>,
     opened: &Opened,
+    engine: &Arc<Engine>,
     members: &mut Map<String, Value>,
-) {
-    if let Value::Object(info) = node.info() {
-        members.extend(info);
-    }
-    if !node.problems().is_empty() {
-        members.insert("problems".into(), json!(node.problems()));
-    }
-    if let Node::Array(array) = node.metadata() {
-        if let Ok(pipeline) = node::pipeline(array) {
-            members.insert("codec_chain".into(), pipeline.describe().into());
+    shown: &mut Shown,
+) -> Result<(), Failure> {
+    let (store, root) = (&opened.store, &opened.root);
+    let options = NodesOptions {
+        root: root.clone(),
+        formats: FormatSet::default(),
+        ttl: FOREVER,
+    };
+    let nodes = Nodes::new(Arc::clone(store), Arc::clone(engine), options);
+    let nodes = Arc::new(nodes);
+    let node = nodes.node(root).await?;
+    let mut problems = node.problems().to_vec();
+    match node.metadata() {
+        Node::Array(array) => {
+            members.extend(array_json(array));
+            members.extend(stored_chunks(&**store, root, array).await);
+            if is_coordinate(node.name(), array) {
+                let ends = read_ends(store, engine, vec![(root.clone(), array)]).await;
+                shown.values = ends.into_iter().next().flatten();
+                members.extend(values_json(shown.values.as_ref()));
+            }
         }
-        members.extend(stored_chunks(&*opened.store, &opened.root, array).await);
+        Node::Group(_) => {
+            if let Value::Object(info) = node.info() {
+                members.extend(info);
+            }
+            let dataset = Dataset::read(store, engine, root).await;
+            members.extend(dataset.json());
+            problems.extend(dataset.problems.iter().cloned());
+            shown.dataset = Some(dataset);
+        }
     }
-    let formats =
-        Format::all().filter(|format| !format.is_of_node() && format.suits(node.is_array()));
-    let mut views = Map::new();
-    for format in formats {
-        let view = view(nodes, node, format).await;
-        views.insert(format.own_name(node.name()), view);
+    if !problems.is_empty() {
+        members.insert("problems".into(), json!(problems));
     }
+    let views = views(&nodes, &node).await;
     if !views.is_empty() {
         members.insert("views".into(), Value::Object(views));
     }
-    // `info.json` has only their number; here they are complete, and the last member.
     if let Ok(attributes) = node.metadata().attributes() {
-        members.shift_remove("attributes");
         members.insert("attributes".into(), attributes.clone().into());
     }
+    shown.node = Some(node);
+    Ok(())
 }
 
-/// Returns whether a view is available, with its size if that is known, or the reason.
-async fn view(nodes: &Arc<Nodes>, node: &Arc<ViewNode>, format: Format) -> Value {
-    match nodes.check(node, format).await {
-        // The size of elements of variable length is known after they are decoded.
-        Ok(()) if matches!(format.renderer(), Renderer::Elements) => {
-            return json!({"available": true});
+/// Returns the views of a node that its `README.txt` names. Of a remote source, views that need the
+/// metadata of other nodes have no size, and those of all nodes below a group are left out.
+async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
+    let is_local = is_listed_here(&**nodes.store());
+    let mut views = Map::new();
+    for format in Format::all().filter(|format| format.suits(node.is_array())) {
+        let is_optional = matches!(format.renderer(), Renderer::UncheckedArray(_));
+        let needs_all = matches!(format.renderer(), Renderer::Hierarchy(_));
+        if format.is_of_node() || (needs_all && !is_local) {
+            continue;
         }
-        Ok(()) => {}
-        Err(error) => return unavailable(node, error),
+        let has_size = is_local || !format.is_of_many();
+        let view = match view(nodes, node, format, has_size).await {
+            Err(NoContent::Absent(_)) if is_optional => continue,
+            Err(error) => unavailable(node, error),
+            Ok(None) => json!({"available": true}),
+            Ok(Some(size)) => json!({"available": true, "size_bytes": size}),
+        };
+        views.insert(format.own_name(node.name()), view);
     }
-    match nodes.content(node, format).await {
-        Ok(Content::Text(text)) => json!({"available": true, "size_bytes": text.len()}),
-        Ok(Content::File(file)) => {
-            json!({"available": true, "size_bytes": file.size_bytes()})
-        }
-        Ok(_) => json!({"available": true}),
-        Err(error) => unavailable(node, error),
+    views
+}
+
+/// Checks whether a view is available; returns its size if that is known and `has_size` is set.
+async fn view(
+    nodes: &Arc<Nodes>,
+    node: &Arc<ViewNode>,
+    format: Format,
+    has_size: bool,
+) -> Result<Option<u64>, NoContent> {
+    nodes.check(node, format).await?;
+    // The size of elements of variable length is known after they are decoded.
+    if !has_size || matches!(format.renderer(), Renderer::Elements) {
+        return Ok(None);
     }
+    Ok(match nodes.content(node, format).await? {
+        Content::Text(text) => Some(text.len() as u64),
+        Content::File(file) => Some(file.size_bytes()),
+        _ => None,
+    })
 }
 
 fn unavailable(node: &ViewNode, error: NoContent) -> Value {
@@ -175,124 +219,25 @@ async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<Strin
         });
         return members.into_iter().flatten().collect();
     }
-    let (mut visited, mut chunks, mut others, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let mut failed = None;
-    let mut keys = Keys::new(store, key, names.as_ref());
-    let mut is_complete = true;
-    while let Some(entry) = keys.next().await {
-        if visited == MAX_COUNTED {
-            is_complete = false;
-            break;
-        }
-        visited += 1;
-        match entry.class {
-            KeyClass::Chunk(_) => {
-                chunks += 1;
-                let size = match entry.size_bytes {
-                    Some(size) => Ok(size),
-                    None => store.stat(&entry.key).await.map(|stat| stat.size_bytes),
-                };
-                match size {
-                    Ok(size) => bytes = bytes.saturating_add(size),
-                    Err(error) => failed = Some(format!("{}: {error}", entry.key)),
-                }
-            }
-            KeyClass::Stray | KeyClass::Misplaced(_) => others += 1,
-            KeyClass::Other => {}
-            KeyClass::Unlistable(error) => failed = Some(error.to_string()),
-        }
-    }
-    is_complete &= failed.is_none();
+    let mut counter = Counter::new(MAX_COUNTED, None);
+    let counted = counter.count(store, key, array).await;
     let mut members = Map::new();
     let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
     let Some(names) = names else {
         return members;
     };
-    set("chunks_present", chunks.into());
+    set("chunks_present", counted.chunks.into());
     set("chunks_total", names.chunk_count().into());
-    set("chunks_counted", is_complete.into());
-    set("stored_bytes", bytes.into());
-    if let Some(error) = failed {
+    set("chunks_counted", counted.is_complete.into());
+    set("stored_bytes", counted.bytes.into());
+    if let Some(ratio) = counted.ratio(array) {
+        set("ratio", json!(ratio));
+    }
+    if let Some(error) = counted.failure {
         set("listing_failed", error.into());
     }
-    if others > 0 {
-        set("other_keys", others.into());
-    }
-    let is_regular = array
-        .grid
-        .as_ref()
-        .is_ok_and(|grid| grid.regular_chunk_shape().is_some());
-    if let (Some(chunk_bytes), true, true) = (array.largest_chunk_bytes(), is_regular, bytes > 0) {
-        let decoded = u128::from(chunk_bytes) * u128::from(chunks);
-        let hundredths = decoded * 100 / u128::from(bytes);
-        let ratio = u64::try_from(hundredths).unwrap_or(u64::MAX);
-        set(
-            "ratio",
-            json!(format!("{}.{:02}", ratio / 100, ratio % 100)),
-        );
+    if counted.others > 0 {
+        set("other_keys", counted.others.into());
     }
     members
-}
-
-/// Writes a line for each member, and for each codec, view, problem and attribute.
-fn write_lines(out: &mut impl Write, value: &Value, is_unlisted: bool) -> io::Result<()> {
-    let Value::Object(members) = value else {
-        return Ok(());
-    };
-    for (name, value) in members {
-        let lines = match (name.as_str(), value) {
-            ("chunks_counted", Value::Bool(false)) => vec!["not all".into()],
-            ("chunks_counted", _) => continue,
-            ("chunks_present", Value::Null) => {
-                let reason = match is_unlisted {
-                    true => "the server does not list them",
-                    false => "the server's listing may lack some",
-                };
-                vec![format!("unknown: {reason}")]
-            }
-            ("shape" | "chunk_shape" | "chunk_grid", value) => vec![tuple(value)],
-            (name, Value::Number(number)) if name.ends_with("_bytes") => {
-                let bytes = number.as_u64().unwrap_or(0);
-                vec![format!("{number} ({})", size(bytes))]
-            }
-            ("views", Value::Object(views)) => views
-                .iter()
-                .map(|(name, view)| view_line(name, view))
-                .collect(),
-            ("snapshots", Value::Object(snapshots)) => snapshots
-                .iter()
-                .map(|(id, snapshot)| {
-                    let field = |name| snapshot.get(name).map(plain).unwrap_or_default();
-                    format!("{id} {} {}", field("date"), field("message"))
-                })
-                .collect(),
-            (_, Value::Object(items)) => items
-                .iter()
-                .map(|(name, value)| format!("{name}: {}", plain(value)))
-                .collect(),
-            ("codecs" | "problems", Value::Array(items)) => items.iter().map(plain).collect(),
-            (_, value) => vec![plain(value)],
-        };
-        let mut label = name.replace('_', " ");
-        for line in &lines {
-            writeln!(out, "{label:<18} {}", printable(line))?;
-            label.clear();
-        }
-    }
-    Ok(())
-}
-
-fn view_line(name: &str, view: &Value) -> String {
-    match (view.get("reason"), view.get("size_bytes")) {
-        (Some(reason), _) => format!("no {name}: {}", plain(reason)),
-        (None, Some(bytes)) => format!("{name} ({})", size(bytes.as_u64().unwrap_or(0))),
-        (None, None) => name.to_owned(),
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    }
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(super) use crate::units::date;
 
@@ -74,6 +74,41 @@ pub(super) fn tuple(value: &Value) -> String {
     format!("({})", items.join(", "))
 }
 
+/// Formats a JSON number with two decimals.
+pub(super) fn two_decimals(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) => format!("{number:.2}"),
+        None => value.to_string(),
+    }
+}
+
+/// Returns the JSON document of a command: `schema`, which is `zarrfs.NAME/1`, and its members.
+pub fn document(name: &str, members: Map<String, Value>) -> Value {
+    let mut document = Map::new();
+    document.insert("schema".into(), schema(name).into());
+    document.extend(members);
+    document.into()
+}
+
+/// Returns the name of the schema of a JSON document. The number changes when a member is removed or gets
+/// another meaning.
+pub(super) fn schema(name: &str) -> String {
+    format!("zarrfs.{name}/1")
+}
+
+/// Formats a number with a comma before each three digits: `1,234,567`.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Formats a number with its noun: `1 chunk`, `2 chunks`.
 pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -96,6 +131,10 @@ pub(super) fn styled_stdout() -> AutoStream<io::StdoutLock<'static>> {
 pub(super) const GROUP: Style = AnsiColor::Blue.on_default().bold();
 /// The style of names of arrays.
 pub(super) const ARRAY: Style = Style::new().bold();
+/// The style of headings.
+pub(super) const HEADING: Style = Style::new().underline();
+/// The style of a verdict that is good.
+pub(super) const GOOD: Style = AnsiColor::Green.on_default().bold();
 /// The style of tree symbols.
 pub(super) const SYMBOL: Style = Style::new().dimmed();
 /// The style of problems.
@@ -160,6 +199,18 @@ mod tests {
             (u64::MAX, "15.9 EiB"),
         ] {
             assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn large_numbers_have_commas() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(thousands(number), text);
         }
     }
 

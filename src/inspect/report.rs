@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::node::cause;
-use super::output::{count, printable, size};
+use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
 use crate::store::{Key, StoreError};
 
 /// The severity of a finding.
@@ -40,6 +40,9 @@ struct Findings {
 /// The number of findings of one severity in the JSON document.
 const MAX_FINDINGS: usize = 100_000;
 
+/// The number of findings of one array that are printed as lines.
+const MAX_LINES: u64 = 20;
+
 /// The totals of one array.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Decoded {
@@ -67,6 +70,8 @@ struct Checked {
     key: Key,
     decoded: Decoded,
     not_checked: Option<String>,
+    /// The number of findings that were bad.
+    bad_findings: u64,
 }
 
 /// The findings of a check so far.
@@ -91,11 +96,18 @@ impl Report {
         }
     }
 
-    /// Adds a finding, and prints it unless the report is a JSON document.
+    /// Adds a finding, and prints it unless the report is a JSON document, or the array with this number
+    /// has too many of them.
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub(super) fn add(&mut self, severity: Severity, key: &Key, cause: String) -> io::Result<()> {
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        array: Option<usize>,
+        key: &Key,
+        cause: String,
+    ) -> io::Result<()> {
         let (word, findings) = match severity {
             Severity::Bad => ("bad", &mut self.bad),
             Severity::NotChecked => ("not checked", &mut self.not_checked),
@@ -112,6 +124,15 @@ impl Report {
             }
             return Ok(());
         }
+        let array = array.and_then(|number| self.arrays.get_mut(number));
+        if severity == Severity::Bad
+            && let Some(array) = array
+        {
+            array.bad_findings += 1;
+            if array.bad_findings > MAX_LINES {
+                return Ok(());
+            }
+        }
         let line = format!("{word}: {}: {cause}", key.display());
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(&line))?;
@@ -122,8 +143,13 @@ impl Report {
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub(super) fn bad(&mut self, key: &Key, error: &StoreError) -> io::Result<()> {
-        self.add(Severity::Bad, key, cause(key, error))
+    pub(super) fn bad(
+        &mut self,
+        array: Option<usize>,
+        key: &Key,
+        error: &StoreError,
+    ) -> io::Result<()> {
+        self.add(Severity::Bad, array, key, cause(key, error))
     }
 
     /// Adds an array and returns its number.
@@ -132,6 +158,7 @@ impl Report {
             key,
             decoded: Decoded::default(),
             not_checked,
+            bad_findings: 0,
         });
         self.arrays.len() - 1
     }
@@ -167,7 +194,7 @@ impl Report {
         let read_bytes = all.stored_bytes.saturating_add(self.others.stored_bytes);
         #[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
         let rate = all.decoded_bytes as f64 / 1e6 / seconds.max(1e-3);
-        let mut out = io::stdout().lock();
+        let mut out = styled_stdout();
         if self.is_json {
             let is_good = !self.is_bad(strict);
             let summary = json!({
@@ -185,36 +212,77 @@ impl Report {
                 "decoded_mb_per_second": rate,
             });
             self.arrays.sort_by(|a, b| a.key.cmp(&b.key));
-            let document = json!({
-                "source": label,
-                "ok": is_good,
-                "summary": summary,
-                "arrays": self.arrays.iter().map(Checked::json).collect::<Vec<_>>(),
-                "bad": self.bad.json(),
-                "not_checked": self.not_checked.json(),
-                "warnings": self.warnings.json(),
-            });
-            writeln!(out, "{document:#}")?;
-        } else {
-            let mut line = format!(
-                "{}, {}, {}, {} read, {} decoded in {seconds:.1} s ({rate:.0} MB/s)",
-                count(self.arrays.len() as u64, "array"),
-                count(all.chunks, "chunk"),
-                count(self.others.chunks, "other key"),
-                size(read_bytes),
-                size(all.decoded_bytes),
-            );
-            let (bad, not_checked) = (self.bad.count, self.not_checked.count);
-            line.push_str(&format!(": {bad} bad"));
-            if not_checked > 0 {
-                line.push_str(&format!(", {not_checked} not checked"));
-            }
-            if self.warnings.count > 0 {
-                line.push_str(&format!(", {}", count(self.warnings.count, "warning")));
-            }
-            writeln!(out, "{line}")?;
+            let mut members = Map::new();
+            let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
+            set("source", label.into());
+            set("ok", is_good.into());
+            set("summary", summary);
+            set("arrays", self.arrays.iter().map(Checked::json).collect());
+            set("bad", self.bad.json());
+            set("not_checked", self.not_checked.json());
+            set("warnings", self.warnings.json());
+            writeln!(out, "{:#}", document("check", members))?;
+            return out.flush();
         }
+        for array in &self.arrays {
+            if let Some(more @ 1..) = array.bad_findings.checked_sub(MAX_LINES) {
+                let key = array.key.display().to_string();
+                let more = thousands(more);
+                writeln!(
+                    out,
+                    "bad: {}: ... and {more} more (all: --json)",
+                    printable(&key)
+                )?;
+            }
+        }
+        let counts = self.counts();
+        writeln!(
+            out,
+            "{}, {}, {}, {} read, {} decoded in {seconds:.1} s ({rate:.0} MB/s): {counts}",
+            count(self.arrays.len() as u64, "array"),
+            count(all.chunks, "chunk"),
+            count(self.others.chunks, "other key"),
+            size(read_bytes),
+            size(all.decoded_bytes),
+        )?;
+        let (style, verdict) = match self.is_bad(strict) {
+            true => (PROBLEM, self.failure()),
+            false => (GOOD, self.success()),
+        };
+        writeln!(out, "{style}{verdict}{style:#}")?;
         out.flush()
+    }
+
+    /// Returns the numbers of findings, as `0 bad, 1 not checked`.
+    fn counts(&self) -> String {
+        let mut text = format!("{} bad", self.bad.count);
+        if self.not_checked.count > 0 {
+            text.push_str(&format!(", {} not checked", self.not_checked.count));
+        }
+        if self.warnings.count > 0 {
+            text.push_str(&format!(", {}", count(self.warnings.count, "warning")));
+        }
+        text
+    }
+
+    fn success(&self) -> String {
+        match (self.not_checked.count, self.unlisted) {
+            (0, 0) => "OK: everything was read and decoded".to_owned(),
+            (0, _) => {
+                "OK, as far as keys are listed (--strict makes what is not listed a failure)".into()
+            }
+            (not_checked, _) => {
+                format!("OK, except for {not_checked} not checked (--strict makes that a failure)")
+            }
+        }
+    }
+
+    fn failure(&self) -> String {
+        match (self.bad.count, self.arrays.is_empty()) {
+            (0, true) => "FAILED: there is no array (--strict)".to_owned(),
+            (0, false) => "FAILED: not everything was checked (--strict)".to_owned(),
+            (bad, _) => format!("FAILED: {bad} bad"),
+        }
     }
 }
 
@@ -247,5 +315,41 @@ impl Findings {
         first
             .map(|finding| json!({"key": text(&finding.key), "cause": finding.cause}))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_verdict_says_what_was_not_checked() {
+        let mut report = Report::new(true);
+        report.array(key("a"), None);
+        assert!(!report.is_bad(true));
+        assert_eq!(report.success(), "OK: everything was read and decoded");
+        let mut add = |severity| {
+            let added = report.add(severity, Some(0), &key("a"), "odd".into());
+            added.unwrap();
+            (report.is_bad(false), report.is_bad(true))
+        };
+        assert_eq!(add(Severity::Warning), (false, false));
+        assert_eq!(add(Severity::Unlisted), (false, true));
+        assert_eq!(add(Severity::NotChecked), (false, true));
+        let words = report.success();
+        assert!(words.starts_with("OK, except for 1 not checked"), "{words}");
+        assert_eq!(
+            report.failure(),
+            "FAILED: not everything was checked (--strict)"
+        );
+        let bad = report.add(Severity::Bad, Some(0), &key("a/c/0"), "torn".into());
+        bad.unwrap();
+        assert!(report.is_bad(false));
+        assert_eq!(report.failure(), "FAILED: 1 bad");
+        assert_eq!(report.counts(), "1 bad, 1 not checked, 2 warnings");
     }
 }

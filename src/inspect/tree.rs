@@ -1,31 +1,34 @@
 //! `zarrfs tree`: groups and arrays as a tree or as JSON, written while the source is walked.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
-use std::sync::Arc;
+use std::time::Duration;
 
 use anstream::AutoStream;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::dataset::array_json;
+use super::describe::{type_and_dimensions, units};
+use super::entry::{ConsolidatedNode, Entry};
 use super::node::{self, NodeState};
-use super::output::{ARRAY, GROUP, PROBLEM, TreeSymbols, size, styled_stdout, truncated, tuple};
+use super::output::{
+    ARRAY, GROUP, PROBLEM, TreeSymbols, schema, size, styled_stdout, truncated, tuple,
+};
+use super::stored::{Counter, StoredChunks, is_free};
 use super::table::{Row, Table};
+use super::totals::Totals;
 use super::{Failure, Opened, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
 use crate::runtime::block_on;
-use crate::store::{Key, Store, list_prefixes};
-use crate::zarr::{Array, Consolidated, Node};
+use crate::store::{Key, Store};
+use crate::zarr::{Array, Node};
 
 /// The deepest level that is shown, because a loop of links has no last level.
 const MAX_DEPTH: usize = 256;
 /// The longest cell, in characters.
 const MAX_CELL: usize = 100;
-
-/// A node in consolidated metadata.
-#[derive(Debug, Clone)]
-struct ConsolidatedNode {
-    metadata: Arc<Consolidated>,
-    path: String,
-}
+/// The number of keys that are counted for the stored sizes, and the time that it may take.
+const MAX_COUNTED: u64 = 100_000;
+const COUNT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A group whose children are being shown.
 struct Frame {
@@ -33,16 +36,6 @@ struct Frame {
     names: std::vec::IntoIter<Vec<u8>>,
     consolidated: Option<ConsolidatedNode>,
     is_last: bool,
-}
-
-/// A node of the tree.
-struct Entry {
-    state: NodeState,
-    notes: Vec<String>,
-    children: Vec<Vec<u8>>,
-    /// Whether there may be children that the store does not list.
-    has_unlisted: bool,
-    consolidated: Option<ConsolidatedNode>,
 }
 
 /// Shows the hierarchy of a source.
@@ -67,9 +60,12 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
         true => TreeWriter::json(label)?,
         false => TreeWriter::text(label),
     };
+    let mut sizes = Sizes::new(store);
     let max_depth = args.depth.unwrap_or(usize::MAX);
     let root = Entry::read(store, &opened.root, None, max_depth > 0).await;
-    writer.entry(&[], None, &opened.root, &root)?;
+    let stored = sizes.of(&opened.root, &root).await;
+    writer.entry(&[], None, &opened.root, &root, stored.as_ref())?;
+    let is_array = as_array(&root).is_some();
     let mut frames = vec![Frame {
         key: opened.root.clone(),
         names: root.children.into_iter(),
@@ -96,7 +92,14 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
             }
             Err(error) => (Key::root(), Entry::broken("consolidated metadata", &error)),
         };
-        writer.entry(&frames, Some((&name, is_last)), &key, &entry)?;
+        let stored = sizes.of(&key, &entry).await;
+        writer.entry(
+            &frames,
+            Some((&name, is_last)),
+            &key,
+            &entry,
+            stored.as_ref(),
+        )?;
         frames.push(Frame {
             key,
             names: entry.children.into_iter(),
@@ -104,201 +107,133 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
             is_last,
         });
     }
-    writer.finish()?;
+    // The root is not one of the groups in it.
+    sizes.totals.groups = sizes.totals.groups.saturating_sub(1);
+    writer.finish(&sizes.totals, !is_array)?;
     opened.warn();
     Ok(())
 }
 
-impl ConsolidatedNode {
-    fn child(&self, name: &[u8]) -> Self {
-        let name = String::from_utf8_lossy(name);
-        let path = match self.path.is_empty() {
-            true => name.into_owned(),
-            false => format!("{}/{name}", self.path),
-        };
+/// The stored sizes of the arrays, where counting them takes no requests, and the totals.
+struct Sizes<'a> {
+    store: &'a dyn Store,
+    counter: Option<Counter>,
+    totals: Totals,
+}
+
+impl<'a> Sizes<'a> {
+    fn new(store: &'a dyn Store) -> Self {
+        let counter = || Counter::new(MAX_COUNTED, Some(COUNT_LIMIT));
         Self {
-            metadata: Arc::clone(&self.metadata),
-            path,
+            store,
+            counter: is_free(store).then(counter),
+            totals: Totals::default(),
         }
     }
 
-    fn child_names(&self) -> Vec<Vec<u8>> {
-        let names = self.metadata.children(&self.path).into_iter();
-        names.map(|name| name.as_bytes().to_vec()).collect()
+    /// Adds a node to the totals and counts its chunks.
+    async fn of(&mut self, key: &Key, entry: &Entry) -> Option<StoredChunks> {
+        let Some(array) = as_array(entry) else {
+            let is_group = matches!(entry.state, NodeState::Node(_));
+            self.totals.groups += u64::from(is_group);
+            return None;
+        };
+        let stored = match &mut self.counter {
+            Some(counter) => Some(counter.count(self.store, key, array).await),
+            None => None,
+        };
+        let stored = stored.filter(|stored| stored.is_complete);
+        self.totals.add(array, stored.as_ref());
+        stored
     }
 }
 
-impl Entry {
-    fn new(state: NodeState) -> Self {
-        Self {
-            state,
-            notes: Vec::new(),
-            children: Vec::new(),
-            has_unlisted: false,
-            consolidated: None,
-        }
+fn as_array(entry: &Entry) -> Option<&Array> {
+    match &entry.state {
+        NodeState::Node(node) => node.as_array(),
+        _ => None,
     }
+}
 
-    fn broken(document: &str, reason: &dyn std::fmt::Display) -> Self {
-        Self::new(NodeState::Broken {
-            document: document.to_owned(),
-            reason: reason.to_string(),
-            is_store_error: false,
-        })
+fn row_of(entry: &Entry, stored: Option<&StoredChunks>) -> Row {
+    let mut row = match &entry.state {
+        NodeState::Directory => Row::of_cell(GROUP, "(directory)"),
+        NodeState::Broken {
+            document, reason, ..
+        } => Row {
+            style: PROBLEM,
+            notes: vec![format!("{document}: {reason}")],
+            ..Row::default()
+        },
+        NodeState::Node(node) => match &**node {
+            Node::Group(group) => {
+                let mut row = Row::of_cell(GROUP, "(group)");
+                let problem = group.attributes.as_ref().err().map(ToString::to_string);
+                let extensions = group.extensions.iter().map(ToString::to_string);
+                row.notes.extend(problem.into_iter().chain(extensions));
+                row
+            }
+            Node::Array(array) => array_row(array, stored),
+        },
+    };
+    if entry.has_unlisted
+        && let Some(cell) = row.cells.last_mut()
+    {
+        cell.push_str(" children not known");
     }
+    row.notes.extend(entry.notes.iter().cloned());
+    row
+}
 
-    /// Reads the node at a key, from consolidated metadata if there are any.
-    async fn read(
-        store: &dyn Store,
-        key: &Key,
-        consolidated: Option<ConsolidatedNode>,
-        with_children: bool,
-    ) -> Self {
-        if let Some(node) = consolidated {
-            return Self::from_consolidated(node, with_children);
+fn json_of(entry: &Entry, key: &Key, stored: Option<&StoredChunks>) -> Value {
+    let mut members = Map::new();
+    let path = String::from_utf8_lossy(key.as_bytes()).into_owned();
+    members.insert("path".into(), path.into());
+    let mut problems: Vec<Value> = Vec::new();
+    match &entry.state {
+        NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
+        NodeState::Broken {
+            document, reason, ..
+        } => {
+            members.insert("node_type".into(), "broken".into());
+            problems.push(format!("{document}: {reason}").into());
         }
-        let directory = node::read(store, key).await;
-        let mut entry = Self {
-            notes: directory.ignored,
-            ..Self::new(directory.state)
-        };
-        let is_group = match &entry.state {
-            NodeState::Node(node) => node.as_group().is_some(),
-            NodeState::Directory => true,
-            NodeState::Broken { .. } => false,
-        };
-        if !with_children || !is_group {
-            return entry;
-        }
-        if let NodeState::Node(node) = &entry.state {
-            match node::consolidated(store, key, node).await {
-                Ok(Some(metadata)) => {
-                    let node = ConsolidatedNode {
-                        metadata: Arc::new(metadata),
-                        path: String::new(),
-                    };
-                    entry.children = node.child_names();
-                    entry.consolidated = Some(node);
-                    return entry;
+        NodeState::Node(node) => {
+            match &**node {
+                Node::Array(array) => {
+                    members.extend(array_json(array));
+                    if let Some(stored) = stored {
+                        members.insert("stored_bytes".into(), stored.bytes.into());
+                        let ratio = stored.ratio(array);
+                        members.extend(ratio.map(|ratio| ("ratio".into(), json!(ratio))));
+                    }
                 }
-                Ok(None) => {}
-                Err(reason) => entry.notes.push(format!("consolidated metadata: {reason}")),
-            }
-        }
-        match list_prefixes(store, key, usize::MAX).await {
-            Ok(names) => {
-                entry.children = names;
-                let unknown = store.incomplete_listing(key).await;
-                entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
-            }
-            Err(error) => {
-                let reason = node::cause(key, &error);
-                entry.notes.push(format!("cannot be listed: {reason}"));
-            }
-        }
-        entry
-    }
-
-    fn from_consolidated(node: ConsolidatedNode, with_children: bool) -> Self {
-        let state = match node.metadata.node(&node.path) {
-            Some(Ok(node)) => NodeState::Node(Box::new(node)),
-            Some(Err(error)) => return Self::broken("consolidated metadata", &error),
-            None => NodeState::Directory,
-        };
-        let is_array = matches!(&state, NodeState::Node(node) if node.as_array().is_some());
-        let mut entry = Self::new(state);
-        if with_children && !is_array {
-            entry.children = node.child_names();
-        }
-        entry.consolidated = Some(node);
-        entry
-    }
-
-    fn row(&self) -> Row {
-        let mut row = match &self.state {
-            NodeState::Directory => Row::of_cell(GROUP, "(directory)"),
-            NodeState::Broken {
-                document, reason, ..
-            } => Row {
-                style: PROBLEM,
-                notes: vec![format!("{document}: {reason}")],
-                ..Row::default()
-            },
-            NodeState::Node(node) => match &**node {
                 Node::Group(group) => {
-                    let mut row = Row::of_cell(GROUP, "(group)");
-                    let problem = group.attributes.as_ref().err().map(ToString::to_string);
-                    let extensions = group.extensions.iter().map(ToString::to_string);
-                    row.notes.extend(problem.into_iter().chain(extensions));
-                    row
-                }
-                Node::Array(array) => array_row(array),
-            },
-        };
-        if self.has_unlisted
-            && let Some(cell) = row.cells.last_mut()
-        {
-            cell.push_str(" children not known");
-        }
-        row.notes.extend(self.notes.iter().cloned());
-        row
-    }
-
-    fn json(&self, key: &Key) -> Value {
-        let mut members = Map::new();
-        let path = String::from_utf8_lossy(key.as_bytes()).into_owned();
-        members.insert("path".into(), path.into());
-        let mut problems: Vec<Value> = Vec::new();
-        match &self.state {
-            NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
-            NodeState::Broken {
-                document, reason, ..
-            } => {
-                members.insert("node_type".into(), "broken".into());
-                problems.push(format!("{document}: {reason}").into());
-            }
-            NodeState::Node(node) => {
-                if let Value::Object(info) = node.info() {
-                    members.extend(info);
-                }
-                if let Some(Value::Array(own)) = members.remove("problems") {
-                    problems.extend(own);
-                }
-                if let Node::Array(array) = &**node {
-                    match node::pipeline(array) {
-                        Ok(pipeline) => {
-                            let chain = pipeline.describe().to_owned();
-                            members.insert("codec_chain".into(), chain.into());
-                        }
-                        Err(reason) => {
-                            members.insert("unreadable".into(), reason.to_string().into());
-                        }
+                    if let Value::Object(info) = group.info() {
+                        members.extend(info);
                     }
                 }
             }
+            if let Some(Value::Array(own)) = members.shift_remove("problems") {
+                problems.extend(own);
+            }
         }
-        if self.has_unlisted {
-            members.insert("children_known".into(), false.into());
-        }
-        problems.extend(self.notes.iter().map(|note| note.as_str().into()));
-        if !problems.is_empty() {
-            members.insert("problems".into(), problems.into());
-        }
-        members.into()
     }
+    if entry.has_unlisted {
+        members.insert("children_known".into(), false.into());
+    }
+    problems.extend(entry.notes.iter().map(|note| note.as_str().into()));
+    if !problems.is_empty() {
+        members.insert("problems".into(), problems.into());
+    }
+    members.into()
 }
 
-/// Returns a row like `float32  (20, 30)  chunks (9, 13)  zlib  2.3 KiB`, with the array's problems.
-fn array_row(array: &Array) -> Row {
-    let info = array.info();
-    let cell = |name: &str| {
-        let text = info.get(name).map_or_else(|| "?".to_owned(), tuple);
-        truncated(&text, MAX_CELL).into_owned()
-    };
-    let data_type = match &array.data_type {
-        Ok(data_type) => truncated(&data_type.to_string(), MAX_CELL).into_owned(),
-        Err(_) => "?".to_owned(),
-    };
+/// Returns a row like `float32 (time 20, lat 30)  K  chunks (9, 13)  zlib  2.3 KiB  1.1 KiB stored (2.09)`,
+/// with the array's problems.
+fn array_row(array: &Array, stored: Option<&StoredChunks>) -> Row {
+    let chunks = array.info().get("chunk_shape").map(tuple);
+    let chunks = chunks.unwrap_or_else(|| "?".into());
     let pipeline = node::pipeline(array);
     let codecs = match (&pipeline, &array.codecs) {
         (Ok(pipeline), _) => pipeline.describe().to_owned(),
@@ -308,18 +243,25 @@ fn array_row(array: &Array) -> Row {
         }
         (Err(_), Err(_)) => "?".to_owned(),
     };
-    let bytes = array.size_bytes().map(size).unwrap_or_default();
+    let stored = stored.map(|stored| match stored.ratio(array) {
+        Some(ratio) => format!("{} stored ({ratio:.2})", size(stored.bytes)),
+        None => format!("{} stored", size(stored.bytes)),
+    });
     let invalid = array.attributes.as_ref().err().map(ToString::to_string);
     let unreadable = pipeline.err().map(|reason| reason.to_string());
+    let cells = [
+        type_and_dimensions(array),
+        units(array).unwrap_or_default().to_owned(),
+        format!("chunks {chunks}"),
+        codecs,
+        array.size_bytes().map(size).unwrap_or_default(),
+        stored.unwrap_or_default(),
+    ];
     Row {
         style: ARRAY,
-        cells: vec![
-            data_type,
-            cell("shape"),
-            format!("chunks {}", cell("chunk_shape")),
-            truncated(&codecs, MAX_CELL).into_owned(),
-            bytes,
-        ],
+        cells: cells
+            .map(|cell| truncated(&cell, MAX_CELL).into_owned())
+            .to_vec(),
         notes: invalid.into_iter().chain(unreadable).collect(),
         ..Row::default()
     }
@@ -351,7 +293,8 @@ impl TreeWriter {
 
     fn json(label: String) -> io::Result<Self> {
         let mut out = BufWriter::new(io::stdout().lock());
-        write!(out, "{{\"source\":{},\"nodes\":[", Value::from(label))?;
+        let (schema, label) = (Value::from(schema("tree")), Value::from(label));
+        write!(out, "{{\"schema\":{schema},\"source\":{label},\"nodes\":[")?;
         let is_first = true;
         Ok(Self::Json { out, is_first })
     }
@@ -364,11 +307,12 @@ impl TreeWriter {
         name: Option<(&[u8], bool)>,
         key: &Key,
         entry: &Entry,
+        stored: Option<&StoredChunks>,
     ) -> io::Result<()> {
         let (out, symbols, table, label) = match self {
             Self::Json { out, is_first } => {
                 let comma = if std::mem::take(is_first) { "" } else { "," };
-                return write!(out, "{comma}\n{}", entry.json(key));
+                return write!(out, "{comma}\n{}", json_of(entry, key, stored));
             }
             Self::Text {
                 out,
@@ -377,7 +321,7 @@ impl TreeWriter {
                 label,
             } => (out, symbols, table, label),
         };
-        let mut row = entry.row();
+        let mut row = row_of(entry, stored);
         if let Some((name, is_last)) = name {
             for frame in ancestors.iter().skip(1) {
                 row.symbols.push_str(match frame.is_last {
@@ -399,13 +343,20 @@ impl TreeWriter {
         table.push(out, row)
     }
 
-    fn finish(self) -> io::Result<()> {
+    /// Ends the output with the totals; the text has them only if it `has_totals`.
+    fn finish(self, totals: &Totals, has_totals: bool) -> io::Result<()> {
         match self {
             Self::Text {
                 mut out, mut table, ..
-            } => table.flush(&mut out),
+            } => {
+                table.flush(&mut out)?;
+                if has_totals && totals.groups + totals.arrays > 0 {
+                    writeln!(out, "{}", totals.line())?;
+                }
+                out.flush()
+            }
             Self::Json { mut out, .. } => {
-                writeln!(out, "\n]}}")?;
+                writeln!(out, "\n],\"totals\":{}}}", totals.json())?;
                 out.flush()
             }
         }

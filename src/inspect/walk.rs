@@ -31,7 +31,14 @@ pub(super) trait Sink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
     /// Waits until the task is taken.
     async fn task(&mut self, task: Task) -> ControlFlow<()>;
-    fn finding(&mut self, severity: Severity, key: &Key, cause: String) -> ControlFlow<()>;
+    /// Reports a finding of a key, which belongs to the array with this number.
+    fn finding(
+        &mut self,
+        severity: Severity,
+        array: Option<usize>,
+        key: &Key,
+        cause: String,
+    ) -> ControlFlow<()>;
 }
 
 /// Stray keys of one array that are reported one by one.
@@ -52,7 +59,7 @@ pub(super) async fn walk(
         is_zarr |= !matches!(directory.state, NodeState::Directory);
         let mut reported = None;
         for ignored in directory.ignored {
-            sink.finding(Severity::Warning, &key, ignored)?;
+            sink.finding(Severity::Warning, None, &key, ignored)?;
         }
         match directory.state {
             NodeState::Node(node) => match *node {
@@ -62,14 +69,14 @@ pub(super) async fn walk(
                 }
                 Node::Group(ref group) => {
                     if let Err(error) = &group.attributes {
-                        sink.finding(Severity::Bad, &key, error.to_string())?;
+                        sink.finding(Severity::Bad, None, &key, error.to_string())?;
                     }
                     for extension in &group.extensions {
-                        sink.finding(Severity::Warning, &key, extension.to_string())?;
+                        sink.finding(Severity::Warning, None, &key, extension.to_string())?;
                     }
                     if let Err(reason) = node::consolidated(&**store, &key, &node).await {
                         let cause = format!("consolidated metadata: {reason}");
-                        sink.finding(Severity::Bad, &key, cause)?;
+                        sink.finding(Severity::Bad, None, &key, cause)?;
                     }
                 }
             },
@@ -81,7 +88,12 @@ pub(super) async fn walk(
             } => {
                 let document = key.join(document.as_bytes());
                 let document = document.unwrap_or_else(|_| key.clone());
-                sink.finding(Severity::Bad, &document, format!("metadata: {reason}"))?;
+                sink.finding(
+                    Severity::Bad,
+                    None,
+                    &document,
+                    format!("metadata: {reason}"),
+                )?;
                 reported = is_store_error.then_some(document);
             }
         }
@@ -89,7 +101,7 @@ pub(super) async fn walk(
         let incomplete = store.incomplete_listing(&key).await;
         if incomplete.is_some_and(|names| names.is_unlisted) {
             let cause = "its children cannot be listed and are not checked".to_owned();
-            sink.finding(Severity::Unlisted, &key, cause)?;
+            sink.finding(Severity::Unlisted, None, &key, cause)?;
         }
     }
     let missing = match no_metadata {
@@ -97,7 +109,7 @@ pub(super) async fn walk(
         None => (!is_zarr).then(|| "neither a group nor an array is here".to_owned()),
     };
     if let Some(cause) = missing {
-        sink.finding(Severity::Bad, root, cause)?;
+        sink.finding(Severity::Bad, None, root, cause)?;
     }
     ControlFlow::Continue(())
 }
@@ -117,7 +129,7 @@ async fn walk_directory(
             key, size_bytes, ..
         } = listed;
         match listed.class {
-            KeyClass::Unlistable(error) => unlistable(&key, &error, sink)?,
+            KeyClass::Unlistable(error) => unlistable(None, &key, &error, sink)?,
             _ if reported == Some(&key) => {}
             _ if listed.is_value => sink.task(Task::Other { key, size_bytes }).await?,
             _ => pending.push(key),
@@ -126,9 +138,14 @@ async fn walk_directory(
     ControlFlow::Continue(())
 }
 
-fn unlistable(key: &Key, error: &StoreError, sink: &mut impl Sink) -> ControlFlow<()> {
+fn unlistable(
+    array: Option<usize>,
+    key: &Key,
+    error: &StoreError,
+    sink: &mut impl Sink,
+) -> ControlFlow<()> {
     let cause = format!("cannot be listed: {}", node::cause(key, error));
-    sink.finding(Severity::Bad, key, cause)
+    sink.finding(Severity::Bad, array, key, cause)
 }
 
 async fn walk_array(
@@ -139,11 +156,11 @@ async fn walk_array(
     sink: &mut impl Sink,
 ) -> ControlFlow<()> {
     if let Err(error) = &array.attributes {
-        sink.finding(Severity::Bad, key, format!("metadata: {error}"))?;
+        sink.finding(Severity::Bad, None, key, format!("metadata: {error}"))?;
     }
     if array.format == ZarrFormat::V3 && array.fill_value == Ok(FillValue::Undefined) {
         let cause = "fill_value: null is not in the specification; it is read as zero".to_owned();
-        sink.finding(Severity::Warning, key, cause)?;
+        sink.finding(Severity::Warning, None, key, cause)?;
     }
     let mut problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
     if problems.is_empty() {
@@ -167,7 +184,7 @@ async fn walk_array(
             ArrayProblem::Unsupported(reason) => (Severity::NotChecked, reason.clone()),
             ArrayProblem::Invalid(reason) => (Severity::Bad, format!("metadata: {reason}")),
         };
-        sink.finding(severity, key, cause)?;
+        sink.finding(severity, None, key, cause)?;
     }
     let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkNames::of(array);
@@ -199,11 +216,13 @@ async fn walk_array(
                 stray += 1;
                 if stray <= MAX_STRAY_NAMES {
                     let cause = "not a chunk of the array's grid".to_owned();
-                    sink.finding(Severity::Warning, &key, cause)?;
+                    sink.finding(Severity::Warning, None, &key, cause)?;
                 }
             }
-            KeyClass::Misplaced(cause) => sink.finding(Severity::Bad, &key, cause.to_owned())?,
-            KeyClass::Unlistable(error) => unlistable(&key, &error, sink)?,
+            KeyClass::Misplaced(cause) => {
+                sink.finding(Severity::Bad, Some(number), &key, cause.to_owned())?
+            }
+            KeyClass::Unlistable(error) => unlistable(Some(number), &key, &error, sink)?,
         }
         if is_value {
             sink.task(Task::Other { key, size_bytes }).await?;
@@ -212,7 +231,7 @@ async fn walk_array(
     if stray > MAX_STRAY_NAMES {
         let more = stray - MAX_STRAY_NAMES;
         let cause = format!("{more} more keys are not chunks of the array's grid");
-        sink.finding(Severity::Warning, key, cause)?;
+        sink.finding(Severity::Warning, None, key, cause)?;
     }
     ControlFlow::Continue(())
 }

@@ -2,20 +2,26 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 const BERKELEY: &str = "a Berkeley DB 1.85 database, which this version does not read";
+
+const HDF5: &str = "an HDF5 (or NetCDF-4) file: programs open it without a mount";
+const NETCDF: &str = "a NetCDF file: programs open it without a mount";
+const TIFF: &str = "a TIFF file: programs open it without a mount";
+const TAR: &str = "a tar archive: unpack it, or mount it with ratarmount";
 
 /// Magic numbers: where they stand, the bytes, and what the file is. Formats of scientific data
 /// come before archives and compressed files.
 const FORMATS: [(usize, &[u8], &str); 21] = [
-    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
-    (512, b"\x89HDF\r\n\x1a\n", "an HDF5 (or NetCDF-4) file"),
-    (0, b"CDF\x01", "a NetCDF file"),
-    (0, b"CDF\x02", "a NetCDF file"),
-    (0, b"CDF\x05", "a NetCDF file"),
+    (0, b"\x89HDF\r\n\x1a\n", HDF5),
+    (512, b"\x89HDF\r\n\x1a\n", HDF5),
+    (0, b"CDF\x01", NETCDF),
+    (0, b"CDF\x02", NETCDF),
+    (0, b"CDF\x05", NETCDF),
     (0, b"GRIB", "a GRIB file"),
-    (0, b"II*\0", "a TIFF file"),
-    (0, b"MM\0*", "a TIFF file"),
+    (0, b"II*\0", TIFF),
+    (0, b"MM\0*", TIFF),
     (0, b"\x93NUMPY", "a NumPy file"),
     (0, b"SQLite format 3\0", "an SQLite database"),
     (0, b"\x61\x15\x06\x00", BERKELEY),
@@ -23,16 +29,39 @@ const FORMATS: [(usize, &[u8], &str); 21] = [
     (0, b"\x62\x31\x05\x00", BERKELEY),
     (0, b"\x00\x05\x31\x62", BERKELEY),
     (0, b"REDIS0", "a dump of a Redis database"),
-    (257, b"ustar", "a tar archive"),
-    (0, b"\x1f\x8b", "a gzip file (or a tar.gz archive)"),
-    (0, b"\x28\xb5\x2f\xfd", "a zstd file (or a tar.zst archive)"),
-    (0, b"\xfd7zXZ\0", "an xz file (or a tar.xz archive)"),
-    (0, b"BZh", "a bzip2 file (or a tar.bz2 archive)"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (257, b"ustar", TAR),
+    (
+        0,
+        b"\x1f\x8b",
+        "a gzip file (or a tar.gz archive): unpack it first",
+    ),
+    (
+        0,
+        b"\x28\xb5\x2f\xfd",
+        "a zstd file (or a tar.zst archive): unpack it first",
+    ),
+    (
+        0,
+        b"\xfd7zXZ\0",
+        "an xz file (or a tar.xz archive): unpack it first",
+    ),
+    (
+        0,
+        b"BZh",
+        "a bzip2 file (or a tar.bz2 archive): unpack it first",
+    ),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
 ];
 
 /// The longest offset of a magic number, and the number.
 const HEADER_BYTES: usize = 520;
+
+/// Whether a file begins with an entry of a zip archive.
+pub(super) fn is_zip_entry(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
+    read.is_ok() && magic == *b"PK\x03\x04"
+}
 
 /// What a file is; none if its first bytes tell nothing.
 pub(super) fn describe(file: &File) -> Option<&'static str> {
@@ -65,13 +94,13 @@ mod tests {
     fn files_are_told_by_their_magic_numbers() {
         let mut tar = vec![0; 512];
         tar[257..262].copy_from_slice(b"ustar");
-        assert_eq!(of_header(&tar), Some("a tar archive"));
+        assert_eq!(of_header(&tar), Some(TAR));
         let mut with_user_block = vec![b'x'; 520];
         with_user_block[512..].copy_from_slice(b"\x89HDF\r\n\x1a\n");
-        let hdf5 = Some("an HDF5 (or NetCDF-4) file");
+        let hdf5 = Some(HDF5);
         assert_eq!(of_header(&with_user_block), hdf5);
         assert_eq!(of_header(b"\x89HDF\r\n\x1a\n"), hdf5);
-        assert_eq!(of_header(b"CDF\x02\0"), Some("a NetCDF file"));
+        assert_eq!(of_header(b"CDF\x02\0"), Some(NETCDF));
         assert_eq!(of_header(b""), None);
         assert_eq!(of_header(b"CDF"), None);
         assert_eq!(of_header(b"text"), None);

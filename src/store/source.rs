@@ -21,6 +21,8 @@ use super::{
     ZipOptions, ZipStore, database, file_type,
 };
 
+mod advice;
+
 /// The demo hierarchy, made by `scripts/make-demo-store`.
 static DEMO: &[u8] = include_bytes!("../demo/demo.zarr.zip");
 
@@ -49,9 +51,8 @@ pub struct OpenOptions {
 pub enum OpenError {
     /// A URL of a kind that is not built in.
     #[error(
-        "{source_name}: sources of the kind `{scheme}` are not supported by this version; there \
-         are paths, file and {}",
-        REMOTE_SCHEMES.join(", ")
+        "{source_name}: sources of the kind `{scheme}` are not supported by this version; {}",
+        advice::of_scheme(scheme)
     )]
     UnknownScheme {
         /// The source, without secrets.
@@ -78,6 +79,18 @@ pub enum OpenError {
     WrongKind {
         /// The source.
         path: PathBuf,
+    },
+    /// A zip archive whose end is missing.
+    #[error(
+        "source {}: no end of central directory: the zip archive is truncated, {size_bytes} bytes are \
+         there; copy or download it again",
+        path.display()
+    )]
+    Truncated {
+        /// The source.
+        path: PathBuf,
+        /// The size of the file.
+        size_bytes: u64,
     },
     /// A file of another format.
     #[error(
@@ -137,7 +150,7 @@ pub enum OpenError {
     #[error(transparent)]
     Remote(#[from] RemoteOpenError),
     /// The system could not open it.
-    #[error("source {}: {error}", path.display())]
+    #[error("source {}: {error}{}", path.display(), advice::of_path(path, error))]
     Io {
         /// The source.
         path: PathBuf,
@@ -393,6 +406,12 @@ fn open_local(
                 path: path.to_owned(),
                 what,
             },
+            (ZipError::NoDirectory, None) if file_type::is_zip_entry(path) => {
+                OpenError::Truncated {
+                    path: path.to_owned(),
+                    size_bytes: metadata.len(),
+                }
+            }
             (error, _) => OpenError::Zip {
                 source_name: label.into_owned(),
                 error,

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
+use super::georef::dates::TimeUnits;
 use super::number::{Number, NumberKind, Value};
 use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
@@ -82,6 +83,31 @@ pub(super) fn stated(
             ))
         }
     }
+}
+
+/// Returns the value of an attribute that has the data type of its array, such as `_FillValue`; None for an
+/// array of other elements than numbers, and for any other value.
+pub fn attribute_value(array: &Array, name: &str) -> Option<Value> {
+    let fixed = array.data_type.as_ref().ok()?.fixed()?;
+    let (own, _) = Number::of(fixed)?;
+    stated(array.attributes.as_ref().ok()?, name, own).ok()?
+}
+
+/// Returns the units in which the elements of an array count time: by the attributes `units` and
+/// `calendar`, else by the data type.
+pub fn time_units(array: &Array) -> Option<TimeUnits> {
+    let text = |name: &str| array.attribute(name).and_then(Json::as_str);
+    if let Some(units) = text("units") {
+        return TimeUnits::of(units, text("calendar"));
+    }
+    let fixed = array.data_type.as_ref().ok()?.fixed()?;
+    let attributes = time_attributes(&fixed.scalar).ok()??;
+    let attribute = |wanted: &str| {
+        let mut attributes = attributes.iter();
+        let found = attributes.find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    TimeUnits::of(attribute("units")?, attribute("calendar"))
 }
 
 /// Whether `_Unsigned` marks signed integers as unsigned.

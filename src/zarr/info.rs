@@ -32,7 +32,7 @@ impl Group {
         info.insert("node_type".into(), "group".into());
         let mut problems: Vec<Value> = Vec::new();
         match &self.attributes {
-            Ok(attributes) => _ = info.insert("attributes".into(), attributes.len().into()),
+            Ok(attributes) => _ = info.insert("attribute_count".into(), attributes.len().into()),
             Err(error) => problems.push(error.to_string().into()),
         }
         problems.extend(self.extensions.iter().map(|what| what.to_string().into()));
@@ -88,7 +88,7 @@ impl Array {
         }
         let mut problems: Vec<Value> = Vec::new();
         match &self.attributes {
-            Ok(attributes) => set("attributes", attributes.len().into()),
+            Ok(attributes) => set("attribute_count", attributes.len().into()),
             Err(error) => problems.push(error.to_string().into()),
         }
         problems.extend(self.problems().map(|error| error.to_string().into()));
@@ -229,7 +229,7 @@ mod tests {
             "dimension_names":["y","x"],"data_type":">f4","item_bytes":4,"size_bytes":2400,
             "chunk_shape":[9,13],"chunk_grid":[3,3],"chunk_count":9,"chunk_bytes":468,
             "first_chunk_key":"0.0","codecs":[{"name":"zlib","configuration":{"level":1}}],
-            "order":"F","fill_value":1.1,"attributes":1}"#;
+            "order":"F","fill_value":1.1,"attribute_count":1}"#;
         assert_eq!(info, sorted(expected));
     }
 
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_info_of_a_group_has_version_and_attributes() {
         let group = v2::group(br#"{"zarr_format":2}"#, Some(b"{\"a\":1}")).unwrap();
-        let expected = r#"{"zarr_format":2,"node_type":"group","attributes":1}"#;
+        let expected = r#"{"zarr_format":2,"node_type":"group","attribute_count":1}"#;
         assert_eq!(Node::Group(group).info(), sorted(expected));
         let broken = v2::group(br#"{"zarr_format":2}"#, Some(b"{"))
             .unwrap()

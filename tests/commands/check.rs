@@ -59,7 +59,8 @@ fn the_demo_store_is_good() {
         said.ok().out.starts_with("12 arrays, 56 chunks, "),
         "{said:?}"
     );
-    assert!(said.out.contains(": 0 bad\n"), "{said:?}");
+    let verdict = ": 0 bad\nOK: everything was read and decoded\n";
+    assert!(said.out.ends_with(verdict), "{said:?}");
     let part = checked(&look(
         "check",
         "demo:",
@@ -89,12 +90,29 @@ fn every_truncated_chunk_is_named_and_nothing_else() {
 
         let lines = look("check", &store, &[]);
         assert_eq!(lines.code, Some(1));
-        for key in &chunks {
-            assert!(
-                lines.out.contains(&format!("bad: {key}: ")),
-                "{key}: {lines:?}"
-            );
-        }
+        // At most 20 of each array are printed, and the number of the others.
+        let printed = lines.out.lines().filter(|line| line.starts_with("bad: "));
+        let (more, named): (Vec<&str>, Vec<&str>) =
+            printed.partition(|line| line.contains(": ... and "));
+        let words = "more (all: --json)";
+        assert!(more.iter().all(|line| line.ends_with(words)), "{lines:?}");
+        let left_out = more.iter().map(|line| {
+            let number = line.rsplit("... and ").next().unwrap();
+            number
+                .split(' ')
+                .next()
+                .unwrap()
+                .replace(',', "")
+                .parse::<usize>()
+                .unwrap()
+        });
+        let bad = document["summary"]["bad"].as_u64().unwrap();
+        let found = named.len() + left_out.sum::<usize>();
+        assert_eq!(found as u64, bad, "{lines:?}");
+        assert!(
+            lines.out.ends_with(&format!("\nFAILED: {bad} bad\n")),
+            "{lines:?}"
+        );
     }
 }
 
@@ -294,6 +312,7 @@ fn a_directory_without_any_node_is_told_from_a_good_store() {
     let said = look("check", dir.path(), &[]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.starts_with("bad: /: no Zarr metadata"), "{said:?}");
+    assert!(said.out.ends_with("\nFAILED: 1 bad\n"), "{said:?}");
     let document = json_of(&look("check", dir.path(), &["--json"]));
     assert_eq!(
         (&document["ok"], &document["summary"]["bad"]),
@@ -312,6 +331,49 @@ fn a_directory_without_any_node_is_told_from_a_good_store() {
         let said = look(command, dir.path().join("deep/ocean.zarr"), &[]);
         assert_eq!(said.ok().err, "");
     }
+}
+
+#[test]
+fn an_array_with_many_bad_chunks_hides_no_other_array() {
+    let dir = scratch();
+    group(dir.path());
+    for (name, length) in [("a", 50), ("b", 2)] {
+        let path = dir.path().join(name);
+        array(
+            &path,
+            &json!([length]),
+            &regular(&json!([1])),
+            &json!(["bytes"]),
+        );
+        for number in 0..length {
+            write(path.join(format!("c/{number}")), [1, 2]);
+        }
+    }
+    let said = look("check", dir.path(), &[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.out.matches("bad: a/c/").count(), 20, "{said:?}");
+    assert!(
+        said.out
+            .contains("\nbad: a: ... and 30 more (all: --json)\n"),
+        "{said:?}"
+    );
+    assert_eq!(said.out.matches("bad: b/c/").count(), 2, "{said:?}");
+    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(document["schema"], "zarrfs.check/1");
+    assert_eq!(keys(&document, "bad").len(), 52);
+}
+
+#[test]
+fn a_good_verdict_is_green_on_a_terminal() {
+    let dir = scratch();
+    let command = format!("{} check demo: v3/lat", env!("CARGO_BIN_EXE_zarrfs"));
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm");
+    let said = said(script.env_remove("NO_COLOR").current_dir(dir.path()));
+    let verdict = "\u{1b}[1m\u{1b}[32mOK: everything was read and decoded";
+    assert!(said.ok().out.contains(verdict), "{said:?}");
 }
 
 #[test]

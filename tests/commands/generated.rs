@@ -1,5 +1,10 @@
 //! `zarrfs completions` and `zarrfs stats`.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::place::{Place, daemon_of, said};
 use crate::stores::*;
 use crate::support::*;
 
@@ -25,15 +30,77 @@ fn stats_are_those_of_the_mount() {
     let json = look("stats", mount.path(), &["--json"]);
     let stats = json_of(json.ok());
     assert_eq!(stats["panics"], 0, "{stats}");
-    for name in stats.as_object().unwrap().keys() {
-        assert!(
-            table.ok().out.lines().any(|line| line.starts_with(name)),
-            "{table:?}"
-        );
+    assert_eq!(stats["schema"], "zarrfs.stats/1");
+    assert_eq!(stats["pid"], mount.pid());
+    assert_eq!(stats["mountpoint"], mount.path().to_str().unwrap());
+    assert!(stats["uptime_seconds"].as_f64().unwrap() > 0.0, "{stats}");
+    assert!(
+        stats["decoded_limit_bytes"].as_u64().unwrap() > 1 << 20,
+        "{stats}"
+    );
+    let source = fixture("dir/v3");
+    let pid = format!("(pid {})", mount.pid());
+    for words in [
+        source.to_str().unwrap(),
+        &pid,
+        "  uptime ",
+        "  memory ",
+        "  errors  ",
+    ] {
+        assert!(table.ok().out.contains(words), "{words}: {table:?}");
     }
+    let all = json_of(said(zarrfs().args(["stats", "--json"])).ok());
+    assert_eq!(all["schema"], "zarrfs.stats-of-all/1");
+    let mut mounts = all["mounts"].as_array().unwrap().iter();
+    assert!(
+        mounts.any(|of| of["mountpoint"] == stats["mountpoint"]),
+        "{all}"
+    );
     look("stats", mount.join("a"), &[]).failed(1, &["nothing is mounted there"]);
     let path = mount.path().to_owned();
     mount.unmount();
     assert!(look("stats", &path, &[]).code == Some(1));
     look("stats", "/proc", &[]).failed(1, &["/proc", "proc, not zarrfs"]);
+}
+
+#[test]
+fn stats_are_watched_until_the_mount_ends() {
+    let mount = Mount::new(fixture("dir/v3"));
+    let mut watch = zarrfs();
+    watch
+        .args(["stats", "--watch=50ms", "--json"])
+        .arg(mount.path());
+    let mut watch = watch
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut uptime = || {
+        let line = lines.next().unwrap().unwrap();
+        let document: serde_json::Value = serde_json::from_str(&line).unwrap();
+        document["uptime_seconds"].as_f64().unwrap()
+    };
+    let first = uptime();
+    assert!(uptime() > first);
+    // A call of `stats` may keep the mount busy.
+    run(zarrfs().args(["umount", "--lazy"]).arg(mount.path()));
+    let ended = wait_for(&mut watch, Duration::from_secs(20)).unwrap();
+    assert_eq!(ended.code(), Some(1));
+}
+
+#[test]
+fn a_mount_is_described_as_json() {
+    for (option, views) in [("--views=hidden", ".zarrfs"), ("--tree=both", "views")] {
+        let place = Place::new();
+        let store = place.store();
+        let said = place.attempt(&store, &["--json", option]);
+        let document = json_of(said.ok());
+        assert_eq!(document["schema"], "zarrfs.mount/1");
+        assert_eq!(document["source"], store.to_str().unwrap());
+        assert_eq!(document["mountpoint"], place.path.to_str().unwrap());
+        assert_eq!(document["views"], place.path.join(views).to_str().unwrap());
+        assert_eq!(document["pid"], daemon_of(&place.path));
+        place.unmount(&[]).ok();
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -28,20 +29,26 @@ fn the_demo_store_is_drawn_as_a_tree() {
     assert_eq!(lines[1], "|-- v2  (group)");
     assert_eq!(
         lines[3],
-        "|   |   |-- nino34  <f4  (12)  chunks (6)  zlib  48 B"
+        "|   |   |-- nino34  float32 (time 12)  degree_Celsius  chunks (6)  zlib  48 B  66 B stored (0.72)"
     );
-    assert_eq!(
-        lines.last(),
-        Some(&"    `-- time  <i4  (12)  chunks (12)  bytes  48 B")
+    let last = "    `-- time  int32 (time 12)  days since 2023-01-01  chunks (12)  bytes  48 B  48 B stored (1.00)";
+    assert_eq!(lines[lines.len() - 2], last);
+    let totals = lines.last().unwrap();
+    assert!(totals.starts_with("3 groups, 12 arrays, "), "{totals}");
+    assert!(
+        totals.contains(" decoded, ") && totals.contains(" stored (ratio "),
+        "{totals}"
     );
     let part = look("tree", "demo:", &["--path", "v3/t2m"]);
-    let line = "demo: v3/t2m  <f4  (12, 32, 64)  chunks (3, 16, 32)  bytes | zstd  96.0 KiB\n";
+    let line = "demo: v3/t2m  float32 (time 12, lat 32, lon 64)  K  chunks (3, 16, 32)  bytes | zstd  \
+                96.0 KiB  23.2 KiB stored (4.12)\n";
     assert_eq!(part.ok().out, line);
 }
 
 #[test]
 fn depth_limits_the_levels() {
-    for (depth, lines) in [("0", 1), ("1", 3), ("2", 14), ("99", 16)] {
+    // The last line has the totals, if there are any.
+    for (depth, lines) in [("0", 1), ("1", 4), ("2", 15), ("99", 17)] {
         let said = look("tree", "demo:", &["--depth", depth]);
         assert_eq!(said.ok().out.lines().count(), lines, "{depth}: {said:?}");
     }
@@ -94,16 +101,147 @@ fn a_terminal_gets_colours_and_columns_and_a_program_neither() {
         let plain = on_terminal(&[variable]);
         assert!(!plain.contains('\u{1b}'), "{plain:?}");
         let columns: Vec<_> = plain.lines().map(|line| line.find("chunks")).collect();
+        let columns = &columns[1..columns.len() - 1];
         assert!(
-            columns[1].is_some() && columns[1..].iter().all(|c| *c == columns[1]),
+            columns[0].is_some() && columns.iter().all(|c| *c == columns[0]),
             "{plain}"
         );
     }
     let piped = look("tree", "demo:", &["--path", "v3"]);
     assert!(
-        !piped.ok().out.contains('\u{1b}') && !piped.out.contains("   <f4"),
+        !piped.ok().out.contains('\u{1b}') && !piped.out.contains("   float32"),
         "{piped:?}"
     );
+}
+
+#[test]
+fn the_tree_fits_a_terminal_of_80_columns() {
+    let dir = scratch();
+    for command in [
+        "stty rows 24 cols 80; zarrfs tree demo:",
+        "stty rows 24 cols 60; zarrfs tree demo:",
+    ] {
+        let path = Path::new(env!("CARGO_BIN_EXE_zarrfs")).parent().unwrap();
+        let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
+        let mut script = Command::new("script");
+        script.args(["-qec", command, "/dev/null"]);
+        script
+            .env("PATH", path)
+            .env("NO_COLOR", "1")
+            .env("LC_ALL", "C.UTF-8");
+        let said = said(script.current_dir(dir.path()));
+        let width = if command.contains("80") { 80 } else { 60 };
+        let rows = said.ok().out.lines();
+        for line in rows.filter(|line| !line.contains(" arrays, ")) {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        assert!(
+            said.out.contains("t2m_sharded  float32 (time 12, lat 32, "),
+            "{said:?}"
+        );
+        assert!(said.out.contains("96.0 KiB"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
+    let said = look("info", "demo:", &["v3"]);
+    for words in [
+        "demo: v3: group, Zarr v3\n    5 arrays, 192.4 KiB decoded, ",
+        "\nDimensions:\n    lat = 32\n    lon = 64\n    time = 12\n",
+        "\nCoordinates:\n    lat  float32 (lat 32)  degrees_north  ",
+        "\n    time  int32 (time 12)  days since 2023-01-01  2023-01-1",
+        " to 2023-12-1",
+        "\n        calendar: standard\n",
+        "\nVariables:\n    t2m  float32 (time 12, lat 32, lon 64)  K\n        96.0 KiB, 23.2 KiB stored (ratio 4.12), \
+         chunks (3, 16, 32), bytes | zstd\n",
+        "\n        long_name: 2 metre temperature\n",
+        "\nAttributes:\n    title: Air temperature of an invented planet\n",
+        "\nViews:\n",
+    ] {
+        assert!(said.ok().out.contains(words), "{words:?}: {}", said.out);
+    }
+    let json = json_of(look("info", "demo:", &["v3", "--json"]).ok());
+    assert_eq!(json["schema"], "zarrfs.info/1");
+    assert_eq!(json["attribute_count"], 3, "{json}");
+    assert_eq!(json["dimensions"][2], json!({"name": "time", "length": 12}));
+    let arrays = json["arrays"].as_array().unwrap();
+    let named = |name: &str| arrays.iter().find(|array| array["name"] == name).unwrap();
+    assert_eq!(named("t2m")["type_name"], "float32");
+    assert_eq!(named("t2m")["ratio"], 4.12);
+    assert_eq!(named("time")["values"]["first"].as_i64(), Some(15));
+    assert_eq!(named("time")["values"]["first_date"], "2023-01-16T00:00:00");
+    assert_eq!(json["totals"]["arrays"], 5);
+    // A group with groups in it names them.
+    let said = look("info", "demo:", &["v2"]);
+    assert!(
+        said.ok().out.contains("\nGroups:\n    indices\n"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("without those of the groups in it"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn encoded_fill_values_and_long_attributes_are_shown_for_people() {
+    let dir = scratch();
+    group(dir.path());
+    let document = json!({"zarr_format": 3, "node_type": "array", "shape": [2], "fill_value": 0,
+        "data_type": "float64", "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "chunk_grid": regular(&json!([2])), "chunk_key_encoding": "default",
+        "attributes": {"_FillValue": "AAAAAAAA+H8=", "history": "x".repeat(5000)}});
+    write(dir.path().join("x/zarr.json"), document.to_string());
+    for arguments in [&[][..], &["x"]] {
+        let said = look("info", dir.path(), arguments);
+        assert!(said.ok().out.contains("_FillValue: NaN\n"), "{said:?}");
+        let longest = said.out.lines().map(str::len).max().unwrap();
+        assert!((100..1100).contains(&longest), "{longest}");
+    }
+    let json = json_of(look("info", dir.path(), &["x", "--json"]).ok());
+    assert_eq!(json["attributes"]["history"].as_str().unwrap().len(), 5000);
+}
+
+#[test]
+fn values_that_cannot_be_read_are_a_note() {
+    let dir = copy_of("dir/v3-xarray");
+    let store = dir.path().join("store");
+    let before = look("info", &store, &[]);
+    assert!(before.ok().out.contains("\nCoordinates:\n"), "{before:?}");
+    for key in chunk_keys(&store) {
+        fs::write(store.join(key), "torn").unwrap();
+    }
+    let after = look("info", &store, &[]);
+    assert!(
+        after.ok().out.contains("        ! lat/c/0: corrupt"),
+        "{after:?}"
+    );
+    assert!(after.out.contains("\nVariables:\n"), "{after:?}");
+}
+
+#[test]
+fn info_and_the_readme_of_a_mount_name_the_same_views() {
+    let mount = Mount::new(fixture("dir/v3"));
+    for node in ["", "a", "words", "scalar", "raw"] {
+        let readme = fs::read_to_string(mount.join(node).join(".zarrfs/README.txt")).unwrap();
+        let arguments: &[&str] = if node.is_empty() {
+            &["--json"]
+        } else {
+            &[node, "--json"]
+        };
+        let info = json_of(look("info", fixture("dir/v3"), arguments).ok());
+        for (name, view) in info["views"].as_object().unwrap() {
+            let line = match view["reason"].as_str() {
+                None => format!("\n{name}  ("),
+                Some(reason) => format!("\n{name}: {reason}\n"),
+            };
+            assert!(
+                readme.contains(&line),
+                "{node}: {line:?} is not in {readme}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -172,17 +310,17 @@ fn a_node_that_is_not_understood_stops_nothing() {
     );
     let said = look("tree", dir.path(), &[]);
     let lines: Vec<&str> = said.ok().out.lines().collect();
-    for (line, words) in lines[1..].iter().zip([
+    for (line, words) in lines[1..7].iter().zip([
         "|-- a torn  ! zarr.json: line 2",
         "|-- b attributes  (group)  ! ",
-        "|-- c odd  |u1  (2)  chunks (2)  bytes | mystery  2 B  ! codec mystery is not supported",
-        "|-- d edge  |u1  (2)  chunks ?  bytes  2 B  ! chunk grid: the chunk shape is 0 along axis 0",
+        "|-- c odd  uint8 (2)  chunks (2)  bytes | mystery  2 B  0 B stored  ! codec mystery is not supported",
+        "|-- d edge  uint8 (2)  chunks ?  bytes  2 B  0 B stored  ! chunk grid: the chunk shape is 0 along axis 0",
         "|-- e plain  (directory)",
-        "`-- f good  |u1  (2)  chunks (2)  bytes  2 B",
+        "`-- f good  uint8 (2)  chunks (2)  bytes  2 B  0 B stored",
     ]) {
         assert!(line.starts_with(words), "{line:?} is not {words:?}");
     }
-    assert_eq!(lines.len(), 7);
+    assert_eq!(lines[7..], ["1 group, 3 arrays, 6 B decoded, 0 B stored"]);
     let tree = nodes(&json_of(look("tree", dir.path(), &["--json"]).ok()));
     assert_eq!(tree["a torn"]["node_type"], "broken");
     assert_eq!(
@@ -250,7 +388,7 @@ fn hostile_names_and_metadata_are_shown_harmlessly() {
     ] {
         assert!(said.ok().out.contains(words), "{words}: {said:?}");
     }
-    assert_eq!(said.out.lines().count(), 6);
+    assert_eq!(said.out.lines().count(), 7);
 }
 
 #[test]
@@ -333,7 +471,7 @@ fn info_counts_the_chunks_that_are_there() {
         ("chunks_counted", json!(true)),
         ("stored_bytes", json!(16)),
         ("other_keys", json!(1)),
-        ("ratio", json!("0.50")),
+        ("ratio", json!(0.5)),
         ("codec_chain", json!("bytes | crc32c")),
     ] {
         assert_eq!(info[name], value, "{name}: {info}");

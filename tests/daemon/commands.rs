@@ -13,7 +13,8 @@ use crate::support::*;
 fn listed(path: &Path) -> Option<Value> {
     let output = run(zarrfs().args(["mounts", "--json"]));
     let all: Value = serde_json::from_str(&output).unwrap();
-    let mut all = all.as_array().unwrap().iter();
+    assert_eq!(all["schema"], "zarrfs.mounts/1");
+    let mut all = all["mounts"].as_array().unwrap().iter();
     all.find(|mount| mount["mountpoint"] == path.to_str().unwrap())
         .cloned()
 }

@@ -378,17 +378,23 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         (Error::Precondition { .. }, _) | (_, Some(412)) => RequestError::Changed(what),
         (_, Some(401)) => RequestError::Expired(refused(what)),
         (_, Some(407)) => RequestError::Denied(refused(what)),
-        (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(refused(what)),
+        (_, Some(400 | 403)) if seen.has_expired() => RequestError::Expired(refused(format!(
+            "{what}: the credentials have expired, renew them"
+        ))),
         (_, Some(403)) if !matches!(seen.code.as_deref(), None | Some("AccessDenied")) => {
             RequestError::Denied(refused(what))
         }
         (_, Some(403)) => RequestError::Denied(refused(format!(
-            "{what}; so it answers also for what is not there, to who may not list (on S3 the \
-             permission s3:ListBucket; see --missing-status)"
+            "{what}: the key may be absent, or not be allowed; servers answer so for both unless \
+             listing is allowed (s3:ListBucket, storage.objects.list); --missing-status 403 takes \
+             it for absent"
         ))),
         // Another 404 than that of the object, such as that of a service for credentials, proves
         // nothing of it.
         (Error::NotFound { .. }, Some(404)) if !seen.lacks_bucket() => RequestError::NotFound,
+        (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(format!(
+            "{what}: there is no such bucket; check its name, and --endpoint-url"
+        )),
         (_, Some(408 | 429 | 500 | 502..=504 | 506..=599)) => RequestError::Failed(Failed {
             what,
             kind: seen.kind,

@@ -68,7 +68,7 @@ fn advice(label: &str, error: &StoreError) -> &'static str {
              server says so of what is not there)"
         }
         StoreError::Denied { status: None, .. } => {
-            " (they come from the environment, --env-file or --profile)"
+            " (they come from the environment, --env-file or --profile; --anonymous sends none)"
         }
         StoreError::Denied { .. } => {
             " (credentials come from the environment, --env-file or --profile; --anonymous asks \

@@ -6,7 +6,7 @@ use crate::view::number::Value;
 
 /// The unit, epoch and calendar of a time axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) struct TimeUnits {
+pub struct TimeUnits {
     calendar: Calendar,
     /// Microseconds per unit.
     unit: Unit,
@@ -40,7 +40,7 @@ pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl TimeUnits {
     /// Reads the attributes `units` and `calendar`; none if they do not define dates.
-    pub(in crate::view) fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
+    pub fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
         let mut words = units.split_whitespace();
         let unit = match &words.next()?.to_ascii_lowercase()[..] {
             "days" | "day" | "d" => Unit::Microseconds(DAY),
@@ -74,7 +74,7 @@ impl TimeUnits {
     }
 
     /// The date and time of a number; none outside of the years 1 to 9999.
-    pub(in crate::view) fn date(&self, value: Value) -> Option<String> {
+    pub fn date(&self, value: Value) -> Option<String> {
         let since = match (value, self.unit) {
             (Value::Int(count), Unit::Microseconds(unit)) => count.checked_mul(unit)?,
             (Value::Int(count), Unit::Nanoseconds) => count.div_euclid(1000),

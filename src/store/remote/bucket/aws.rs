@@ -59,17 +59,56 @@ impl Profile {
     }
 }
 
+/// Returns the files of the AWS tools: that of the configuration, and that of credentials.
+fn files() -> [PathBuf; 2] {
+    let named = [
+        ("AWS_CONFIG_FILE", ".aws/config"),
+        ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
+    ];
+    named.map(|(variable, path)| match std::env::var_os(variable) {
+        Some(file) => file.into(),
+        None => std::env::home_dir().unwrap_or_default().join(path),
+    })
+}
+
+/// Returns why there are no credentials: the profile that was named may not exist.
+fn no_credentials(profile: Option<&str>) -> String {
+    let Some(name) = profile else {
+        return "no credentials were found".to_owned();
+    };
+    let files = files();
+    let sections = [format!("profile {name}"), name.to_owned()];
+    let has_profile = |file: &PathBuf| {
+        let file = Ini::load_from_file(file).ok();
+        file.is_some_and(|file| {
+            let mut sections = sections.iter();
+            sections.any(|section| file.section(Some(section)).is_some())
+        })
+    };
+    match files.iter().any(has_profile) {
+        true => format!("the profile {name} has no credentials"),
+        false => {
+            let [config, credentials] = files.map(|file| file.display().to_string());
+            format!("the profile {name} is neither in {config} nor in {credentials}")
+        }
+    }
+}
+
 /// Finds credentials and keeps them for a while.
 #[derive(Debug)]
 pub(super) struct Chain {
     provider: DefaultCredentialProvider,
     context: Context,
+    /// The profile that the user named.
+    profile: Option<String>,
     kept: Mutex<Option<(Arc<AwsCredential>, Instant)>>,
 }
 
 impl Chain {
     pub(super) fn new(profile: Option<&str>, client: reqwest::Client) -> Self {
         let mut builder = DefaultCredentialProvider::builder();
+        let named = profile.map(str::to_owned);
+        let named = named.or_else(|| std::env::var("AWS_PROFILE").ok());
         if let Some(profile) = profile {
             builder = builder.with_profile(profile);
         }
@@ -81,6 +120,7 @@ impl Chain {
         Self {
             provider: builder.build(),
             context,
+            profile: named,
             kept: Mutex::new(None),
         }
     }
@@ -118,9 +158,7 @@ impl CredentialProvider for Chain {
             .provide_credential(&self.context)
             .await
             .map_err(|error| failed(format!("credentials: {error}")))?;
-        let found = found.ok_or_else(|| {
-            failed("no credentials were found (--anonymous asks without any)".into())
-        })?;
+        let found = found.ok_or_else(|| failed(no_credentials(self.profile.as_deref())))?;
         let credential = Arc::new(AwsCredential {
             key_id: found.access_key_id,
             secret_key: found.secret_access_key,

@@ -294,7 +294,14 @@ fn azure(
         }
         builder = builder.with_endpoint(endpoint.to_owned());
     }
-    let built = builder.build().map_err(|error| error.to_string())?;
+    let built = builder.build().map_err(|error| match error.to_string() {
+        text if text.contains("Account must be specified") => {
+            "the storage account is not known: set AZURE_STORAGE_ACCOUNT_NAME, or write \
+             abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+                .to_owned()
+        }
+        text => text,
+    })?;
     Ok(Arc::new(built))
 }
 

@@ -1,0 +1,83 @@
+//! What to do about a SOURCE that cannot be opened.
+
+use std::io;
+use std::path::Path;
+
+use super::REMOTE_SCHEMES;
+
+/// The number of edits that make one word of another.
+const MAX_EDITS: usize = 2;
+
+/// Returns advice for a URL of an unknown kind: the kind that was meant, another program, or all kinds.
+pub(super) fn of_scheme(scheme: &str) -> String {
+    match scheme {
+        "ssh" | "sftp" | "scp" => {
+            return "mount the directory with sshfs, and give its path".to_owned();
+        }
+        "ftp" | "ftps" | "dav" | "webdav" => {
+            return "mount the directory with rclone, and give its path".to_owned();
+        }
+        _ => {}
+    }
+    let near = REMOTE_SCHEMES.iter().copied();
+    let near = near.map(|known| (strsim::damerau_levenshtein(scheme, known), known));
+    match near.min() {
+        Some((1..=MAX_EDITS, known)) if scheme.len() > MAX_EDITS => {
+            format!("did you mean `{known}`?")
+        }
+        _ => format!("there are paths, file and {}", REMOTE_SCHEMES.join(", ")),
+    }
+}
+
+/// Returns advice for a path that cannot be opened; empty if there is none.
+pub(super) fn of_path(path: &Path, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::NotFound {
+        return String::new();
+    }
+    let text = path.to_string_lossy();
+    if let Some((scheme, rest)) = text.split_once(':')
+        && REMOTE_SCHEMES.contains(&scheme)
+    {
+        let rest = rest.trim_start_matches('/');
+        return format!("; did you mean {scheme}://{rest}?");
+    }
+    let above = path.ancestors().skip(1).find(|above| above.exists());
+    match above {
+        Some(above) if above != Path::new("") && Some(above) != path.parent() => {
+            format!("; check the path, which exists up to {}", above.display())
+        }
+        _ => "; check the path".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_url_has_a_suggestion_or_all_kinds() {
+        for (scheme, expected) in [
+            ("htps", "did you mean `https`?"),
+            ("htpp", "did you mean `http`?"),
+            ("ssh", "sshfs"),
+            ("gopher", "there are paths, file and http"),
+            ("x", "there are paths, file and http"),
+        ] {
+            let advice = of_scheme(scheme);
+            assert!(advice.contains(expected), "{scheme}: {advice}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_may_be_a_url() {
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let advice = |path: &str| of_path(Path::new(path), &missing);
+        assert_eq!(advice("s3:/b/x"), "; did you mean s3://b/x?");
+        assert_eq!(advice("s3:b"), "; did you mean s3://b?");
+        assert_eq!(advice("nosuch.zarr"), "; check the path");
+        let advice = advice("/proc/nosuch/deeper");
+        assert_eq!(advice, "; check the path, which exists up to /proc");
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(of_path(Path::new("x"), &denied), "");
+    }
+}

@@ -1,0 +1,454 @@
+//! The messages of common mistakes: each says what happened, to which thing, and what to do.
+//!
+//! Rows that need another environment are in other tests: a daemon without /dev/fuse, without fusermount3 and
+//! without `user_allow_other` in `tests/daemon/users.rs`, regions and expired credentials in
+//! `tests/faults/access.rs`, signals in `tests/daemon/ends.rs`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::faulty::{Fault, Server, on};
+use crate::place::{Place, Said, said};
+use crate::stores::*;
+use crate::support::*;
+
+/// A mistake: the command line, the exit code, and parts of the message. `|` separates alternatives.
+struct Mistake {
+    line: &'static str,
+    code: i32,
+    words: &'static [&'static str],
+}
+
+const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) -> Mistake {
+    Mistake { line, code, words }
+}
+
+/// Mistakes without a network. The numbers are only for reference.
+const MISTAKES: [Mistake; 46] = [
+    // Commands.
+    mistake(
+        "treee ocean.zarr",
+        2,
+        &["`treee` is neither a command nor a file", "`tree`"],
+    ),
+    mistake(
+        "umnt mnt",
+        2,
+        &["`umnt` is neither", "did you mean `umount`?"],
+    ),
+    mistake(
+        "mout ocean.zarr mnt",
+        2,
+        &["`mout` is neither", "did you mean `mount`?"],
+    ),
+    mistake("list", 2, &["`list` is neither", "did you mean `mounts`?"]),
+    mistake(
+        "ls ocean.zarr",
+        2,
+        &["`ls` is neither", "did you mean `tree`?"],
+    ),
+    mistake(
+        "open ocean.zarr",
+        2,
+        &["`open` is neither", "did you mean `mount`?"],
+    ),
+    mistake(
+        "version",
+        2,
+        &["`version` is neither", "did you mean `--version`?"],
+    ),
+    mistake(
+        "xyzzy",
+        2,
+        &["`xyzzy` is neither", "`zarrfs --help` lists the commands"],
+    ),
+    mistake(
+        "info ocean.zarr a b",
+        2,
+        &["unexpected argument 'b'", "--help"],
+    ),
+    // Mountpoints.
+    mistake(
+        "ocean.zarr mnt-nope",
+        32,
+        &["mountpoint mnt-nope", "no such file", "--mkdir creates it"],
+    ),
+    mistake(
+        "ocean.zarr emptyfile",
+        32,
+        &["mountpoint emptyfile", "not a directory", "--mkdir"],
+    ),
+    mistake(
+        "mnt ocean.zarr",
+        32,
+        &[
+            "mnt: no Zarr metadata",
+            "look swapped: zarrfs ocean.zarr mnt",
+        ],
+    ),
+    mistake(
+        "ocean.zarr ocean.zarr",
+        32,
+        &["mountpoint ocean.zarr", "MOUNTPOINT second", "swapped"],
+    ),
+    mistake(
+        "empty empty",
+        32,
+        &[
+            "mountpoint",
+            "empty",
+            "the source lies inside it",
+            "beside it",
+        ],
+    ),
+    mistake(
+        "ocean.zarr full",
+        32,
+        &["mountpoint full", "not empty", "--nonempty"],
+    ),
+    // Sources.
+    mistake(
+        "plain mnt",
+        32,
+        &["plain: no Zarr metadata", "it contains a.txt", "--force"],
+    ),
+    mistake(
+        "empty mnt",
+        32,
+        &["empty: no Zarr metadata", "it is empty", "--force"],
+    ),
+    mistake("v1 mnt", 32, &["v1", "Zarr version 1", "not supported"]),
+    mistake("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
+    mistake("x.tar mnt", 32, &["x.tar", "a tar archive", "ratarmount"]),
+    mistake(
+        "x.tar.gz mnt",
+        32,
+        &["x.tar.gz", "tar.gz", "unpack it first"],
+    ),
+    mistake("x.h5 mnt", 32, &["x.h5", "HDF5", "open it without a mount"]),
+    mistake(
+        "x.nc mnt",
+        32,
+        &["x.nc", "NetCDF", "open it without a mount"],
+    ),
+    mistake(
+        "truncated.zip mnt",
+        32,
+        &[
+            "truncated.zip",
+            "truncated, 5000 bytes",
+            "download it again",
+        ],
+    ),
+    mistake(
+        "ocean.zarr/zarr.json mnt",
+        32,
+        &["ocean.zarr/zarr.json", "the directory that holds it"],
+    ),
+    mistake(
+        "nosuch.zarr mnt",
+        32,
+        &["source nosuch.zarr", "no such file", "check the path"],
+    ),
+    mistake(
+        "s3:/bucket/x mnt",
+        32,
+        &["source s3:/bucket/x", "did you mean s3://bucket/x?"],
+    ),
+    mistake(
+        "s3:bucket mnt",
+        32,
+        &["source s3:bucket", "did you mean s3://bucket?"],
+    ),
+    mistake(
+        "htps://host/x mnt",
+        32,
+        &["`htps` are not supported", "did you mean `https`?"],
+    ),
+    mistake(
+        "ssh://host/x mnt",
+        32,
+        &["`ssh` are not supported", "sshfs"],
+    ),
+    mistake(
+        "s3://b/x mnt --endpoint-url localhost:9000",
+        2,
+        &["--endpoint-url", "https://host:9000"],
+    ),
+    mistake(
+        "az://container/x mnt",
+        32,
+        &["az://container/x", "AZURE_STORAGE_ACCOUNT_NAME"],
+    ),
+    // Options.
+    mistake(
+        "ocean.zarr mnt -o allow_other,foo",
+        2,
+        &["unknown mount option `foo`", "--help"],
+    ),
+    mistake(
+        "ocean.zarr mnt -o allow_othr",
+        2,
+        &["`allow_othr`", "did you mean `allow_other`?"],
+    ),
+    mistake(
+        "ocean.zarr mnt --alow-other",
+        2,
+        &["--alow-other", "--allow-other"],
+    ),
+    mistake(
+        "ocean.zarr mnt --views on",
+        2,
+        &["--views", "'on'", "off, hidden, list"],
+    ),
+    mistake(
+        "ocean.zarr mnt --ttl 5x",
+        2,
+        &["--ttl", "`5x` is not a time", "500ms"],
+    ),
+    mistake(
+        "ocean.zarr mnt --cache-size lots",
+        2,
+        &["--cache-size", "`lots` is not a size", "64KiB"],
+    ),
+    mistake(
+        "ocean.zarr mnt --formats png",
+        2,
+        &["--formats", "unknown format `png`", "npy"],
+    ),
+    mistake(
+        "ocean.zarr mnt --uid root",
+        2,
+        &["--uid", "`root` is not the number", "id -u"],
+    ),
+    // Keys.
+    mistake(
+        "ocean.zarr mnt --path ssh",
+        32,
+        &["ocean.zarr: ssh: no such key", "there are sst, lat"],
+    ),
+    mistake(
+        "info ocean.zarr ssh",
+        1,
+        &["ocean.zarr: ssh: no such key", "there are sst, lat"],
+    ),
+    // Mounts.
+    mistake(
+        "umount mnt",
+        1,
+        &["mnt: nothing is mounted there", "`zarrfs mounts`"],
+    ),
+    mistake(
+        "umount /proc",
+        1,
+        &["/proc", "of type proc, not zarrfs", "`zarrfs mounts`"],
+    ),
+    mistake(
+        "stats mnt",
+        1,
+        &["mnt: nothing is mounted there", "`zarrfs mounts`"],
+    ),
+    mistake(
+        "stats /proc",
+        1,
+        &["/proc", "of type proc, not zarrfs", "`zarrfs mounts`"],
+    ),
+];
+
+/// The files that the command lines name.
+fn prepare(dir: &Path) {
+    for name in ["mnt", "empty"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    write(dir.join("emptyfile"), "");
+    write(dir.join("full/file"), "x");
+    write(dir.join("plain/a.txt"), "x");
+    write(
+        dir.join("v1/meta"),
+        r#"{"zarr_format":1,"shape":[3],"chunks":[3]}"#,
+    );
+    group(&dir.join("nested/data/ocean.zarr"));
+    group(&dir.join("ocean.zarr"));
+    for name in ["lat", "sst"] {
+        let (shape, chunks) = ([2].into(), regular(&[2].into()));
+        array(
+            &dir.join("ocean.zarr").join(name),
+            &shape,
+            &chunks,
+            &["bytes"].into(),
+        );
+    }
+    let mut tar = vec![0; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    write(dir.join("x.tar"), tar);
+    write(dir.join("x.tar.gz"), b"\x1f\x8b\x08\0\0\0\0\0");
+    write(dir.join("x.h5"), b"\x89HDF\r\n\x1a\n00000000");
+    write(dir.join("x.nc"), b"CDF\x01000000000000");
+    let zip = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
+    write(dir.join("truncated.zip"), &zip[..5000]);
+}
+
+/// Runs a command line in a directory, without the credentials of the user.
+fn run_line(dir: &Path, line: &str) -> Said {
+    let mut command = zarrfs();
+    command.args(line.split(' ')).current_dir(dir);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("AWS_") || name.starts_with("AZURE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("HOME", dir)
+        .env("AWS_EC2_METADATA_DISABLED", "true");
+    said(&mut command)
+}
+
+#[test]
+fn every_mistake_is_told_with_the_thing_and_what_to_do() {
+    let dir = scratch();
+    prepare(dir.path());
+    for Mistake { line, code, words } in MISTAKES {
+        let said = run_line(dir.path(), line);
+        for word in words {
+            let is_there = said.err.to_lowercase().contains(&word.to_lowercase());
+            assert!(is_there, "{line}: {word:?} is not in {said:?}");
+        }
+        assert_eq!(said.code, Some(code), "{line}: {said:?}");
+        assert!(!is_mounted(&dir.path().join("mnt")), "{line}");
+    }
+}
+
+#[test]
+fn every_mistake_with_a_server_is_told_with_the_thing_and_what_to_do() {
+    let dir = scratch();
+    prepare(dir.path());
+    let server = Server::s3("bucket");
+    let endpoint = server.url();
+    let s3 = |bucket: &str, more: &str| {
+        format!("s3://{bucket}/ocean.zarr mnt --endpoint-url {endpoint} --retries 0{more}")
+    };
+    write(
+        dir.path().join(".aws/config"),
+        "[profile empty]\nregion = eu-west-3\n",
+    );
+    let cases = [
+        (
+            s3("nobucket", " --anonymous"),
+            &[
+                "s3://nobucket/ocean.zarr",
+                "NoSuchBucket",
+                "no such bucket; check its name",
+            ][..],
+        ),
+        (
+            s3("bucket", ""),
+            &[
+                "s3://bucket/ocean.zarr",
+                "no credentials were found",
+                "--anonymous sends none",
+            ],
+        ),
+        (
+            s3("bucket", " --profile nosuch"),
+            &[
+                "the profile nosuch is neither in",
+                ".aws/config",
+                "--profile",
+            ],
+        ),
+        (
+            s3("bucket", " --profile empty"),
+            &["the profile empty has no credentials", "--env-file"],
+        ),
+        (
+            s3("bucket", " --anonymous"),
+            &[
+                "s3://bucket/ocean.zarr",
+                "neither a Zarr hierarchy nor a zip archive",
+            ],
+        ),
+        (
+            "http://nosuch.invalid/x.zarr mnt --retries 0".to_owned(),
+            &["nosuch.invalid"],
+        ),
+        (
+            "http://127.0.0.1:1/x.zarr mnt --retries 0".to_owned(),
+            &[
+                "127.0.0.1 refuses connections on port 1",
+                "check host and port",
+            ],
+        ),
+    ];
+    for (line, words) in cases {
+        run_line(dir.path(), &line).failed(32, words);
+    }
+}
+
+#[test]
+fn refusals_of_a_bucket_say_what_to_do() {
+    let dir = scratch();
+    prepare(dir.path());
+    for (status, code, words) in [
+        (
+            403,
+            "AccessDenied",
+            &["s3:ListBucket", "--missing-status 403"][..],
+        ),
+        (
+            400,
+            "ExpiredToken",
+            &["the credentials have expired, renew them"],
+        ),
+        (
+            403,
+            "InvalidAccessKeyId",
+            &["access denied", "--env-file or --profile"],
+        ),
+    ] {
+        let server = Server::s3("bucket");
+        server.add(on("*"), Fault::s3(status, code));
+        let endpoint = server.url();
+        let line =
+            format!("s3://bucket/ocean.zarr mnt --endpoint-url {endpoint} --retries 0 --anonymous");
+        let said = run_line(dir.path(), &line);
+        said.failed(32, &["s3://bucket/ocean.zarr", code]);
+        said.failed(32, words);
+    }
+}
+
+#[test]
+fn mistakes_with_a_mount_name_it_and_what_to_do() {
+    let place = Place::new();
+    let store = place.store();
+    place.mount(&store, &[]);
+    let shown = place.path.to_str().unwrap();
+    let again = place.attempt(&store, &[]);
+    again.failed(32, &["is already mounted there", "zarrfs umount"]);
+    let umount = |path: &Path| said(zarrfs().arg("umount").arg(path));
+    let inside = format!("zarrfs umount {shown}");
+    umount(&place.path.join("a")).failed(1, &["a part of the mount", &inside]);
+    let user = Command::new("sleep")
+        .arg("600")
+        .current_dir(&place.path)
+        .spawn();
+    let mut user = user.unwrap();
+    umount(&place.path).failed(1, &["busy", &format!("sleep ({})", user.id()), "--lazy"]);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    umount(&place.path).ok();
+}
+
+#[test]
+fn a_mount_of_another_user_names_that_user() {
+    if !is_root() {
+        return skipped("needs root");
+    }
+    let place = Place::new();
+    let binary = place.open_to_nobody();
+    place.mount(place.store(), &["--allow-other"]);
+    let mut umount = Command::new(binary);
+    let refused = said(&mut as_nobody(umount.arg("umount").arg(&place.path)));
+    refused.failed(1, &["mounted by the user 0", "only that user and root"]);
+    place.unmount(&[]).ok();
+}
