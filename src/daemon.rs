@@ -196,10 +196,12 @@ fn serve(
     })?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let shown = shown.display().to_string();
-    let report = mount_report::lines(&*store, &root, &fs, (&shown, mountpoint.is_some()), options);
+    let is_wanted = mount_report::is_wanted(helper);
+    let at = (&*shown, mountpoint.is_some());
+    let report = mount_report::lines(&*store, &root, &fs, at, options, is_wanted);
     report.iter().for_each(|line| log::info!("{line}"));
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
-    if mount_report::is_wanted(helper) {
+    if is_wanted {
         mount_report::print(&report);
     }
     drop((store, fs));
@@ -330,7 +332,8 @@ fn start_session(
         .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
     // A mount of another program ends with this process, or with that program.
     let entry = match is_own {
-        true => mountpoint::entry(path)?,
+        // Another program may have mounted on top of it by now.
+        true => mountpoint::entry(path)?.filter(|entry| entry.kind == kernel::FS_TYPE),
         false => None,
     };
     let close = move || socket.iter().for_each(|socket| socket.close());

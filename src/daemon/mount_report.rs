@@ -29,24 +29,17 @@ const COLUMNS: usize = 80;
 /// What stands before each line.
 const PROGRAM: &str = "zarrfs: ";
 
-/// Returns the report: what is mounted, and if this process has mounted it, where its views are, with some of
-/// their names, and how to unmount.
+/// Returns the report: what is mounted, and if this process has mounted it, where its views are and how to
+/// unmount. A `detailed` one has a summary of the source and some names of views, for which metadata are
+/// read.
 pub(super) fn lines(
     store: &dyn Store,
     root: &Key,
     fs: &Fs,
     (mountpoint, is_own): (&str, bool),
     options: &MountOptions,
+    detailed: bool,
 ) -> Vec<String> {
-    let summary = inspect::summary(store, root);
-    let is_remote = store.capabilities().is_remote;
-    let summary = match is_remote {
-        // The mount is ready, and does not wait for the network to describe itself.
-        true => summary
-            .now_or_never()
-            .unwrap_or_else(|| "metadata not read yet".into()),
-        false => block_on(summary),
-    };
     let views = match (options.tree, options.views) {
         _ if !is_own => None,
         (TreeShown::Native, Views::Off) => None,
@@ -54,23 +47,38 @@ pub(super) fn lines(
         (TreeShown::Both, _) => Some(format!("{mountpoint}/views")),
         (TreeShown::Views, _) => Some(mountpoint.to_owned()),
     };
-    let names = match (&views, is_remote) {
-        (None, _) => Vec::new(),
-        (Some(_), true) => fs.example_views().now_or_never().unwrap_or_default(),
-        (Some(_), false) => block_on(fs.example_views()),
+    let has_views = views.is_some();
+    let details = async {
+        let names = match has_views {
+            true => fs.example_views().await,
+            false => Vec::new(),
+        };
+        (inspect::summary(store, root).await, names)
     };
-    let mut lines = Vec::new();
-    let mounted = format!("{} is mounted on {mountpoint}", store.label());
-    match fits(&format!("{mounted}: {summary}")) {
-        true => lines.push(format!("{mounted}: {summary}")),
-        false => lines.extend([mounted, summary]),
+    let (summary, names) = match store.capabilities().is_remote {
+        _ if !detailed => (None, Vec::new()),
+        // The mount is ready, and does not wait for the network to describe itself.
+        true => match details.now_or_never() {
+            Some((summary, names)) => (Some(summary), names),
+            None => (Some("metadata not read yet".into()), Vec::new()),
+        },
+        false => {
+            let (summary, names) = block_on(details);
+            (Some(summary), names)
+        }
+    };
+    let mut lines = vec![format!("{} is mounted on {mountpoint}", store.label())];
+    if let Some(summary) = summary {
+        let whole = format!("{}: {summary}", lines.concat());
+        match fits(&whole) {
+            true => lines = vec![whole],
+            false => lines.push(summary),
+        }
     }
     lines.extend(views.map(|views| views_line(&views, &names)));
     if is_own {
-        lines.push(format!(
-            "to unmount: zarrfs umount {}",
-            shell_quoted(mountpoint)
-        ));
+        let quoted = shell_quoted(mountpoint);
+        lines.push(format!("to unmount: zarrfs umount {quoted}"));
     }
     let lines = lines.iter();
     lines

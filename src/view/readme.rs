@@ -142,12 +142,8 @@ impl fmt::Display for Readme {
         if !self.unlisted.is_empty() {
             writeln!(
                 f,
-                "These views of each array NAME are not listed here, but open by name:\n{}.",
-                self.unlisted
-                    .iter()
-                    .map(|suffix| format!("NAME{suffix}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                "Of each array, views with these suffixes open by name and are not listed:\n{}.",
+                self.unlisted.join(" ")
             )?;
         }
         for view in &self.views {
@@ -227,7 +223,7 @@ mod tests {
             ..readme()
         };
         let text = group.text();
-        assert!(text.contains("the group sst") && text.contains("NAME.bin, NAME.chunks."));
+        assert!(text.contains("the group sst") && text.contains("\n.bin .chunks.\n"));
         assert!(!text.contains("Diagnostics"));
     }
 

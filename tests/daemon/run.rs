@@ -47,7 +47,7 @@ fn the_command_gets_the_paths_of_views_and_its_exit_code_is_returned() {
     let place = Place::new();
     let run =
         |options: &[&str], command: &[&str]| said(&mut run_in(&place, "demo:", options, command));
-    let script = "for path do test -e \"$path\" && echo \"${path##*zarrfs-run-}\"; done";
+    let script = "for path do test -e \"$path\" && echo \"${{path##*zarrfs-run-}}\"; done; true";
     let placeholders = [
         "{path}",
         "{views}",

@@ -1,11 +1,12 @@
 //! How views are found: names of the root, extended attributes, lists, and the last errors.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Value, json};
 
-use crate::clients::{EIO, ENOENT, gauge};
+use crate::clients::{EIO, ENOENT, gauge, inodes};
 use crate::namespace::hierarchy;
 use crate::stores::*;
 use crate::support::*;
@@ -62,6 +63,7 @@ fn the_root_is_called_as_its_source_and_root_in_any_source() {
     // What is called as the alias is found below its own name; the alias stays that of the root.
     fs::create_dir_all(group.join("root")).unwrap();
     fs::write(group.join("root/.zgroup"), br#"{"zarr_format": 2}"#).unwrap();
+    sh(&format!("cp -r '{0}/good' '{0}/root/'", group.display()));
     let mount = Mount::new(&group);
     let files = [".zarrfs/root.nc", ".zarrfs/my ocean.v2.nc"];
     let [alias, own] = files.map(|file| read(mount.join(file)).unwrap());
@@ -131,7 +133,11 @@ fn views_json_lists_what_the_readme_lists() {
                 "{readme}"
             );
         }
-        assert_eq!(readme.contains("NAME.bin"), kind == "group", "{readme}");
+        assert_eq!(
+            readme.contains("views with these suffixes"),
+            kind == "group",
+            "{readme}"
+        );
     }
 }
 
@@ -157,7 +163,7 @@ fn the_last_errors_are_a_file_of_the_root() {
             assert_eq!(text.len() as u64, size);
             let lines: Vec<&str> = text.lines().collect();
             let said: Vec<&&str> = lines.iter().filter(|l| l.contains("crc32c")).collect();
-            let chunks: std::collections::BTreeSet<&str> = said
+            let chunks: BTreeSet<&str> = said
                 .iter()
                 .filter_map(|line| line.split(' ').nth(2))
                 .collect();
@@ -190,4 +196,34 @@ fn the_last_errors_are_a_file_of_the_root() {
     }
     let mount = stores.mount(&[]);
     assert_eq!(errno(fs::metadata(view(&mount, "x", "errors.txt"))), ENOENT);
+}
+
+#[test]
+fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
+    let stores = Stores::new();
+    stores.put(".zattrs", br#"{"title": "a group"}"#);
+    let own = source_name(stores.path());
+    let file = format!("{own}.nc");
+    for name in ["attributes.json", "root.nc", &file] {
+        stores.put(&format!("{name}/.zgroup"), br#"{"zarr_format": 2}"#);
+    }
+    let mount = stores.mount(&["--tree", "views"]);
+    let listed = names(mount.path());
+    let unique: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(unique.len(), listed.len(), "{listed:?}");
+    for name in ["attributes.json", "root.nc", &file] {
+        assert!(mount.join(name).is_dir(), "{name}");
+    }
+    let escaped = format!("{own}~view.nc");
+    for name in ["attributes~view.json", &escaped] {
+        assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
+        assert!(!read(mount.join(name)).unwrap().is_empty());
+    }
+    // The name that the root has in any source gives way, too, and is not listed.
+    assert!(!listed.contains(&"root~view.nc".to_owned()));
+    assert_eq!(
+        read(mount.join("root~view.nc")).unwrap(),
+        read(mount.join(escaped)).unwrap()
+    );
+    inodes(mount.path());
 }

@@ -383,6 +383,7 @@ fn inode_numbers_survive_a_remount_and_are_those_of_listings() {
         "chunk_shape": [2], "codecs": [little()], "index_codecs": [little()]}}]});
     stores.v3("sharded", sharded, &[]);
     for args in [["--views", "list"], ["--tree", "both"], ["--tree", "views"]] {
+        let args = [&args[..], &["--formats", "all"]].concat();
         let first = inodes(stores.mount(&args).path());
         let again = inodes(stores.mount(&args).path());
         assert_eq!(first, again, "{args:?}");
@@ -573,34 +574,4 @@ fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
     assert_eq!(parsed(&view(&mount, "zom", "zom.json")), json!(["zom"]));
     inodes(stores.mount(&["--tree", "views"]).path());
     goes_on(&mount, &stores);
-}
-
-#[test]
-fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
-    let stores = Stores::new();
-    stores.put(".zattrs", br#"{"title": "a group"}"#);
-    let own = source_name(stores.path());
-    let file = format!("{own}.nc");
-    for name in ["attributes.json", "root.nc", &file] {
-        stores.put(&format!("{name}/.zgroup"), br#"{"zarr_format": 2}"#);
-    }
-    let mount = stores.mount(&["--tree", "views"]);
-    let listed = names(mount.path());
-    let unique: BTreeSet<&String> = listed.iter().collect();
-    assert_eq!(unique.len(), listed.len(), "{listed:?}");
-    for name in ["attributes.json", "root.nc", &file] {
-        assert!(mount.join(name).is_dir(), "{name}");
-    }
-    let escaped = format!("{own}~view.nc");
-    for name in ["attributes~view.json", &escaped] {
-        assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
-        assert!(!read(mount.join(name)).unwrap().is_empty());
-    }
-    // The name that the root has in any source gives way, too, and is not listed.
-    assert!(!listed.contains(&"root~view.nc".to_owned()));
-    assert_eq!(
-        read(mount.join("root~view.nc")).unwrap(),
-        read(mount.join(escaped)).unwrap()
-    );
-    inodes(mount.path());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::netcdf::python;
 use crate::stores::{
-    GOOD, Stores, changed, grid, le, little, may_run, names, readme, v3_document, view,
+    GOOD, Stores, changed, grid, le, little, may_run, names, readme, source_name, v3_document, view,
 };
 use crate::support::*;
 use crate::translated::{interpreter, zarr};
