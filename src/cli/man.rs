@@ -44,7 +44,7 @@ struct Page {
 
 enum Content {
     Program,
-    Command(clap::Command),
+    Command(Box<clap::Command>),
     Topic(Topic),
 }
 
@@ -83,7 +83,7 @@ fn pages() -> Vec<Page> {
                 name: format!("zarrfs-{}", found.get_name()),
                 section: COMMANDS,
                 about: about(found),
-                content: Content::Command(found.clone()),
+                content: Content::Command(Box::new(found.clone())),
             }),
     );
     let helper = HelperArgs::command();
@@ -91,7 +91,7 @@ fn pages() -> Vec<Page> {
         name: helper.get_name().into(),
         section: ADMINISTRATION,
         about: about(&helper),
-        content: Content::Command(helper),
+        content: Content::Command(Box::new(helper)),
     });
     pages.extend(TOPICS.iter().map(|topic| Page {
         name: format!("zarrfs-{}", topic.name),

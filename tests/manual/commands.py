@@ -66,9 +66,11 @@ def of_blocks(page, text):
             continue
         if language is None:
             language, lines = line[3:].strip(), []
-            if not language:
-                sys.exit(f"{page}:{number}: a block without a language, such as sh, console or text")
             continue
+        if not language and any(PROMPT.match(line) for _, line in lines):
+            language = "console"
+        if not language:
+            sys.exit(f"{page}:{number}: a block without a language, such as sh, console or text")
         if language in ("sh", "console"):
             commands += joined(page, lines, language == "console")
         elif language in ("bash", "python"):
