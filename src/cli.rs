@@ -239,7 +239,7 @@ pub struct MountOptions {
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
     /// Formats of views that are listed, such as npy,chunks; all views can be opened by name
-    /// [default: all but cdf5]
+    /// [default: all but cdf5, nii, mrc and fits]
     #[arg(
         long,
         value_name = "LIST",

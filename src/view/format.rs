@@ -13,7 +13,7 @@ use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
-use super::{classic, geotiff, netcdf4, npy, sidecar};
+use super::{classic, fits, geotiff, mrc, netcdf4, nifti, npy, sidecar};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
@@ -108,6 +108,14 @@ const JSON_TOOL: &str = "python3 -m json.tool";
 const LOAD_NPY: &str =
     r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#;
 const READ_NRRD: &str = "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'";
+const READ_NIFTI: &str = "python3 -c 'import nibabel, sys; print(nibabel.load(sys.argv[1]))'";
+const READ_MRC: &str = "python3 -c 'import mrcfile, sys; mrcfile.mmap(sys.argv[1]).print_header()'";
+const READ_FITS: &str =
+    "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'";
+
+/// Formats that are opened by name only: few programs read CDF-5, and few arrays are images of medicine,
+/// microscopy or astronomy.
+const UNLISTED: [&str; 4] = ["nii", "mrc", "fits", "cdf5"];
 
 /// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
@@ -115,7 +123,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 18] = [
+static TABLE: [Row; 21] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -206,6 +214,27 @@ static TABLE: [Row; 18] = [
             Renderer::UncheckedArray(geotiff::render_aux),
         )
     },
+    row(
+        "nii",
+        Name::Suffix(".nii"),
+        "NIfTI",
+        READ_NIFTI,
+        Renderer::ArrayWithNodes(|view, _| certain(nifti::check(view)), nifti::render),
+    ),
+    row(
+        "mrc",
+        Name::Suffix(".mrc"),
+        "MRC",
+        READ_MRC,
+        Renderer::ArrayWithNodes(|view, _| certain(mrc::check(view)), mrc::render),
+    ),
+    row(
+        "fits",
+        Name::Suffix(".fits"),
+        "FITS",
+        READ_FITS,
+        Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
+    ),
     row(
         "nc",
         Name::Suffix(".nc"),
@@ -430,8 +459,7 @@ impl FormatSet {
 
 impl Default for FormatSet {
     fn default() -> Self {
-        // Few tools read CDF-5.
-        let formats = Format::all().filter(|format| format.word() != "cdf5");
+        let formats = Format::all().filter(|format| !UNLISTED.contains(&format.word()));
         Self(formats.collect(), Target::ALL.to_vec())
     }
 }

@@ -29,6 +29,7 @@ mod conflicts;
 mod geometry;
 mod georef;
 mod holes;
+mod images;
 mod limits;
 mod load;
 mod matrix;
