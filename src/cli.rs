@@ -264,7 +264,8 @@ pub struct MountOptions {
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
     /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
-    /// [default: nc, tif, npy and translations in a group, all in the directory of an array]
+    /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej) in
+    /// that of an array]
     #[arg(
         long,
         value_name = "LIST",

@@ -134,7 +134,7 @@ impl Variable {
     /// The conversion of its numbers to these.
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
-            Item::Number(from) => Some(Conversion { from, to }),
+            Item::Number(from) => Some(Conversion::new(from, to)),
             Item::Char | Item::Text => None,
         }
     }

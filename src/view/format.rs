@@ -13,7 +13,7 @@ use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
-use super::{classic, geotiff, netcdf4, npy, ome_tiff, sidecar};
+use super::{classic, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, sidecar};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
@@ -115,6 +115,10 @@ const JSON_TOOL: &str = "python3 -m json.tool";
 const LOAD_NPY: &str =
     r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#;
 const READ_NRRD: &str = "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'";
+const READ_NIFTI: &str = "python3 -c 'import nibabel, sys; print(nibabel.load(sys.argv[1]))'";
+const READ_MRC: &str = "python3 -c 'import mrcfile, sys; mrcfile.mmap(sys.argv[1]).print_header()'";
+const READ_FITS: &str =
+    "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'";
 
 /// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
@@ -122,7 +126,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 21] = [
+static TABLE: [Row; 24] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -233,6 +237,27 @@ static TABLE: [Row; 21] = [
         "a hyperstack of ImageJ",
         "imagej",
         Renderer::Image(ome_tiff::render_imagej),
+    ),
+    row(
+        "nii",
+        Name::Suffix(".nii"),
+        "NIfTI",
+        READ_NIFTI,
+        Renderer::ArrayWithNodes(|view, _| certain(nifti::check(view)), nifti::render),
+    ),
+    row(
+        "mrc",
+        Name::Suffix(".mrc"),
+        "MRC",
+        READ_MRC,
+        Renderer::ArrayWithNodes(|view, _| certain(mrc::check(view)), mrc::render),
+    ),
+    row(
+        "fits",
+        Name::Suffix(".fits"),
+        "FITS",
+        READ_FITS,
+        Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
     ),
     row(
         "nc",

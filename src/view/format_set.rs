@@ -15,6 +15,8 @@ pub struct FormatSet {
 
 /// The formats of nodes that the directory of a group lists by default.
 const OF_GROUPS: [&str; 3] = ["nc", "tif", "npy"];
+/// The formats of arrays that only `all` lists: few arrays are images of medicine, microscopy or astronomy.
+const BY_NAME: [&str; 5] = ["ome", "imagej", "nii", "mrc", "fits"];
 
 impl FormatSet {
     /// Whether a format is listed, in the directory of an array or of a group; texts of every node always
@@ -23,7 +25,7 @@ impl FormatSet {
         format.is_always_listed()
             || match &self.formats {
                 Some(formats) => formats.contains(&format),
-                None if is_of_array => !format.is_of_node() && !format.is_image(),
+                None if is_of_array => !format.is_of_node() && !BY_NAME.contains(&format.word()),
                 None => OF_GROUPS.contains(&format.word()),
             }
     }

@@ -16,6 +16,7 @@ pub(super) mod overview;
 pub(super) mod raster;
 pub(super) mod samples;
 pub(super) mod scale;
+pub(super) mod spacing;
 pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;

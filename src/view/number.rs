@@ -186,12 +186,24 @@ pub struct Conversion {
     pub from: Number,
     /// The type in the file. A value that it cannot hold exactly is an error when it is read.
     pub to: Number,
+    /// Whether integers have their highest bit inverted: numbers of n bits are less by 2^(n-1), as FITS
+    /// has unsigned integers and signed bytes.
+    pub is_offset: bool,
 }
 
 impl Conversion {
     /// Whether both types are the same.
     pub fn is_identity(&self) -> bool {
-        self.from == self.to
+        self.from == self.to && !self.is_offset
+    }
+
+    /// A conversion that keeps the values.
+    pub fn new(from: Number, to: Number) -> Self {
+        Self {
+            from,
+            to,
+            is_offset: false,
+        }
     }
 
     /// Size in the file of `bytes` of the array; `None` on overflow.
@@ -206,9 +218,20 @@ impl Conversion {
     /// A value that the file's numbers cannot hold exactly.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
         let size = self.from.size_bytes;
-        if self.from.kind == self.to.kind && size == self.to.size_bytes {
+        let is_same = self.from.kind == self.to.kind || self.is_offset;
+        if is_same && size == self.to.size_bytes {
             to.copy_from_slice(from);
-            swap(to, size);
+            if self.from.order != self.to.order {
+                swap(to, size);
+            }
+            if self.is_offset {
+                let highest = match self.to.order {
+                    ByteOrder::Big => 0,
+                    ByteOrder::Little => size - 1,
+                };
+                let bytes = to.iter_mut().skip(highest).step_by(size.max(1));
+                bytes.for_each(|byte| *byte ^= 0x80);
+            }
             return Ok(());
         }
         let numbers = from.chunks_exact(size);
@@ -273,18 +296,28 @@ mod tests {
     #[test]
     fn conversions_keep_values() {
         use ByteOrder::{Big, Little};
-        let swap = Conversion {
-            from: number(NumberKind::Float, 4, Little),
-            to: number(NumberKind::Float, 4, Big),
-        };
+        let swap = Conversion::new(
+            number(NumberKind::Float, 4, Little),
+            number(NumberKind::Float, 4, Big),
+        );
         let mut target = [0; 8];
         swap.convert(&[1, 2, 3, 4, 5, 6, 7, 8], &mut target)
             .unwrap();
         assert_eq!(target, [4, 3, 2, 1, 8, 7, 6, 5]);
-        let widen = Conversion {
-            from: number(NumberKind::Int, 8, Little),
-            to: number(NumberKind::Float, 8, Big),
+        let widen = Conversion::new(
+            number(NumberKind::Int, 8, Little),
+            number(NumberKind::Float, 8, Big),
+        );
+        let offset = Conversion {
+            is_offset: true,
+            ..Conversion::new(
+                number(NumberKind::UInt, 2, Little),
+                number(NumberKind::Int, 2, Big),
+            )
         };
+        let mut shifted = [0; 4];
+        offset.convert(&[0, 0x80, 1, 0], &mut shifted).unwrap();
+        assert_eq!(shifted, [0, 0, 0x80, 1]);
         widen.convert(&7_i64.to_le_bytes(), &mut target).unwrap();
         assert_eq!(target, 7_f64.to_be_bytes());
         let too_much = i64::MAX.to_le_bytes();

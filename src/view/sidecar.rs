@@ -100,7 +100,7 @@ pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
 }
 
 /// The data type of the elements; unsigned if `_Unsigned` is set.
-fn element_type(view: &ArrayView<'_>) -> Fixed {
+pub(super) fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
     let said = view.array.attribute("_Unsigned");
     data_type.scalar = match data_type.scalar {

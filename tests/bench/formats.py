@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as scratch:
     groups = write(source)
     print(f"{args.mib} MiB each, median of {args.reps}; seconds, and the ratio to .npy")
     for group in sorted(groups):
-        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc"]
+        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc", "x.nii", "x.mrc", "x.fits"]
         with Mount(source) as mount:
             files += [name for name in os.listdir(mount / group / ".zarrfs") if name.endswith(".tif")]
         seconds = {name: [] for name in files}

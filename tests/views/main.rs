@@ -30,6 +30,7 @@ mod discovery;
 mod geometry;
 mod georef;
 mod holes;
+mod images;
 mod limits;
 mod load;
 mod matrix;

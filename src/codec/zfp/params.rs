@@ -98,7 +98,11 @@ impl Params {
         let planes = u64::from(self.max_precision.min(width));
         let most = OVERHEAD + values - 1 + values * planes;
         let least = u64::from(self.min_bits);
-        most.min(u64::from(self.max_bits)).max(least)
+        // The library takes a limit that is less than its own fields for none.
+        match u64::from(self.max_bits) {
+            limit if limit < OVERHEAD => most.max(least),
+            limit => most.min(limit).max(least),
+        }
     }
 
     /// Whether all blocks have the same number of bits.

@@ -117,10 +117,7 @@ fn overview(
     let from = coarse
         .conversion
         .map_or(coarse.number, |conversion| conversion.from);
-    let conversion = Conversion {
-        from,
-        to: raster.number,
-    };
+    let conversion = Conversion::new(from, raster.number);
     let conversion = (!conversion.is_identity()).then_some(conversion);
     Ok(Ok(Some((coarse, conversion))))
 }

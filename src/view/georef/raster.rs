@@ -140,7 +140,7 @@ fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String
         (NumberKind::Float, 4 | 8) | (NumberKind::Int | NumberKind::UInt, 1 | 2 | 4 | 8) => from,
         _ => return Err(none()),
     };
-    let conversion = (from != to).then_some(Conversion { from, to });
+    let conversion = (from != to).then(|| Conversion::new(from, to));
     Ok((to, count as u64, conversion))
 }
 

@@ -45,6 +45,7 @@ impl SampleMetadata {
             ..own
         };
         let (offset, scale) = packing(context, notes);
+        let text = |value: Option<f64>| value.map(|value| shown(Value::Float(value)));
         let is_known = |value: &Json| matches!(value.as_str(), Some("true" | "false"));
         if context
             .own("_Unsigned")
@@ -54,8 +55,8 @@ impl SampleMetadata {
         }
         Ok(Self {
             no_data: no_data.map(|value| shown(reinterpret(own, meant, value))),
-            offset,
-            scale,
+            offset: text(offset),
+            scale: text(scale),
             units: attribute_text(context, "units", notes),
             long_name: attribute_text(context, "long_name", notes),
             standard_name: attribute_text(context, "standard_name", notes),
@@ -101,17 +102,17 @@ impl SampleMetadata {
     }
 }
 
-/// Offset and scale; both or neither.
-fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<String>, Option<String>) {
+/// `add_offset` and `scale_factor`; neither if one of them is no number.
+pub(in crate::view) fn packing(
+    context: &Context<'_>,
+    notes: &mut Notes,
+) -> (Option<f64>, Option<f64>) {
     let said = |name| match context.own(name).map(cf::one_of_list) {
         None => Ok(None),
         Some(value) => number(value).map(Some).ok_or(name),
     };
     match (said("add_offset"), said("scale_factor")) {
-        (Ok(offset), Ok(scale)) => {
-            let text = |value: Option<f64>| value.map(|value| shown(Value::Float(value)));
-            (text(offset), text(scale))
-        }
+        (Ok(offset), Ok(scale)) => (offset, scale),
         (Err(name), _) | (_, Err(name)) => {
             notes.add(format!(
                 "scale_factor and add_offset are left out: {name} is no number, and one without \
@@ -154,7 +155,11 @@ fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<
 }
 
 /// A one-line text that is valid in XML.
-fn attribute_text(context: &Context<'_>, name: &str, notes: &mut Notes) -> Option<String> {
+pub(in crate::view) fn attribute_text(
+    context: &Context<'_>,
+    name: &str,
+    notes: &mut Notes,
+) -> Option<String> {
     let value = context.own(name)?;
     let text = value.as_str().filter(|text| is_plain(text));
     if text.is_none() {

@@ -11,6 +11,9 @@ pub(in crate::view) struct OmeAxis {
     /// The centre of the first element.
     pub(in crate::view) start: f64,
     pub(in crate::view) unit: Option<String>,
+    pub(in crate::view) name: Option<String>,
+    /// `type` of the axis: `space`, `time`, `channel` or another.
+    pub(in crate::view) kind: Option<String>,
 }
 
 /// Scales and translations along all axes.
@@ -65,16 +68,18 @@ pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Ve
         return None;
     }
     let axes = image.get("axes").and_then(Json::as_array);
-    let unit = |place: usize| {
-        let unit = axes?.get(place)?.get("unit")?.as_str()?;
-        Some(unit.to_owned())
+    let text = |place: usize, name: &str| {
+        let text = axes?.get(place)?.get(name)?.as_str()?;
+        Some(text.to_owned())
     };
     let axes = scale.into_iter().zip(start).enumerate();
     Some(
         axes.map(|(place, (scale, start))| OmeAxis {
             scale,
             start,
-            unit: unit(place),
+            unit: text(place, "unit"),
+            name: text(place, "name"),
+            kind: text(place, "type"),
         })
         .collect(),
     )

@@ -5,12 +5,10 @@ use std::fmt::Write as _;
 use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::georef::RasterMetadata;
-use crate::view::georef::axis::{Axis, Steps};
-use crate::view::georef::context::{Context, Groups, Notes};
+use crate::view::georef::context::Notes;
 use crate::view::georef::crs::Crs;
 use crate::view::georef::epsg::{CrsKind, Unit};
-use crate::view::georef::raster::direction_of;
-use crate::view::georef::scale::ome_axes;
+use crate::view::georef::spacing::{Spacing, spacings};
 use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
 use crate::view::number::Value;
@@ -148,70 +146,13 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     })
 }
 
-/// The step along an axis, the coordinate of the first element, and the unit.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Spacing {
-    distance: Option<f64>,
-    first: Option<f64>,
-    unit: Option<String>,
-}
-
 /// The lines of an NRRD header ("Definition of NRRD File Format", per-axis fields): steps of OME axes, of
 /// regular coordinates, or of the transform.
 ///
 /// # Errors
 /// Those of the store.
 pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, NoContent> {
-    let rank = view.shape().len();
-    let mut notes = Notes::default();
-    let groups = Groups::above(view, nodes, &mut notes)?;
-    let context = Context::new(view, nodes, &groups);
-    let mut axes = vec![Spacing::default(); rank];
-    if let Some(found) = ome_axes(&context, rank) {
-        for (axis, found) in axes.iter_mut().zip(found) {
-            axis.distance = Some(found.scale);
-            axis.first = Some(found.start);
-            axis.unit = found.unit;
-        }
-    } else {
-        let names = &view.array.dimension_names;
-        for ((axis, length), name) in axes.iter_mut().zip(view.shape()).zip(names) {
-            let found = Axis::of(&context, name.as_deref(), *length, &mut notes)?;
-            if let Steps::Regular(first, distance) = found.steps {
-                axis.distance = Some(distance);
-                axis.first = Some(first);
-                axis.unit = found.units;
-            }
-        }
-        add_transform(&mut axes, view, nodes)?;
-    }
-    Ok(lines(&axes))
-}
-
-/// Adds the steps of the transform to axes without coordinates.
-fn add_transform(
-    axes: &mut [Spacing],
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<(), NoContent> {
-    let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
-    let [.., down, across] = axes else {
-        return Ok(());
-    };
-    if down.distance.is_some() || across.distance.is_some() {
-        return Ok(());
-    }
-    let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
-        return Ok(());
-    };
-    let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
-    if let Some([a, 0.0, c, 0.0, e, f]) = metadata.georef.corner_transform()
-        && (is_named || metadata.georef.crs.is_some())
-    {
-        (across.distance, across.first) = (Some(a), Some(c + a / 2.0));
-        (down.distance, down.first) = (Some(e), Some(f + e / 2.0));
-    }
-    Ok(())
+    Ok(lines(&spacings(view, nodes, &mut Notes::default())?))
 }
 
 /// The lines, fastest axis first; `nan` if unknown.
@@ -276,6 +217,7 @@ mod tests {
             distance: Some(0.5),
             first: Some(3.0),
             unit: Some("micrometer".into()),
+            ..Spacing::default()
         };
         let text = lines(&[Spacing::default(), known]);
         assert_eq!(

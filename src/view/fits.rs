@@ -1,0 +1,341 @@
+//! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
+//! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
+
+use super::around::{ArrayView, NodeResolver};
+use super::content::NoContent;
+use super::georef::context::Notes;
+use super::georef::spacing::{ImageMetadata, Spacing, metres, seconds};
+use super::georef::text::shown;
+use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use super::number::{Conversion, Number, NumberKind, Value};
+use super::sidecar::element_type;
+use crate::zarr::{ByteOrder, Fixed};
+
+const RECORD_BYTES: u64 = 2880;
+const CARD_CHARACTERS: usize = 80;
+/// The most axes of the specification.
+const MAX_AXES: usize = 999;
+
+/// An array as a FITS file.
+///
+/// # Errors
+/// Why the format cannot express it; those of the store.
+pub(super) fn render(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
+    check(view)?;
+    let pixels = Pixels::of(&element_type(view))?;
+    let mut notes = Notes::default();
+    let metadata = ImageMetadata::of(view, nodes, &mut notes)?;
+    let cards = cards(&pixels, view.shape(), &metadata, &mut notes);
+    let mut header = cards.concat().into_bytes();
+    let padded = (header.len() as u64).next_multiple_of(RECORD_BYTES);
+    header.resize(usize::try_from(padded).unwrap_or(usize::MAX), b' ');
+    let conversion = Some(pixels.conversion);
+    let extent = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, conversion);
+    let extent = extent.ok_or_else(|| "the size overflows 64 bits".to_owned())?;
+    let size = extent.size_bytes;
+    let padding = size.checked_next_multiple_of(RECORD_BYTES).unwrap_or(size) - size;
+    let parts = [
+        Segment::Bytes(header),
+        Segment::Array(extent),
+        Segment::Zeros(padding),
+    ];
+    let mut file = VirtualFile::of_array(view.reader, parts)?;
+    file.notes = notes.0;
+    Ok(file)
+}
+
+/// Checks that FITS has the data type and the shape.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+    Pixels::of(&element_type(view))?;
+    let rank = view.shape().len();
+    if rank == 0 || rank > MAX_AXES {
+        return Err(format!(
+            "FITS has images of 1 to {MAX_AXES} axes, this has {rank}"
+        ));
+    }
+    if view.shape().contains(&0) {
+        return Err("an array without elements is no image".into());
+    }
+    Ok(())
+}
+
+/// The type of the stored numbers.
+struct Pixels {
+    conversion: Conversion,
+    /// `BITPIX`; negative for floats.
+    bits: i64,
+    /// What is added to a stored number.
+    zero: u64,
+    is_less: bool,
+}
+
+impl Pixels {
+    fn of(data_type: &Fixed) -> Result<Self, String> {
+        let none = || format!("FITS has no data type for {data_type}");
+        let (from, count) = Number::of(data_type).ok_or_else(none)?;
+        if count != 1 {
+            return Err(none());
+        }
+        let (kind, size) = match (from.kind, from.size_bytes) {
+            (NumberKind::Float, 2 | 4) => (NumberKind::Float, 4),
+            (NumberKind::Float, 8) => (NumberKind::Float, 8),
+            (NumberKind::UInt | NumberKind::Int, 1) => (NumberKind::UInt, 1),
+            (NumberKind::UInt | NumberKind::Int, size @ (2 | 4 | 8)) => (NumberKind::Int, size),
+            _ => return Err(none()),
+        };
+        let bits = 8 * i64::try_from(size).unwrap_or(8);
+        let is_offset = kind != from.kind;
+        Ok(Self {
+            conversion: Conversion {
+                from,
+                to: Number::new(kind, size, ByteOrder::Big),
+                is_offset,
+            },
+            bits: if kind == NumberKind::Float {
+                -bits
+            } else {
+                bits
+            },
+            zero: if is_offset { 1 << (bits - 1) } else { 0 },
+            is_less: from.kind == NumberKind::Int,
+        })
+    }
+
+    /// What is added to a stored number to have the element.
+    fn zero(&self) -> Value {
+        let zero = i128::from(self.zero);
+        Value::Int(if self.is_less { -zero } else { zero })
+    }
+}
+
+/// The header.
+fn cards(
+    pixels: &Pixels,
+    shape: &[u64],
+    metadata: &ImageMetadata,
+    notes: &mut Notes,
+) -> Vec<String> {
+    let mut cards = vec![
+        logical("SIMPLE", true, "conforms to FITS"),
+        integer("BITPIX", &pixels.bits, "bits of a number"),
+        integer("NAXIS", &shape.len(), "number of axes"),
+    ];
+    for (axis, length) in shape.iter().rev().enumerate() {
+        cards.push(integer(&format!("NAXIS{}", axis + 1), length, ""));
+    }
+    cards.extend(scale(pixels, metadata));
+    if pixels.bits > 0
+        && let Some(Value::Int(missing)) = metadata.missing
+        && let Value::Int(zero) = pixels.zero()
+    {
+        cards.push(integer(
+            "BLANK",
+            &(missing - zero),
+            "stored number of missing values",
+        ));
+    }
+    if let Some(units) = &metadata.units {
+        match text("BUNIT", units) {
+            Some(card) => cards.push(card),
+            None => notes.add("units are no short ASCII text: left out"),
+        }
+    }
+    for (axis, spacing) in metadata.axes.iter().rev().enumerate() {
+        cards.extend(coordinates(axis + 1, spacing));
+    }
+    cards.push(format!("{:CARD_CHARACTERS$}", "END"));
+    cards
+}
+
+/// `BSCALE` and `BZERO`: both the offset of unsigned integers and `scale_factor` with `add_offset`.
+fn scale(pixels: &Pixels, metadata: &ImageMetadata) -> Vec<String> {
+    if metadata.scale.is_none() && metadata.offset.is_none() {
+        return match pixels.zero {
+            0 => Vec::new(),
+            _ => vec![
+                integer("BSCALE", &1, ""),
+                integer(
+                    "BZERO",
+                    &shown(pixels.zero()),
+                    "offset of the stored integers",
+                ),
+            ],
+        };
+    }
+    let scale = metadata.scale.unwrap_or(1.0);
+    let zero = pixels.zero().float() * scale + metadata.offset.unwrap_or(0.0);
+    vec![real("BSCALE", scale), real("BZERO", zero)]
+}
+
+/// A linear coordinate along an axis, where elements are at regular distances.
+fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
+    let (Some(distance), Some(first)) = (spacing.distance, spacing.first) else {
+        return Vec::new();
+    };
+    let (factor, unit) = match spacing.unit.as_deref() {
+        Some(unit) => unit_of(unit),
+        None => (1.0, None),
+    };
+    let mut cards = Vec::new();
+    if let Some(name) = &spacing.name {
+        // A type with a hyphen at the fifth place would be a projection.
+        let name: String = name
+            .chars()
+            .map(|c| if c == '-' { '_' } else { c })
+            .collect();
+        cards.extend(text(&format!("CTYPE{axis}"), &name.to_ascii_uppercase()));
+    }
+    cards.push(real(&format!("CRPIX{axis}"), 1.0));
+    cards.push(real(&format!("CRVAL{axis}"), first * factor));
+    cards.push(real(&format!("CDELT{axis}"), distance * factor));
+    if let Some(unit) = unit {
+        cards.extend(text(&format!("CUNIT{axis}"), unit));
+    }
+    cards
+}
+
+/// A unit of the specification and the factor to it; none for other units.
+fn unit_of(unit: &str) -> (f64, Option<&'static str>) {
+    // Dates count from an epoch, which has no keyword for an axis of this name.
+    if let Some(time) = seconds(unit).filter(|_| !unit.contains(" since ")) {
+        return (time, Some("s"));
+    }
+    if let Some(length) = metres(unit) {
+        return (length, Some("m"));
+    }
+    match unit.starts_with("degree") {
+        true => (1.0, Some("deg")),
+        false => (1.0, None),
+    }
+}
+
+fn card(keyword: &str, value: &str, comment: &str) -> String {
+    let comment = match comment {
+        "" => String::new(),
+        comment => format!(" / {comment}"),
+    };
+    format!(
+        "{:CARD_CHARACTERS$}",
+        format!("{keyword:8}= {value:>20}{comment}")
+    )
+}
+
+fn logical(keyword: &str, value: bool, comment: &str) -> String {
+    card(keyword, if value { "T" } else { "F" }, comment)
+}
+
+fn integer(keyword: &str, value: &impl ToString, comment: &str) -> String {
+    card(keyword, &value.to_string(), comment)
+}
+
+fn real(keyword: &str, value: f64) -> String {
+    let mut text = shown(Value::Float(value)).to_ascii_uppercase();
+    if !text.contains(['.', 'E']) {
+        text.push_str(".0");
+    }
+    card(keyword, &text, "")
+}
+
+/// A text; none if it is no printable ASCII or does not fit in a card.
+fn text(keyword: &str, text: &str) -> Option<String> {
+    let is_plain = text.chars().all(|c| matches!(c, ' '..='~'));
+    let quoted = format!("'{:8}'", text.replace('\'', "''"));
+    (is_plain && !text.is_empty() && quoted.len() <= CARD_CHARACTERS - 10)
+        .then(|| format!("{:CARD_CHARACTERS$}", format!("{keyword:8}= {quoted:20}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::Scalar;
+
+    fn metadata(axes: Vec<Spacing>) -> ImageMetadata {
+        ImageMetadata {
+            axes,
+            scale: None,
+            offset: None,
+            units: Some("K".into()),
+            missing: Some(Value::Int(7)),
+        }
+    }
+
+    fn header(scalar: Scalar, size_bytes: usize, metadata: &ImageMetadata) -> Vec<String> {
+        let pixels = Pixels::of(&Fixed { scalar, size_bytes }).unwrap();
+        let cards = cards(&pixels, &[3, 5], metadata, &mut Notes::default());
+        assert!(cards.iter().all(|card| card.len() == 80), "{cards:?}");
+        cards
+            .iter()
+            .map(|card| card.trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn unsigned_integers_are_stored_with_an_offset() {
+        let little = ByteOrder::Little;
+        let mut metadata = metadata(Vec::new());
+        assert_eq!(
+            header(Scalar::UInt(little), 2, &metadata),
+            [
+                "SIMPLE  =                    T / conforms to FITS",
+                "BITPIX  =                   16 / bits of a number",
+                "NAXIS   =                    2 / number of axes",
+                "NAXIS1  =                    5",
+                "NAXIS2  =                    3",
+                "BSCALE  =                    1",
+                "BZERO   =                32768 / offset of the stored integers",
+                "BLANK   =               -32761 / stored number of missing values",
+                "BUNIT   = 'K       '",
+                "END",
+            ]
+        );
+        let cards = header(Scalar::Int(little), 1, &metadata);
+        assert!(
+            cards
+                .iter()
+                .any(|card| card.starts_with("BZERO   =                 -128"))
+        );
+        metadata.scale = Some(0.5);
+        let cards = header(Scalar::UInt(little), 8, &metadata);
+        assert!(
+            cards
+                .iter()
+                .any(|card| card.contains("BZERO   = 4611686018427388000.0")
+                    || card.contains("4.611686018427388E18")),
+            "{cards:?}"
+        );
+        let cards = header(Scalar::Float(little), 4, &metadata);
+        assert!(!cards.iter().any(|card| card.starts_with("BLANK")));
+    }
+
+    #[test]
+    fn regular_coordinates_are_linear_axes() {
+        let axis = Spacing {
+            name: Some("lat-x".into()),
+            distance: Some(-0.25),
+            first: Some(60.0),
+            unit: Some("degrees_north".into()),
+            ..Spacing::default()
+        };
+        let cards = header(
+            Scalar::Float(ByteOrder::Big),
+            4,
+            &metadata(vec![Spacing::default(), axis]),
+        );
+        for card in [
+            "CTYPE1  = 'LAT_X   '",
+            "CRPIX1  =                  1.0",
+            "CRVAL1  =                 60.0",
+            "CDELT1  =                -0.25",
+            "CUNIT1  = 'deg     '",
+        ] {
+            assert!(cards.iter().any(|found| found == card), "{card}: {cards:?}");
+        }
+        assert!(!cards.iter().any(|card| card.starts_with("CTYPE2")));
+    }
+}

@@ -1,0 +1,201 @@
+//! The distances of elements along each axis, for files of images and volumes: from OME-NGFF, regular
+//! coordinates, or the transform of the raster.
+
+use super::RasterMetadata;
+use super::axis::{Axis, Steps};
+use super::context::{Context, Groups, Notes};
+use super::raster::direction_of;
+use super::samples::{attribute_text, packing};
+use super::scale::ome_axes;
+use crate::view::around::{ArrayView, NodeResolver};
+use crate::view::cf;
+use crate::view::content::NoContent;
+use crate::view::number::Value;
+
+/// The step along an axis, the coordinate of the first element, and the unit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(in crate::view) struct Spacing {
+    /// The name, of OME-NGFF or of the dimension.
+    pub(in crate::view) name: Option<String>,
+    pub(in crate::view) role: Role,
+    /// Never zero.
+    pub(in crate::view) distance: Option<f64>,
+    /// Of the centre of the first element.
+    pub(in crate::view) first: Option<f64>,
+    pub(in crate::view) unit: Option<String>,
+}
+
+/// What an axis is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::view) enum Role {
+    /// Not said: a side of an image, if it is one of the last three.
+    #[default]
+    Unnamed,
+    Space,
+    Time,
+    Channel,
+}
+
+impl Role {
+    fn of_ome(kind: &str) -> Option<Self> {
+        match kind {
+            "space" => Some(Self::Space),
+            "time" => Some(Self::Time),
+            "channel" => Some(Self::Channel),
+            _ => None,
+        }
+    }
+
+    fn of_name(name: &str) -> Self {
+        match name.to_ascii_lowercase().as_str() {
+            "t" | "time" => Self::Time,
+            "c" | "channel" | "channels" | "band" | "bands" => Self::Channel,
+            _ => Self::Space,
+        }
+    }
+}
+
+/// What files of images and volumes say of an array.
+#[derive(Debug)]
+pub(in crate::view) struct ImageMetadata {
+    /// In the order of the array.
+    pub(in crate::view) axes: Vec<Spacing>,
+    /// A value is a stored number times `scale` plus `offset`.
+    pub(in crate::view) scale: Option<f64>,
+    pub(in crate::view) offset: Option<f64>,
+    /// Of the values.
+    pub(in crate::view) units: Option<String>,
+    /// The stored number of missing values.
+    pub(in crate::view) missing: Option<Value>,
+}
+
+impl ImageMetadata {
+    /// Reads the metadata of an array of numbers.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(in crate::view) fn of(
+        view: &ArrayView<'_>,
+        nodes: &dyn NodeResolver,
+        notes: &mut Notes,
+    ) -> Result<Self, NoContent> {
+        let axes = spacings(view, nodes, notes)?;
+        let groups = Groups::above(view, nodes, notes)?;
+        let context = Context::new(view, nodes, &groups);
+        let (offset, scale) = packing(&context, notes);
+        let missing = match view.number() {
+            Some((own, 1)) => cf::fill_value(view.array, own, &mut |why| notes.add(why)),
+            _ => None,
+        };
+        Ok(Self {
+            axes,
+            scale,
+            offset,
+            units: attribute_text(&context, "units", notes),
+            missing,
+        })
+    }
+}
+
+/// The spacings of all axes, in the order of the array.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::view) fn spacings(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+    notes: &mut Notes,
+) -> Result<Vec<Spacing>, NoContent> {
+    let rank = view.shape().len();
+    let groups = Groups::above(view, nodes, notes)?;
+    let context = Context::new(view, nodes, &groups);
+    let mut axes = vec![Spacing::default(); rank];
+    for (axis, name) in axes.iter_mut().zip(&view.array.dimension_names) {
+        axis.name.clone_from(name);
+    }
+    if let Some(found) = ome_axes(&context, rank) {
+        for (axis, found) in axes.iter_mut().zip(found) {
+            axis.distance = Some(found.scale);
+            axis.first = Some(found.start);
+            axis.unit = found.unit;
+            axis.name = found.name.or(axis.name.take());
+            if let Some(role) = found.kind.as_deref().and_then(Role::of_ome) {
+                axis.role = role;
+            }
+        }
+    } else {
+        for (axis, length) in axes.iter_mut().zip(view.shape()) {
+            let found = Axis::of(&context, axis.name.as_deref(), *length, notes)?;
+            if let Steps::Regular(first, distance) = found.steps {
+                axis.distance = Some(distance).filter(|distance| *distance != 0.0);
+                axis.first = Some(first);
+                axis.unit = found.units;
+            }
+        }
+        add_transform(&mut axes, view, nodes)?;
+    }
+    for axis in &mut axes {
+        if let (Role::Unnamed, Some(name)) = (axis.role, &axis.name) {
+            axis.role = Role::of_name(name);
+        }
+    }
+    Ok(axes)
+}
+
+/// Adds the steps of the transform to axes without coordinates.
+fn add_transform(
+    axes: &mut [Spacing],
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+) -> Result<(), NoContent> {
+    let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
+    let [.., down, across] = axes else {
+        return Ok(());
+    };
+    if down.distance.is_some() || across.distance.is_some() {
+        return Ok(());
+    }
+    let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
+        return Ok(());
+    };
+    let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
+    if let Some([a, 0.0, c, 0.0, e, f]) = metadata.georef.corner_transform()
+        && (is_named || metadata.georef.crs.is_some())
+    {
+        (across.distance, across.first) = (Some(a), Some(c + a / 2.0));
+        (down.distance, down.first) = (Some(e), Some(f + e / 2.0));
+    }
+    Ok(())
+}
+
+/// The length of a unit of OME-NGFF or CF in metres; none for other units.
+pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "m" | "meter" | "meters" | "metre" | "metres" => 1.0,
+        "km" | "kilometer" | "kilometers" | "kilometre" | "kilometres" => 1e3,
+        "cm" | "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e-2,
+        "mm" | "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e-3,
+        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "microns" | "micrometer" | "micrometers"
+        | "micrometre" | "micrometres" => 1e-6,
+        "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1e-9,
+        "angstrom" | "angstroms" | "\u{e5}" => 1e-10,
+        "pm" | "picometer" | "picometers" | "picometre" => 1e-12,
+        _ => return None,
+    })
+}
+
+/// The length of a unit of OME-NGFF or CF in seconds; none for other units.
+pub(in crate::view) fn seconds(unit: &str) -> Option<f64> {
+    // CF has an epoch behind the unit.
+    let unit = unit.split(" since ").next().unwrap_or(unit);
+    Some(match unit.trim().to_ascii_lowercase().as_str() {
+        "s" | "sec" | "second" | "seconds" => 1.0,
+        "ms" | "millisecond" | "milliseconds" => 1e-3,
+        "us" | "microsecond" | "microseconds" => 1e-6,
+        "ns" | "nanosecond" | "nanoseconds" => 1e-9,
+        "min" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hour" | "hours" => 3600.0,
+        "d" | "day" | "days" => 86_400.0,
+        _ => return None,
+    })
+}

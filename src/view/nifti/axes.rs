@@ -1,0 +1,131 @@
+//! The axes of a NIfTI file: x, y, z, time, then others, each of length 1 where the array has none.
+
+use crate::view::georef::spacing::{Role, Spacing};
+use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
+
+/// The axes of the file, the fastest first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Axes {
+    pub(super) lengths: Vec<u64>,
+    /// The axis of the array of each axis of the file.
+    pub(super) sources: Vec<Option<usize>>,
+    /// Blocks along the axes before time, of time, and along those between time and the image.
+    moved: Option<[u64; 3]>,
+}
+
+/// The most axes of a file.
+const MAX_AXES: usize = 7;
+
+impl Axes {
+    /// Places the axes by their roles: the last ones, at most three, are the sides of the image; of the
+    /// others time is the fastest. Where these are more than the file can have, or the last axis is no
+    /// side, all are turned round.
+    pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
+        let is_side = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
+        let sides = axes.iter().rev().take(3).take_while(|axis| is_side(axis));
+        let leading = shape.len() - sides.count().min(shape.len());
+        let roles: Vec<Role> = axes.iter().take(leading).map(|axis| axis.role).collect();
+        // An axis of no name before the sides is time.
+        let time = roles.iter().position(|role| *role == Role::Time);
+        let time = time.or_else(|| match roles.last() {
+            Some(Role::Unnamed | Role::Space) => Some(leading - 1),
+            _ => None,
+        });
+        let others = (0..leading).rev().filter(|axis| Some(*axis) != time);
+        let mut sources: Vec<Option<usize>> = (leading..shape.len()).rev().map(Some).collect();
+        if leading > 0 {
+            sources.resize(3, None);
+            sources.push(time);
+            sources.extend(others.map(Some));
+        }
+        if sources.len() > MAX_AXES || leading == shape.len() {
+            return Self {
+                lengths: shape.iter().rev().copied().collect(),
+                sources: (0..shape.len()).rev().map(Some).collect(),
+                moved: None,
+            };
+        }
+        let length = |axis: &Option<usize>| axis.and_then(|axis| shape.get(axis)).copied();
+        let product = |axes: &[u64]| axes.iter().fold(1, |n: u64, axis| n.saturating_mul(*axis));
+        let moved = time.filter(|time| time + 1 < leading).map(|time| {
+            let (before, behind) = shape.split_at(time);
+            let (own, behind) = behind.split_at(1);
+            let between = behind.get(..leading - time - 1).unwrap_or_default();
+            [product(before), product(own), product(between)]
+        });
+        Self {
+            lengths: sources
+                .iter()
+                .map(|axis| length(axis).unwrap_or(1))
+                .collect(),
+            sources,
+            moved,
+        }
+    }
+
+    /// The elements in the order of the file.
+    pub(super) fn segment(&self, extent: ArrayExtent) -> Segment {
+        match self.moved {
+            Some([outer, moved, inner]) => Segment::Moved(MovedAxis {
+                extent,
+                outer,
+                moved,
+                inner,
+            }),
+            None => Segment::Array(extent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(shape: &[u64], roles: &str) -> (Vec<u64>, Option<[u64; 3]>) {
+        let axes: Vec<Spacing> = (roles.chars())
+            .map(|role| Spacing {
+                role: match role {
+                    't' => Role::Time,
+                    'c' => Role::Channel,
+                    's' => Role::Space,
+                    _ => Role::Unnamed,
+                },
+                ..Spacing::default()
+            })
+            .collect();
+        let found = Axes::of(shape, &axes);
+        (found.lengths, found.moved)
+    }
+
+    #[test]
+    fn time_is_the_fourth_axis_and_channels_the_fifth() {
+        for (shape, roles, lengths, moved) in [
+            (&[4, 5][..], "ss", &[5, 4][..], None),
+            (&[4, 5, 6], "??", &[6, 5, 4], None),
+            (&[3, 4, 5], "tss", &[5, 4, 1, 3], None),
+            (&[3, 4, 5], "css", &[5, 4, 1, 1, 3], None),
+            (&[2, 4, 5, 6], "????", &[6, 5, 4, 2], None),
+            (&[2, 3, 4, 5, 6], "tcsss", &[6, 5, 4, 2, 3], Some([1, 2, 3])),
+            (&[2, 3, 4, 5, 6], "ctsss", &[6, 5, 4, 3, 2], None),
+            (
+                &[2, 3, 7, 5, 6],
+                "stcss",
+                &[6, 5, 1, 3, 7, 2],
+                Some([2, 3, 7]),
+            ),
+            (&[4, 5, 3], "ssc", &[3, 5, 4], None),
+            (
+                &[1, 2, 3, 4, 5, 6, 7],
+                "cccccss",
+                &[7, 6, 5, 4, 3, 2, 1],
+                None,
+            ),
+        ] {
+            let roles = match roles.len() == shape.len() {
+                true => roles.to_owned(),
+                false => "?".repeat(shape.len()),
+            };
+            assert_eq!(axes(shape, &roles), (lengths.to_vec(), moved), "{roles}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The header that nifti-zarr keeps beside the levels of an image: the bytes of a NIfTI header in the array
+//! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
+
+use crate::store::Key;
+use crate::view::around::{ArrayView, NodeResolver};
+use crate::view::content::NoContent;
+use crate::view::number::{NumberKind, Value};
+use crate::zarr::ByteOrder;
+
+/// A header with its extensions is shorter.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The bytes of the header beside an array; none if there is no such array.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn find(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+) -> Result<Option<Vec<u8>>, NoContent> {
+    let group: Key = view.node.key().parent();
+    let Ok(key) = group.join(b"nifti") else {
+        return Ok(None);
+    };
+    let Some(node) = nodes.node(&key)?.filter(|_| key != *view.node.key()) else {
+        return Ok(None);
+    };
+    let number = node.array_view().and_then(|view| view.number());
+    let is_bytes = matches!(number, Some((number, 1)) if number.kind == NumberKind::UInt && number.size_bytes == 1);
+    if !is_bytes {
+        return Ok(None);
+    }
+    match nodes.numbers(&node, MAX_BYTES) {
+        Ok(numbers) => Ok(numbers.into_iter().map(byte).collect()),
+        Err(NoContent::Absent(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn byte(value: Value) -> Option<u8> {
+    u8::try_from(value.whole()?).ok()
+}
+
+/// Ranges of a header that tell of the file and not of the image: data type, lengths, offset, magic.
+const FIRST: [(usize, usize); 4] = [(40, 56), (70, 74), (108, 112), (344, 352)];
+const SECOND: [(usize, usize); 3] = [(4, 80), (168, 176), (540, 544)];
+
+/// The stored header with the data type, lengths and offset of `own`.
+///
+/// # Errors
+/// Why it is not one of this array.
+pub(super) fn merge(own: &[u8], stored: &[u8], order: ByteOrder) -> Result<Vec<u8>, &'static str> {
+    if stored.get(..4) != own.get(..4) {
+        return Err("another version or byte order");
+    }
+    let is_long = own.len() > 352;
+    let (at, width) = if is_long { (16, 8) } else { (40, 2) };
+    if lengths(stored, at, width, order) != lengths(own, at, width, order) {
+        return Err("of an array of another shape");
+    }
+    let mut merged = own.to_vec();
+    let header = own.len() - 4;
+    let bytes = stored.get(..header).ok_or("too short")?;
+    for (to, from) in merged.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let ranges = if is_long { &SECOND[..] } else { &FIRST[..] };
+    for (start, end) in ranges {
+        if let (Some(to), Some(from)) = (merged.get_mut(*start..*end), own.get(*start..*end)) {
+            to.copy_from_slice(from);
+        }
+    }
+    Ok(merged)
+}
+
+/// The lengths of a header, without axes of length 1 at the end.
+fn lengths(header: &[u8], at: usize, width: usize, order: ByteOrder) -> Option<Vec<u64>> {
+    let fields = header.get(at..at + 8 * width)?.chunks_exact(width);
+    let mut values = fields.map(|field| {
+        let digit = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        match order {
+            ByteOrder::Big => field.iter().fold(0, digit),
+            ByteOrder::Little => field.iter().rev().fold(0, digit),
+        }
+    });
+    let rank = usize::try_from(values.next()?).ok()?;
+    let mut lengths: Vec<u64> = values.take(rank).collect();
+    while lengths.last() == Some(&1) {
+        lengths.pop();
+    }
+    Some(lengths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_header_keeps_all_but_what_the_file_says() {
+        let mut own = vec![0; 352];
+        own[..4].copy_from_slice(&348_i32.to_le_bytes());
+        own[40..48].copy_from_slice(&[3, 0, 5, 0, 4, 0, 1, 0]);
+        own[70] = 16;
+        own[344..347].copy_from_slice(b"n+1");
+        let mut stored = own.clone();
+        stored[40] = 2;
+        stored[70] = 4;
+        stored[148] = b'x';
+        stored[280] = 7;
+        let merged = merge(&own, &stored[..348], ByteOrder::Little).unwrap();
+        assert_eq!((merged.len(), merged[40], merged[70]), (352, 3, 16));
+        assert_eq!((merged[148], merged[280]), (b'x', 7));
+        stored[42] = 6;
+        assert!(merge(&own, &stored, ByteOrder::Little).is_err());
+        assert!(merge(&own, &own[..100], ByteOrder::Little).is_err());
+        stored[0] = 0;
+        assert!(merge(&own, &stored, ByteOrder::Little).is_err());
+        assert!(merge(&own, &[], ByteOrder::Little).is_err());
+    }
+}
