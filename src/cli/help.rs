@@ -28,12 +28,13 @@ macro_rules! topics {
 }
 
 /// The manual, in the order in which it is listed.
-pub const TOPICS: [Topic; 15] = topics![
+pub const TOPICS: [Topic; 16] = topics![
     "options",
     "views",
     "netcdf",
     "geotiff",
     "convert",
+    "codecs",
     "sources",
     "remote",
     "n5",

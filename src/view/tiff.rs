@@ -102,7 +102,10 @@ pub(super) fn image(
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
-    let blocks = Blocks::new(pixels, reader.read_chunk_shape());
+    let blocks = match reader.read_chunk_shape() {
+        Some(chunk) => Blocks::new(pixels, chunk),
+        None => Blocks::strips(pixels, reader.chunks().grid().array_shape()),
+    };
     let largest = blocks.largest_bytes();
     if largest > MAX_BLOCK_BYTES {
         return Err(format!(

@@ -26,6 +26,7 @@ mod changes;
 mod chunks;
 mod claims;
 mod conflicts;
+mod extensions;
 mod geometry;
 mod georef;
 mod holes;

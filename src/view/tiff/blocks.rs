@@ -48,8 +48,13 @@ impl Blocks {
     pub(super) fn new(pixels: &Pixels, chunk: &[u64]) -> Self {
         match tiles(pixels, chunk) {
             Some(tiles) => Self::Tiles(tiles),
-            None => Self::Strips(strips(pixels, chunk)),
+            None => Self::strips(pixels, chunk),
         }
+    }
+
+    /// The strips of an image with chunks of this shape.
+    pub(super) fn strips(pixels: &Pixels, chunk: &[u64]) -> Self {
+        Self::Strips(strips(pixels, chunk))
     }
 
     /// The order of the elements in the file.
