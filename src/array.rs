@@ -19,6 +19,7 @@ mod geometry;
 mod inner_grid;
 mod memory;
 mod order;
+mod pipelines;
 mod raw;
 mod readahead;
 mod reader;

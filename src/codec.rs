@@ -22,14 +22,17 @@ mod base64;
 mod blosc;
 mod build;
 mod bzip;
+mod cast_value;
 mod categorize;
 mod checksum;
+mod conditional;
 mod config;
 mod cursor;
 mod deflate;
 mod delta;
 mod element;
 mod error;
+mod fixed_scale_offset;
 mod json;
 mod lz4;
 mod lz4_block;
@@ -38,8 +41,10 @@ mod n5_block;
 mod number;
 mod object;
 mod packbits;
+mod packed_bits;
 mod pcodec;
 mod pipeline;
+mod reals;
 mod registry;
 mod scale_offset;
 mod scratch;
@@ -52,6 +57,7 @@ mod swap;
 mod tests;
 mod transpose;
 mod vlen;
+mod widen;
 mod xz;
 mod zfp;
 mod zstandard;
@@ -63,25 +69,44 @@ pub use error::CodecError;
 pub use pipeline::Pipeline;
 pub use shard::{IndexLocation, ShardIndex, Sharding};
 
+use crate::zarr::Fixed;
 use registry::Codec;
+use stage::Decode as _;
 
 /// The names of all codecs, as both Zarr versions have them (v3 also as `numcodecs.<name>`).
 pub fn names() -> impl Iterator<Item = &'static str> {
     registry::CODECS.iter().map(|(name, _)| *name)
 }
 
-/// Whether a codec of this name encodes arrays as arrays.
+/// Whether numcodecs has a codec of this name that encodes arrays as arrays, or v3 has it as
+/// `transpose`.
 pub fn is_array_to_array(name: &str) -> bool {
-    let codec = registry::find(name);
-    matches!(
-        codec,
-        Some(Codec::ArrayToArray | Codec::NumbersToNumbers(_))
-    )
+    match registry::find(name) {
+        Some(Codec::ArrayToArray) => name != "reshape",
+        Some(Codec::NumbersToNumbers(_)) => true,
+        _ => false,
+    }
 }
 
-/// Whether a codec of this name encodes bytes as bytes.
+/// Whether a codec of this name, of numcodecs or of v3's core, encodes bytes as bytes.
 pub fn is_bytes_to_bytes(name: &str) -> bool {
     matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
+}
+
+/// An element as one of [the next type that NumPy has](crate::zarr::Fixed::widened); itself if that is
+/// its own.
+///
+/// # Errors
+/// Bytes that are not one element.
+pub fn widened(stored: &Fixed, element: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let Some((widen, wide)) = widen::Widen::new(stored).zip(stored.widened()) else {
+        return Ok(element.to_vec());
+    };
+    let mut bytes = vec![0; wide.size_bytes];
+    let written = widen.decode(element, &mut bytes);
+    written
+        .map(|_| bytes)
+        .map_err(|error| error.in_codec("widening"))
 }
 
 /// Codecs of numcodecs that are not built in: `pickle` runs code.

@@ -11,7 +11,7 @@ mod shard_index;
 
 pub use document::{
     DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments,
-    StoredDocument, is_document, is_document_name, read_document,
+    StoredDocument, is_document, is_document_name, read_document, read_v1,
 };
 pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;

@@ -46,7 +46,7 @@ use siphasher::sip::SipHasher13;
 pub use self::outline::{NoOutline, Whole, zmetadata_json, zom_json};
 
 use self::consolidated::Consolidated;
-use self::node::{Translation, implicit_group, translate};
+use self::node::{Translation, implicit_group, of_version_1, translate};
 use self::outline::{Hierarchy, MAX_NODES};
 use self::resolve::Resolved;
 use self::root_copies::CachedCopies;
@@ -61,7 +61,7 @@ use crate::store::{
     Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 use crate::sync::Mutex;
-use crate::zarr::{ZarrFormat, document};
+use crate::zarr::{Node, ZarrFormat, document};
 
 /// The version that a hierarchy is translated to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -403,8 +403,13 @@ impl Shared {
         Ok(match detected.node {
             Ok(node) => {
                 let raw = zarr_json.as_deref().or(zarray.as_deref());
-                let raw = raw.map(document::parse);
-                translate(self.target, &node, raw.and_then(Result::ok).as_ref())
+                let raw = raw.map(document::parse).and_then(Result::ok);
+                match &node {
+                    Node::Array(array) if self.target == Target::V2 && documents.is_v1() => {
+                        of_version_1(array, raw.as_ref()).unwrap_or_else(Translation::LeftOut)
+                    }
+                    _ => translate(self.target, &node, raw.as_ref()),
+                }
             }
             Err(_) if self.target.shows_broken(detected.format) => Translation::Same,
             Err(error) => Translation::LeftOut(error.to_string()),

@@ -19,6 +19,8 @@ mod info;
 mod n5;
 pub mod narrow_float;
 pub mod node;
+pub mod real;
+pub mod v1;
 mod v2;
 mod v3;
 

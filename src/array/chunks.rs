@@ -1,5 +1,6 @@
 //! The chunks of an array: their numbers and keys, and how long what is known of them is trusted.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +8,10 @@ use std::time::Duration;
 use super::cache::{Chunk, ChunkId, now_ms};
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
+use super::pipelines::Pipelines;
 use super::raw::check_version;
-use crate::codec::{Pipeline, Sharding};
+use crate::codec::{self, Pipeline, Sharding};
+use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Kind, Object, Store, StoreError, Version};
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
@@ -19,16 +22,20 @@ pub struct ArrayChunks {
     pub(super) store: Arc<dyn Store>,
     key: Key,
     array: u64,
-    pub(super) pipeline: Arc<Pipeline>,
+    /// The pipeline of all chunks; of one shape, if chunks have several.
+    pipeline: Arc<Pipeline>,
+    /// The pipelines of chunks of several shapes.
+    pipelines: Option<Pipelines>,
     chunk_keys: ChunkKeys,
     grid: ChunkGrid,
+    /// Elements of the longest chunks along each axis.
     chunk_shape: Vec<u64>,
     data_type: Fixed,
     /// One element of fill value.
     fill: Vec<u8>,
     /// Over the inner chunks of the whole array, where shards have them.
     inner: Option<InnerGrid>,
-    /// Size of a decoded read chunk.
+    /// Size of the largest decoded read chunk.
     pub(super) read_chunk_bytes: u64,
     /// How long what was seen of a chunk is trusted; for good if the store cannot change.
     ttl: Option<Duration>,
@@ -54,34 +61,42 @@ impl ArrayChunks {
         let Some(data_type) = parts.data_type.fixed() else {
             return Err(unsupported(&key, "elements of variable length".into()));
         };
-        let Some(chunk_shape) = parts.grid.regular_chunk_shape() else {
-            return Err(unsupported(&key, "chunks of different shapes".into()));
-        };
-        let fill = match parts.fill_value {
+        let chunk_shape = parts.grid.largest_chunk_shape();
+        let is_regular = parts.grid.regular_chunk_shape().is_some();
+        let stored_fill = match parts.fill_value {
             FillValue::Fixed(bytes) => bytes.clone(),
             FillValue::Undefined | FillValue::Variable(_) => vec![0; data_type.size_bytes],
         };
-        let inner = match pipeline.sharding() {
+        let (data_type, fill) = match data_type.widened() {
+            Some(wide) => {
+                let fill = codec::widened(data_type, &stored_fill);
+                (wide, fill.map_err(|error| codec_error(&key, None, error))?)
+            }
+            None => (data_type.clone(), stored_fill),
+        };
+        let inner = match pipeline.sharding().filter(|_| is_regular) {
             Some(sharding) => Some(
                 InnerGrid::new(&metadata.shape, &chunk_shape, sharding)
                     .ok_or_else(|| unsupported(&key, "too many inner chunks".into()))?,
             ),
             None => None,
         };
-        let decoder = pipeline.sharding().map_or(&*pipeline, Sharding::inner);
-        let read_chunk_bytes = decoder
-            .decoded_size_bytes()
-            .ok_or_else(|| unsupported(&key, "elements of variable length".into()))?;
+        let read_chunk_shape = inner.as_ref().map_or(&chunk_shape, |inner| &inner.shape);
+        let read_chunk_bytes = read_chunk_shape
+            .iter()
+            .try_fold(data_type.size_bytes as u64, |n, edge| n.checked_mul(*edge))
+            .ok_or_else(|| unsupported(&key, "more bytes than can be counted".into()))?;
         let ttl = (!store.capabilities().immutable).then_some(ttl);
         Ok(Self {
             store,
             key,
             array,
             pipeline,
+            pipelines: (!is_regular).then(|| Pipelines::new(metadata)),
             chunk_keys: parts.chunk_keys,
             grid: parts.grid.clone(),
             chunk_shape,
-            data_type: data_type.clone(),
+            data_type,
             fill,
             inner,
             read_chunk_bytes,
@@ -103,7 +118,61 @@ impl ArrayChunks {
         self.document.as_ref().map_or(0, |(_, version)| version.0)
     }
 
-    /// Elements of a read chunk along each axis.
+    /// Whether all chunks have the same shape.
+    pub fn is_regular(&self) -> bool {
+        self.pipelines.is_none()
+    }
+
+    /// The sharding codec, if inner chunks are read alone.
+    pub(super) fn sharding(&self) -> Option<&Sharding> {
+        self.pipeline.sharding().filter(|_| self.is_regular())
+    }
+
+    /// What decodes a whole chunk.
+    ///
+    /// # Errors
+    /// The codecs do not fit its shape; [`StoreError::Internal`] if the array has no such chunk.
+    pub(super) fn chunk_pipeline(&self, chunk: u64) -> Result<Arc<Pipeline>, StoreError> {
+        match &self.pipelines {
+            None => Ok(Arc::clone(&self.pipeline)),
+            Some(pipelines) => pipelines.get(&self.stored_key(chunk)?, self.shape_of(chunk)?),
+        }
+    }
+
+    fn shape_of(&self, chunk: u64) -> Result<Vec<u64>, StoreError> {
+        let index = self.grid.index(chunk);
+        index
+            .and_then(|index| self.grid.chunk_shape(&index))
+            .ok_or_else(|| no_chunk(&self.key, &self.grid, chunk))
+    }
+
+    /// Size of a decoded chunk in bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] if the array has no such chunk.
+    pub(super) fn chunk_bytes(&self, chunk: u64) -> Result<u64, StoreError> {
+        let shape = match self.is_regular() {
+            true => Cow::Borrowed(&self.chunk_shape),
+            false => Cow::Owned(self.shape_of(chunk)?),
+        };
+        // No more than the largest chunk, whose bytes a u64 holds.
+        Ok(shape
+            .iter()
+            .fold(self.item_bytes(), |n, edge| n.saturating_mul(*edge)))
+    }
+
+    /// Size of a decoded read chunk in bytes.
+    ///
+    /// # Errors
+    /// As [`ArrayChunks::chunk_bytes`].
+    pub(super) fn bytes_of(&self, id: &ChunkId) -> Result<u64, StoreError> {
+        match self.is_regular() {
+            true => Ok(self.read_chunk_bytes),
+            false => self.chunk_bytes(id.chunk),
+        }
+    }
+
+    /// Elements of a read chunk along each axis; of the longest ones, if chunks have several shapes.
     pub(super) fn read_chunk_shape(&self) -> &[u64] {
         match &self.inner {
             Some(inner) => &inner.shape,
@@ -138,9 +207,12 @@ impl ArrayChunks {
 
     /// The read chunks of the whole array.
     pub(super) fn over_the_array(&self) -> Result<Geometry, StoreError> {
-        let shape = self.read_chunk_shape();
-        Geometry::new(self.grid.array_shape(), shape, self.item_bytes())
-            .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
+        let shape = self.grid.array_shape();
+        let geometry = match self.is_regular() {
+            true => Geometry::new(shape, self.read_chunk_shape(), self.item_bytes()),
+            false => Geometry::over(shape, self.grid.axes(), self.item_bytes()),
+        };
+        geometry.ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
     }
 
     /// The read chunks of one chunk: itself, or its inner chunks.
@@ -191,13 +263,17 @@ impl ArrayChunks {
     /// What precedes the elements of a read chunk that has them as they are; see
     /// [`Pipeline::raw_header`].
     pub(super) fn raw_header(&self) -> Option<&[u8]> {
-        match self.pipeline.sharding() {
+        match self.sharding() {
             // The size of an inner chunk is that in the index, without a header.
             Some(sharding) => sharding
                 .inner()
                 .raw_header()
                 .filter(|header| header.is_empty()),
-            None => self.pipeline.raw_header(),
+            // Headers have the shape.
+            None => self
+                .pipeline
+                .raw_header()
+                .filter(|header| header.is_empty() || self.is_regular()),
         }
     }
 
@@ -331,13 +407,17 @@ pub(super) fn stored_key(
     keys: ChunkKeys,
     chunk: u64,
 ) -> Result<Key, StoreError> {
-    let internal = || StoreError::Internal {
-        key: array.clone(),
-        what: format!("no chunk {chunk} of {}", grid.chunk_count()),
-    };
+    let internal = || no_chunk(array, grid, chunk);
     let index = grid.index(chunk).ok_or_else(internal)?;
     let name = Key::new(keys.encode(&index).as_bytes()).map_err(|_| internal())?;
     Ok(array.join_key(&name))
+}
+
+fn no_chunk(array: &Key, grid: &ChunkGrid, chunk: u64) -> StoreError {
+    StoreError::Internal {
+        key: array.clone(),
+        what: format!("no chunk {chunk} of {}", grid.chunk_count()),
+    }
 }
 
 fn unsupported(key: &Key, what: String) -> StoreError {

@@ -68,7 +68,8 @@ impl ArrayChunks {
             before.refresh(checked_ms);
             return Ok(before);
         }
-        let (range, inner, pipeline) = match (self.pipeline.sharding(), id.inner) {
+        let whole;
+        let (range, inner, pipeline) = match (self.sharding(), id.inner) {
             (Some(sharding), Some(inner)) => {
                 let index = self.shard_index(&*object, &key, sharding, engine).await?;
                 let entry = index
@@ -80,7 +81,10 @@ impl ArrayChunks {
                 };
                 (range, Some(inner), sharding.inner())
             }
-            _ => (0..object.size_bytes(), None, &*self.pipeline),
+            _ => {
+                whole = self.chunk_pipeline(id.chunk)?;
+                (0..object.size_bytes(), None, &*whole)
+            }
         };
         let encoded = Encoded {
             range,
@@ -149,7 +153,9 @@ impl ArrayChunks {
                 None => what,
             },
         };
-        let decoded_bytes = self.read_chunk_bytes;
+        let decoded_bytes = pipeline.decoded_size_bytes().ok_or_else(|| {
+            StoreError::internal("elements of variable length").with_key(key.clone())
+        })?;
         let encoded_bytes = range.end - range.start;
         if let Some(expected) = pipeline.encoded_size_bytes()
             && encoded_bytes != expected

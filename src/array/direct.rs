@@ -137,7 +137,7 @@ impl ArrayChunks {
                     return Ok(None);
                 }
             }
-            let index = match self.pipeline.sharding() {
+            let index = match self.sharding() {
                 Some(sharding) => Some(self.shard_index(&*chunk, &key, sharding, engine).await?),
                 None => None,
             };
@@ -218,7 +218,7 @@ impl ArrayChunks {
                     return Ok(None);
                 }
             }
-            let index = match self.pipeline.sharding() {
+            let index = match self.sharding() {
                 Some(_) => match self.cached_index(&key, version, engine) {
                     Some(index) => Some(index),
                     None => return Ok(None),
@@ -248,7 +248,7 @@ impl ArrayChunks {
 
     /// What a chunk is opened for to read a part of it as it is stored.
     fn raw_hint(&self) -> AccessHint {
-        match self.pipeline.sharding() {
+        match self.sharding() {
             Some(_) => self.hint(),
             None => AccessHint::Ranges,
         }
@@ -275,7 +275,7 @@ impl ArrayChunks {
             }
             _ => self.raw_header().map_or(0, <[u8]>::len) as u64..object.size_bytes(),
         };
-        let (found, expected) = (range.end - range.start, self.read_chunk_bytes);
+        let (found, expected) = (range.end - range.start, self.bytes_of(id)?);
         match found == expected {
             true => Ok(Some(range.start)),
             false => Err(StoreError::Corrupt {

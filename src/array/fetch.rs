@@ -21,7 +21,7 @@ fn fetched_bytes(decoded_bytes: u64) -> u64 {
 impl ArrayChunks {
     /// What will be read of a chunk to have a read chunk of it.
     pub(super) fn hint(&self) -> AccessHint {
-        match self.pipeline.sharding() {
+        match self.sharding() {
             None => AccessHint::Whole(most_encoded_bytes(self.read_chunk_bytes)),
             Some(sharding) => match sharding.index_location() {
                 IndexLocation::End => AccessHint::Tail(sharding.index_size_bytes()),
@@ -37,7 +37,7 @@ impl ArrayChunks {
         key: &Key,
         engine: &Engine,
     ) -> Result<(AccessHint, Option<Reservation>), StoreError> {
-        if !self.is_remote() || self.pipeline.sharding().is_some() {
+        if !self.is_remote() || self.sharding().is_some() {
             return Ok((self.hint(), None));
         }
         let encoded_bytes = fetched_bytes(self.read_chunk_bytes);
@@ -53,7 +53,7 @@ impl ArrayChunks {
     /// Has the bytes of inner chunks, all of one chunk, fetched together from a remote store.
     /// What cannot be had is said when each of them is decoded.
     pub(super) async fn prefetch(&self, ids: &[ChunkId], engine: &Engine) {
-        let (Some(sharding), Some(first)) = (self.pipeline.sharding(), ids.first()) else {
+        let (Some(sharding), Some(first)) = (self.sharding(), ids.first()) else {
             return;
         };
         let Ok(key) = self.stored_key(first.chunk) else {

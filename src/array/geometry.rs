@@ -8,7 +8,9 @@
 
 use std::ops::ControlFlow;
 
-/// A regular grid of chunks over an array.
+use crate::zarr::grid::Axis as Edges;
+
+/// A grid of chunks over an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Geometry {
     /// Outermost first, never empty; the last one counts bytes.
@@ -18,14 +20,13 @@ pub(super) struct Geometry {
     chunks: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Axis {
     length: u64,
-    chunk: u64,
+    /// The positions of each chunk.
+    edges: Edges,
     /// Bytes of the array from one position to the next.
     array_stride: u64,
-    /// Bytes inside a chunk from one position to the next.
-    chunk_stride: u64,
     /// From a chunk to its neighbour, counted in chunks.
     grid_stride: u64,
 }
@@ -47,33 +48,35 @@ impl Geometry {
     ///
     /// `None` if a product does not fit into 64 bits or an extent of a chunk is 0.
     pub(super) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
-        if shape.len() != chunk.len() || chunk.contains(&0) {
+        let edges: Vec<Edges> = chunk.iter().map(|edge| Edges::Regular(*edge)).collect();
+        Self::over(shape, &edges, item_bytes)
+    }
+
+    /// A grid of chunks of several shapes; otherwise as [`Geometry::new`].
+    pub(super) fn over(shape: &[u64], edges: &[Edges], item_bytes: u64) -> Option<Self> {
+        let largest: Vec<u64> = edges.iter().map(Edges::largest_edge).collect();
+        if shape.len() != edges.len() || largest.contains(&0) {
             return None;
         }
         let product = |lengths: &[u64], factor| lengths.iter().try_fold(factor, checked_mul);
         let size_bytes = product(shape, item_bytes)?;
-        let chunk_bytes = product(chunk, item_bytes)?;
-        let mut inner = Axis {
-            length: item_bytes,
-            chunk: item_bytes,
-            array_stride: 1,
-            chunk_stride: 1,
-            grid_stride: 1,
-        };
+        let chunk_bytes = product(&largest, item_bytes)?;
+        let mut inner = Axis::of_one_chunk(item_bytes);
         let mut chunks: u64 = 1;
         let mut axes = Vec::new();
-        for (&length, &chunk) in shape.iter().zip(chunk).rev() {
-            let count = length.div_ceil(chunk);
-            if inner.length == inner.chunk {
+        for (&length, edges) in shape.iter().zip(edges).rev() {
+            let count = edges.chunk_count(length);
+            if let Edges::Regular(chunk) = inner.edges
+                && inner.length == chunk
+            {
                 // The chunks span the inner axes whole: both grow by one axis.
-                inner.chunk = inner.chunk.checked_mul(chunk)?;
-                inner.length = inner.length.checked_mul(length)?;
+                inner.edges = edges.scaled(chunk)?;
+                inner.length = chunk.checked_mul(length)?;
             } else {
                 let outer = Axis {
                     length,
-                    chunk,
+                    edges: edges.clone(),
                     array_stride: inner.array_stride.checked_mul(inner.length)?,
-                    chunk_stride: inner.chunk_stride.checked_mul(inner.chunk)?,
                     grid_stride: chunks,
                 };
                 axes.push(inner);
@@ -96,7 +99,7 @@ impl Geometry {
         self.size_bytes
     }
 
-    /// Size of one chunk in bytes, padding at the edges included.
+    /// Size of the largest chunk in bytes, padding at the edges included.
     pub(super) fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
@@ -109,30 +112,21 @@ impl Geometry {
 
     /// One chunk and nothing around it.
     pub(super) fn of_one_chunk(size_bytes: u64) -> Self {
-        let axis = Axis {
-            length: size_bytes,
-            chunk: size_bytes,
-            array_stride: 1,
-            chunk_stride: 1,
-            grid_stride: 1,
-        };
         Self {
-            axes: vec![axis],
+            axes: vec![Axis::of_one_chunk(size_bytes)],
             size_bytes,
             chunk_bytes: size_bytes,
             chunks: 1,
         }
     }
 
-    /// The same chunks, one behind the other; `None` if their bytes do not fit into 64 bits.
+    /// The same chunks, one behind the other; `None` if their bytes do not fit into 64 bits. The chunks
+    /// must have the same shape.
     pub(super) fn in_sequence(&self) -> Option<Self> {
         let size_bytes = self.chunks.checked_mul(self.chunk_bytes)?;
         let axis = Axis {
-            length: size_bytes,
-            chunk: self.chunk_bytes,
-            array_stride: 1,
-            chunk_stride: 1,
-            grid_stride: 1,
+            edges: Edges::Regular(self.chunk_bytes),
+            ..Axis::of_one_chunk(size_bytes)
         };
         Some(Self {
             axes: vec![axis],
@@ -141,10 +135,11 @@ impl Geometry {
         })
     }
 
-    /// Bytes of the array between the first byte of a row of chunks and that of the next row.
+    /// Bytes of the array between the first byte of a row of chunks and that of the next row: of the
+    /// shortest row.
     pub(super) fn outer_bytes(&self) -> u64 {
-        let outer = self.axes.first();
-        outer.map_or(0, |axis| axis.chunk.saturating_mul(axis.array_stride))
+        let bytes = |axis: &Axis| axis.edges.smallest_edge().saturating_mul(axis.array_stride);
+        self.axes.first().map_or(0, bytes)
     }
 
     /// Bytes of the array that meet every chunk of a row of chunks, wherever in it they begin.
@@ -156,7 +151,7 @@ impl Geometry {
     pub(super) fn run_bytes(&self) -> u64 {
         self.axes
             .last()
-            .map_or(0, |axis| axis.chunk.min(axis.length))
+            .map_or(0, |axis| axis.edges.largest_edge().min(axis.length))
     }
 
     /// Visits the runs of the bytes from `start` to `end`, in order, until `visit` breaks.
@@ -175,11 +170,14 @@ impl Geometry {
             for axis in &self.axes {
                 let position = left / axis.array_stride;
                 left %= axis.array_stride;
-                let (cell, inside) = (position / axis.chunk, position % axis.chunk);
-                // Products of what `new` has multiplied before.
+                let Some((cell, inside, edge)) = axis.edges.place(position) else {
+                    // The chunks cover the array; a caller finds out that a byte has none.
+                    return ControlFlow::Continue(());
+                };
+                // Products of what `over` has multiplied before.
                 chunk += cell * axis.grid_stride;
-                offset += inside * axis.chunk_stride;
-                length = (axis.chunk - inside).min(axis.length - position);
+                offset = offset * edge + inside;
+                length = (edge - inside).min(axis.length - position);
             }
             let length = length.min(end - at);
             visit(Run {
@@ -190,6 +188,18 @@ impl Geometry {
             at += length;
         }
         ControlFlow::Continue(())
+    }
+}
+
+impl Axis {
+    /// Bytes that are one chunk.
+    fn of_one_chunk(size_bytes: u64) -> Self {
+        Self {
+            length: size_bytes,
+            edges: Edges::Regular(size_bytes),
+            array_stride: 1,
+            grid_stride: 1,
+        }
     }
 }
 
@@ -265,6 +275,69 @@ mod tests {
                         found,
                         expected[start..end],
                         "{shape:?} {chunk:?} {start}..{end}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// As `naive`, with lists of edges.
+    fn naive_edges(shape: &[u64], edges: &[&[u64]], item: u64) -> Vec<(u64, u64)> {
+        let mut bytes = Vec::new();
+        let place = |edges: &[u64], mut at: u64| {
+            let chunk = edges.iter().take_while(|edge| {
+                let is_before = at >= **edge;
+                at -= if is_before { **edge } else { 0 };
+                is_before
+            });
+            (chunk.count(), at)
+        };
+        for element in 0..shape.iter().product() {
+            let (mut left, mut index, mut offset) = (element, 0, 0);
+            for (axis, edges) in edges.iter().enumerate() {
+                let stride: u64 = shape[axis + 1..].iter().product();
+                let (chunk, inside) = place(edges, left / stride);
+                left %= stride;
+                index = index * edges.len() as u64 + chunk as u64;
+                offset = offset * edges[chunk] + inside;
+            }
+            bytes.extend((0..item).map(|byte| (index, offset * item + byte)));
+        }
+        bytes
+    }
+
+    #[test]
+    fn runs_of_chunks_of_several_shapes_are_where_the_definition_says() {
+        let cases: &[(&[u64], &[&[u64]], u64)] = &[
+            (&[6], &[&[1, 2, 3]], 2),
+            (&[6], &[&[4, 4]], 2),
+            (&[6, 5], &[&[1, 2, 3], &[5]], 4),
+            (&[6, 5], &[&[6], &[1, 4]], 1),
+            (&[6, 5], &[&[2, 4], &[3, 4]], 4),
+            (&[4, 3, 5], &[&[1, 3], &[1, 2], &[2, 2, 1]], 2),
+            (&[4, 3, 5], &[&[3, 1], &[3], &[5]], 2),
+            (&[4, 3, 5], &[&[4], &[2, 7], &[5]], 3),
+        ];
+        for (shape, edges, item) in cases {
+            let axes: Vec<serde_json::Value> =
+                edges.iter().map(|list| serde_json::json!(list)).collect();
+            let grid = serde_json::json!({"name": "rectilinear",
+                "configuration": {"kind": "inline", "chunk_shapes": axes}});
+            let grid = crate::zarr::ChunkGrid::from_v3(shape, &grid).unwrap();
+            let geometry = Geometry::over(shape, grid.axes(), *item).unwrap();
+            let expected = naive_edges(shape, edges, *item);
+            assert_eq!(geometry.chunks(), grid.chunk_count());
+            for start in 0..expected.len() {
+                for end in [start + 1, start + 7, expected.len()] {
+                    let found: Vec<_> = runs(&geometry, start as u64, end as u64)
+                        .into_iter()
+                        .flat_map(|run| (0..run.length).map(move |i| (run.chunk, run.offset + i)))
+                        .collect();
+                    let end = end.min(expected.len());
+                    assert_eq!(
+                        found,
+                        expected[start..end],
+                        "{shape:?} {edges:?} {start}..{end}"
                     );
                 }
             }

@@ -1,5 +1,6 @@
 //! One array, ready to be read as the bytes of its elements.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,9 @@ pub struct ArrayReader {
     pub(super) engine: Arc<Engine>,
     /// The elements in C order.
     pub(super) row_major: ElementOrder,
-    /// The read chunks one behind the other, each of them whole.
+    /// The read chunks one behind the other, each of them whole; in C order if they have several shapes.
     chunk_major: ElementOrder,
-    /// Read chunks of one chunk.
+    /// Read chunks of one chunk, if all have the same shape.
     chunk_geometry: Geometry,
     /// One read chunk by itself.
     inner_geometry: Geometry,
@@ -54,7 +55,7 @@ pub enum Extent {
 pub(super) struct ReadRun<'a> {
     pub(super) extent: Extent,
     order: &'a ElementOrder,
-    pub(super) geometry: &'a Geometry,
+    pub(super) geometry: Cow<'a, Geometry>,
     pub(super) range: Range<u64>,
 }
 
@@ -86,12 +87,14 @@ impl ArrayReader {
         let number = engine.next_array();
         let chunks = ArrayChunks::new(store, key, metadata, pipeline, ttl, number, document)?;
         let geometry = chunks.over_the_array()?;
-        let chunk_major = geometry
-            .in_sequence()
-            .ok_or_else(|| StoreError::Unsupported {
-                key: chunks.key().clone(),
-                what: "more bytes than can be counted".into(),
-            })?;
+        let chunk_major = match chunks.is_regular() {
+            true => geometry.in_sequence(),
+            false => Some(geometry.clone()),
+        };
+        let chunk_major = chunk_major.ok_or_else(|| StoreError::Unsupported {
+            key: chunks.key().clone(),
+            what: "more bytes than can be counted".into(),
+        })?;
         let chunk_geometry = chunks.over_a_chunk()?;
         let item_rows = geometry.outer_bytes();
         let parallel = engine.parallel();
@@ -125,18 +128,21 @@ impl ArrayReader {
         self.chunk_major.geometry.size_bytes()
     }
 
-    /// Elements of a read chunk along each axis.
-    pub fn read_chunk_shape(&self) -> &[u64] {
-        self.chunks.read_chunk_shape()
+    /// Elements of a read chunk along each axis; none if chunks have several shapes, so that they cannot be
+    /// read one behind the other.
+    pub fn read_chunk_shape(&self) -> Option<&[u64]> {
+        let is_regular = self.chunks.is_regular();
+        is_regular.then(|| self.chunks.read_chunk_shape())
     }
 
     /// Elements that are read as a run of bytes. `None` if there is no such run.
     fn run(&self, extent: Extent, offset: u64, size: usize) -> Option<ReadRun<'_>> {
         let geometry = match extent {
-            Extent::RowMajor => &self.row_major.geometry,
-            Extent::ChunkMajor => &self.chunk_major.geometry,
-            Extent::Chunk(_) => &self.chunk_geometry,
-            Extent::Inner(_) => &self.inner_geometry,
+            Extent::RowMajor => Cow::Borrowed(&self.row_major.geometry),
+            Extent::ChunkMajor => Cow::Borrowed(&self.chunk_major.geometry),
+            Extent::Chunk(_) if self.chunks.is_regular() => Cow::Borrowed(&self.chunk_geometry),
+            Extent::Chunk(chunk) => Cow::Owned(Geometry::of_one_chunk(self.chunk_bytes(chunk))),
+            Extent::Inner(_) => Cow::Borrowed(&self.inner_geometry),
         };
         let end = offset
             .saturating_add(size as u64)
@@ -156,7 +162,7 @@ impl ArrayReader {
     /// Notes a read of a whole array for readahead.
     fn observe(self: &Arc<Self>, run: &ReadRun<'_>) {
         let is_whole = matches!(run.extent, Extent::RowMajor | Extent::ChunkMajor);
-        if is_whole && !self.reads_directly(run.geometry) {
+        if is_whole && !self.reads_directly(&run.geometry) {
             self.read_ahead(run.order, &run.range);
         }
     }
@@ -243,12 +249,12 @@ impl ArrayReader {
         chunk.ok_or_else(|| self.internal("no chunk was loaded"))
     }
 
-    /// Size of a decoded chunk in bytes.
-    pub fn chunk_bytes(&self) -> u64 {
-        self.chunk_geometry.size_bytes()
+    /// Size of a decoded chunk in bytes; 0 if the array has no such chunk.
+    pub fn chunk_bytes(&self, chunk: u64) -> u64 {
+        self.chunks.chunk_bytes(chunk).unwrap_or(0)
     }
 
-    /// Size of a decoded read chunk in bytes.
+    /// Size of the largest decoded read chunk in bytes.
     pub fn read_chunk_bytes(&self) -> u64 {
         self.row_major.geometry.chunk_bytes()
     }
@@ -295,7 +301,7 @@ impl ArrayReader {
 
     /// The chunks that a run needs from `at` on, as many as one read holds at a time.
     fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<ChunkId>), StoreError> {
-        let batch = Batch::of(run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
+        let batch = Batch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
             return Err(self.internal(format!("no chunk has byte {at}")));
         }
@@ -324,7 +330,7 @@ impl ArrayReader {
     ) -> Result<Option<Data>, StoreError> {
         let length = in_memory(run.range.end - run.range.start)?;
         let target = part_mut(buffer, 0..length)?;
-        if self.reads_directly(run.geometry) {
+        if self.reads_directly(&run.geometry) {
             return self.try_copy_direct(run, target, served);
         }
         let name = |chunk| self.chunks.chunk_key(chunk);
@@ -351,7 +357,7 @@ impl ArrayReader {
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if self.reads_directly(run.geometry)
+        if self.reads_directly(&run.geometry)
             && let Some(data) = self.read_direct(run, served).await?
         {
             return Ok(data);
@@ -414,7 +420,7 @@ impl ArrayReader {
             if let Some(bytes) = &chunk.bytes {
                 // The reply is made from the chunk itself.
                 let start = in_memory(single.offset)?;
-                self.note_end(run.order, ids, run.geometry, single);
+                self.note_end(run.order, ids, &run.geometry, single);
                 let end = start + in_memory(whole)?;
                 return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
             }
@@ -428,7 +434,7 @@ impl ArrayReader {
         let (from, to) = (at - run.range.start, batch.end - run.range.start);
         let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
         let range = at..batch.end;
-        self.copy(run.order, run.geometry, range, batch, held, ids, part)?;
+        self.copy(run.order, &run.geometry, range, batch, held, ids, part)?;
         Ok(None)
     }
 

@@ -1,18 +1,17 @@
 //! Chunks that are decoded and thrown away: the proof that they can be read.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::cache::ChunkId;
 use super::chunks::{ArrayChunks, present, stored_key};
 use super::engine::Engine;
+use super::pipelines::Pipelines;
 use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
-use crate::sync::Mutex;
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
 /// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
@@ -33,14 +32,7 @@ enum Way {
     /// As readers do it: chunk by chunk, or by the inner chunks of a shard, so many in each.
     ArrayChunks(Box<ArrayChunks>, Option<u64>),
     /// Whole chunks of several shapes, or of elements of variable length.
-    Whole(Box<Whole>),
-}
-
-/// A pipeline for each shape of a chunk.
-#[derive(Debug)]
-struct Whole {
-    metadata: zarr::Array,
-    pipelines: Mutex<HashMap<Vec<u64>, Arc<Pipeline>>>,
+    Whole(Box<Pipelines>),
 }
 
 /// What [`Verifier::verify`] has decoded.
@@ -54,8 +46,6 @@ pub struct Verified {
     pub decoded_bytes: u64,
 }
 
-/// Pipelines that are kept of a grid of many shapes.
-const MAX_PIPELINES: usize = 256;
 /// The elements of a chunk of variable length may take so much.
 const MAX_ELEMENTS_BYTES: u64 = 128 << 20;
 /// Parts in which a value is read that is not decoded.
@@ -88,7 +78,7 @@ impl Verifier {
             },
         })?;
         let pipeline = |shape: &[u64]| {
-            Pipeline::new(parts.codecs, parts.data_type, shape, parts.fill_value)
+            Pipeline::widened(parts.codecs, parts.data_type, shape, parts.fill_value)
                 .map(Arc::new)
                 .map_err(|error| codec_error(&key, None, error))
         };
@@ -112,14 +102,11 @@ impl Verifier {
             (shape, _) => {
                 let first = vec![0; parts.grid.rank()];
                 // An array without chunks has no shape, and nothing to decode.
-                let mut pipelines = HashMap::new();
+                let pipelines = Pipelines::new(metadata);
                 if let Some(shape) = shape.or_else(|| parts.grid.chunk_shape(&first)) {
-                    pipelines.insert(shape.clone(), pipeline(&shape)?);
+                    pipelines.get(&key, shape)?;
                 }
-                Way::Whole(Box::new(Whole {
-                    metadata: metadata.clone(),
-                    pipelines: Mutex::new(pipelines),
-                }))
+                Way::Whole(Box::new(pipelines))
             }
         };
         Ok(Self {
@@ -151,16 +138,17 @@ impl Verifier {
             Way::ArrayChunks(chunks, inner) => {
                 self.chunks(chunks, *inner, chunk, engine, bad).await
             }
-            Way::Whole(whole) => self
-                .whole(whole, chunk, engine)
-                .await
-                .unwrap_or_else(|error| {
-                    bad(error);
-                    Verified {
-                        is_present: true,
-                        ..Verified::default()
-                    }
-                }),
+            Way::Whole(pipelines) => {
+                self.whole(pipelines, chunk, engine)
+                    .await
+                    .unwrap_or_else(|error| {
+                        bad(error);
+                        Verified {
+                            is_present: true,
+                            ..Verified::default()
+                        }
+                    })
+            }
         }
     }
 
@@ -216,7 +204,7 @@ impl Verifier {
 
     async fn whole(
         &self,
-        whole: &Whole,
+        pipelines: &Pipelines,
         chunk: u64,
         engine: &Engine,
     ) -> Result<Verified, StoreError> {
@@ -229,7 +217,7 @@ impl Verifier {
         let index = self.grid.index(chunk);
         let shape = index.and_then(|index| self.grid.chunk_shape(&index));
         let shape = shape.ok_or_else(|| StoreError::internal(format!("no shape of {key}")))?;
-        let pipeline = whole.pipeline(&key, shape)?;
+        let pipeline = pipelines.get(&key, shape)?;
         let encoded_bytes = object.size_bytes();
         let range = 0..encoded_bytes;
         let fail = |error| codec_error(&key, None, error);
@@ -276,28 +264,6 @@ async fn variable(
     });
     let elements = decode_elements(object, key, pipeline, most, Some(engine)).await?;
     Ok(elements.iter().map(size_of_element).sum())
-}
-
-impl Whole {
-    fn pipeline(&self, key: &Key, shape: Vec<u64>) -> Result<Arc<Pipeline>, StoreError> {
-        let mut pipelines = self.pipelines.lock();
-        if let Some(pipeline) = pipelines.get(&shape) {
-            return Ok(Arc::clone(pipeline));
-        }
-        let corrupt = |error: zarr::MetadataError| StoreError::Corrupt {
-            key: key.clone(),
-            what: error.to_string(),
-        };
-        let parts = self.metadata.decodable().map_err(corrupt)?;
-        let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value)
-            .map_err(|error| codec_error(key, None, error))?;
-        let pipeline = Arc::new(pipeline);
-        if pipelines.len() >= MAX_PIPELINES {
-            pipelines.clear();
-        }
-        pipelines.insert(shape, Arc::clone(&pipeline));
-        Ok(pipeline)
-    }
 }
 
 /// Reads all bytes of a value and throws them away; the store checks whatever checksum it has.

@@ -28,13 +28,14 @@ macro_rules! topics {
 }
 
 /// The manual, in the order in which it is listed.
-pub const TOPICS: [Topic; 22] = topics![
+pub const TOPICS: [Topic; 23] = topics![
     "commands",
     "options",
     "views",
     "netcdf",
     "geotiff",
     "convert",
+    "codecs",
     "sources",
     "remote",
     "credentials",

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::CodecError;
 use super::number::Number;
+use crate::zarr::error::printable;
 
 /// The configuration of one codec. An entry that is `null` counts as absent.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,14 @@ impl<'a> Config<'a> {
 
     pub(super) fn invalid(self, what: impl Into<String>) -> CodecError {
         CodecError::invalid(self.codec, what)
+    }
+
+    /// Rejects members that the specification of the codec does not have.
+    pub(super) fn only(self, keys: &[&str]) -> Result<(), CodecError> {
+        match self.map.keys().find(|key| !keys.contains(&key.as_str())) {
+            Some(key) => Err(self.invalid(format!("unknown member {}", printable(key)))),
+            None => Ok(()),
+        }
     }
 
     fn wrong(self, key: &str, value: &Value, expected: &str) -> CodecError {

@@ -42,6 +42,11 @@ impl<'a> Cursor<'a> {
         self.buffer == Buffer::Out
     }
 
+    /// The number of bytes.
+    pub(super) fn size(&self) -> usize {
+        self.range.len()
+    }
+
     /// The bytes, which are not in `out`.
     pub(super) fn bytes(&self) -> Result<&[u8], DecodeError> {
         let all = match (self.buffer, &self.scratch) {

@@ -12,6 +12,7 @@ use super::object::ObjectCodec;
 use super::shard::Sharding;
 use super::stage::{Action, Size, Stage};
 use super::transpose::Transpose;
+use super::widen::Widen;
 
 /// The codec chain of an array, built once and shared by all readers.
 #[derive(Debug)]
@@ -53,6 +54,43 @@ impl Pipeline {
         fill: &FillValue,
     ) -> Result<Self, CodecError> {
         Self::nested(chain, data_type, chunk_shape, fill, 0)
+    }
+
+    /// As [`Pipeline::new`], for elements of [the next type that NumPy has](crate::zarr::Fixed::widened)
+    /// if it lacks that of the array.
+    ///
+    /// # Errors
+    /// As [`Pipeline::new`].
+    pub fn widened(
+        chain: &CodecChain,
+        data_type: &DataType,
+        chunk_shape: &[u64],
+        fill: &FillValue,
+    ) -> Result<Self, CodecError> {
+        let mut pipeline = Self::new(chain, data_type, chunk_shape, fill)?;
+        let Some((stored, wide)) = data_type
+            .fixed()
+            .and_then(|own| Some((own, own.widened()?)))
+        else {
+            return Ok(pipeline);
+        };
+        let too_large =
+            || CodecError::invalid("chunk", format!("{chunk_shape:?} overflows 64 bits"));
+        let widen = Widen::new(stored)
+            .ok_or_else(|| CodecError::unsupported(format!("widening of {stored}")))?;
+        pipeline.stages.push(Stage::decode("widening", widen));
+        // Inner chunks are of the stored type: shards are decoded whole.
+        pipeline.sharding = None;
+        let decoded_bytes = chunk_shape
+            .iter()
+            .try_fold(wide.size_bytes as u64, |n, axis| n.checked_mul(*axis))
+            .ok_or_else(too_large)?;
+        let sizes = sizes(&pipeline.stages, Size::Exact(decoded_bytes))?;
+        pipeline.output = Output::Fixed {
+            sizes,
+            decoded_bytes,
+        };
+        Ok(pipeline)
     }
 
     pub(super) fn nested(

@@ -7,22 +7,26 @@ use super::astype::AsType;
 use super::base64::Base64;
 use super::blosc::Blosc;
 use super::bzip::Bz2;
+use super::cast_value;
 use super::categorize::Categorize;
 use super::checksum::Checksum;
 use super::config::Config;
 use super::deflate::{Gzip, Zlib};
 use super::delta::Delta;
 use super::error::CodecError;
+use super::fixed_scale_offset::FixedScaleOffset;
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
 use super::packbits::PackBits;
 use super::pcodec::Pcodec;
-use super::scale_offset::ScaleOffset;
+use super::reals::RealFilter;
+use super::scale_offset;
 use super::shuffle::Shuffle;
 use super::stage::{Decode, Stage};
 use super::xz::Lzma;
 use super::zfp::Zfpy;
 use super::zstandard::Zstd;
+use crate::zarr::Fixed;
 
 /// What a codec encodes to what (Zarr v3, "Codecs"), with its constructor where that is the same in
 /// both versions. No stage means that the encoded bytes are the decoded ones.
@@ -32,16 +36,22 @@ pub(super) enum Codec {
     ArrayToArray,
     /// Numbers to numbers; the second argument is their type where the configuration has none.
     NumbersToNumbers(fn(Config<'_>, Option<Number>) -> Result<Filter, CodecError>),
+    /// Numbers to numbers, only in v3; the second argument is the type of the decoded ones.
+    RealsToReals(fn(Config<'_>, &Fixed) -> Result<RealFilter, CodecError>),
     /// An array to bytes.
     ArrayToBytes,
     /// Bytes to bytes; the second argument is the element size where the configuration has none.
     BytesToBytes(fn(Config<'_>, usize) -> Result<Option<Stage>, CodecError>),
+    /// Bytes to bytes through other codecs, only in v3.
+    Conditional,
 }
 
-use Codec::{ArrayToArray, ArrayToBytes, BytesToBytes, NumbersToNumbers};
+use Codec::{
+    ArrayToArray, ArrayToBytes, BytesToBytes, Conditional, NumbersToNumbers, RealsToReals,
+};
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 32] = [
+pub(super) static CODECS: [(&str, Codec); 37] = [
     ("adler32", BytesToBytes(checksum)),
     ("astype", NumbersToNumbers(astype)),
     ("base64", BytesToBytes(|config, _| stage(config, Base64))),
@@ -49,11 +59,13 @@ pub(super) static CODECS: [(&str, Codec); 32] = [
     ("blosc", BytesToBytes(|config, _| stage(config, Blosc))),
     ("bytes", ArrayToBytes),
     ("bz2", BytesToBytes(|config, _| stage(config, Bz2))),
+    ("cast_value", RealsToReals(cast_value::new)),
     ("categorize", ArrayToBytes),
+    ("conditional", Conditional),
     ("crc32", BytesToBytes(checksum)),
     ("crc32c", BytesToBytes(checksum)),
     ("delta", NumbersToNumbers(delta)),
-    ("fixedscaleoffset", NumbersToNumbers(scale_offset)),
+    ("fixedscaleoffset", NumbersToNumbers(fixed_scale_offset)),
     (
         "fletcher32",
         BytesToBytes(|config, _| verify(config, Checksum::fletcher32())),
@@ -70,9 +82,12 @@ pub(super) static CODECS: [(&str, Codec); 32] = [
         BytesToBytes(|config, _| stage(config, Lzma::new(config)?)),
     ),
     ("msgpack2", ArrayToBytes),
+    ("n5_default", ArrayToBytes),
     ("packbits", ArrayToArray),
     ("pcodec", ArrayToBytes),
     ("quantize", NumbersToNumbers(quantize)),
+    ("reshape", ArrayToArray),
+    ("scale_offset", RealsToReals(scale_offset::new)),
     ("sharding_indexed", ArrayToBytes),
     ("shuffle", BytesToBytes(shuffle)),
     ("transpose", ArrayToArray),
@@ -140,8 +155,8 @@ fn delta(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecErr
     Ok(Filter::new(Some(stage), encoded, decoded))
 }
 
-fn scale_offset(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
-    let codec = ScaleOffset::new(config, default)?;
+fn fixed_scale_offset(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
+    let codec = FixedScaleOffset::new(config, default)?;
     let (encoded, decoded) = codec.types();
     let stage = Stage::decode(config.codec, codec);
     Ok(Filter::new(Some(stage), encoded, decoded))

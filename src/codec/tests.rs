@@ -1,5 +1,7 @@
 //! Whole pipelines: chains, limits, shards, damage.
 
+mod extensions;
+
 use std::io::Write as _;
 
 use serde_json::{Value, json};
@@ -569,7 +571,17 @@ fn codec_names_may_have_a_prefix_or_be_a_url() {
 #[test]
 fn the_listed_codecs_are_supported_and_the_others_are_not() {
     let is_unsupported = |name: &str| {
-        let known = ["bytes", "transpose", "sharding_indexed"].contains(&name);
+        let known = [
+            "bytes",
+            "cast_value",
+            "conditional",
+            "n5_default",
+            "reshape",
+            "scale_offset",
+            "sharding_indexed",
+            "transpose",
+        ]
+        .contains(&name);
         let name = match known {
             true => name.to_owned(),
             false => format!("numcodecs.{name}"),

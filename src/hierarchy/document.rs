@@ -27,6 +27,10 @@ pub enum Document {
     Zmetadata,
     /// Of a node of an N5 hierarchy; elsewhere a value like any other.
     AttributesJson,
+    /// Of an array of version 1; elsewhere a value like any other.
+    Meta,
+    /// The attributes of an array of version 1.
+    Attrs,
 }
 
 /// Names of all metadata documents of Zarr, in the order of [`Document::ALL`].
@@ -58,6 +62,8 @@ impl Document {
             Self::Zattrs => zattrs,
             Self::Zmetadata => zmetadata,
             Self::AttributesJson => zarr::ATTRIBUTES_JSON,
+            Self::Meta => zarr::v1::META,
+            Self::Attrs => zarr::v1::ATTRS,
         }
     }
 
@@ -137,6 +143,32 @@ pub async fn read_document(
     }))
 }
 
+/// The document of an array of version 1, as `.zarray`; `None` if there is none. Below the root of a
+/// remote store none is looked for: each would take a request.
+///
+/// # Errors
+/// Those of the store, unless `meta` can never be read.
+pub async fn read_v1(store: &dyn Store, node: &Key) -> Result<Option<StoredDocument>, StoreError> {
+    if !node.is_root() && store.capabilities().is_remote {
+        return Ok(None);
+    }
+    let read = match read_document(store, node, Document::Meta).await {
+        Err(error) if error.is_lasting() => return Ok(None),
+        read => read?,
+    };
+    let Some(meta) = read else {
+        return Ok(None);
+    };
+    match meta.text {
+        Ok(text) => Ok(zarr::v1::zarray(&text).map(|zarray| StoredDocument {
+            text: Ok(zarray),
+            ..meta
+        })),
+        Err(error) if error.is_lasting() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The documents of a node.
 #[derive(Debug)]
 pub struct NodeDocuments {
@@ -183,9 +215,29 @@ impl NodeDocuments {
             && let Some(document) = n5::read_attributes_json(store, key).await?
         {
             node.add(own.len(), document, &mut hasher)?;
+        } else if !is_zarr && node.problem.is_none() {
+            node.read_v1(store, key, &mut hasher).await?;
         }
         node.version = hasher.finish();
         Ok(node)
+    }
+
+    /// Reads the documents of an array of version 1 as those of version 2.
+    async fn read_v1(
+        &mut self,
+        store: &dyn Store,
+        key: &Key,
+        hasher: &mut SipHasher13,
+    ) -> Result<(), StoreError> {
+        let Some(meta) = read_v1(store, key).await? else {
+            return Ok(());
+        };
+        if self.add(1, meta, hasher)?
+            && let Some(attrs) = read_document(store, key, Document::Attrs).await?
+        {
+            self.add(3, attrs, hasher)?;
+        }
+        Ok(())
     }
 
     /// Adds the document at a place of [`NODE_DOCUMENT_NAMES`]; returns whether it is short enough to be
@@ -221,6 +273,15 @@ impl NodeDocuments {
             self.array = Some((document.key, document.version));
         }
         Ok(true)
+    }
+
+    /// Whether the node is an array of version 1.
+    pub fn is_v1(&self) -> bool {
+        let document = self.array.as_ref();
+        document.is_some_and(|(key, _)| {
+            let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+            name == Some(zarr::v1::META.as_bytes())
+        })
     }
 
     /// The texts, ready to be parsed.
@@ -363,5 +424,26 @@ mod tests {
         store.denies = "zarr.json";
         let error = read(&store).unwrap_err();
         assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_array_of_version_1_has_the_documents_of_version_2() {
+        let meta = br#"{"zarr_format": 1, "shape": [2], "chunks": [2], "dtype": "<i4",
+            "compression": null, "compression_opts": null, "fill_value": 0, "order": "C"}"#;
+        let values: &[(&str, &[u8])] = &[("a/meta", meta), ("a/attrs", b"{\"b\": 1}")];
+        let store = Remote::new(values);
+        let documents = read(&store.values).unwrap();
+        assert_eq!(documents.array.as_ref().unwrap().0, key("a/meta"));
+        let node = documents.documents().node().unwrap().node.unwrap();
+        assert_eq!(node.as_array().unwrap().shape, [2]);
+        assert_eq!(node.attributes().unwrap().len(), 1);
+        // Not below the root of a remote store.
+        assert!(read(&store).unwrap().documents().node().is_none());
+        let both = Remote::new(&[("a/meta", meta), ("a/.zgroup", b"{\"zarr_format\":2}")]);
+        let documents = read(&both.values).unwrap();
+        let node = documents.documents().node().unwrap().node.unwrap();
+        assert!(node.as_group().is_some());
+        let other = Remote::new(&[("a/meta", b"{}")]);
+        assert!(read(&other.values).unwrap().documents().node().is_none());
     }
 }

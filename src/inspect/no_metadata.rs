@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 use super::output::printable;
-use crate::hierarchy::{Document, is_in_n5};
+use crate::hierarchy::{Document, is_in_n5, read_v1};
 use crate::store::{
     AccessHint, Key, Kind, Store, StoreError, list_prefixes, read_to_end, visit_all,
 };
@@ -44,10 +44,9 @@ pub struct NoMetadata {
     nested: Nested,
 }
 
-/// A format other than Zarr v2, v3 and N5.
+/// A format that is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
-    ZarrV1,
     /// The draft of version 3 that zarr-python 2.12 to 2.18 could write.
     DraftOfV3,
 }
@@ -62,7 +61,6 @@ enum Contents {
 #[derive(Debug, Default)]
 struct Nested {
     hierarchies: Vec<String>,
-    others: Vec<(String, OtherFormat)>,
     is_more: bool,
 }
 
@@ -76,7 +74,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
     }
     let other = match is_draft {
         true => Some(OtherFormat::DraftOfV3),
-        false => other_format(store, root).await,
+        false => None,
     };
     let contents = match other {
         Some(other) => Contents::Other(other),
@@ -105,7 +103,7 @@ async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreE
             Err(error) => return Err(error),
         }
     }
-    is_in_n5(store, directory).await
+    Ok(is_in_n5(store, directory).await? || read_v1(store, directory).await?.is_some())
 }
 
 /// Reads a short JSON document below a directory.
@@ -123,12 +121,6 @@ async fn is_draft_of_v3(store: &dyn Store, directory: &Key) -> bool {
     entry.is_some_and(|entry| {
         entry.get("metadata_key_suffix").is_some() && entry.get("node_type").is_none()
     })
-}
-
-async fn other_format(store: &dyn Store, key: &Key) -> Option<OtherFormat> {
-    let has = |value: &Value, names: &[&str]| names.iter().all(|name| value.get(name).is_some());
-    let meta = document(store, key, b"meta").await?;
-    has(&meta, &["zarr_format", "shape", "chunks"]).then_some(OtherFormat::ZarrV1)
 }
 
 async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
@@ -180,8 +172,6 @@ async fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
                     return nested;
                 }
                 nested.hierarchies.push(relative(&key, base));
-            } else if let Some(other) = other_format(store, &key).await {
-                nested.others.push((relative(&key, base), other));
             } else if depth < MAX_DEPTH {
                 pending.push_back((key, depth + 1));
             }
@@ -201,7 +191,6 @@ fn relative(key: &Key, base: &Key) -> String {
 impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ZarrV1 => "Zarr version 1, which is not supported by this version",
             Self::DraftOfV3 => {
                 "the draft of Zarr version 3 that zarr-python 2.12 to 2.18 could write (meta/root), which \
                  no version reads"
@@ -234,12 +223,10 @@ impl NoMetadata {
         } else {
             ""
         };
-        let nested = match (&paths[..], &self.nested.others[..]) {
-            ([], []) => String::new(),
-            ([], _) if matches!(self.contents, Contents::Other(_)) => String::new(),
-            ([], [(path, other), ..]) => format!("; {path} in it is {other}"),
-            ([path], _) => format!("; a Zarr hierarchy is below it: {path}"),
-            (paths, _) => format!(
+        let nested = match &paths[..] {
+            [] => String::new(),
+            [path] => format!("; a Zarr hierarchy is below it: {path}"),
+            paths => format!(
                 "; Zarr hierarchies are below it: {}{more}",
                 paths.join(", ")
             ),

@@ -29,6 +29,7 @@ impl Shared {
         &self,
         node: &NodeView,
         reader: &ArrayReader,
+        number: u64,
         source: &Key,
     ) -> Result<(Stat, Version), StoreError> {
         let stat = self.store.stat(source).await.map_err(not_a_chunk)?;
@@ -36,7 +37,7 @@ impl Shared {
             let key = source.clone();
             return Err(not_a_chunk(StoreError::NotAPrefix { key }));
         }
-        let size_bytes = reader.chunk_bytes();
+        let size_bytes = reader.chunk_bytes(number);
         let version = Version(hash(&[stat.version.0, node.version, size_bytes]));
         let decoded = Stat {
             size_bytes,
@@ -60,7 +61,7 @@ impl Shared {
     ) -> Result<Arc<dyn Object>, StoreError> {
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, number).ok_or_else(absent)?;
-        match self.decoded_stat(node, reader, &source).await {
+        match self.decoded_stat(node, reader, number, &source).await {
             Ok((stat, version)) => Ok(Arc::new(DecodedChunk {
                 reader: Arc::clone(reader),
                 number,

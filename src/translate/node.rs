@@ -162,6 +162,29 @@ fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String
     let mut document = raw.cloned().unwrap_or_default();
     let members = document.as_object_mut().ok_or("no document")?;
     members.insert(FILL_VALUE.into(), fill_value);
+    with_documents(array, keys, document, attributes)
+}
+
+/// The documents of an array of version 1, which the store has under other names.
+///
+/// # Errors
+/// The metadata cannot be read.
+pub(super) fn of_version_1(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
+    let keys = array
+        .chunk_keys
+        .clone()
+        .map_err(|error| error.to_string())?;
+    let attributes = array.attributes.as_ref().map_err(ToString::to_string)?;
+    let document = raw.cloned().ok_or("no document")?;
+    with_documents(array, keys, document, attributes)
+}
+
+fn with_documents(
+    array: &Array,
+    keys: ChunkKeys,
+    document: Value,
+    attributes: &Map<String, Value>,
+) -> Result<Translation, String> {
     let texts = match array.format {
         ZarrFormat::V3 => vec![("zarr.json", document)],
         ZarrFormat::V2 if attributes.is_empty() => vec![(".zarray", document)],

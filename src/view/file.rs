@@ -139,7 +139,7 @@ impl Object for ViewFile {
             FileContent::Text(text) => text.len() as u64,
             FileContent::Elements(_, _, rendering) => rendering.size_bytes,
             FileContent::File(file) => file.size_bytes(),
-            FileContent::Chunk(reader, _) => reader.chunk_bytes(),
+            FileContent::Chunk(reader, chunk) => reader.chunk_bytes(*chunk),
             FileContent::Inner(reader, _) => reader.read_chunk_bytes(),
         }
     }

@@ -41,7 +41,10 @@ impl ArrayExtent {
     ) -> Option<Self> {
         let size_bytes = match order {
             ElementOrder::RowMajor => reader.size_bytes(),
-            ElementOrder::ChunkMajor => reader.chunk_major_bytes(),
+            // Chunks of several shapes have no such order.
+            ElementOrder::ChunkMajor => reader
+                .read_chunk_shape()
+                .map(|_| reader.chunk_major_bytes())?,
         };
         let conversion = conversion.filter(|conversion| !conversion.is_identity());
         let size_bytes = match &conversion {

@@ -93,8 +93,11 @@ impl Nodes {
             (Renderer::Inner, _) => {
                 let reader = array_of(node)?.reader;
                 let counts = reader.chunks().inner_counts();
-                let counts =
-                    counts.ok_or("its chunks are no shards with inner chunks".to_owned())?;
+                let why = match reader.chunks().is_regular() {
+                    true => "its chunks are no shards with inner chunks",
+                    false => "its chunks have several shapes: they are decoded whole",
+                };
+                let counts = counts.ok_or_else(|| why.to_owned())?;
                 Ok(Content::Inner(
                     Arc::clone(reader),
                     ChunkNames::nested(counts),

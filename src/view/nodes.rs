@@ -190,6 +190,11 @@ impl Nodes {
         if let Node::Array(array) = &node {
             problems.extend(array.problems().map(|error| error.to_string()));
         }
+        if let Elements::Fixed(reader) = &elements
+            && let Some(note) = widening(&node, reader)
+        {
+            problems.push(note);
+        }
         if let Err(error) = node.attributes() {
             problems.push(format!("attributes: {error}"));
         }
@@ -232,10 +237,11 @@ impl Nodes {
             Ok(parts) => parts,
             Err(error) => return Elements::Unreadable(error.to_string()),
         };
-        let Some(chunk_shape) = parts.grid.regular_chunk_shape() else {
-            return Elements::Unreadable("chunks of different shapes (rectilinear grid)".into());
-        };
-        let pipeline = match Pipeline::new(
+        let is_regular = parts.grid.regular_chunk_shape().is_some();
+        let first = vec![0; parts.grid.rank()];
+        let chunk_shape = parts.grid.chunk_shape(&first);
+        let chunk_shape = chunk_shape.unwrap_or_else(|| parts.grid.largest_chunk_shape());
+        let pipeline = match Pipeline::widened(
             parts.codecs,
             parts.data_type,
             &chunk_shape,
@@ -245,6 +251,10 @@ impl Nodes {
             Err(error) => return Elements::Unreadable(error.to_string()),
         };
         if let DataType::Variable(_) = parts.data_type {
+            if !is_regular {
+                let what = "elements of variable length in chunks of several shapes";
+                return Elements::Unreadable(what.into());
+            }
             return Elements::Variable(pipeline, document);
         }
         let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));
@@ -275,4 +285,14 @@ impl Nodes {
             _ => Ok(()),
         }
     }
+}
+
+/// The note that elements are converted, because NumPy lacks their type.
+fn widening(node: &Node, reader: &ArrayReader) -> Option<String> {
+    let stored = node.as_array()?.data_type.as_ref().ok()?.fixed()?;
+    stored.widened()?;
+    let wide = reader.chunks().data_type();
+    Some(format!(
+        "NumPy has no data type {stored}: the views have its values as {wide}"
+    ))
 }

@@ -146,7 +146,10 @@ pub(super) fn image(
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
-    let blocks = Blocks::new(pixels, reader.read_chunk_shape());
+    let blocks = match reader.read_chunk_shape() {
+        Some(chunk) => Blocks::new(pixels, chunk),
+        None => Blocks::strips(pixels, reader.chunks().grid().array_shape()),
+    };
     image_of_blocks(pixels, blocks, reader, source)
 }
 
@@ -159,7 +162,9 @@ pub(super) fn image_in_strips(
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
-    let blocks = Blocks::in_strips(pixels, reader.read_chunk_shape());
+    let chunk = reader.read_chunk_shape();
+    let chunk = chunk.unwrap_or_else(|| reader.chunks().grid().array_shape());
+    let blocks = Blocks::strips(pixels, chunk);
     image_of_blocks(pixels, blocks, reader, source)
 }
 

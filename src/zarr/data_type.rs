@@ -233,6 +233,23 @@ impl Fixed {
         (width > 1).then_some(width)
     }
 
+    /// The smallest type of NumPy that holds all values of a type that NumPy lacks; none for its own
+    /// types. Complex numbers have parts of 4 bytes at least.
+    pub fn widened(&self) -> Option<Self> {
+        let Scalar::Other { name, .. } = &self.scalar else {
+            return None;
+        };
+        let order = ByteOrder::Little;
+        let (scalar, size_bytes) = match name.as_str() {
+            "int2" | "int4" => (Scalar::Int(order), 1),
+            "uint2" | "uint4" => (Scalar::UInt(order), 1),
+            name if name.starts_with("complex_") => (Scalar::Complex(order), 8),
+            "bfloat16" | "float8_e8m0fnu" => (Scalar::Float(order), 4),
+            _ => (Scalar::Float(order), 2),
+        };
+        Some(Self { scalar, size_bytes })
+    }
+
     /// The same type with words of one byte marked as [`ByteOrder::Little`].
     fn normalized(self) -> Self {
         match self.word_width() {
@@ -713,7 +730,7 @@ mod tests {
             "r",
             "r8x",
             "float128",
-            "complex_float4_e2m1fn",
+            "complex_int4",
             "complex_",
             "optional",
             "int32 ",

@@ -87,7 +87,7 @@ pub(super) fn json_type(value: &Value) -> &'static str {
 const MAX_EXCERPT_BYTES: usize = 80;
 
 /// A name for a message: escaped, and truncated if it is long.
-pub(super) fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     let (start, cut) = cut(name);
     format!("{}{cut}", start.escape_debug())
 }

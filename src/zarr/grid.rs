@@ -101,8 +101,9 @@ impl ChunkGrid {
                 }
                 let axes = list("chunk_grid", member("chunk_shapes"))?;
                 let axes: Result<_, _> = axes.iter().map(Axis::from_rectilinear).collect();
-                let grid = Self::new(shape, axes?)?;
+                let mut grid = Self::new(shape, axes?)?;
                 grid.check_covered()?;
+                grid.axes = grid.axes.into_iter().map(Axis::simplified).collect();
                 Ok(grid)
             }
             _ => Err(MetadataError::unsupported(format!(
@@ -160,6 +161,11 @@ impl ChunkGrid {
     /// Elements of the largest chunk.
     pub fn largest_chunk_elements(&self) -> u64 {
         self.largest_chunk_elements
+    }
+
+    /// The elements of the longest chunks along each axis.
+    pub fn largest_chunk_shape(&self) -> Vec<u64> {
+        self.axes.iter().map(Axis::largest_edge).collect()
     }
 
     /// The shape of all chunks, if it is the same.

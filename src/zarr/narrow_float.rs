@@ -1,9 +1,9 @@
-//! Conversion of doubles to floats of two bytes with one rounding: to nearest, ties to even.
+//! Conversion of doubles to float16 with one rounding: to nearest, ties to even.
 //!
 //! `half::f16::from_f64` rounds to `f32` first, which is wrong in the last bit for values close to the
 //! midpoint of two neighbours.
 
-use half::{bf16, f16};
+use half::f16;
 
 /// The nearest float16, as in numpy: too large values become infinite, and a NaN keeps its sign and
 /// the upper bits of its payload.
@@ -17,11 +17,6 @@ pub fn to_f16(value: f64) -> f16 {
         .max(1);
     let sign = u16::from(value.is_sign_negative()) << 15;
     f16::from_bits(sign | f16::INFINITY.to_bits() | payload)
-}
-
-/// The nearest bfloat16; too large values become infinite.
-pub fn to_bf16(value: f64) -> bf16 {
-    bf16::from_f32(round_to_odd(value))
 }
 
 /// The `f32` that rounds to the same narrower float as `value` ("round to odd"): `value` if that is
@@ -81,15 +76,6 @@ mod tests {
         for value in [f64::from_bits(1), 1e-300, 1e-10] {
             assert_eq!(to_f16(-value).to_bits(), 0x8000);
         }
-    }
-
-    #[test]
-    fn bfloat16_is_rounded_once_next_to_every_midpoint() {
-        let read = |word| bf16::from_bits(word).to_f64();
-        check_ties(0x7f80, read, |value| to_bf16(value).to_bits());
-        assert_eq!(to_bf16(f64::MAX).to_bits(), 0x7f80);
-        assert_eq!(to_bf16(-f64::from_bits(1)).to_bits(), 0x8000);
-        assert_eq!(to_bf16(f64::NAN).to_bits(), 0x7fc0);
     }
 
     #[test]

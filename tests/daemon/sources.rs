@@ -18,9 +18,6 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     let dataset = r#"{"dimensions":[4],"blockSize":[2],"dataType":"uint8","compression":{}}"#;
     let around = place.make_dir("around");
     write(around.join("a.n5/attributes.json"), dataset);
-    let v1 = place.make_dir("v1");
-    let meta = r#"{"zarr_format":1,"shape":[4],"chunks":[2],"dtype":"<i4"}"#;
-    write(v1.join("meta"), meta);
     let draft = place.make_dir("draft");
     let entry = r#"{"zarr_format":"https://purl.org/zarr/spec/protocol/core/3.0",
         "metadata_encoding":"x","metadata_key_suffix":".json","extensions":[]}"#;
@@ -35,7 +32,6 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     vec![
         (place.make_dir("empty"), &["empty"]),
         (around, &["--path a.n5"]),
-        (v1, &["version 1"]),
         (draft, &["draft of zarr version 3", "meta/root"]),
         (plain, &["notes.txt"]),
         (nested, &["--path 'deep/a b.zarr'", "--path c.zarr"]),

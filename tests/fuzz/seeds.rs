@@ -20,7 +20,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             .map(|path| bytes(path))
             .collect(),
         "consolidated" => [consolidated(), written(&CONSOLIDATED)].concat(),
-        "codec_chain" => chunks(),
+        "codec_chain" => [chunks(), chains()].concat(),
         "html_page" => written(&PAGES),
         "xml_listing" => written(&LISTINGS),
         "dbm" => databases(),
@@ -190,6 +190,57 @@ fn chunks() -> Vec<Vec<u8>> {
             Some([bytes(path), vec![0], bytes(&chunk)].concat())
         })
         .collect()
+}
+
+/// Arrays with the codecs, data types and grids of zarr-extensions, each with a chunk.
+fn chains() -> Vec<Vec<u8>> {
+    let array = |(data_type, fill, grid, codecs, chunk): (&str, &str, &str, &str, &[u8])| {
+        let document = format!(
+            r#"{{"zarr_format":3,"node_type":"array","shape":[2,4],"data_type":{data_type},"fill_value":{fill},"chunk_grid":{grid},"chunk_key_encoding":"default","codecs":{codecs}}}"#
+        );
+        [document.as_bytes(), &[0], chunk].concat()
+    };
+    let grid = r#"{"name":"regular","configuration":{"chunk_shape":[2,4]}}"#;
+    let edges = r#"{"name":"rectilinear","configuration":{"kind":"inline","chunk_shapes":[[1,1],[[2,2]]]}}"#;
+    [
+        (
+            r#""float32""#,
+            "1.5",
+            grid,
+            r#"[{"name":"scale_offset","configuration":{"offset":5,"scale":0.1}},{"name":"cast_value","configuration":{"data_type":"int8","rounding":"nearest-away","out_of_range":"clamp","scalar_map":{"decode":[[-1,"NaN"]]}}},"bytes"]"#,
+            &[0, 1, 2, 3, 255, 128, 127, 9][..],
+        ),
+        (
+            r#""int4""#,
+            "-8",
+            grid,
+            r#"[{"name":"reshape","configuration":{"shape":[[0,1]]}},{"name":"packbits","configuration":{"padding_encoding":"last_byte"}}]"#,
+            &[0x21, 0x43, 0x87, 0xa9, 0],
+        ),
+        (
+            r#""uint8""#,
+            "0",
+            edges,
+            r#"["bytes",{"name":"conditional","configuration":{"codecs":["crc32c",{"name":"numcodecs.shuffle"}],"header_bits":16}}]"#,
+            &[2, 0, 1, 2],
+        ),
+        (
+            r#""int16""#,
+            "0",
+            grid,
+            r#"[{"name":"n5_default","configuration":{"codecs":[{"name":"transpose","configuration":{"order":[1,0]}},{"name":"bytes","configuration":{"endian":"big"}}]}}]"#,
+            &[0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4],
+        ),
+        (
+            r#""complex_float8_e5m2""#,
+            r#"["NaN",0.5]"#,
+            grid,
+            r#"["bytes"]"#,
+            &[0x3c; 16],
+        ),
+    ]
+    .map(array)
+    .to_vec()
 }
 
 /// The first file below an array whose name is that of a chunk.

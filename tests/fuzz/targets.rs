@@ -198,7 +198,7 @@ pub fn codec_chain(input: &[u8]) {
     else {
         return;
     };
-    let Ok(pipeline) = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value)
+    let Ok(pipeline) = Pipeline::widened(parts.codecs, parts.data_type, &shape, parts.fill_value)
     else {
         return;
     };

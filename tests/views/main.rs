@@ -27,6 +27,7 @@ mod chunks;
 mod claims;
 mod conflicts;
 mod discovery;
+mod extensions;
 mod geometry;
 mod georef;
 mod holes;

@@ -1,7 +1,11 @@
 //! Codec chains of Zarr v3: array-to-array, array-to-bytes and bytes-to-bytes codecs.
 
+mod bytes;
+mod reals;
+mod reshape;
 mod sharding;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,6 +16,7 @@ use crate::codec::error::CodecError;
 use crate::codec::number::Number;
 use crate::codec::object::ObjectCodec;
 use crate::codec::packbits::PackBits;
+use crate::codec::packed_bits::PackedBits;
 use crate::codec::pcodec::Pcodec;
 use crate::codec::registry::{self, Codec, Filter};
 use crate::codec::shard::Sharding;
@@ -23,15 +28,14 @@ use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
 
 /// Collects the codecs of a v3 chain, with the data type and shape after each codec.
 pub(super) struct Builder<'a> {
-    fill: &'a FillValue,
+    /// The encoded fill value, or why it cannot be encoded; only shards need it.
+    fill: Result<Cow<'a, FillValue>, CodecError>,
     depth: usize,
     /// The element size of `shuffle` without `elementsize`: that of the array, before any filter
     /// (zarr-python).
     shuffled_bytes: usize,
     data_type: DataType,
     shape: Vec<u64>,
-    /// Whether a filter encodes the numbers, so that fill values would have to be encoded too.
-    filtered: bool,
     arrays: Vec<ArrayStep>,
     serializer: Option<Serializer>,
     bytes: Vec<Stage>,
@@ -46,12 +50,16 @@ enum ArrayStep {
         element_bytes: usize,
     },
     Stage(Stage),
+    /// Another shape of the same sequence of elements.
+    Reshape,
 }
 
 enum Serializer {
     /// The elements, with swapped bytes if there is a stage.
     Bytes(Option<Stage>),
     Stage(Stage),
+    /// Blocks of N5, and the swap of the bytes of their elements.
+    N5(Stage, Option<Stage>),
     Object(String, ObjectCodec),
     Sharding(Arc<Sharding>),
 }
@@ -64,12 +72,11 @@ impl<'a> Builder<'a> {
         depth: usize,
     ) -> Self {
         Self {
-            fill,
+            fill: Ok(Cow::Borrowed(fill)),
             depth,
             shuffled_bytes: data_type.size_bytes().unwrap_or(1),
             data_type: data_type.clone(),
             shape: shape.to_vec(),
-            filtered: false,
             arrays: Vec::new(),
             serializer: None,
             bytes: Vec::new(),
@@ -95,7 +102,11 @@ impl<'a> Builder<'a> {
                 self.bytes.extend(new(config, self.shuffled_bytes)?);
                 Ok(())
             }
-            (Some(Codec::BytesToBytes(_)), None) => {
+            (Some(Codec::Conditional), Some(_)) if !wrapped => {
+                self.bytes.push(self.conditional(config)?);
+                Ok(())
+            }
+            (Some(Codec::BytesToBytes(_) | Codec::Conditional), None) => {
                 Err(config.invalid("precedes the array-to-bytes codec"))
             }
             (Some(_), Some(_)) => Err(config.invalid("follows the array-to-bytes codec")),
@@ -103,9 +114,15 @@ impl<'a> Builder<'a> {
                 let default = self.data_type.fixed().and_then(Number::of);
                 self.filter(config, new(config, default)?)
             }
-            (Some(Codec::ArrayToArray), None) if id == "transpose" => self.transpose(config),
-            // The registered `packbits` encodes to bytes; that of numcodecs to an array of bytes.
-            (Some(Codec::ArrayToArray), None) if wrapped => self.packbits(config),
+            (Some(Codec::RealsToReals(new)), None) if !wrapped => self.reals(config, new),
+            (Some(Codec::ArrayToArray), None) => match id {
+                "transpose" => self.transpose(config),
+                "reshape" if !wrapped => self.reshape(config),
+                // That of numcodecs encodes to an array of bytes, the registered one to bytes.
+                "packbits" if wrapped => self.packbits(config),
+                "packbits" => self.serializer(id, config),
+                _ => Err(CodecError::unsupported(&spec.name)),
+            },
             (Some(Codec::ArrayToBytes), None) => self.serializer(id, config),
             _ => Err(CodecError::unsupported(&spec.name)),
         }
@@ -183,7 +200,7 @@ impl<'a> Builder<'a> {
         self.arrays
             .push(ArrayStep::Stage(Stage::decode(config.codec, PackBits)));
         self.shape = vec![packed.bytes()];
-        self.filtered = true;
+        self.fill = Err(after_filters(config));
         self.data_type = DataType::Fixed(Fixed {
             scalar: Scalar::UInt(ByteOrder::Little),
             size_bytes: 1,
@@ -207,7 +224,7 @@ impl<'a> Builder<'a> {
             }
         }
         if let Some(stage) = filter.stage {
-            self.filtered = true;
+            self.fill = Err(after_filters(config));
             self.arrays.push(ArrayStep::Stage(stage));
         }
         Ok(())
@@ -230,6 +247,11 @@ impl<'a> Builder<'a> {
                 let zfpy = Zfpy::new(config, number, Some(&self.shape))?;
                 Serializer::Stage(Stage::decode(config.codec, zfpy))
             }
+            "packbits" => {
+                let packed = PackedBits::new(config, self.fixed(config)?)?;
+                Serializer::Stage(Stage::decode(config.codec, packed))
+            }
+            "n5_default" => self.n5_default(config)?,
             "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
             _ => {
                 let DataType::Variable(variable) = &self.data_type else {
@@ -243,6 +265,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// The stage that gives the words of elements the byte order of the data type.
     fn swap(&mut self, config: Config<'_>) -> Result<Option<Stage>, CodecError> {
         let fixed = self.fixed(config)?;
         let (element_bytes, words) = (fixed.size_bytes, fixed.words());
@@ -280,6 +303,10 @@ impl<'a> Builder<'a> {
         match serializer {
             Serializer::Bytes(stage) => swap = stage,
             Serializer::Stage(stage) => stages.push(stage),
+            Serializer::N5(block, stage) => {
+                stages.push(block);
+                swap = stage;
+            }
             Serializer::Object(name, object) => chain.object = Some((name, object, None)),
             Serializer::Sharding(sharding) => {
                 chain.sharding = only.then(|| Arc::clone(&sharding));
@@ -300,6 +327,10 @@ impl<'a> Builder<'a> {
                 } => {
                     let transpose = Transpose::new(&shape, &order, element_bytes);
                     match &mut chain.object {
+                        Some((_, _, Some(_))) => {
+                            let what = "two transpositions of elements of variable length";
+                            return Err(CodecError::unsupported(what));
+                        }
                         Some((_, _, slot)) => *slot = transpose,
                         // Bytes are swapped after the transposition, in place.
                         None => {
@@ -311,10 +342,16 @@ impl<'a> Builder<'a> {
                     stages.extend(swap.take());
                     stages.push(stage);
                 }
+                ArrayStep::Reshape => {}
             }
         }
         stages.extend(swap);
         chain.stages = stages;
         Ok(chain)
     }
+}
+
+/// Why shards behind a filter are not decoded: the fill value of their inner chunks is encoded too.
+fn after_filters(config: Config<'_>) -> CodecError {
+    CodecError::unsupported(format!("sharding_indexed after {}", config.codec))
 }

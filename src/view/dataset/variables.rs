@@ -243,7 +243,9 @@ fn elements(
 /// The type of elements of constant size, the chunk shape, and the numbers in each element.
 fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
     let data_type = reader.chunks().data_type();
-    let mut chunk_shape = reader.read_chunk_shape().to_vec();
+    // One chunk of all elements is contiguous.
+    let whole = reader.chunks().grid().array_shape();
+    let mut chunk_shape = reader.read_chunk_shape().unwrap_or(whole).to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         // As in xarray: `byte` is the type of one byte that all readers support.
         (_, Scalar::Bool) => (

@@ -48,12 +48,12 @@ impl Blocks {
     pub(super) fn new(pixels: &Pixels, chunk: &[u64]) -> Self {
         match tiles(pixels, chunk) {
             Some(tiles) => Self::Tiles(tiles),
-            None => Self::Strips(strips(pixels, chunk)),
+            None => Self::strips(pixels, chunk),
         }
     }
 
     /// Strips, which programs read that know no tiles.
-    pub(super) fn in_strips(pixels: &Pixels, chunk: &[u64]) -> Self {
+    pub(super) fn strips(pixels: &Pixels, chunk: &[u64]) -> Self {
         Self::Strips(strips(pixels, chunk))
     }
 

@@ -79,7 +79,8 @@ fn named(name: &str) -> Result<Fixed, MetadataError> {
         Some(("<" | "|" | "=", code)) => (ByteOrder::Little, code),
         Some((">", code)) => (ByteOrder::Big, code),
         // `float32` and similar names, as in numpy.
-        _ => match v3::core(name) {
+        // TensorStore has the names of v3 for types that numpy lacks.
+        _ => match v3::core(name).or_else(|| v3::opaque(name)) {
             Some(fixed) => return Ok(fixed),
             None => (ByteOrder::Little, name),
         },

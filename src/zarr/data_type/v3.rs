@@ -92,7 +92,7 @@ pub(super) fn core(name: &str) -> Option<Fixed> {
 
 /// Types without a numpy type: one or two words, as stored. Types of less than a byte take one byte
 /// for each element, as in the `bytes` codec.
-fn opaque(name: &str) -> Option<Fixed> {
+pub(super) fn opaque(name: &str) -> Option<Fixed> {
     let size_bytes = match name {
         "int2" | "int4" | "uint2" | "uint4" => 1,
         "float4_e2m1fn" | "float6_e2m3fn" | "float6_e3m2fn" => 1,
@@ -101,7 +101,13 @@ fn opaque(name: &str) -> Option<Fixed> {
         "bfloat16" => 2,
         "complex_bfloat16" | "complex_float16" => 4,
         _ => match name.strip_prefix("complex_") {
-            Some(part) if part.starts_with("float8_") => 2 * opaque(part)?.size_bytes,
+            Some(part)
+                if ["float4_", "float6_", "float8_"]
+                    .iter()
+                    .any(|kind| part.starts_with(kind)) =>
+            {
+                2 * opaque(part)?.size_bytes
+            }
             _ => return None,
         },
     };

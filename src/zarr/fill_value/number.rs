@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::zarr::error::{MetadataError, excerpt};
-use crate::zarr::narrow_float::{to_bf16, to_f16};
+use crate::zarr::narrow_float::to_f16;
+use crate::zarr::real::{Exact, Real, Rounding};
 
 /// An integer of `size_bytes`; none if the value is not one, or does not fit.
 pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option<Vec<u8>> {
@@ -124,19 +125,16 @@ fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A word of a type without a numpy type.
+/// A word of a type without a numpy type: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as
+/// `0x...`. Floats are rounded to the nearest.
 ///
 /// # Errors
-/// Unsupported, unless it is zero, given as bits, an integer type or `bfloat16`.
+/// A value that the type does not have.
 pub(super) fn other_word(
     name: &str,
     value: &Value,
     size_bytes: usize,
 ) -> Result<Vec<u8>, MetadataError> {
-    let unsupported = || {
-        let what = format!("fill value {} of data type {name}", excerpt(value));
-        MetadataError::unsupported(what)
-    };
     let invalid = || {
         let what = format!("{} is not a value of {name}", excerpt(value));
         MetadataError::invalid("fill_value", what)
@@ -144,47 +142,27 @@ pub(super) fn other_word(
     if let Some(text) = value.as_str().filter(|text| text.starts_with("0x")) {
         return hex_word(text, size_bytes).ok_or_else(invalid);
     }
-    let range = match name {
-        "int2" => -2..=1,
-        "int4" => -8..=7,
-        "uint2" => 0..=3,
-        "uint4" => 0..=15,
-        "bfloat16" | "float16" => {
-            let number = match (value, value.as_str()) {
-                (_, Some("NaN")) => Some(f64::NAN),
-                (_, Some("Infinity")) => Some(f64::INFINITY),
-                (_, Some("-Infinity")) => Some(f64::NEG_INFINITY),
-                (Value::Number(number), _) => number.to_string().parse().ok(),
-                _ => None,
-            };
-            let word = number.and_then(|number: f64| {
-                let (word, is_finite) = match name {
-                    "float16" => (to_f16(number).to_bits(), to_f16(number).is_finite()),
-                    _ => (to_bf16(number).to_bits(), to_bf16(number).is_finite()),
-                };
-                // A finite value must remain finite.
-                (is_finite || value.is_string()).then_some(word)
-            });
-            return word
-                .map(|word| word.to_le_bytes().to_vec())
-                .ok_or_else(invalid);
+    let real = Real::named(name).ok_or_else(invalid)?;
+    let exact = match (real, value) {
+        (Real::Int { .. }, _) => integer(value).map(Exact::Int),
+        (Real::Float(_), Value::Number(number)) => {
+            number.to_string().parse().ok().map(Exact::Float)
         }
-        // The type has no zero.
-        "float8_e8m0fnu" => return Err(unsupported()),
-        _ => {
-            let zero = value.is_number() && integer(value) == Some(0);
-            let positive = zero && !value.to_string().starts_with('-');
-            return if positive {
-                Ok(vec![0; size_bytes])
-            } else {
-                Err(unsupported())
-            };
-        }
+        (Real::Float(_), _) => special(value).map(Exact::Float),
     };
-    // The bits above the value repeat its sign.
-    let number = integer(value).filter(|number| range.contains(number));
-    let bytes = number.ok_or_else(invalid)?.to_le_bytes();
+    let word = real.round(exact.ok_or_else(invalid)?, Rounding::default());
+    let bytes = word.map_err(|_| invalid())?.to_le_bytes();
     Ok(bytes.get(..size_bytes).ok_or_else(invalid)?.to_vec())
+}
+
+/// A float that JSON has no number for.
+fn special(value: &Value) -> Option<f64> {
+    match value.as_str()? {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
 }
 
 /// `0x` and exactly all the digits of a word, highest first.
@@ -336,26 +314,28 @@ mod tests {
         assert_eq!(word("int4", "-8", 1), Ok(vec![0xf8]));
         assert_eq!(word("uint4", "15", 1), Ok(vec![15]));
         assert_eq!(word("int2", "1", 1), Ok(vec![1]));
+        assert_eq!(word("float8_e5m2", "1.0", 1), Ok(vec![0x3c]));
+        assert_eq!(word("float8_e5m2", "-0.0", 1), Ok(vec![0x80]));
+        assert_eq!(word("float8_e5m2", "\"NaN\"", 1), Ok(vec![0x7e]));
+        assert_eq!(word("float8_e5m2", "\"-Infinity\"", 1), Ok(vec![0xfc]));
+        assert_eq!(word("float8_e4m3fnuz", "\"NaN\"", 1), Ok(vec![0x80]));
+        assert_eq!(word("float8_e8m0fnu", "2", 1), Ok(vec![0x80]));
+        assert_eq!(word("float4_e2m1fn", "6", 1), Ok(vec![7]));
         for (name, text) in [
             ("int4", "8"),
             ("uint2", "4"),
             ("uint4", "-1"),
             ("float8_e4m3", "\"0x7fff\""),
+            ("float8_e4m3", "\"nan\""),
+            ("float8_e4m3fnuz", "\"Infinity\""),
+            ("float4_e2m1fn", "\"NaN\""),
+            ("float4_e2m1fn", "7"),
+            ("float8_e8m0fnu", "0"),
             ("bfloat16", "1e39"),
+            ("bfloat16", "true"),
         ] {
             assert!(
                 matches!(word(name, text, 1), Err(MetadataError::Invalid { .. })),
-                "{name} {text}"
-            );
-        }
-        for (name, text) in [
-            ("float8_e5m2", "1.0"),
-            ("float8_e5m2", "-0.0"),
-            ("float8_e5m2", "\"NaN\""),
-            ("float8_e8m0fnu", "0"),
-        ] {
-            assert!(
-                matches!(word(name, text, 1), Err(MetadataError::Unsupported(_))),
                 "{name} {text}"
             );
         }

@@ -76,7 +76,8 @@ impl Axis {
         Ok(Self::Runs(runs))
     }
 
-    pub(super) fn largest_edge(&self) -> u64 {
+    /// Elements of the longest chunk.
+    pub fn largest_edge(&self) -> u64 {
         match self {
             Self::Regular(edge) => *edge,
             // An axis without elements needs no edges.
@@ -84,8 +85,43 @@ impl Axis {
         }
     }
 
+    /// Elements of the shortest chunk.
+    pub fn smallest_edge(&self) -> u64 {
+        match self {
+            Self::Regular(edge) => *edge,
+            Self::Runs(runs) => runs.iter().map(|run| run.edge).min().unwrap_or(1),
+        }
+    }
+
+    /// The same axis with `factor` elements for each; none if they cannot be counted.
+    pub fn scaled(&self, factor: u64) -> Option<Self> {
+        let scaled = |run: &Run| {
+            run.end().checked_mul(factor)?;
+            Some(Run {
+                start: run.start * factor,
+                edge: run.edge * factor,
+                ..*run
+            })
+        };
+        Some(match self {
+            Self::Regular(edge) => Self::Regular(edge.checked_mul(factor)?),
+            Self::Runs(runs) => Self::Runs(runs.iter().map(scaled).collect::<Option<_>>()?),
+        })
+    }
+
+    /// The same axis as [`Axis::Regular`], if all chunks have the same edge.
+    pub(super) fn simplified(self) -> Self {
+        match &self {
+            Self::Runs(runs) => match runs[..] {
+                [run] => Self::Regular(run.edge),
+                _ => self,
+            },
+            Self::Regular(_) => self,
+        }
+    }
+
     /// The number of chunks that cover `extent` elements.
-    pub(super) fn chunk_count(&self, extent: u64) -> u64 {
+    pub fn chunk_count(&self, extent: u64) -> u64 {
         match (self, extent.checked_sub(1)) {
             (_, None) => 0,
             (Self::Regular(edge), _) => extent.div_ceil(*edge),
@@ -108,14 +144,20 @@ impl Axis {
 
     /// The chunk of an element and the element's index in it.
     pub(super) fn locate(&self, element: u64) -> Option<(u64, u64)> {
+        let (chunk, inside, _) = self.place(element)?;
+        Some((chunk, inside))
+    }
+
+    /// The chunk of an element, the element's index in it, and the elements of the chunk.
+    pub fn place(&self, element: u64) -> Option<(u64, u64, u64)> {
         match self {
-            Self::Regular(edge) => Some((element / edge, element % edge)),
+            Self::Regular(edge) => Some((element / edge, element % edge, *edge)),
             Self::Runs(runs) => {
                 let after = runs.partition_point(|run| run.start <= element);
                 let run = runs.get(after.checked_sub(1)?)?;
                 let ahead = element - run.start;
                 let index = run.index + ahead / run.edge;
-                (element < run.end()).then_some((index, ahead % run.edge))
+                (element < run.end()).then_some((index, ahead % run.edge, run.edge))
             }
         }
     }

@@ -21,10 +21,7 @@ impl Builder<'_> {
             let what = format!("shards nest deeper than {MAX_SHARDING_DEPTH}");
             return Err(config.invalid(what));
         }
-        if self.filtered {
-            let what = format!("{} after filters", config.codec);
-            return Err(CodecError::unsupported(what));
-        }
+        let fill = self.fill.as_deref().map_err(Clone::clone)?;
         let inner_shape = config.required("chunk_shape", config.integers("chunk_shape")?)?;
         let codecs = config.required("codecs", specs(config, "codecs")?)?;
         let index_codecs = match specs(config, "index_codecs")? {
@@ -38,7 +35,7 @@ impl Builder<'_> {
         };
         let depth = self.depth + 1;
         let chain = CodecChain::V3(codecs);
-        let inner = Pipeline::nested(&chain, &self.data_type, &inner_shape, self.fill, depth)?;
+        let inner = Pipeline::nested(&chain, &self.data_type, &inner_shape, fill, depth)?;
         let index = |shape: &[u64]| {
             let chain = CodecChain::V3(index_codecs);
             let words = DataType::Fixed(Fixed {
@@ -47,21 +44,16 @@ impl Builder<'_> {
             });
             Pipeline::nested(&chain, &words, shape, &FillValue::Undefined, depth)
         };
+        let fill = self.fill_element(config, fill)?;
         if let Some(name) = self.names.last_mut() {
             *name = format!("{name}({inner_shape:?}: {})", inner.describe());
         }
-        Sharding::new(
-            &self.shape,
-            inner,
-            index,
-            location,
-            self.fill_element(config)?,
-        )
+        Sharding::new(&self.shape, inner, index, location, fill)
     }
 
-    fn fill_element(&self, config: Config<'_>) -> Result<InnerFill, CodecError> {
+    fn fill_element(&self, config: Config<'_>, fill: &FillValue) -> Result<InnerFill, CodecError> {
         let invalid = |what: String| Err(config.invalid(what));
-        let fill = match (&self.data_type, self.fill) {
+        let fill = match (&self.data_type, fill) {
             (DataType::Fixed(fixed), FillValue::Fixed(bytes))
                 if bytes.len() == fixed.size_bytes =>
             {
@@ -99,7 +91,7 @@ impl Builder<'_> {
 }
 
 /// The codecs under `key`.
-fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpec>>, CodecError> {
+pub(super) fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpec>>, CodecError> {
     let Some(list) = config.list(key)? else {
         return Ok(None);
     };

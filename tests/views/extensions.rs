@@ -1,0 +1,182 @@
+//! Codecs, chunk grids and data types of zarr-extensions: arrays that zarr-python 3.4 wrote, and what it
+//! reads of them (`extensions/make.py`), and arrays by hand.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::stores::*;
+use crate::support::*;
+
+/// The zip that `extensions/make.py` wrote.
+fn written() -> Mount {
+    let path = "tests/views/extensions/extensions.zip";
+    Mount::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+}
+
+#[test]
+fn arrays_of_zarr_python_3_4_are_what_it_reads() {
+    let mount = written();
+    let mut arrays = 0;
+    for entry in fs::read_dir(mount.join("expected")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let expected = fs::read(mount.join("expected").join(&name)).unwrap();
+        let node = format!("zarr/{name}");
+        let found = read(view(&mount, &node, &format!("{name}.bin")));
+        assert!(found.unwrap() == expected, "{name}");
+        let npy = read(view(&mount, &node, &format!("{name}.npy"))).unwrap();
+        assert!(npy.ends_with(&expected), "{name}.npy");
+        arrays += 1;
+    }
+    assert!(arrays >= 50, "{arrays}");
+}
+
+#[test]
+fn chunks_of_several_shapes_are_files_of_their_sizes() {
+    let mount = written();
+    let whole = read(view(&mount, "zarr/edges_2d", "edges_2d.bin")).unwrap();
+    let (rows, columns) = ([0, 4, 10, 30], [0, 5, 15, 25]);
+    for row in 0..3 {
+        for column in 0..3 {
+            let mut expected = Vec::new();
+            for line in rows[row]..rows[row + 1] {
+                let start = 4 * (25 * line + columns[column]);
+                let end = 4 * (25 * line + columns[column + 1]);
+                expected.extend(&whole[start..end]);
+            }
+            let path = view(&mount, "zarr/edges_2d", &format!("chunks/c/{row}/{column}"));
+            assert_eq!(fs::metadata(&path).unwrap().len(), expected.len() as u64);
+            assert!(read(path).unwrap() == expected, "{row} {column}");
+        }
+    }
+    let text = readme(&mount, "zarr/edges_2d");
+    assert!(text.contains("edges_2d.npy"), "{text}");
+    // The elements in other files.
+    let tif = read(view(&mount, "zarr/edges_2d", "edges_2d.tif")).unwrap();
+    assert!(contains(&tif, &whole));
+    let nc = read(mount.join("zarr/.zarrfs").join("zarr.nc")).unwrap();
+    assert!(contains(&nc, &whole));
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn edges_that_do_not_cover_the_array_are_diagnostics() {
+    let stores = Stores::new();
+    let grid = |edges: serde_json::Value| {
+        let configuration = json!({"kind": "inline", "chunk_shapes": [edges]});
+        json!({"shape": [8], "chunk_grid": {"name": "rectilinear", "configuration": configuration}})
+    };
+    for (name, edges) in [
+        ("short", json!([3, 4])),
+        ("zero", json!([8, 0])),
+        ("none", json!([])),
+        ("repeated", json!([[0, 1_000_000_000]])),
+        ("text", json!("8")),
+    ] {
+        stores.v3(name, grid(edges), &[]);
+    }
+    // Very many edges are few runs.
+    stores.v3("many", grid(json!([1, [1, 1_000_000_000]])), &[]);
+    let mount = stores.mount(&[]);
+    for name in ["short", "zero", "none", "repeated", "text"] {
+        let text = readme(&mount, name);
+        assert!(text.contains("chunk"), "{name}: {text}");
+        assert!(
+            !view(&mount, name, &format!("{name}.npy")).exists(),
+            "{name}"
+        );
+    }
+    assert_eq!(
+        read(view(&mount, "many", "many.bin")).unwrap(),
+        le(&[FILL; 8])
+    );
+}
+
+#[test]
+fn an_array_of_version_1_is_read_and_translated() {
+    let stores = Stores::new();
+    // The example of the specification of version 1, with one of its four chunks.
+    let meta = json!({"chunks": [10, 10], "compression": "zlib", "compression_opts": 1,
+        "dtype": "<i4", "fill_value": 42, "order": "C", "shape": [20, 20], "zarr_format": 1});
+    stores.put("meta", meta.to_string().as_bytes());
+    stores.put("attrs", br#"{"foo": 42}"#);
+    stores.put("0.1", &zlib(&le(&[2; 100])));
+    let mount = Mount::new(stores.path());
+    let expected: Vec<i32> = (0..400)
+        .map(|at| if at < 200 && at % 20 >= 10 { 2 } else { 42 })
+        .collect();
+    let views = mount.join(".zarrfs");
+    let names = fs::read_dir(&views).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    let bin = names
+        .iter()
+        .find(|name| name.to_str().unwrap().ends_with(".npy"));
+    let npy = read(views.join(bin.unwrap())).unwrap();
+    assert!(npy.ends_with(&le(&expected)), "{names:?}");
+    let attributes = fs::read_to_string(views.join("attributes.json")).unwrap();
+    assert!(attributes.contains("foo"), "{attributes}");
+    let zarray = fs::read_to_string(views.join("as-v2/.zarray")).unwrap();
+    assert!(
+        zarray.contains("\"zarr_format\": 2") || zarray.contains("\"zarr_format\":2"),
+        "{zarray}"
+    );
+    assert!(views.join("as-v2/.zattrs").exists());
+    assert!(views.join("as-v2/0.1").exists());
+    assert!(views.join("as-v3/zarr.json").exists());
+    assert_eq!(
+        fs::read(mount.join("meta")).unwrap(),
+        meta.to_string().as_bytes()
+    );
+}
+
+#[test]
+fn types_that_numpy_lacks_are_widened_and_the_readme_says_so() {
+    let stores = Stores::new();
+    let bytes = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
+    stores.v3(
+        "brain",
+        json!({"data_type": "bfloat16", "fill_value": "NaN", "codecs": bytes}),
+        &[("c/0", &[0x80, 0x3f, 0xc0, 0xbf, 0, 0, 0x80, 0x7f])],
+    );
+    stores.v3(
+        "nibbles",
+        json!({"data_type": "int4", "fill_value": -8, "codecs": [{"name": "packbits"}]}),
+        &[("c/0", &[0x21, 0xf8])],
+    );
+    stores.v2(
+        "tensorstore",
+        json!({"dtype": "float8_e4m3fn", "fill_value": 0.5}),
+        &[("0", &[0x38, 0xb8, 0x7e, 0])],
+    );
+    let mount = stores.mount(&[]);
+    let brain = [
+        1.0,
+        -1.5,
+        0.0,
+        f32::INFINITY,
+        f32::NAN,
+        f32::NAN,
+        f32::NAN,
+        f32::NAN,
+    ];
+    let brain: Vec<u8> = brain.into_iter().flat_map(f32::to_le_bytes).collect();
+    assert_eq!(read(view(&mount, "brain", "brain.bin")).unwrap(), brain);
+    let npy = read(view(&mount, "brain", "brain.npy")).unwrap();
+    assert!(contains(&npy, b"'<f4'"));
+    assert_eq!(
+        read(view(&mount, "brain", "chunks/c/0")).unwrap(),
+        brain[..16]
+    );
+    let text = readme(&mount, "brain");
+    assert!(text.contains("NumPy has no data type bfloat16"), "{text}");
+    let nibbles = read(view(&mount, "nibbles", "nibbles.bin")).unwrap();
+    assert_eq!(nibbles, [1, 2, 0xf8, 0xff, 0xf8, 0xf8, 0xf8, 0xf8]);
+    let found = read(view(&mount, "tensorstore", "tensorstore.bin")).unwrap();
+    let halves: [u16; 8] = [0x3c00, 0xbc00, 0x5f00, 0, 0x3800, 0x3800, 0x3800, 0x3800];
+    let halves: Vec<u8> = halves.into_iter().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(found, halves);
+}
