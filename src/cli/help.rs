@@ -80,7 +80,10 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
         let lines: String = lines.collect();
         return Ok(format!("{}\nTopics:\n{lines}", command.render_help()));
     };
-    if let Some(found) = command.find_subcommand_mut(name) {
+    // `views` is both; `zarrfs views --help` has the command.
+    if !TOPICS.iter().any(|topic| topic.name == name)
+        && let Some(found) = command.find_subcommand_mut(name)
+    {
         return Ok(found.render_long_help().to_string());
     }
     match find_topic(name) {
@@ -103,6 +106,7 @@ mod tests {
     fn a_name_is_that_of_a_command_or_of_a_topic() {
         assert!(help(Some("mount")).unwrap().contains("--memory-limit"));
         assert!(help(Some("netcdf")).unwrap().starts_with("# NetCDF"));
+        assert!(help(Some("views")).unwrap().starts_with("# Views"));
         let all = help(None).unwrap();
         assert!(all.contains("zarrfs COMMAND") && all.contains("  geotiff "));
         let error = help(Some("nope")).unwrap_err();

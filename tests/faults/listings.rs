@@ -146,7 +146,7 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
     let server = Server::over(dir.path());
     let zip = format!("{}|zip:store", server.url_of("store.zip"));
     for source in [server.url_of("store"), zip] {
-        let remote = Mount::new(&source);
+        let remote = Mount::with(&source, &["--formats", "all"]);
         let views = names(remote.join("g/.zarrfs")).unwrap();
         for name in ["zom.json", ".zmetadata"] {
             assert!(views.contains(&name.to_owned()), "{source}: {views:?}");

@@ -227,7 +227,7 @@ fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group(
             .is_some()
     );
     let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
-    for name in ["root.nc", "zom.json"] {
+    for name in [&*format!("{}.nc", source_name(stores.path())), "zom.json"] {
         for node in ["deep", "long"] {
             let is_named = |line: &str| line.contains(name) && line.contains(node);
             assert!(readme.lines().any(is_named), "{name}, {node}: {readme}");
