@@ -207,8 +207,10 @@ fn serve(
     drop((store, fs));
     if is_background() {
         background::report_ready();
-    } else if options.json {
-        mount_report::print_json(&mountpoint, options, std::process::id())?;
+    } else if let Some(mountpoint) = &mountpoint
+        && options.json
+    {
+        mount_report::print_json(mountpoint, options, std::process::id())?;
     }
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());

@@ -49,7 +49,7 @@ pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
         stdout.read_to_string(&mut answer)?;
     }
     match answer.as_str() {
-        OK => Ok(child.id()),
+        OK => Ok(()),
         "" => Err(format!(
             "the background process ended without a result ({})",
             child.wait()?
