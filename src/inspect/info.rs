@@ -164,19 +164,18 @@ async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
     let is_local = is_listed_here(&**nodes.store());
     let mut views = Map::new();
     for format in Format::all().filter(|format| format.suits(node.is_array())) {
-        let is_optional = matches!(format.renderer(), Renderer::UncheckedArray(_));
         let needs_all = matches!(format.renderer(), Renderer::Hierarchy(_));
         if format.is_of_node() || (needs_all && !is_local) {
             continue;
         }
         let has_size = is_local || !format.is_of_many();
         let view = match view(nodes, node, format, has_size).await {
-            Err(NoContent::Absent(_)) if is_optional => continue,
+            Err(NoContent::Absent(_)) if !format.is_expected_of(node) => continue,
             Err(error) => unavailable(node, error),
             Ok(None) => json!({"available": true}),
             Ok(Some(size)) => json!({"available": true, "size_bytes": size}),
         };
-        views.insert(format.own_name(node.name()), view);
+        views.insert(format.unique_name(node.name(), node.is_array()), view);
     }
     views
 }

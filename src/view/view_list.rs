@@ -14,6 +14,16 @@ use crate::translate::{NoOutline, Target, Translated, left_out};
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
 
+impl Format {
+    /// Returns whether the list of views of a node has the reason why there is no view of this format.
+    pub fn is_expected_of(self, node: &ViewNode) -> bool {
+        // Few arrays need one: the diagnostics of the `.tif` name the reference system.
+        let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
+        // Most nodes are no images.
+        !is_rare && (!self.is_image() || ome_tiff::is_named(node))
+    }
+}
+
 impl Nodes {
     /// Returns the views of a node, and when the oldest of what they are made of was read.
     pub(super) async fn view_list(
@@ -57,11 +67,7 @@ impl Nodes {
                         name,
                     });
                 }
-                // Few arrays need one: the diagnostics of the `.tif` name the reference system.
-                Err(NoContent::Absent(_))
-                    if matches!(format.renderer(), Renderer::UncheckedArray(_)) => {}
-                // Most nodes are no images.
-                Err(NoContent::Absent(_)) if format.is_image() && !ome_tiff::is_named(node) => {}
+                Err(NoContent::Absent(_)) if !format.is_expected_of(node) => {}
                 Err(NoContent::Absent(reason)) => {
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
