@@ -101,11 +101,7 @@ impl Fs {
         document.insert("source".into(), store.label().into());
         let uptime = self.started.elapsed().as_secs_f64();
         document.insert("uptime_seconds".into(), json!(uptime));
-        let mut totals = self.totals();
-        if let Some(count) = totals.shift_remove("errors") {
-            document.insert("error_count".into(), count);
-        }
-        document.extend(totals);
+        document.extend(self.totals());
         let errors = self.recent_errors.list();
         let errors = errors.iter().map(error_json).collect();
         document.insert("errors".into(), Value::Array(errors));

@@ -26,7 +26,7 @@ const SHOWN: [&str; 19] = [
     "pid",
     "uptime_seconds",
     "errors",
-    "error_count",
+    "failed_requests",
     "last_errors",
     "panics",
     "inodes",
@@ -122,7 +122,7 @@ pub fn metrics_text(
 
 /// Returns the number of failed requests.
 fn error_count(document: &Map<String, Value>) -> Option<u64> {
-    let counts = ["error_count", "errors"].into_iter();
+    let counts = ["failed_requests", "errors"].into_iter();
     let mut counts = counts.filter_map(|name| document.get(name)?.as_u64());
     counts.next()
 }
@@ -300,7 +300,7 @@ mod tests {
         let metrics = |requests: u64| json!({"requests": requests, "bytes": 12_345_678, "cache_hits": 0, "prefetched_bytes": 70, "prefetch_read_bytes": 60, "retries": 1, "errors": 0});
         json!({
             "source": "http://host/a\u{1b}[2J", "mountpoint": "/mnt/a", "pid": 12,
-            "uptime_seconds": 7500.5, "error_count": 2, "panics": 0, "inodes": 3, "handles": 1,
+            "uptime_seconds": 7500.5, "failed_requests": 2, "panics": 0, "inodes": 3, "handles": 1,
             "directory_handles": 0, "decoded_bytes": 2048, "decoded_limit_bytes": 1 << 30,
             "chunks_decoded": 15_001, "chunks_reused": 7,
             "disk_cache": {"hits": 3, "total_bytes": 4096, "is_off": false},
