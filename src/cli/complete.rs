@@ -257,13 +257,13 @@ impl Completer<'_> {
             if let Some(arg) = line.next_positional() {
                 self.value(arg, "", current, &mut completion);
             }
+        } else if let Some(list) = current.strip_prefix("-o") {
+            self.mount_options("-o", list, &mut completion);
         } else if let Some((name, value)) = current.split_once('=') {
             let long = name.strip_prefix("--").unwrap_or_default();
             if let Some(arg) = line.long(long) {
                 self.value(arg, &format!("{name}="), value, &mut completion);
             }
-        } else if let Some(list) = current.strip_prefix("-o") {
-            self.mount_options("-o", list, &mut completion);
         } else {
             completion.push_options(line.command.get_arguments(), current);
         }
