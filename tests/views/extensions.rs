@@ -12,7 +12,8 @@ use crate::support::*;
 /// The zip that `extensions/make.py` wrote.
 fn written() -> Mount {
     let path = "tests/views/extensions/extensions.zip";
-    Mount::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+    // The group `zarr` is below the root.
+    Mount::of_keys(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), &[])
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn chunks_of_several_shapes_are_files_of_their_sizes() {
     let (rows, columns) = ([0, 4, 10, 30], [0, 5, 15, 25]);
     for row in 0..3 {
         for column in 0..3 {
-            let mut expected = Vec::new();
+            let mut expected: Vec<u8> = Vec::new();
             for line in rows[row]..rows[row + 1] {
                 let start = 4 * (25 * line + columns[column]);
                 let end = 4 * (25 * line + columns[column + 1]);
