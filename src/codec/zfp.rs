@@ -141,7 +141,7 @@ impl Zfp {
             true => Some(self::params(config, number, 64)?).filter(|other| *other != params),
             false => None,
         };
-        let width = number.width.max(4) as u32 * 8;
+        let width = if number.width == 8 { 64 } else { 32 };
         let most = |params| most_bytes(params, shape, width);
         Ok(Self {
             decoder,
