@@ -29,6 +29,7 @@ pub(super) fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
 }
 
 /// Returns whether the daemon of a mount has ended: the kernel then returns ENOTCONN.
+#[cfg(feature = "mount")]
 pub(super) fn is_dead(path: &Path) -> bool {
     probe(path, STATVFS) == Err(Errno::NOTCONN)
 }

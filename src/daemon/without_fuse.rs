@@ -1,17 +1,20 @@
 //! The module of a build without the feature `mount`: the commands that need FUSE say so.
 
+mod discovery;
 mod environment;
 mod logging;
+mod mounted_views;
+mod probe;
+mod state_log;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use serde_json::{Map, Value};
-
-use crate::cli::{HelperOptions, MountOptions, UmountArgs};
+use crate::cli::{HelperOptions, MountOptions, RunArgs, StatsArgs, UmountArgs};
 pub use crate::inspect::Failure;
+pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
+pub use probe::run_probe;
 
 /// The error of each command that needs FUSE.
 const NO_FUSE: &str = "this zarrfs has no FUSE support (it was built without the feature `mount`): \
@@ -25,6 +28,16 @@ pub enum Source {
     Given(PathBuf),
     /// The demo store inside the binary.
     Demo,
+}
+
+impl Source {
+    /// Returns the source of a SOURCE.
+    pub fn new(given: PathBuf) -> Self {
+        match given.as_os_str() == crate::cli::DEMO {
+            true => Self::Demo,
+            false => Self::Given(given),
+        }
+    }
 }
 
 /// A mount of zarrfs.
@@ -75,17 +88,25 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
     Err(NO_FUSE.into())
 }
 
+/// Does not run a command on a mount.
+///
+/// # Errors
+/// Always.
+pub fn run(_arguments: &RunArgs) -> Result<u8, Failure> {
+    Err(NO_FUSE.into())
+}
+
+/// Returns `None`: no process serves a private mount.
+pub fn private_mountpoint() -> Option<PathBuf> {
+    None
+}
+
 /// Returns no metrics.
 ///
 /// # Errors
 /// Always.
-pub fn stats(_mountpoint: &Path) -> Result<Map<String, Value>, Failure> {
+pub fn stats(_arguments: &StatsArgs) -> Result<(), Failure> {
     Err(NO_FUSE.into())
-}
-
-/// Returns `None`: no process is the child of a mount.
-pub fn run_probe() -> Option<ExitCode> {
-    None
 }
 
 /// Returns `false`: no process is in the background.

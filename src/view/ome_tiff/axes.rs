@@ -201,6 +201,8 @@ mod tests {
                 scale,
                 start: 0.0,
                 unit: Some(unit.into()),
+                name: None,
+                kind: None,
             };
             step_of(&axis, &LENGTHS)
         };

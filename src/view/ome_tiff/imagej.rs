@@ -124,7 +124,7 @@ fn resolution(step: f64) -> Option<Values> {
         clippy::cast_sign_loss,
         reason = "within the range of u32"
     )]
-    is_held.then(|| Values::Rational(scaled as u32, RESOLUTION))
+    is_held.then_some(Values::Rational(scaled as u32, RESOLUTION))
 }
 
 #[cfg(test)]
