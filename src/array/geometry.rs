@@ -308,7 +308,8 @@ mod tests {
 
     #[test]
     fn runs_of_chunks_of_several_shapes_are_where_the_definition_says() {
-        let cases: &[(&[u64], &[&[u64]], u64)] = &[
+        type Case<'a> = (&'a [u64], &'a [&'a [u64]], u64);
+        let cases: &[Case<'_>] = &[
             (&[6], &[&[1, 2, 3]], 2),
             (&[6], &[&[4, 4]], 2),
             (&[6, 5], &[&[1, 2, 3], &[5]], 4),
