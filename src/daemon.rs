@@ -22,6 +22,7 @@ mod probe;
 mod run;
 mod signals;
 mod socket;
+mod source;
 mod state_log;
 mod stats;
 mod umount;
@@ -29,7 +30,7 @@ mod waiting_note;
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,30 +60,12 @@ use mountpoint::Mountpoint;
 use place::Place;
 pub use probe::run_probe;
 pub use run::run;
+pub use source::Source;
 pub use stats::stats;
 pub use umount::{MountedSource, mountpoints, mounts, umount};
 
 /// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// The source of a mount.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// The SOURCE of the command line.
-    Given(PathBuf),
-    /// The demo store inside the binary.
-    Demo,
-}
-
-impl Source {
-    /// Returns the source of a SOURCE.
-    pub fn new(given: PathBuf) -> Self {
-        match given.as_os_str() == crate::cli::DEMO {
-            true => Self::Demo,
-            false => Self::Given(given),
-        }
-    }
-}
 
 /// Mounts, in the background by default. Returns when the mount is ready, or in the foreground
 /// when it has ended.

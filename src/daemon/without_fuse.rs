@@ -5,6 +5,7 @@ mod environment;
 mod logging;
 mod mounted_views;
 mod probe;
+mod source;
 mod state_log;
 
 use std::path::{Path, PathBuf};
@@ -15,30 +16,12 @@ pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
 pub use probe::run_probe;
+pub use source::Source;
 
 /// The error of each command that needs FUSE.
 const NO_FUSE: &str = "this zarrfs has no FUSE support (it was built without the feature `mount`): \
                        `zarrfs export` writes a view to a file without a mount; to mount, install a \
                        package of zarrfs, or build it with its default features";
-
-/// The source of a mount.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// The SOURCE of the command line.
-    Given(PathBuf),
-    /// The demo store inside the binary.
-    Demo,
-}
-
-impl Source {
-    /// Returns the source of a SOURCE.
-    pub fn new(given: PathBuf) -> Self {
-        match given.as_os_str() == crate::cli::DEMO {
-            true => Self::Demo,
-            false => Self::Given(given),
-        }
-    }
-}
 
 /// A mount of zarrfs.
 #[derive(Debug, Clone)]

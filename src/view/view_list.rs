@@ -100,15 +100,22 @@ impl Nodes {
             let (store, engine) = (Arc::clone(self.store()), Arc::clone(self.engine()));
             let (root, ttl) = (node.key.clone(), self.options().ttl);
             let translated = Translated::new(store, root, target, ttl, engine);
-            // Why a translation cannot be made is a diagnostic.
-            if let Ok(true) = translated.differs().await {
-                readme.views.push(AvailableView {
+            match translated.differs().await {
+                Ok(true) => readme.views.push(AvailableView {
                     name: target.word().to_owned(),
                     format: target.word(),
                     description: target.description(),
                     example: format!("zarrfs tree {}", target.word()),
                     is_listed: self.options().formats.lists_translation(target),
-                });
+                }),
+                // Why a translation cannot be made is a diagnostic of those that are left out.
+                Ok(false) => {}
+                Err(error) => {
+                    asked.is_in_vain = true;
+                    let reason = error.to_string();
+                    let diagnostic = Diagnostic::of_view(target.word(), reason);
+                    readme.diagnostics.push(diagnostic);
+                }
             }
         }
         let diagnostics = match left_out(&**self.store(), &node.key, self.engine()).await {

@@ -118,7 +118,6 @@ const MISTAKES: [Mistake; 46] = [
         32,
         &["empty: no Zarr metadata", "it is empty", "--force"],
     ),
-    mistake("v1 mnt", 32, &["v1", "Zarr version 1", "not supported"]),
     mistake("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
     mistake("x.tar mnt", 32, &["x.tar", "a tar archive", "ratarmount"]),
     mistake(
@@ -264,10 +263,6 @@ fn prepare(dir: &Path) {
     write(dir.join("emptyfile"), "");
     write(dir.join("full/file"), "x");
     write(dir.join("plain/a.txt"), "x");
-    write(
-        dir.join("v1/meta"),
-        r#"{"zarr_format":1,"shape":[3],"chunks":[3]}"#,
-    );
     group(&dir.join("nested/data/ocean.zarr"));
     group(&dir.join("ocean.zarr"));
     for name in ["lat", "sst"] {

@@ -138,7 +138,7 @@ fn h04_no_secret_is_counted() {
         "cache hits",
         "(all)",
         "  a\n",
-        "disk_cache.hits",
+        "disk cache   hits",
     ] {
         assert!(table.contains(words), "{words}: {table}");
     }

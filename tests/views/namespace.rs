@@ -129,7 +129,7 @@ fn a_group_shows_the_views_of_its_arrays() {
     expected.extend(more.map(String::from));
     expected.extend([format!("{name}.cdf.nc"), format!("{name}.cdf5.nc")]);
     for array in ["good", "x", "y"] {
-        for format in ["bin", "hdr", "vrt", "nhdr", "chunks", "views.json"] {
+        for format in ["bin", "hdr", "vrt", "nhdr", "chunks", "views.json", "fits"] {
             expected.push(format!("{array}.{format}"));
         }
     }

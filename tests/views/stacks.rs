@@ -42,7 +42,6 @@ fn stacks_are_what_the_reference_library_reads() {
         ("long", "no integers of 64 bits"),
         ("complex", "ImageJ has uint8"),
         ("plain/turned", "are not shown transposed"),
-        ("plain/other", "a stack has y and x"),
         ("absent", "the level absent/0 is no array"),
         ("out", "is no path of a level"),
     ] {

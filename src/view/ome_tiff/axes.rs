@@ -119,6 +119,17 @@ impl StackAxes {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn without_steps(above: &[(Above, u64)]) -> Self {
+        Self {
+            above: above.to_vec(),
+            depth: None,
+            down: None,
+            across: None,
+            time: None,
+        }
+    }
+
     /// The length along an axis; 1 where the array does not have it.
     pub(super) fn length(&self, axis: Above) -> u64 {
         let found = self.above.iter().find(|(other, _)| *other == axis);
@@ -176,19 +187,9 @@ fn names(context: &Context<'_>, rank: usize) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    fn axes(above: &[(Above, u64)]) -> StackAxes {
-        StackAxes {
-            above: above.to_vec(),
-            depth: None,
-            down: None,
-            across: None,
-            time: None,
-        }
-    }
-
     #[test]
     fn axes_that_an_array_lacks_are_the_slowest() {
-        let stack = axes(&[(Above::Depth, 7), (Above::Channel, 3)]);
+        let stack = StackAxes::without_steps(&[(Above::Depth, 7), (Above::Channel, 3)]);
         assert_eq!(stack.order(), [Above::Time, Above::Depth, Above::Channel]);
         assert_eq!(stack.length(Above::Depth), 7);
         assert_eq!(stack.length(Above::Time), 1);

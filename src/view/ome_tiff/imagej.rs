@@ -131,23 +131,19 @@ fn resolution(step: f64) -> Option<Values> {
 mod tests {
     use super::*;
 
-    fn axes(above: &[(Above, u64)]) -> StackAxes {
-        StackAxes {
-            above: above.to_vec(),
-            depth: None,
-            down: None,
-            across: None,
-            time: None,
-        }
-    }
-
     #[test]
     fn planes_are_in_the_order_channel_slice_frame() {
         let all = [(Above::Time, 2), (Above::Channel, 2), (Above::Depth, 3)];
-        assert_eq!(planes(&axes(&all)), [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]);
+        assert_eq!(
+            planes(&StackAxes::without_steps(&all)),
+            [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+        );
         let plain = [(Above::Time, 2), (Above::Depth, 2), (Above::Channel, 2)];
-        assert_eq!(planes(&axes(&plain)), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(planes(&axes(&[])), [0]);
+        assert_eq!(
+            planes(&StackAxes::without_steps(&plain)),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
+        assert_eq!(planes(&StackAxes::without_steps(&[])), [0]);
     }
 
     #[test]

@@ -1,0 +1,22 @@
+//! What is mounted: a source of the command line, or the demo store.
+
+use std::path::PathBuf;
+
+/// The source of a mount.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// The SOURCE of the command line.
+    Given(PathBuf),
+    /// The demo store inside the binary.
+    Demo,
+}
+
+impl Source {
+    /// Returns the source of a SOURCE.
+    pub fn new(given: PathBuf) -> Self {
+        match given.as_os_str() == crate::cli::DEMO {
+            true => Self::Demo,
+            false => Self::Given(given),
+        }
+    }
+}
