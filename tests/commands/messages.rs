@@ -25,7 +25,7 @@ const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) 
 }
 
 /// Mistakes without a network. The numbers are only for reference.
-const MISTAKES: [Mistake; 46] = [
+const MISTAKES: [Mistake; 45] = [
     // Commands.
     mistake(
         "treee ocean.zarr",

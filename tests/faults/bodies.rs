@@ -319,7 +319,7 @@ fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
 fn d15_an_error_of_s3_that_says_200_is_eio() {
     for code in ["InternalError", "SlowDown", "NoSuchKey"] {
         let remote = Remote::new(Backend::S3);
-        let mount = remote.mount(&["--ttl", "0s"]);
+        let mount = remote.mount(&["--ttl", "0s", "--retries", "2"]);
         remote
             .server
             .add(on(&remote.at("a", 1)).get(), Fault::s3(200, code));
