@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::kernel;
 use super::mountpoint::{MountEntry, current_path, entry};
+use super::{default_mountpoint, kernel};
 
 /// The time until a busy mount is detached, and then until the process ends.
 const BUSY: Duration = Duration::from_secs(5);
@@ -54,6 +54,9 @@ impl Signals {
                     log::info!("signal {signal}: unmounting {}", path.display());
                     end(&path, mount.as_ref(), &receiver);
                     close();
+                    // A second signal does not wait for the session, which else removes it. Parents with
+                    // several threads that are killed send two.
+                    default_mountpoint::remove(&path);
                     std::process::exit(0);
                 }
             })?;
