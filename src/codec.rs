@@ -40,6 +40,7 @@ mod msgpack;
 mod n5_block;
 mod number;
 mod object;
+mod optional;
 mod packbits;
 mod packed_bits;
 mod pcodec;

@@ -51,7 +51,7 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 37] = [
+pub(super) static CODECS: [(&str, Codec); 39] = [
     ("adler32", BytesToBytes(checksum)),
     ("astype", NumbersToNumbers(astype)),
     ("base64", BytesToBytes(|config, _| stage(config, Base64))),
@@ -83,6 +83,7 @@ pub(super) static CODECS: [(&str, Codec); 37] = [
     ),
     ("msgpack2", ArrayToBytes),
     ("n5_default", ArrayToBytes),
+    ("optional", ArrayToBytes),
     ("packbits", ArrayToArray),
     ("pcodec", ArrayToBytes),
     ("quantize", NumbersToNumbers(quantize)),
@@ -96,6 +97,7 @@ pub(super) static CODECS: [(&str, Codec); 37] = [
     ("vlen-utf8", ArrayToBytes),
     ("zfp", ArrayToBytes),
     ("zfpy", ArrayToBytes),
+    ("zarrs.optional", ArrayToBytes),
     ("zlib", BytesToBytes(|config, _| stage(config, Zlib))),
     ("zstd", BytesToBytes(|config, _| stage(config, Zstd))),
 ];

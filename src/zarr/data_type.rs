@@ -21,6 +21,10 @@ pub const MAX_ELEMENT_BYTES: usize = 16 << 20;
 /// mixed fields.
 pub const MAX_WORD_RUNS: usize = 1 << 16;
 
+/// The fields of the structure that an element of `optional` is: whether it has a value, and the value.
+const PRESENT: &str = "present";
+const VALUE: &str = "value";
+
 /// The byte order of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
@@ -248,6 +252,21 @@ impl Fixed {
             _ => (Scalar::Float(order), 2),
         };
         Some(Self { scalar, size_bytes })
+    }
+
+    /// The type of the values of `optional` elements, which are structures of the fields `present` and
+    /// `value`; none for other types.
+    pub fn optional_value(&self) -> Option<&Self> {
+        let Scalar::Struct(fields) = &self.scalar else {
+            return None;
+        };
+        match &fields[..] {
+            [present, value] if present.name == PRESENT && value.name == VALUE => {
+                let is_mark = present.data_type.scalar == Scalar::Bool && present.offset == 0;
+                (is_mark && value.offset == 1).then_some(&value.data_type)
+            }
+            _ => None,
+        }
     }
 
     /// The same type with words of one byte marked as [`ByteOrder::Little`].

@@ -221,6 +221,16 @@ fn write_structure(
             let written = bytes.and_then(|bytes| write_padded(&bytes, out));
             written.ok_or_else(|| mismatch(value, fixed))
         }
+        // `optional`: no value, or one.
+        Value::Null if fixed.optional_value().is_some() => Ok(()),
+        Value::Array(list) if list.len() == 1 && fixed.optional_value().is_some() => {
+            let present = Value::Bool(true);
+            write_fields(
+                format,
+                fields.iter().zip([&present].into_iter().chain(list)),
+                out,
+            )
+        }
         Value::Object(members) => write_members(format, fields, members, out),
         Value::Array(list) if list.len() == fields.len() => {
             write_fields(format, fields.iter().zip(list), out)

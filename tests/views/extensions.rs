@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::clients::EIO;
 use crate::stores::*;
 use crate::support::*;
 
@@ -180,4 +181,106 @@ fn types_that_numpy_lacks_are_widened_and_the_readme_says_so() {
     let halves: [u16; 8] = [0x3c00, 0xbc00, 0x5f00, 0, 0x3800, 0x3800, 0x3800, 0x3800];
     let halves: Vec<u8> = halves.into_iter().flat_map(u16::to_le_bytes).collect();
     assert_eq!(found, halves);
+}
+
+/// Marks and values as `optional` encodes them: their sizes, the packed marks, the values.
+fn optional(marks: u8, values: &[u8]) -> Vec<u8> {
+    let sizes = [1_u64, values.len() as u64].map(u64::to_le_bytes);
+    [&sizes.concat()[..], &[marks], values].concat()
+}
+
+#[test]
+fn optional_elements_are_structures_of_a_mark_and_a_value() {
+    let stores = Stores::new();
+    let codecs = |data: serde_json::Value| {
+        json!([{"name": "optional", "configuration":
+            {"mask_codecs": [{"name": "packbits"}], "data_codecs": data}}])
+    };
+    let data_type = |value: serde_json::Value| json!({"name": "optional", "configuration": value});
+    let big = json!([{"name": "bytes", "configuration": {"endian": "big"}}]);
+    let array =
+        |data_type: serde_json::Value, fill: serde_json::Value, codecs: serde_json::Value| {
+            json!({"shape": [8], "data_type": data_type, "fill_value": fill, "codecs": codecs,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}}})
+        };
+    let int16 = json!({"name": "int16", "configuration": {}});
+    // The first and the last element of the first chunk have a value; no chunk has the others.
+    let chunk = optional(0b1001, &[1, 2, 3, 4]);
+    stores.v3(
+        "plain",
+        array(data_type(int16.clone()), json!([7]), codecs(big.clone())),
+        &[("c/0", &chunk)],
+    );
+    stores.v3(
+        "empty",
+        array(data_type(int16.clone()), json!(null), codecs(big.clone())),
+        &[("c/0", &optional(0, &[]))],
+    );
+    let nested = data_type(
+        json!({"name": "optional", "configuration": {"name": "uint8", "configuration": {}}}),
+    );
+    let inner = optional(0b10, &[5]);
+    let bytes = json!([{"name": "bytes"}]);
+    let two = codecs(codecs(bytes));
+    stores.v3(
+        "nested",
+        array(nested, json!([null]), two),
+        &[("c/0", &optional(0b1010, &inner))],
+    );
+    for (name, chunk) in [
+        ("few_values", optional(0b1001, &[1, 2])),
+        ("many_values", optional(0b1001, &[1, 2, 3, 4, 5, 6])),
+        ("false_sizes", [&[255; 16][..], &[9, 1, 2, 3, 4]].concat()),
+        ("no_sizes", vec![1, 0, 0]),
+    ] {
+        stores.v3(
+            name,
+            array(data_type(int16.clone()), json!(null), codecs(big.clone())),
+            &[("c/0", &chunk)],
+        );
+    }
+    let text = json!({"name": "string", "configuration": {}});
+    stores.v3(
+        "texts",
+        array(
+            data_type(text),
+            json!(null),
+            codecs(json!([{"name": "vlen-utf8"}])),
+        ),
+        &[],
+    );
+    let mount = stores.mount(&[]);
+
+    let plain = read(view(&mount, "plain", "plain.bin")).unwrap();
+    let none = [0, 0, 0];
+    let filled = [1, 7, 0];
+    let expected = [
+        [1, 2, 1],
+        none,
+        none,
+        [1, 4, 3],
+        filled,
+        filled,
+        filled,
+        filled,
+    ];
+    assert_eq!(plain, expected.concat());
+    let npy = read(view(&mount, "plain", "plain.npy")).unwrap();
+    assert!(
+        contains(&npy, b"[('present', '|b1'), ('value', '<i2')]"),
+        "{npy:?}"
+    );
+    let empty = read(view(&mount, "empty", "empty.bin")).unwrap();
+    assert_eq!(empty, [0; 24]);
+    // No value; a value that is none; no value; the value 5; and the fill value, which is none.
+    let nested = read(view(&mount, "nested", "nested.bin")).unwrap();
+    let (none, some_none) = ([0, 0, 0], [1, 0, 0]);
+    let chunk = [none, some_none, none, [1, 1, 5]];
+    assert_eq!(nested, [chunk.concat(), [some_none; 4].concat()].concat());
+    for name in ["few_values", "many_values", "false_sizes", "no_sizes"] {
+        let error = read(view(&mount, name, &format!("{name}.bin"))).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(EIO), "{name}: {error}");
+    }
+    let text = readme(&mount, "texts");
+    assert!(text.contains("data type string"), "{text}");
 }

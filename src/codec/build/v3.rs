@@ -1,6 +1,7 @@
 //! Codec chains of Zarr v3: array-to-array, array-to-bytes and bytes-to-bytes codecs.
 
 mod bytes;
+mod optional;
 mod reals;
 mod reshape;
 mod sharding;
@@ -25,6 +26,9 @@ use crate::codec::swap::Swap;
 use crate::codec::transpose::Transpose;
 use crate::codec::zfp::{Zfp, Zfpy};
 use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
+
+/// How deep codecs may nest whose configurations have codecs.
+const MAX_NESTING_DEPTH: usize = 8;
 
 /// Collects the codecs of a v3 chain, with the data type and shape after each codec.
 pub(super) struct Builder<'a> {
@@ -252,6 +256,7 @@ impl<'a> Builder<'a> {
                 Serializer::Stage(Stage::decode(config.codec, packed))
             }
             "n5_default" => self.n5_default(config)?,
+            "optional" | "zarrs.optional" => Serializer::Stage(self.optional(config)?),
             "sharding_indexed" => Serializer::Sharding(Arc::new(self.sharding(config)?)),
             _ => {
                 let DataType::Variable(variable) = &self.data_type else {

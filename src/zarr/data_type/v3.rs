@@ -6,7 +6,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::v2::checked_size;
-use super::{ByteOrder, DataType, Field, Fixed, Scalar, TimeBase, TimeUnit, Variable, check_words};
+use super::{
+    ByteOrder, DataType, Field, Fixed, PRESENT, Scalar, TimeBase, TimeUnit, VALUE, Variable,
+    check_words,
+};
 use crate::zarr::codec_chain::named_configuration;
 use crate::zarr::error::{MetadataError, excerpt, printable};
 
@@ -56,6 +59,7 @@ fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
             (Scalar::TimeDelta { order, unit }, 8)
         }
         "struct" | "structured" => return structure(name, configuration),
+        "optional" | "zarrs.optional" => return optional(configuration),
         _ => match raw_bits(name) {
             Some(bits) if bits % 8 == 0 => (Scalar::Raw, checked_size(Some(bits / 8))?),
             _ => {
@@ -156,6 +160,27 @@ fn unit(name: &str, configuration: &Map<String, Value>) -> Result<TimeUnit, Meta
             .ok_or_else(|| invalid("scale_factor", value))?,
     };
     Ok(TimeUnit { count, base })
+}
+
+/// An element that may have no value (data_type.zarrs.dev/optional): a structure that says whether there
+/// is one, and the value. The configuration is the data type of the value.
+fn optional(configuration: &Map<String, Value>) -> Result<Fixed, MetadataError> {
+    let value = fixed(&Value::Object(configuration.clone()))?;
+    let value_bytes = value.size_bytes;
+    let field = |name: &str, offset, data_type| Field {
+        name: name.to_owned(),
+        offset,
+        data_type,
+    };
+    let mark = Fixed {
+        scalar: Scalar::Bool,
+        size_bytes: 1,
+    };
+    let fields = vec![field(PRESENT, 0, mark), field(VALUE, 1, value)];
+    Ok(Fixed {
+        scalar: Scalar::Struct(fields),
+        size_bytes: checked_size(value_bytes.checked_add(1))?,
+    })
 }
 
 /// Fields as objects (`struct`) or as pairs (`structured`), packed without gaps; both forms are read

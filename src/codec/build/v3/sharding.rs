@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Builder;
+use super::{Builder, MAX_NESTING_DEPTH};
 use crate::codec::base64::Base64;
 use crate::codec::config::Config;
 use crate::codec::element::Element;
@@ -12,13 +12,10 @@ use crate::codec::shard::{IndexLocation, InnerFill, Sharding};
 use crate::codec::stage::Decode;
 use crate::zarr::{ByteOrder, CodecChain, CodecSpec, DataType, FillValue, Fixed, Scalar, Variable};
 
-/// How deep shards may nest.
-const MAX_SHARDING_DEPTH: usize = 8;
-
 impl Builder<'_> {
     pub(super) fn sharding(&mut self, config: Config<'_>) -> Result<Sharding, CodecError> {
-        if self.depth >= MAX_SHARDING_DEPTH {
-            let what = format!("shards nest deeper than {MAX_SHARDING_DEPTH}");
+        if self.depth >= MAX_NESTING_DEPTH {
+            let what = format!("shards nest deeper than {MAX_NESTING_DEPTH}");
             return Err(config.invalid(what));
         }
         let fill = self.fill.as_deref().map_err(Clone::clone)?;
