@@ -21,8 +21,39 @@ use super::vlen::Item;
 /// The longest codec chain; writers use fewer than ten codecs.
 pub const MAX_CODECS: usize = 32;
 
+/// Where a chain is, and what it decodes to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    /// How many codecs it is nested in.
+    pub(super) depth: usize,
+    pub(super) elements: Elements,
+}
+
+/// The elements that a chain decodes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elements {
+    Stored,
+    /// [Of the next type that NumPy has](crate::zarr::Fixed::widened).
+    Widened,
+}
+
+impl Position {
+    /// That of the chain of an array.
+    pub(super) fn outermost(elements: Elements) -> Self {
+        Self { depth: 0, elements }
+    }
+
+    /// That of a chain in the configuration of a codec, which decodes to stored elements.
+    pub(super) fn nested(self) -> Self {
+        Self {
+            depth: self.depth + 1,
+            elements: Elements::Stored,
+        }
+    }
+}
+
 /// The stages of a codec chain.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chain {
     /// In the order of decoding.
     pub(super) stages: Vec<Stage>,
@@ -30,6 +61,8 @@ pub(super) struct Chain {
     pub(super) object: Option<(String, ObjectCodec, Option<Transpose>)>,
     /// The sharding codec, if it is the only one of the chain.
     pub(super) sharding: Option<Arc<Sharding>>,
+    /// What the stages decode to.
+    pub(super) elements: Elements,
     pub(super) text: String,
 }
 
@@ -38,7 +71,7 @@ pub(super) fn chain(
     data_type: &DataType,
     shape: &[u64],
     fill: &FillValue,
-    depth: usize,
+    position: Position,
 ) -> Result<Chain, CodecError> {
     let count = chain.specs().count();
     if count > MAX_CODECS {
@@ -52,7 +85,7 @@ pub(super) fn chain(
             compressor,
         } => v2(*order, filters, compressor.as_ref(), data_type, shape),
         CodecChain::V3(specs) => {
-            let mut builder = v3::Builder::new(data_type, shape, fill, depth);
+            let mut builder = v3::Builder::new(data_type, shape, fill, position);
             for spec in specs {
                 builder.push(spec)?;
             }
@@ -117,6 +150,7 @@ fn v2(
         stages,
         object,
         sharding: None,
+        elements: Elements::Stored,
         text: names.join(" | "),
     })
 }

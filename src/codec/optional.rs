@@ -4,6 +4,7 @@
 //! An element decodes to a structure of two fields: a byte that is 1 if it has a value, and the value,
 //! which is zero if it has none.
 
+use super::build::Position;
 use super::error::{CodecError, DecodeError, split_head, truncated};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
@@ -27,7 +28,7 @@ pub(super) struct Values {
     pub(super) chain: CodecChain,
     pub(super) data_type: DataType,
     pub(super) item_bytes: usize,
-    pub(super) depth: usize,
+    pub(super) position: Position,
 }
 
 impl Values {
@@ -35,7 +36,7 @@ impl Values {
     pub(super) fn pipeline(&self, count: usize) -> Result<Pipeline, CodecError> {
         let shape = [count as u64];
         let fill = FillValue::Undefined;
-        Pipeline::nested(&self.chain, &self.data_type, &shape, &fill, self.depth)
+        Pipeline::build(&self.chain, &self.data_type, &shape, &fill, self.position)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::zarr::{CodecChain, DataType, FillValue};
 
-use super::build::{self, Chain};
+use super::build::{self, Chain, Elements, Position};
 use super::cursor::{Cursor, check, copy};
 use super::element::{Budget, Element};
 use super::error::{CodecError, DecodeError, part};
@@ -53,7 +53,8 @@ impl Pipeline {
         chunk_shape: &[u64],
         fill: &FillValue,
     ) -> Result<Self, CodecError> {
-        Self::nested(chain, data_type, chunk_shape, fill, 0)
+        let position = Position::outermost(Elements::Stored);
+        Self::build(chain, data_type, chunk_shape, fill, position)
     }
 
     /// As [`Pipeline::new`], for elements of [the next type that NumPy has](crate::zarr::Fixed::widened)
@@ -67,38 +68,16 @@ impl Pipeline {
         chunk_shape: &[u64],
         fill: &FillValue,
     ) -> Result<Self, CodecError> {
-        let mut pipeline = Self::new(chain, data_type, chunk_shape, fill)?;
-        let Some((stored, wide)) = data_type
-            .fixed()
-            .and_then(|own| Some((own, own.widened()?)))
-        else {
-            return Ok(pipeline);
-        };
-        let too_large =
-            || CodecError::invalid("chunk", format!("{chunk_shape:?} overflows 64 bits"));
-        let widen = Widen::new(stored)
-            .ok_or_else(|| CodecError::unsupported(format!("widening of {stored}")))?;
-        pipeline.stages.push(Stage::decode("widening", widen));
-        // Inner chunks are of the stored type: shards are decoded whole.
-        pipeline.sharding = None;
-        let decoded_bytes = chunk_shape
-            .iter()
-            .try_fold(wide.size_bytes as u64, |n, axis| n.checked_mul(*axis))
-            .ok_or_else(too_large)?;
-        let sizes = sizes(&pipeline.stages, Size::Exact(decoded_bytes))?;
-        pipeline.output = Output::Fixed {
-            sizes,
-            decoded_bytes,
-        };
-        Ok(pipeline)
+        let position = Position::outermost(Elements::Widened);
+        Self::build(chain, data_type, chunk_shape, fill, position)
     }
 
-    pub(super) fn nested(
+    pub(super) fn build(
         chain: &CodecChain,
         data_type: &DataType,
         chunk_shape: &[u64],
         fill: &FillValue,
-        depth: usize,
+        position: Position,
     ) -> Result<Self, CodecError> {
         let too_large =
             || CodecError::invalid("chunk", format!("{chunk_shape:?} overflows 64 bits"));
@@ -107,11 +86,12 @@ impl Pipeline {
             .try_fold(1u64, |n, axis| n.checked_mul(*axis))
             .ok_or_else(too_large)?;
         let Chain {
-            stages,
+            mut stages,
             object,
-            sharding,
+            mut sharding,
+            elements: decoded,
             text,
-        } = build::chain(chain, data_type, chunk_shape, fill, depth)?;
+        } = build::chain(chain, data_type, chunk_shape, fill, position)?;
         let output = match (object, data_type) {
             (Some((name, object, transpose)), _) => Output::Variable {
                 name,
@@ -119,7 +99,19 @@ impl Pipeline {
                 transpose,
                 elements,
             },
-            (None, DataType::Fixed(fixed)) => {
+            (None, DataType::Fixed(stored)) => {
+                let wide = match position.elements {
+                    Elements::Stored => None,
+                    Elements::Widened => stored.widened(),
+                };
+                if wide.is_some() && decoded == Elements::Stored {
+                    let widen = Widen::new(stored)
+                        .ok_or_else(|| CodecError::unsupported(format!("widening of {stored}")))?;
+                    stages.push(Stage::decode("widening", widen));
+                    // Inner chunks are of the stored type.
+                    sharding = None;
+                }
+                let fixed = wide.as_ref().unwrap_or(stored);
                 let decoded_bytes = elements
                     .checked_mul(fixed.size_bytes as u64)
                     .ok_or_else(too_large)?;

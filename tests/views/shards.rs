@@ -196,3 +196,28 @@ fn c09_a_shard_cut_anywhere_is_eio() {
     }
     goes_on(&mount, &stores);
 }
+
+#[test]
+fn inner_chunks_of_a_type_that_numpy_lacks_are_read_alone_and_widened() {
+    let stores = Stores::new();
+    let mut document = sharded(json!([little()]), "end");
+    document["data_type"] = "bfloat16".into();
+    document["fill_value"] = 1.5.into();
+    // 1 and -1.5; the second inner chunk is absent, or outside of the shard.
+    let stored = [0x80, 0x3f, 0xc0, 0xbf];
+    let shard = |second| [&stored[..], &index(&[(0, 4), second])].concat();
+    let chunks = [("c/0", shard(ABSENT)), ("c/1", shard((100, 4)))];
+    let chunks = [("c/0", &chunks[0].1[..]), ("c/1", &chunks[1].1[..])];
+    stores.v3("wide", document, &chunks);
+    let mount = stores.mount(&[]);
+    let floats = |values: [f32; 2]| values.map(f32::to_le_bytes).concat();
+    let (first, fill) = (floats([1.0, -1.5]), floats([1.5; 2]));
+    let inner = |n: u32| read(view(&mount, "wide", &format!("inner/{n}")));
+    assert_eq!(inner(0).unwrap(), first);
+    assert_eq!(inner(1).unwrap(), fill);
+    assert_eq!(inner(2).unwrap(), first);
+    assert_eq!(errno(inner(3)), EIO);
+    let whole = read(view(&mount, "wide", "chunks/c/0")).unwrap();
+    assert_eq!(whole, [first, fill].concat());
+    assert_eq!(errno(read(view(&mount, "wide", "wide.bin"))), EIO);
+}

@@ -2,7 +2,7 @@
 
 use crate::zarr::{CodecSpec, DataType};
 
-use super::Chain;
+use super::{Chain, Elements};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::lz4_block::N5Lz4;
@@ -30,8 +30,10 @@ pub(super) fn chain(
     let block = N5Block::new(shape, item_bytes, stage);
     Ok(Chain {
         stages: vec![Stage::decode(BLOCK, block)],
+        object: None,
+        sharding: None,
+        elements: Elements::Stored,
         text: compression.map_or("raw", |spec| &spec.name).to_owned(),
-        ..Chain::default()
     })
 }
 

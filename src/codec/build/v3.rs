@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Chain, config, object};
+use super::{Chain, Elements, Position, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::number::Number;
@@ -34,7 +34,7 @@ const MAX_NESTING_DEPTH: usize = 8;
 pub(super) struct Builder<'a> {
     /// The encoded fill value, or why it cannot be encoded; only shards need it.
     fill: Result<Cow<'a, FillValue>, CodecError>,
-    depth: usize,
+    position: Position,
     /// The element size of `shuffle` without `elementsize`: that of the array, before any filter
     /// (zarr-python).
     shuffled_bytes: usize,
@@ -73,11 +73,11 @@ impl<'a> Builder<'a> {
         data_type: &DataType,
         shape: &[u64],
         fill: &'a FillValue,
-        depth: usize,
+        position: Position,
     ) -> Self {
         Self {
             fill: Ok(Cow::Borrowed(fill)),
-            depth,
+            position,
             shuffled_bytes: data_type.size_bytes().unwrap_or(1),
             data_type: data_type.clone(),
             shape: shape.to_vec(),
@@ -294,14 +294,18 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn finish(self) -> Result<Chain, CodecError> {
+        let elements = self.inner_elements();
         let Some(serializer) = self.serializer else {
             return Err(CodecError::invalid("chain", "no array-to-bytes codec"));
         };
         let only = self.arrays.is_empty() && self.bytes.is_empty();
         let mut stages: Vec<Stage> = self.bytes.into_iter().rev().collect();
         let mut chain = Chain {
+            stages: Vec::new(),
+            object: None,
+            sharding: None,
+            elements: Elements::Stored,
             text: self.names.join(" | "),
-            ..Chain::default()
         };
         let variable = matches!(self.data_type, DataType::Variable(_));
         let mut swap = None;
@@ -314,6 +318,7 @@ impl<'a> Builder<'a> {
             }
             Serializer::Object(name, object) => chain.object = Some((name, object, None)),
             Serializer::Sharding(sharding) => {
+                chain.elements = elements;
                 chain.sharding = only.then(|| Arc::clone(&sharding));
                 if variable {
                     let object = ObjectCodec::Shard(sharding);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Builder, MAX_NESTING_DEPTH};
+use super::{Builder, Elements, MAX_NESTING_DEPTH, Position};
 use crate::codec::base64::Base64;
 use crate::codec::config::Config;
 use crate::codec::element::Element;
@@ -10,11 +10,12 @@ use crate::codec::error::CodecError;
 use crate::codec::pipeline::Pipeline;
 use crate::codec::shard::{IndexLocation, InnerFill, Sharding};
 use crate::codec::stage::Decode;
+use crate::codec::widened;
 use crate::zarr::{ByteOrder, CodecChain, CodecSpec, DataType, FillValue, Fixed, Scalar, Variable};
 
 impl Builder<'_> {
     pub(super) fn sharding(&mut self, config: Config<'_>) -> Result<Sharding, CodecError> {
-        if self.depth >= MAX_NESTING_DEPTH {
+        if self.position.depth >= MAX_NESTING_DEPTH {
             let what = format!("shards nest deeper than {MAX_NESTING_DEPTH}");
             return Err(config.invalid(what));
         }
@@ -30,16 +31,18 @@ impl Builder<'_> {
             Some("start") => IndexLocation::Start,
             Some(other) => return Err(config.invalid(format!("index_location is {other}"))),
         };
-        let depth = self.depth + 1;
+        let nested = self.position.nested();
         let chain = CodecChain::V3(codecs);
-        let inner = Pipeline::nested(&chain, &self.data_type, &inner_shape, fill, depth)?;
+        let elements = self.inner_elements();
+        let position = Position { elements, ..nested };
+        let inner = Pipeline::build(&chain, &self.data_type, &inner_shape, fill, position)?;
         let index = |shape: &[u64]| {
             let chain = CodecChain::V3(index_codecs);
             let words = DataType::Fixed(Fixed {
                 scalar: Scalar::UInt(ByteOrder::Little),
                 size_bytes: 8,
             });
-            Pipeline::nested(&chain, &words, shape, &FillValue::Undefined, depth)
+            Pipeline::build(&chain, &words, shape, &FillValue::Undefined, nested)
         };
         let fill = self.fill_element(config, fill)?;
         if let Some(name) = self.names.last_mut() {
@@ -48,16 +51,28 @@ impl Builder<'_> {
         Sharding::new(&self.shape, inner, index, location, fill)
     }
 
+    /// What inner chunks decode to: other codecs of arrays take them as they are stored.
+    pub(super) fn inner_elements(&self) -> Elements {
+        match self.arrays.is_empty() {
+            true => self.position.elements,
+            false => Elements::Stored,
+        }
+    }
+
     fn fill_element(&self, config: Config<'_>, fill: &FillValue) -> Result<InnerFill, CodecError> {
         let invalid = |what: String| Err(config.invalid(what));
+        let fixed = |fixed: &Fixed, bytes: Vec<u8>| match self.inner_elements() {
+            Elements::Stored => Ok(bytes),
+            Elements::Widened => widened(fixed, &bytes),
+        };
         let fill = match (&self.data_type, fill) {
-            (DataType::Fixed(fixed), FillValue::Fixed(bytes))
-                if bytes.len() == fixed.size_bytes =>
+            (DataType::Fixed(stored), FillValue::Fixed(bytes))
+                if bytes.len() == stored.size_bytes =>
             {
-                InnerFill::Bytes(bytes.clone())
+                InnerFill::Bytes(fixed(stored, bytes.clone())?)
             }
-            (DataType::Fixed(fixed), FillValue::Undefined) => {
-                InnerFill::Bytes(vec![0; fixed.size_bytes])
+            (DataType::Fixed(stored), FillValue::Undefined) => {
+                InnerFill::Bytes(fixed(stored, vec![0; stored.size_bytes])?)
             }
             (DataType::Variable(Variable::Text), FillValue::Variable(Value::String(text))) => {
                 InnerFill::Element(Element::Text(text.clone()))
