@@ -11,6 +11,7 @@ mod buffers;
 mod cache;
 mod chunk_loader;
 mod chunks;
+mod closed_records;
 mod decode;
 mod direct;
 mod engine;

@@ -8,9 +8,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::buffers::Buffers;
 use super::cache::ChunkCache;
+use super::closed_records::ClosedRecords;
 use super::memory::{Memory, Refused, Reservation};
 use super::raw::share_scratch;
-use super::version_memory::ClosedRecords;
 use crate::hierarchy::ShardIndexCache;
 use crate::runtime;
 use crate::store::{Key, StoreError};

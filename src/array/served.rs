@@ -12,14 +12,15 @@
 //!
 //! Lock order: no lock is held while another one is taken.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use super::cache::ChunkId;
+use super::chunks::ArrayChunks;
+use super::closed_records::Evict;
 use super::engine::Engine;
-use super::reader::ArrayReader;
 use super::version_memory::Room;
 use super::version_record::{Admission, Comparison, Entry, PAGE_BYTES, Page, Record, code};
 use crate::runtime::leave_session_thread;
@@ -62,9 +63,9 @@ impl ServedVersions {
         self.state.lock()
     }
 
-    /// Opens a handle of a file that is filled from `readers`. `None` if the inode has retired: its
-    /// name must be looked up again.
-    pub async fn open(self: &Arc<Self>, readers: &[Arc<ArrayReader>]) -> Option<Handle> {
+    /// Opens a handle of a file that is filled from the chunks of `arrays`. `None` if the inode has
+    /// retired: its name must be looked up again.
+    pub async fn open(self: &Arc<Self>, arrays: &[&ArrayChunks]) -> Option<Handle> {
         let (known, entries) = {
             let mut state = self.lock();
             if state.is_retired {
@@ -72,7 +73,7 @@ impl ServedVersions {
             }
             state.handles += 1;
             let record = &state.record;
-            let known = record.told_by_itself(readers);
+            let known = record.told_by_itself(arrays);
             (known, known.is_none().then(|| record.entries()))
         };
         let mut handle = Handle {
@@ -80,15 +81,15 @@ impl ServedVersions {
             keeps_pages: false,
         };
         let found = match (known, entries) {
-            (None, Some(entries)) => match compare(readers, entries).await {
-                Comparison::TooCostly => self.lock().record.told_by_age(readers),
+            (None, Some(entries)) => match compare(arrays, entries).await {
+                Comparison::TooCostly => self.lock().record.told_by_age(arrays),
                 found => found,
             },
             (known, _) => known.unwrap_or(Comparison::TooCostly),
         };
         if found == Comparison::Changed {
             // What is cached of the chunks was checked before they changed.
-            readers.iter().for_each(|reader| reader.chunks.distrust());
+            arrays.iter().for_each(|chunks| chunks.distrust());
         }
         let mut state = self.lock();
         match (found, state.handles) {
@@ -108,10 +109,9 @@ impl ServedVersions {
     }
 
     /// Whether an open needs another inode, as far as is known without asking the source.
-    pub fn is_retired(&self, readers: &[Arc<ArrayReader>]) -> bool {
+    pub fn is_retired(&self, arrays: &[&ArrayChunks]) -> bool {
         let mut state = self.lock();
-        if state.handles > 0 && state.record.told_by_itself(readers) == Some(Comparison::TooCostly)
-        {
+        if state.handles > 0 && state.record.told_by_itself(arrays) == Some(Comparison::TooCostly) {
             state.is_retired = true;
         }
         state.is_retired
@@ -212,13 +212,13 @@ impl ServedVersions {
                 _ => return,
             }
         };
-        self.engine
-            .closed
-            .put(self.number, Arc::downgrade(self), bytes);
+        let record: Weak<Self> = Arc::downgrade(self);
+        self.engine.closed.put(self.number, record, bytes);
     }
+}
 
-    /// Gives up the record of a file that is not open; returns whether that freed memory.
-    pub(super) fn evict(&self) -> bool {
+impl Evict for ServedVersions {
+    fn evict(&self) -> bool {
         let mut state = self.lock();
         if state.handles > 0 {
             return false;
@@ -234,14 +234,14 @@ impl Drop for ServedVersions {
 }
 
 /// Compares chunks, in the order of their arrays, with the source.
-async fn compare(readers: &[Arc<ArrayReader>], entries: Vec<Entry>) -> Comparison {
+async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
     let end = Instant::now() + MAX_COMPARE_TIME;
     if entries.len() > MAX_COMPARED_AT_ONCE {
         leave_session_thread().await;
     }
-    let by_number: HashMap<u64, _> = readers
+    let by_number: HashMap<u64, _> = arrays
         .iter()
-        .map(|reader| (reader.chunks.number(), &reader.chunks))
+        .map(|chunks| (chunks.number(), chunks))
         .collect();
     let mut last = None;
     for (array, chunk, served) in entries {

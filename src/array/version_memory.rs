@@ -1,16 +1,8 @@
-//! Memory for the versions of served chunks. Records of closed files are evicted, least recently used
-//! first, when it runs out.
-
-use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use lru::LruCache;
+//! Memory for the versions of served chunks.
 
 use super::engine::Engine;
 use super::memory::Reservation;
-use super::served::ServedVersions;
 use crate::store::{Key, StoreError};
-use crate::sync::{Mutex, MutexGuard};
 
 /// Memory for pages: as part of what all records may take, and of what all decoding may take.
 #[derive(Debug)]
@@ -73,53 +65,5 @@ impl Engine {
             need_bytes: self.versions.used_bytes().saturating_add(bytes),
             limit_bytes: self.versions.limit_bytes(),
         })
-    }
-}
-
-/// Records of files that are closed, whose pages the kernel may still have.
-#[derive(Debug)]
-pub(super) struct ClosedRecords {
-    records: Mutex<LruCache<u64, (Weak<ServedVersions>, u64)>>,
-    numbers: AtomicU64,
-}
-
-impl Default for ClosedRecords {
-    fn default() -> Self {
-        Self {
-            records: Mutex::new(LruCache::unbounded()),
-            numbers: AtomicU64::new(0),
-        }
-    }
-}
-
-impl ClosedRecords {
-    pub(super) fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<u64, (Weak<ServedVersions>, u64)>> {
-        self.records.lock()
-    }
-
-    pub(super) fn put(&self, number: u64, record: Weak<ServedVersions>, bytes: u64) {
-        self.lock().put(number, (record, bytes));
-    }
-
-    pub(super) fn remove(&self, number: u64) {
-        self.lock().pop(&number);
-    }
-
-    /// Gives up records of at least `bytes`; returns whether any memory was freed.
-    pub(super) fn evict(&self, bytes: u64) -> bool {
-        let mut freed = 0;
-        while freed < bytes {
-            let Some((_, (record, size))) = self.lock().pop_lru() else {
-                break;
-            };
-            if record.upgrade().is_some_and(|record| record.evict()) {
-                freed += size;
-            }
-        }
-        freed > 0
     }
 }

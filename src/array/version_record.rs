@@ -1,11 +1,9 @@
 //! The versions of chunks, in pages.
 
-use std::sync::Arc;
-
 use hashbrown::{HashMap, TryReserveError};
 
 use super::cache::ChunkId;
-use super::reader::ArrayReader;
+use super::chunks::ArrayChunks;
 use super::version_memory::Room;
 use crate::store::Version;
 
@@ -142,27 +140,24 @@ impl Record {
     }
 
     /// What can be told without asking the source.
-    pub(super) fn told_by_itself(&self, readers: &[Arc<ArrayReader>]) -> Option<Comparison> {
+    pub(super) fn told_by_itself(&self, arrays: &[&ArrayChunks]) -> Option<Comparison> {
         if self.chunks == 0 {
             return Some(Comparison::Nothing);
         }
         if self.has_changed {
             return Some(Comparison::Changed);
         }
-        if readers
-            .iter()
-            .all(|reader| reader.chunks.is_trusted_for_good())
-        {
+        if arrays.iter().all(|chunks| chunks.is_trusted_for_good()) {
             return Some(Comparison::Same);
         }
-        let is_remote = readers.iter().any(|reader| reader.chunks.is_remote());
-        (is_remote || self.chunks > MAX_COMPARED).then(|| self.told_by_age(readers))
+        let is_remote = arrays.iter().any(|chunks| chunks.is_remote());
+        (is_remote || self.chunks > MAX_COMPARED).then(|| self.told_by_age(arrays))
     }
 
     /// What can be told if all chunks were checked a short time ago.
-    pub(super) fn told_by_age(&self, readers: &[Arc<ArrayReader>]) -> Comparison {
-        let mut chunks = readers.iter().map(|reader| &reader.chunks);
-        match chunks.all(|chunks| chunks.is_trusted(self.oldest_ms.unwrap_or(0))) {
+    pub(super) fn told_by_age(&self, arrays: &[&ArrayChunks]) -> Comparison {
+        let oldest_ms = self.oldest_ms.unwrap_or(0);
+        match arrays.iter().all(|chunks| chunks.is_trusted(oldest_ms)) {
             true => Comparison::Same,
             false => Comparison::TooCostly,
         }

@@ -72,7 +72,8 @@ impl ViewFile {
             return Ok(file);
         };
         let readers = self.made_of.readers();
-        match served.open(readers).await {
+        let arrays: Vec<_> = readers.iter().map(|reader| reader.chunks()).collect();
+        match served.open(&arrays).await {
             Some(handle) => Ok(Arc::new(OpenView { file, handle })),
             None => Err(StoreError::Stale {
                 key: readers
@@ -86,10 +87,11 @@ impl ViewFile {
 
     /// Whether it cannot be opened any more, so that a lookup gives another inode.
     pub fn is_retired(&self) -> bool {
-        let readers = self.made_of.readers();
+        let readers = self.made_of.readers().iter();
+        let arrays: Vec<_> = readers.map(|reader| reader.chunks()).collect();
         self.served
             .as_ref()
-            .is_some_and(|served| served.is_retired(readers))
+            .is_some_and(|served| served.is_retired(&arrays))
     }
 
     /// One chunk.

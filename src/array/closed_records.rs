@@ -1,0 +1,64 @@
+//! Records of the versions that closed files have served, which are evicted, least recently used first,
+//! when their memory runs out.
+
+use std::fmt::Debug;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lru::LruCache;
+
+use crate::sync::{Mutex, MutexGuard};
+
+/// What a file has served.
+pub(super) trait Evict: Debug + Send + Sync {
+    /// Gives up the record if the file is not open; returns whether that freed memory.
+    fn evict(&self) -> bool;
+}
+
+/// Records of files that are closed, whose pages the kernel may still have.
+#[derive(Debug)]
+pub(super) struct ClosedRecords {
+    records: Mutex<LruCache<u64, (Weak<dyn Evict>, u64)>>,
+    numbers: AtomicU64,
+}
+
+impl Default for ClosedRecords {
+    fn default() -> Self {
+        Self {
+            records: Mutex::new(LruCache::unbounded()),
+            numbers: AtomicU64::new(0),
+        }
+    }
+}
+
+impl ClosedRecords {
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<u64, (Weak<dyn Evict>, u64)>> {
+        self.records.lock()
+    }
+
+    pub(super) fn put(&self, number: u64, record: Weak<dyn Evict>, bytes: u64) {
+        self.lock().put(number, (record, bytes));
+    }
+
+    pub(super) fn remove(&self, number: u64) {
+        self.lock().pop(&number);
+    }
+
+    /// Gives up records of at least `bytes`; returns whether any memory was freed.
+    pub(super) fn evict(&self, bytes: u64) -> bool {
+        let mut freed = 0;
+        while freed < bytes {
+            let Some((_, (record, size))) = self.lock().pop_lru() else {
+                break;
+            };
+            if record.upgrade().is_some_and(|record| record.evict()) {
+                freed += size;
+            }
+        }
+        freed > 0
+    }
+}
