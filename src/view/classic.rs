@@ -41,9 +41,12 @@ enum Version {
 
 /// Whether an array is certainly a variable of a file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
-    let (Some(_), Some(view)) = (certain_item(node), node.array_view()) else {
+    let (Some(item), Some(view)) = (certain_item(node), node.array_view()) else {
         return false;
     };
+    if item == Item::Structure {
+        return false;
+    }
     let shape = view.shape();
     // Numbers may be twice as wide in the file.
     let is_short = view.reader.size_bytes() <= MAX_VARIABLE_BYTES / 2;
@@ -169,6 +172,7 @@ fn target(item: Item, version: Version) -> Option<Type> {
     match item {
         Item::Number(number) => Type::of(number, version),
         Item::Char | Item::Text => Some(Type::CHAR),
+        Item::Structure => None,
     }
 }
 
@@ -179,7 +183,10 @@ fn plan(
     version: Version,
     notes: &mut Vec<String>,
 ) -> Result<Planned, String> {
-    let kind = target(variable.item, version).ok_or("no type of netCDF holds its numbers")?;
+    let kind = target(variable.item, version).ok_or(match variable.item {
+        Item::Structure => "structures are only in NetCDF-4",
+        _ => "no type of netCDF holds its numbers",
+    })?;
     let shape = variable.shape(&dimensions.all);
     if shape.contains(&0) {
         return Err("it has no elements".into());

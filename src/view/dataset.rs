@@ -68,6 +68,8 @@ pub(super) enum Item {
     Char,
     /// Text of variable length.
     Text,
+    /// Named members, as they are in the array.
+    Structure,
 }
 
 /// The elements of a variable.
@@ -135,7 +137,7 @@ impl Variable {
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
             Item::Number(from) => Some(Conversion::new(from, to)),
-            Item::Char | Item::Text => None,
+            Item::Char | Item::Text | Item::Structure => None,
         }
     }
 }

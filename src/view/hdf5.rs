@@ -3,18 +3,24 @@
 //! order, contiguous or chunked datasets. The chunk index is computed when it is read, so that the header
 //! does not grow with the number of chunks.
 //!
+//! Attributes that no message holds are in dense storage.
+//!
 //! Addresses follow from all sizes, which do not depend on addresses: objects are encoded once to measure
 //! them and once with addresses.
 
 mod attribute;
 mod chunk_index;
 mod datatype;
+mod dense;
 mod object;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 pub(super) use attribute::{Attribute, Payload};
 pub use chunk_index::ChunkIndex;
-pub(super) use datatype::Datatype;
-pub(super) use object::{Dataset, Group, Storage};
+pub(super) use datatype::{Datatype, Member};
+pub(super) use object::{Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};
 
 pub(super) use object::Writer;
 
@@ -27,26 +33,38 @@ const SUPERBLOCK_BYTES: u64 = 48;
 pub(super) enum Object {
     Group(Group),
     Dataset(Dataset),
+    /// A type with a name, and the number of datasets that have it.
+    Datatype(Datatype, u32),
+}
+
+impl Object {
+    fn attributes(&self) -> &[Attribute] {
+        match self {
+            Self::Group(group) => &group.attributes,
+            Self::Dataset(dataset) => &dataset.attributes,
+            Self::Datatype(..) => &[],
+        }
+    }
 }
 
 /// All objects of a file.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct File<'a> {
     pub(super) objects: Vec<Object>,
     /// The heap of values of variable length.
-    pub(super) heap: Vec<Entry>,
+    pub(super) heap: Vec<Entry<'a>>,
 }
 
 /// A heap entry.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum Entry<'a> {
     /// The address of an object.
     Address(usize),
     /// A text.
-    Text(String),
+    Text(Cow<'a, str>),
 }
 
-impl Entry {
+impl Entry<'_> {
     fn size_bytes(&self) -> usize {
         match self {
             Self::Address(_) => 8,
@@ -59,8 +77,31 @@ impl Entry {
 const MAX_HEAP_ENTRIES: usize = 60_000;
 /// The smallest heap of the library.
 const MIN_HEAP_BYTES: usize = 4096;
+/// Dense attribute storage begins at a multiple of this.
+const DENSE_ALIGNMENT_BYTES: u64 = 8;
 
-impl File {
+impl<'a> File<'a> {
+    /// Adds an object and returns its index.
+    pub(super) fn push(&mut self, object: Object) -> usize {
+        self.objects.push(object);
+        self.objects.len() - 1
+    }
+
+    /// Adds a text to the heap, and returns its length and its entry.
+    pub(super) fn push_text(&mut self, text: impl Into<Cow<'a, str>>) -> (u32, usize) {
+        let text = text.into();
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.heap.push(Entry::Text(text));
+        (length, self.heap.len() - 1)
+    }
+
+    /// Adds texts to the heap, each once.
+    pub(super) fn push_texts(&mut self, texts: &'a [String]) -> Vec<(u32, usize)> {
+        let mut known: HashMap<&str, (u32, usize)> = HashMap::new();
+        let add = |text: &'a String| *known.entry(text).or_insert_with(|| self.push_text(text));
+        texts.iter().map(add).collect()
+    }
+
     /// The addresses of everything except the elements.
     pub(super) fn writer(&self) -> Writer {
         let nowhere = Writer::nowhere();
@@ -68,16 +109,27 @@ impl File {
         let mut at = SUPERBLOCK_BYTES;
         for object in &self.objects {
             objects.push(at);
-            at += object.encode(&nowhere).len() as u64;
+            let storage = dense::is_needed(object.attributes()).then_some(0);
+            at += object.encode(&nowhere, storage).len() as u64;
         }
         let mut heaps = Vec::new();
         for entries in self.heap.chunks(MAX_HEAP_ENTRIES) {
             heaps.push(at);
             at += heap_bytes(entries) as u64;
         }
+        let mut storages = Vec::with_capacity(self.objects.len());
+        for object in &self.objects {
+            let storage = dense::is_needed(object.attributes()).then(|| {
+                let start = at.next_multiple_of(DENSE_ALIGNMENT_BYTES);
+                at = start + dense::encode(object.attributes(), &nowhere, start).len() as u64;
+                start
+            });
+            storages.push(storage);
+        }
         Writer {
             objects,
             heaps,
+            storages,
             end: at,
         }
     }
@@ -95,11 +147,19 @@ impl File {
     /// Encodes the header of a file of `end` bytes, after all addresses are set.
     pub(super) fn header(&self, writer: &Writer, end: u64) -> Vec<u8> {
         let mut bytes = superblock(end, writer.object(0));
-        for object in &self.objects {
-            bytes.extend(object.encode(writer));
+        let storages = || self.objects.iter().zip(&writer.storages);
+        for (object, storage) in storages() {
+            bytes.extend(object.encode(writer, *storage));
         }
         for entries in self.heap.chunks(MAX_HEAP_ENTRIES) {
             bytes.extend(heap(entries, writer));
+        }
+        for (object, storage) in storages() {
+            if let Some(start) = storage {
+                let aligned = (bytes.len() as u64).next_multiple_of(DENSE_ALIGNMENT_BYTES);
+                bytes.resize(usize::try_from(aligned).unwrap_or(bytes.len()), 0);
+                bytes.extend(dense::encode(object.attributes(), writer, *start));
+            }
         }
         bytes
     }
@@ -119,7 +179,7 @@ fn superblock(end: u64, root: u64) -> Vec<u8> {
 }
 
 /// Size of a heap: header, entries with 16 bytes before each, and the entry of free space.
-fn heap_bytes(entries: &[Entry]) -> usize {
+fn heap_bytes(entries: &[Entry<'_>]) -> usize {
     let sizes = entries
         .iter()
         .map(|entry| 16 + entry.size_bytes().next_multiple_of(8));
@@ -127,7 +187,7 @@ fn heap_bytes(entries: &[Entry]) -> usize {
 }
 
 /// A global heap collection (III.E).
-fn heap(entries: &[Entry], writer: &Writer) -> Vec<u8> {
+fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
     let size = heap_bytes(entries);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();
     bytes.extend((size as u64).to_le_bytes());
@@ -188,13 +248,14 @@ mod tests {
         let writer = Writer {
             objects: (0..10).map(|object| 100 * object).collect(),
             heaps: Vec::new(),
+            storages: Vec::new(),
             end: 0,
         };
         for count in [0, 1, 10, 500] {
-            let entries: Vec<Entry> = (0..count)
+            let entries: Vec<Entry<'_>> = (0..count)
                 .map(|number| match number % 2 {
                     0 => Entry::Address(number % 10),
-                    _ => Entry::Text("ä".repeat(number)),
+                    _ => Entry::Text("ä".repeat(number).into()),
                 })
                 .collect();
             let heap = heap(&entries, &writer);
@@ -221,6 +282,7 @@ mod tests {
         let writer = Writer {
             objects: Vec::new(),
             heaps: vec![1000, 2000],
+            storages: Vec::new(),
             end: 0,
         };
         assert_eq!(writer.heap_entry(0), (1000, 1));

@@ -1,26 +1,28 @@
 //! NetCDF-4: a group as an HDF5 file with dimension scales (netcdf-c, "NetCDF-4 file format";
 //! HDF5 Dimension Scale Specification).
 
-mod body;
+pub(super) mod body;
+mod compound;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use self::body::{Stored, Values};
+use self::body::{Stored, Values, array_storage};
+use self::compound::Types;
 use super::branch::GroupTree;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, certain_item,
 };
-use super::hdf5::{self, ChunkIndex, Datatype, Entry, Object, Payload, Storage};
-use super::layout::{ArrayExtent, ElementOrder, VirtualFile};
+use super::hdf5::{self, ChunkIndex, Datatype, Entry, MAX_RANK, Object, Payload, Storage};
+use super::layout::{ArrayExtent, VirtualFile};
 use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
 use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 
-/// The most axes of HDF5 (`H5S_MAX_RANK`).
-const MAX_RANK: usize = 32;
+/// The texts of an attribute, padded to the longest.
+const MAX_PADDED_BYTES: usize = 16 << 20;
 
 /// Whether an array is certainly a variable of a file, by its metadata alone.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
@@ -38,6 +40,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
+    plan.add_types();
     let notes = [dataset.notes.clone(), std::mem::take(&mut plan.notes)].concat();
     if plan.variables == 0 {
         return Err(tree.without_variables(notes));
@@ -61,7 +64,8 @@ enum Elements {
 /// The objects of the file.
 struct Plan<'a> {
     dataset: &'a Dataset,
-    file: hdf5::File,
+    file: hdf5::File<'a>,
+    types: Types,
     /// The dimension scale of each dimension.
     scales: Vec<usize>,
     /// The datasets with each dimension, and the axis in each.
@@ -82,6 +86,7 @@ impl<'a> Plan<'a> {
         file.heap.extend(scales);
         Self {
             file,
+            types: Types::default(),
             scales: vec![0; dataset.dimensions.len()],
             users: vec![Vec::new(); dataset.dimensions.len()],
             values: Vec::new(),
@@ -92,13 +97,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn push(&mut self, object: Object) -> usize {
-        self.file.objects.push(object);
-        self.file.objects.len() - 1
-    }
-
-    fn group(&mut self, group: &Group) -> usize {
-        let number = self.push(Object::Group(hdf5::Group::default()));
+    fn group(&mut self, group: &'a Group) -> usize {
+        let number = self.file.push(Object::Group(hdf5::Group::default()));
         let mut links = Vec::new();
         let all = self.dataset;
         let names: HashMap<&str, usize> = (group.dimensions.iter())
@@ -148,8 +148,9 @@ impl<'a> Plan<'a> {
         let Dimension { name, length } = self.dataset.dimensions.get(dimension)?.clone();
         let title = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
         let number = Number::new(NumberKind::Float, 4, ByteOrder::Big);
-        let object = self.push(Object::Dataset(hdf5::Dataset {
+        let object = self.file.push(Object::Dataset(hdf5::Dataset {
             datatype: Datatype::Number(number),
+            named_type: None,
             shape: vec![length],
             fill: None,
             storage: Storage::Nowhere,
@@ -165,7 +166,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn variable(&mut self, variable: &Variable, coordinate: Option<usize>) -> Option<usize> {
+    fn variable(&mut self, variable: &'a Variable, coordinate: Option<usize>) -> Option<usize> {
         let shape = variable.shape(&self.dataset.dimensions);
         if shape.len() > MAX_RANK {
             let rank = shape.len();
@@ -176,21 +177,22 @@ impl<'a> Plan<'a> {
             return None;
         }
         let number = target(variable.item);
-        let datatype = match (number, variable.item) {
-            (Some(number), _) => Datatype::Number(number),
-            (None, Item::Char) => Datatype::Text {
-                size_bytes: 1,
-                is_ascii: true,
-            },
-            (None, Item::Text) => Datatype::VariableText,
-            (None, Item::Number(_)) => return None,
-        };
-        let (storage, elements) = match self.storage(variable, number, &shape) {
-            Ok(found) => found,
+        let planned = self.datatype(variable, number).and_then(|datatype| {
+            let storage = self.storage(variable, number, datatype.size_bytes(), &shape)?;
+            Ok((datatype, storage))
+        });
+        let (datatype, (storage, elements)) = match planned {
+            Ok(planned) => planned,
             Err(why) => {
                 self.note(&variable.name, &format!("left out: {why}"));
                 return None;
             }
+        };
+        let named_type = match &datatype {
+            Datatype::Compound { .. } => {
+                Some(self.types.name(&datatype, &variable.name, &mut self.file))
+            }
+            _ => None,
         };
         let mut attributes = match coordinate {
             Some(dimension) => scale_attributes(&variable.name, dimension),
@@ -198,8 +200,9 @@ impl<'a> Plan<'a> {
         };
         attributes.extend(self.attributes(&variable.attributes, &variable.name));
         let fill = variable.fill.zip(number);
-        let object = self.push(Object::Dataset(hdf5::Dataset {
+        let object = self.file.push(Object::Dataset(hdf5::Dataset {
             datatype,
+            named_type,
             shape,
             fill: fill.and_then(|(fill, number)| number.write(fill)),
             storage,
@@ -230,12 +233,24 @@ impl<'a> Plan<'a> {
         Some(object)
     }
 
-    /// The storage of the elements: the chunks of the array, so that each is decoded once; contiguous if
-    /// there is one chunk, or if HDF5 cannot have such chunks.
+    fn datatype(&self, variable: &Variable, number: Option<Number>) -> Result<Datatype, String> {
+        match (number, variable.item, &variable.data) {
+            (Some(number), ..) => Ok(Datatype::Number(number)),
+            (None, Item::Char, _) => Ok(compound::CHARACTER),
+            (None, Item::Text, _) => Ok(Datatype::VariableText),
+            (None, Item::Structure, Data::Array(reader, _)) => {
+                compound::datatype(reader.chunks().data_type())
+            }
+            (None, Item::Number(_) | Item::Structure, _) => Err("no data type of netCDF".into()),
+        }
+    }
+
+    /// The storage of the elements.
     fn storage(
         &mut self,
-        variable: &Variable,
+        variable: &'a Variable,
         number: Option<Number>,
+        item_bytes: usize,
         shape: &[u64],
     ) -> Result<(Storage, Elements), String> {
         if shape.contains(&0) {
@@ -243,7 +258,7 @@ impl<'a> Plan<'a> {
         }
         let (reader, chunks) = match &variable.data {
             Data::Texts(texts) => {
-                let elements = Elements::Values(Values::Texts(self.texts(texts)));
+                let elements = Elements::Values(Values::Texts(self.file.push_texts(texts)));
                 return Ok((Storage::Contiguous(0), elements));
             }
             Data::Numbers(values) => {
@@ -257,44 +272,9 @@ impl<'a> Plan<'a> {
             Data::Array(reader, chunks) => (reader, chunks),
         };
         let conversion = number.and_then(|number| variable.conversion(number));
-        let item = number.map_or(1, |number| number.size_bytes) as u64;
-        let pairs = || chunks.iter().zip(shape);
-        let is_one = pairs().all(|(chunk, length)| chunk >= length);
-        // A chunk of HDF5 must not be larger than the array.
-        let fits = pairs().all(|(chunk, length)| chunk <= length);
-        let index = match fits && !is_one {
-            true => ChunkIndex::new(shape, chunks, item),
-            false => None,
-        };
-        let (order, storage) = match index {
-            Some(_) => (
-                ElementOrder::ChunkMajor,
-                Storage::Chunked(0, chunks.clone()),
-            ),
-            None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
-        };
-        let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
-        if let Some(index) = &index
-            && index.chunks_bytes() != extent.size_bytes
-        {
-            return Err("bug: its chunks are not those of its file".into());
-        }
+        let (storage, extent, index) =
+            array_storage(reader, shape, chunks, item_bytes, conversion)?;
         Ok((storage, Elements::Array(Arc::clone(reader), extent, index)))
-    }
-
-    /// Adds texts to the heap, each once.
-    fn texts(&mut self, texts: &[String]) -> Vec<(u32, usize)> {
-        let mut known: HashMap<&str, usize> = HashMap::new();
-        let mut entries = Vec::with_capacity(texts.len());
-        for text in texts {
-            let entry = *known.entry(text).or_insert_with(|| {
-                self.file.heap.push(Entry::Text(text.clone()));
-                self.file.heap.len() - 1
-            });
-            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-            entries.push((length, entry));
-        }
-        entries
     }
 
     fn name_dimensions(&mut self, object: usize, dimensions: &[usize]) {
@@ -334,15 +314,28 @@ impl<'a> Plan<'a> {
     fn attributes(&mut self, attributes: &[Attribute], of: &str) -> Vec<hdf5::Attribute> {
         let mut found = Vec::new();
         for attribute in attributes {
-            match encode(attribute).filter(hdf5::Attribute::fits) {
+            match encode(attribute) {
                 Some(encoded) => found.push(encoded),
-                None => {
-                    let limit = "is longer than 64 KiB, the limit of HDF5 (.cdf.nc has none)";
-                    self.note(of, &format!("attribute {:?} {limit}", attribute.name));
-                }
+                None => self.note_attribute(of, &attribute.name),
             }
         }
+        for removed in hdf5::Attribute::remove_unstorable(&mut found) {
+            self.note_attribute(of, &removed.name);
+        }
         found
+    }
+
+    fn note_attribute(&mut self, of: &str, name: &str) {
+        let why = "is too long for HDF5 (.cdf.nc may have it)";
+        self.note(of, &format!("attribute {name:?} {why}"));
+    }
+
+    /// Adds the named types to the root group. They are its first members: netCDF reads members in order, and
+    /// needs the type of a variable before it.
+    fn add_types(&mut self) {
+        if let Some(Object::Group(root)) = self.file.objects.first_mut() {
+            self.types.add_links(&mut root.links);
+        }
     }
 
     fn note(&mut self, name: &str, what: &str) {
@@ -358,7 +351,7 @@ fn target(item: Item) -> Option<Number> {
             Some(Number::new(NumberKind::Float, 4, number.order))
         }
         Item::Number(number) => Some(number),
-        Item::Char | Item::Text => None,
+        Item::Char | Item::Text | Item::Structure => None,
     }
 }
 
@@ -396,7 +389,7 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
             let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
             // Checked before the padding is written.
             let total = size_bytes.checked_mul(texts.len())?;
-            if total > usize::from(u16::MAX) {
+            if total > MAX_PADDED_BYTES {
                 return None;
             }
             let mut bytes = Vec::with_capacity(total);

@@ -183,7 +183,7 @@ fn variable(
     };
     let mut fill = match item {
         Item::Number(number) => cf::fill_value(array, number, &mut note),
-        Item::Char | Item::Text => None,
+        Item::Char | Item::Text | Item::Structure => None,
     };
     if parts == PARTS {
         // They apply to complex numbers, not to each part.
@@ -260,6 +260,7 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
             }
             (Item::Char, 1)
         }
+        (None, Scalar::Struct(_)) => (Item::Structure, 1),
         (None, _) => return Err(format!("netCDF has no data type for {data_type}")),
     };
     if parts == PARTS {

@@ -14,10 +14,16 @@ pub(in crate::view) struct Attribute {
 /// The values of an attribute.
 #[derive(Debug, Clone)]
 pub(in crate::view) enum Payload {
+    /// No value.
+    Null,
     /// One value.
     One(Vec<u8>),
     /// A list of values.
     Many(u64, Vec<u8>),
+    /// A text of variable length: its length and its heap entry.
+    Text((u32, usize)),
+    /// Texts of variable length.
+    Texts(Vec<(u32, usize)>),
     /// Lists of one object each, in these heap entries.
     Lists(Vec<usize>),
     /// Objects with an axis each.
@@ -26,19 +32,42 @@ pub(in crate::view) enum Payload {
 
 /// The largest message, whose size has 16 bits.
 const MAX_MESSAGE_BYTES: usize = 65_535;
+/// The largest attribute of dense storage: readers hold it in memory.
+const MAX_DENSE_BYTES: usize = 64 << 20;
+/// The most attributes in dense storage, whose number in a node has 16 bits.
+const MAX_DENSE_COUNT: usize = 65_535;
 
 impl Attribute {
-    /// Whether it fits a message.
+    /// Whether it fits a message of an object header.
     pub(in crate::view) fn fits(&self) -> bool {
         self.encode(&Writer::nowhere()).len() <= MAX_MESSAGE_BYTES
+    }
+
+    /// Removes those attributes of an object that a file cannot have, and returns them.
+    pub(in crate::view) fn remove_unstorable(attributes: &mut Vec<Self>) -> Vec<Self> {
+        let is_few = attributes.len() <= MAX_DENSE_COUNT;
+        let is_storable = |attribute: &mut Self| {
+            let has_name = !attribute.name.is_empty()
+                && !attribute.name.contains('\0')
+                && attribute.name.len() < MAX_MESSAGE_BYTES;
+            let size = attribute.encode(&Writer::nowhere()).len();
+            has_name && (size <= MAX_MESSAGE_BYTES || (is_few && size <= MAX_DENSE_BYTES))
+        };
+        attributes
+            .extract_if(.., |attribute| !is_storable(attribute))
+            .collect()
     }
 
     /// The message, version 3.
     pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
         let datatype = self.datatype.encode();
         let (space, values) = match &self.payload {
+            // The dataspace without values.
+            Payload::Null => (vec![2, 0, 0, 2], Vec::new()),
             Payload::One(value) => (dataspace(&[]), value.clone()),
             Payload::Many(count, values) => (dataspace(&[*count]), values.clone()),
+            Payload::Text(text) => (dataspace(&[]), writer.texts(&[*text])),
+            Payload::Texts(texts) => (dataspace(&[texts.len() as u64]), writer.texts(texts)),
             Payload::Lists(entries) => {
                 let mut values = Vec::new();
                 for entry in entries {

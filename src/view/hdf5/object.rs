@@ -2,7 +2,14 @@
 
 use super::attribute::Attribute;
 use super::datatype::Datatype;
-use super::{MAX_HEAP_ENTRIES, Object, UNDEFINED, checksum};
+use super::{MAX_HEAP_ENTRIES, Object, UNDEFINED, checksum, dense};
+
+/// The most axes of a dataset (`H5S_MAX_RANK`).
+pub(in crate::view) const MAX_RANK: usize = 32;
+/// The longest name of an object: its message has other parts, too.
+pub(in crate::view) const MAX_LINK_NAME_BYTES: usize = 65_000;
+/// The longest fill value.
+const MAX_FILL_VALUE_BYTES: usize = 65_000;
 
 /// A group: names of other objects, in order.
 #[derive(Debug, Default)]
@@ -15,6 +22,8 @@ pub(in crate::view) struct Group {
 #[derive(Debug)]
 pub(in crate::view) struct Dataset {
     pub(in crate::view) datatype: Datatype,
+    /// The object that names the type.
+    pub(in crate::view) named_type: Option<usize>,
     pub(in crate::view) shape: Vec<u64>,
     /// The fill value.
     pub(in crate::view) fill: Option<Vec<u8>>,
@@ -38,6 +47,8 @@ pub(in crate::view) enum Storage {
 pub(in crate::view) struct Writer {
     pub(super) objects: Vec<u64>,
     pub(super) heaps: Vec<u64>,
+    /// The dense attribute storage of each object that has one.
+    pub(super) storages: Vec<Option<u64>>,
     /// The end of all of it.
     pub(in crate::view) end: u64,
 }
@@ -48,6 +59,7 @@ impl Writer {
         Self {
             objects: Vec::new(),
             heaps: Vec::new(),
+            storages: Vec::new(),
             end: 0,
         }
     }
@@ -96,50 +108,85 @@ mod message {
     pub(super) const LAYOUT: u8 = 0x08;
     pub(super) const GROUP_INFO: u8 = 0x0A;
     pub(super) const ATTRIBUTE: u8 = 0x0C;
+    pub(super) const ATTRIBUTE_INFO: u8 = 0x15;
+    pub(super) const REFERENCE_COUNT: u8 = 0x16;
+    /// The flag of a message that another object has.
+    pub(super) const IS_SHARED: u8 = 0b10;
 }
 
 impl Object {
-    /// The object header.
-    pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
-        let mut messages = Vec::new();
-        let mut add = |kind: u8, body: &[u8]| {
-            messages.push(kind);
-            messages.extend(u16::try_from(body.len()).unwrap_or(u16::MAX).to_le_bytes());
-            messages.push(0);
-            messages.extend(body);
-        };
-        let attributes = match self {
+    /// The object header, with the address of its dense attribute storage if it has one.
+    pub(super) fn encode(&self, writer: &Writer, storage: Option<u64>) -> Vec<u8> {
+        let mut messages = Messages::default();
+        match self {
             Self::Group(group) => {
                 let mut info = vec![0, 1];
                 // Creation order is tracked; all links are compact, without a heap.
                 info.extend((group.links.len() as u64).to_le_bytes());
                 info.extend([0xFF; 16]);
-                add(message::LINK_INFO, &info);
-                add(message::GROUP_INFO, &[0, 0]);
+                messages.add(message::LINK_INFO, &info);
+                messages.add(message::GROUP_INFO, &[0, 0]);
                 for (order, (name, object)) in (0_u64..).zip(&group.links) {
-                    add(message::LINK, &link(order, name, writer.object(*object)));
+                    let link = link(order, name, writer.object(*object));
+                    messages.add(message::LINK, &link);
                 }
-                &group.attributes
             }
             Self::Dataset(dataset) => {
-                add(message::DATASPACE, &dataspace(&dataset.shape));
-                add(message::DATATYPE, &dataset.datatype.encode());
-                add(message::FILL_VALUE, &dataset.fill_value());
-                add(message::LAYOUT, &dataset.layout());
-                &dataset.attributes
+                messages.add(message::DATASPACE, &dataspace(&dataset.shape));
+                match dataset.named_type {
+                    // Version 3, a named type.
+                    Some(object) => {
+                        let address = writer.object(object).to_le_bytes();
+                        let shared = [&[3, 2][..], &address].concat();
+                        messages.add_with(message::DATATYPE, message::IS_SHARED, &shared);
+                    }
+                    None => messages.add(message::DATATYPE, &dataset.datatype.encode()),
+                }
+                messages.add(message::FILL_VALUE, &dataset.fill_value());
+                messages.add(message::LAYOUT, &dataset.layout());
             }
-        };
-        for attribute in attributes {
-            add(message::ATTRIBUTE, &attribute.encode(writer));
+            Self::Datatype(datatype, users) => {
+                messages.add(message::DATATYPE, &datatype.encode());
+                // Its name is one reference.
+                let count = users.saturating_add(1).to_le_bytes();
+                messages.add(message::REFERENCE_COUNT, &[&[0][..], &count].concat());
+            }
         }
-        // Version 2; the size of the messages has four bytes.
+        match storage {
+            Some(start) => messages.add(message::ATTRIBUTE_INFO, &dense::info(start)),
+            None => {
+                for attribute in self.attributes() {
+                    messages.add(message::ATTRIBUTE, &attribute.encode(writer));
+                }
+            }
+        }
+        messages.into_header()
+    }
+}
+
+/// The messages of an object header.
+#[derive(Default)]
+struct Messages(Vec<u8>);
+
+impl Messages {
+    fn add(&mut self, kind: u8, body: &[u8]) {
+        self.add_with(kind, 0, body);
+    }
+
+    fn add_with(&mut self, kind: u8, flags: u8, body: &[u8]) {
+        self.0.push(kind);
+        let size = u16::try_from(body.len()).unwrap_or(u16::MAX);
+        self.0.extend(size.to_le_bytes());
+        self.0.push(flags);
+        self.0.extend(body);
+    }
+
+    /// Version 2; the size of the messages has four bytes.
+    fn into_header(self) -> Vec<u8> {
         let mut bytes = b"OHDR\x02\x02".to_vec();
-        bytes.extend(
-            u32::try_from(messages.len())
-                .unwrap_or(u32::MAX)
-                .to_le_bytes(),
-        );
-        bytes.extend(messages);
+        let size = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(self.0);
         let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
         bytes
@@ -159,6 +206,11 @@ fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
 }
 
 impl Dataset {
+    /// Whether a file can have a fill value.
+    pub(in crate::view) fn fits_fill_value(value: &[u8]) -> bool {
+        value.len() <= MAX_FILL_VALUE_BYTES
+    }
+
     /// Bytes of all elements, if they are contiguous.
     fn size_bytes(&self) -> u64 {
         let item = self.datatype.size_bytes() as u64;
@@ -177,13 +229,13 @@ impl Dataset {
         };
         let is_defined = 0b10_0000;
         match &self.fill {
-            Some(value) => {
+            Some(value) if Self::fits_fill_value(value) => {
                 let mut bytes = vec![3, times | is_defined];
                 bytes.extend(u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
                 bytes.extend(value);
                 bytes
             }
-            None => vec![3, times],
+            _ => vec![3, times],
         }
     }
 

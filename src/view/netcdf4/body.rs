@@ -3,36 +3,76 @@
 use std::sync::Arc;
 
 use crate::array::ArrayReader;
-use crate::view::hdf5::{self, ChunkIndex};
+use crate::view::hdf5::{self, ChunkIndex, Storage};
 use crate::view::layout::{
-    ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, elements_start,
+    ARRAY_ALIGNMENT_BYTES, ArrayExtent, ElementOrder, FileLayout, Segment, elements_start,
 };
+use crate::view::number::Conversion;
 
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
 
 /// The elements of a dataset that are in the header.
-pub(super) enum Values {
+pub(in crate::view) enum Values {
     /// The length of each text and its entry of the heap.
     Texts(Vec<(u32, usize)>),
-    /// Encoded numbers.
+    /// Encoded elements.
     Bytes(Vec<u8>),
+    /// Encoded elements with texts at these offsets.
+    Records(Vec<u8>, Vec<(usize, (u32, usize))>),
 }
 
 /// A dataset whose elements are those of an array.
-pub(super) struct Stored {
+pub(in crate::view) struct Stored {
     /// The dataset.
-    pub(super) object: usize,
-    pub(super) reader: Arc<ArrayReader>,
-    pub(super) extent: ArrayExtent,
+    pub(in crate::view) object: usize,
+    pub(in crate::view) reader: Arc<ArrayReader>,
+    pub(in crate::view) extent: ArrayExtent,
     /// The chunk index, if it has chunks.
-    pub(super) index: Option<ChunkIndex>,
+    pub(in crate::view) index: Option<ChunkIndex>,
+}
+
+/// The storage of the elements of an array of `shape` and `chunks` in the file: the chunks of the array, so
+/// that each is decoded once; contiguous if there is one chunk, or if HDF5 cannot have such chunks. None of
+/// the lengths is 0.
+///
+/// # Errors
+/// More bytes than a file can have.
+pub(in crate::view) fn array_storage(
+    reader: &ArrayReader,
+    shape: &[u64],
+    chunks: &[u64],
+    item_bytes: usize,
+    conversion: Option<Conversion>,
+) -> Result<(Storage, ArrayExtent, Option<ChunkIndex>), String> {
+    let pairs = || chunks.iter().zip(shape);
+    let is_one = pairs().all(|(chunk, length)| chunk >= length);
+    // A chunk of HDF5 must not be larger than the array.
+    let fits = pairs().all(|(chunk, length)| chunk <= length);
+    let index = match fits && !is_one {
+        true => ChunkIndex::new(shape, chunks, item_bytes as u64),
+        false => None,
+    };
+    let (order, storage) = match index {
+        Some(_) => (
+            ElementOrder::ChunkMajor,
+            Storage::Chunked(0, chunks.to_vec()),
+        ),
+        None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
+    };
+    let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
+    if let Some(index) = &index
+        && index.chunks_bytes() != extent.size_bytes
+    {
+        return Err("bug: its chunks are not those of its file".into());
+    }
+    Ok((storage, extent, index))
 }
 
 /// The layout of a file: objects, values, chunk indexes, and after a gap the elements of arrays. `None` if
 /// the file would be too long.
-pub(super) fn lay_out(
-    mut file: hdf5::File,
+pub(in crate::view) fn lay_out(
+    mut file: hdf5::File<'_>,
     values: Vec<(usize, Values)>,
     arrays: Vec<Stored>,
 ) -> Option<(FileLayout, Vec<Arc<ArrayReader>>)> {
@@ -45,6 +85,14 @@ pub(super) fn lay_out(
         let bytes = match values {
             Values::Texts(texts) => writer.texts(&texts),
             Values::Bytes(bytes) => bytes,
+            Values::Records(mut bytes, texts) => {
+                for (offset, text) in texts {
+                    let reference = writer.texts(&[text]);
+                    let end = offset.checked_add(reference.len())?;
+                    bytes.get_mut(offset..end)?.copy_from_slice(&reference);
+                }
+                bytes
+            }
         };
         let start = body.end.checked_next_multiple_of(VALUES_ALIGNMENT_BYTES)?;
         body.put(start, bytes.len() as u64, Segment::Bytes(bytes))?;
