@@ -5,6 +5,7 @@
 //! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
 //! a layout, so nothing is decoded to know how long a file is.
 
+mod anndata;
 mod around;
 mod branch;
 mod cf;
@@ -19,6 +20,7 @@ mod format_set;
 mod gather;
 mod georef;
 mod geotiff;
+mod h5;
 mod hdf5;
 mod layout;
 mod making;
@@ -54,5 +56,5 @@ pub use layout::{
 };
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions, alias};
-pub use number::{Conversion, Number, NumberKind, Value};
+pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
 pub(crate) use readme::shell_quoted;

@@ -13,6 +13,9 @@ pub enum Depth {
     Own,
     /// Also the groups in it, and so on.
     All,
+    /// The same for a file that has the hierarchy as it is: with more text, with structures that have text in
+    /// them, and without georeferencing.
+    Raw,
 }
 
 /// A group, its arrays and its groups, each in the order of their names.
@@ -64,6 +67,9 @@ pub struct GroupArray {
     /// Its elements, decoded, where they are text that no file can be filled from directly; or why
     /// they are not.
     pub texts: Option<DecodedTexts>,
+    /// Its elements as bytes, where they are structures with text in them ([`Depth::Raw`]); or why they are
+    /// not.
+    pub records: Option<Result<Arc<Vec<u8>>, String>>,
     /// Where its elements are, if that is not said in the way of CF.
     pub(super) grid: Option<Arc<Grid>>,
 }

@@ -7,7 +7,7 @@ use super::georef::context::Notes;
 use super::georef::spacing::{ImageMetadata, Spacing, metres, seconds};
 use super::georef::text::shown;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
-use super::number::{Conversion, Number, NumberKind, Value};
+use super::number::{Conversion, ConversionRule, Number, NumberKind, Value};
 use super::sidecar::element_type;
 use crate::zarr::{ByteOrder, Fixed};
 
@@ -95,7 +95,10 @@ impl Pixels {
             conversion: Conversion {
                 from,
                 to: Number::new(kind, size, ByteOrder::Big),
-                is_offset,
+                rule: match is_offset {
+                    true => ConversionRule::Offset,
+                    false => ConversionRule::Values,
+                },
             },
             bits: if kind == NumberKind::Float {
                 -bits

@@ -13,7 +13,7 @@ use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
-use super::{classic, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, sidecar};
+use super::{anndata, classic, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, sidecar};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
@@ -77,6 +77,11 @@ pub enum Renderer {
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
+    /// A file of those groups for which the first function returns true, and all that is below them.
+    GroupOfKind(
+        fn(&ViewNode) -> bool,
+        fn(&GroupTree) -> Result<VirtualFile, String>,
+    ),
 }
 
 /// One row of the table.
@@ -119,6 +124,7 @@ const READ_NIFTI: &str = "python3 -c 'import nibabel, sys; print(nibabel.load(sy
 const READ_MRC: &str = "python3 -c 'import mrcfile, sys; mrcfile.mmap(sys.argv[1]).print_header()'";
 const READ_FITS: &str =
     "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'";
+const READ_H5AD: &str = "python3 -c 'import anndata, sys; print(anndata.read_h5ad(sys.argv[1]))'";
 
 /// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
@@ -126,7 +132,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 24] = [
+static TABLE: [Row; 26] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -260,6 +266,20 @@ static TABLE: [Row; 24] = [
         Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
     ),
     row(
+        "h5",
+        Name::Suffix(".h5"),
+        "HDF5 of the group and all that is below it, as it is",
+        "h5dump -H",
+        Renderer::Group(Depth::Raw, h5::is_certain, h5::render),
+    ),
+    row(
+        "h5ad",
+        Name::Suffix(".h5ad"),
+        "AnnData",
+        READ_H5AD,
+        Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
+    ),
+    row(
         "nc",
         Name::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
@@ -343,7 +363,7 @@ impl Format {
     pub fn is_of_group(self) -> bool {
         matches!(
             self.renderer(),
-            Renderer::Group(..) | Renderer::Hierarchy(_)
+            Renderer::Group(..) | Renderer::GroupOfKind(..) | Renderer::Hierarchy(_)
         )
     }
 

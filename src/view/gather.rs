@@ -12,12 +12,12 @@ use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
-use super::number::{Number, Value};
+use super::number::{Number, Value, code_points};
 use crate::array::{Extent, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, ListingSupport, StoreError, in_memory, list_prefixes};
-use crate::zarr::{ByteOrder, DataType, Node, Scalar, Variable};
+use crate::zarr::{ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
 /// Nodes in one branch.
 const MAX_NODES: usize = 4096;
@@ -27,6 +27,8 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_DEPTH: usize = 64;
 /// Decoded text of one array.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
+/// Decoded text of one array in a file that has the hierarchy as it is.
+const MAX_RAW_TEXT_BYTES: u64 = 256 << 20;
 /// The numbers of one array take no more than this part of the memory that there may be.
 const MAX_NUMBERS_PART: u64 = 64;
 /// Remote nodes that are looked at to find whether there is any array.
@@ -150,29 +152,8 @@ impl Nodes {
                 // What is below it may be the chunks of an array.
                 branch.left_out.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
-                let mut texts = match room.has_elements {
-                    true => self.texts_of(&child).await?,
-                    false => None,
-                };
-                if let Some(Ok(decoded)) = &texts {
-                    let bytes = decoded
-                        .iter()
-                        .map(|text| text.capacity() + size_of::<String>());
-                    let left = room.bytes.checked_sub(bytes.sum::<usize>() as u64);
-                    match left {
-                        Some(left) => room.bytes = left,
-                        None => texts = Some(Err("too much text for one file".into())),
-                    }
-                }
-                let grid = match room.has_elements {
-                    true => self.grid_of(&child, has_crs).await?,
-                    false => None,
-                };
-                branch.arrays.push(GroupArray {
-                    node: child,
-                    texts,
-                    grid,
-                });
+                let array = self.gather_array(child, wanted, has_crs, room).await?;
+                branch.arrays.push(array);
             } else if wanted == Depth::Own {
                 branch.groups_left_out.push(child.name().to_owned());
             } else {
@@ -187,6 +168,47 @@ impl Nodes {
             }
         }
         Ok(branch)
+    }
+
+    async fn gather_array(
+        self: &Arc<Self>,
+        node: Arc<ViewNode>,
+        wanted: Depth,
+        has_crs: bool,
+        room: &mut Room,
+    ) -> Result<GroupArray, NoContent> {
+        let (mut texts, mut records, mut grid) = (None, None, None);
+        if room.has_elements {
+            texts = self.texts_of(&node, wanted).await?;
+            match wanted {
+                Depth::Raw => records = self.records_of(&node).await?,
+                Depth::Own | Depth::All => grid = self.grid_of(&node, has_crs).await?,
+            }
+        }
+        let text_bytes = match (&texts, &records) {
+            (Some(Ok(texts)), _) => {
+                let texts = texts.iter();
+                texts
+                    .map(|text| text.capacity() + size_of::<String>())
+                    .sum()
+            }
+            (_, Some(Ok(bytes))) => bytes.len(),
+            _ => 0,
+        };
+        match room.bytes.checked_sub(text_bytes as u64) {
+            Some(left) => room.bytes = left,
+            None => {
+                let too_much = "too much text for one file";
+                texts = texts.map(|_| Err(too_much.into()));
+                records = records.map(|_| Err(too_much.into()));
+            }
+        }
+        Ok(GroupArray {
+            node,
+            texts,
+            records,
+            grid,
+        })
     }
 
     /// Whether a group above says a coordinate reference system for arrays below it.
@@ -293,7 +315,7 @@ impl Nodes {
                 let child = self.node(&key).await?;
                 match &child.elements {
                     _ if child.broken().is_some() => {}
-                    Elements::None if depth == Depth::All => groups.push(key),
+                    Elements::None if depth != Depth::Own => groups.push(key),
                     _ if is_certain(&child) => return Ok(true),
                     _ => {}
                 }
@@ -302,13 +324,43 @@ impl Nodes {
         Ok(false)
     }
 
-    async fn texts_of(&self, node: &ViewNode) -> Result<Option<DecodedTexts>, NoContent> {
-        let Node::Array(array) = node.metadata() else {
+    /// The elements of an array of structures with text in them.
+    async fn records_of(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Option<Result<Arc<Vec<u8>>, String>>, NoContent> {
+        let Some(reader) = node.reader().filter(|reader| {
+            let data_type = reader.chunks().data_type();
+            matches!(data_type.scalar, Scalar::Struct(_)) && has_text(data_type)
+        }) else {
             return Ok(None);
         };
         let most = MAX_TEXT_BYTES.min(self.engine().memory_limit_bytes() / 32);
+        if reader.size_bytes() > most {
+            let why = format!("more than {most} bytes of structures with text");
+            return Ok(Some(Err(why)));
+        }
+        let bytes = self.all_bytes(node).await?;
+        Ok(Some(Ok(Arc::new(bytes))))
+    }
+
+    async fn texts_of(
+        &self,
+        node: &ViewNode,
+        depth: Depth,
+    ) -> Result<Option<DecodedTexts>, NoContent> {
+        let Node::Array(array) = node.metadata() else {
+            return Ok(None);
+        };
+        let memory = self.engine().memory_limit_bytes();
+        let most = match depth {
+            Depth::Raw => MAX_RAW_TEXT_BYTES.min(memory / 16),
+            Depth::Own | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
+        };
         let too_much = || format!("more than {most} bytes of text");
         match &node.elements {
+            // Such text has a constant size in a file, too.
+            Elements::Fixed(_) if depth == Depth::Raw => Ok(None),
             Elements::Fixed(reader) => {
                 let data_type = reader.chunks().data_type();
                 let Scalar::Text(order) = data_type.scalar else {
@@ -408,10 +460,15 @@ fn has_text_name(key: &Key) -> bool {
 
 /// Text of code points of 4 bytes, without the NULs at its end.
 fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
-    let points = bytes.as_chunks::<4>().0.iter().map(|point| match order {
-        ByteOrder::Little => u32::from_le_bytes(*point),
-        ByteOrder::Big => u32::from_be_bytes(*point),
-    });
-    let text: Option<String> = points.map(char::from_u32).collect();
-    Some(text?.trim_end_matches('\0').to_owned())
+    code_points(bytes, order).map(char::from_u32).collect()
+}
+
+/// Whether elements are text of code points, or have it in them.
+fn has_text(data_type: &Fixed) -> bool {
+    match &data_type.scalar {
+        Scalar::Text(_) => true,
+        Scalar::SubArray { item, .. } => has_text(item),
+        Scalar::Struct(fields) => fields.iter().any(|field| has_text(&field.data_type)),
+        _ => false,
+    }
 }

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
 use super::around::ArrayView;
+use super::branch::Depth;
 use super::content::{Asked, CachedFile, Content, NoContent, Rendering};
 use super::format::{Format, Renderer};
 use super::layout::VirtualFile;
@@ -62,10 +63,16 @@ impl Nodes {
             (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
                 Err("no document says that it is a group".to_owned().into())
             }
-            (Renderer::Group(..), _) if node.is_array() => {
+            (Renderer::Group(..) | Renderer::GroupOfKind(..), _) if node.is_array() => {
                 Err("this is an array".to_owned().into())
             }
-            (Renderer::Hierarchy(_) | Renderer::Group(..), _) => self.made(node, format).await,
+            (Renderer::GroupOfKind(is_of_kind, _), _) if !is_of_kind(node) => {
+                let what = format.description();
+                Err(format!("the group has no metadata of {what}").into())
+            }
+            (Renderer::Hierarchy(_) | Renderer::Group(..) | Renderer::GroupOfKind(..), _) => {
+                self.made(node, format).await
+            }
             (Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_), _) => {
                 array_of(node)?;
                 self.made(node, format).await
@@ -173,6 +180,7 @@ impl Nodes {
                 })
             }
             Renderer::Group(depth, _, make) => Ok(make(&self.group_tree(node, depth).await?)?),
+            Renderer::GroupOfKind(_, make) => Ok(make(&self.group_tree(node, Depth::Raw).await?)?),
             Renderer::ArrayWithNodes(_, make) | Renderer::UncheckedArray(make) => {
                 let array = array_of(node)?;
                 self.resolve(|nodes| make(&array, nodes)).await

@@ -179,22 +179,33 @@ impl Value {
     }
 }
 
-/// A conversion of the numbers of an array to those of a file.
+/// A conversion of the elements of an array to those of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
-    /// The type in the array.
+    /// The type in the array; of a text, its size and the byte order of its code points.
     pub from: Number,
     /// The type in the file. A value that it cannot hold exactly is an error when it is read.
     pub to: Number,
-    /// Whether integers have their highest bit inverted: numbers of n bits are less by 2^(n-1), as FITS
-    /// has unsigned integers and signed bytes.
-    pub is_offset: bool,
+    /// What changes besides the type.
+    pub rule: ConversionRule,
+}
+
+/// What a conversion changes besides the type of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConversionRule {
+    /// Nothing.
+    Values,
+    /// Integers have their highest bit inverted: numbers of n bits are less by 2^(n-1), as FITS has
+    /// unsigned integers and signed bytes.
+    Offset,
+    /// Code points of 4 bytes become UTF-8, which is not longer. Both are padded with NUL.
+    Utf8,
 }
 
 impl Conversion {
     /// Whether both types are the same.
     pub fn is_identity(&self) -> bool {
-        self.from == self.to && !self.is_offset
+        self.from == self.to && self.rule == ConversionRule::Values
     }
 
     /// A conversion that keeps the values.
@@ -202,7 +213,16 @@ impl Conversion {
         Self {
             from,
             to,
-            is_offset: false,
+            rule: ConversionRule::Values,
+        }
+    }
+
+    /// The conversion of texts of `size_bytes` bytes in code points of 4 bytes to UTF-8 in as many bytes.
+    pub fn utf8(size_bytes: usize, order: ByteOrder) -> Self {
+        Self {
+            from: Number::new(NumberKind::UInt, size_bytes, order),
+            to: Number::new(NumberKind::UInt, size_bytes, ByteOrder::Little),
+            rule: ConversionRule::Utf8,
         }
     }
 
@@ -218,13 +238,20 @@ impl Conversion {
     /// A value that the file's numbers cannot hold exactly.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
         let size = self.from.size_bytes;
-        let is_same = self.from.kind == self.to.kind || self.is_offset;
+        let is_offset = self.rule == ConversionRule::Offset;
+        if self.rule == ConversionRule::Utf8 {
+            let texts = from.chunks_exact(size).zip(to.chunks_exact_mut(size));
+            return texts
+                .into_iter()
+                .try_for_each(|(from, to)| encode_utf8(from, self.from.order, to));
+        }
+        let is_same = self.from.kind == self.to.kind || is_offset;
         if is_same && size == self.to.size_bytes {
             to.copy_from_slice(from);
             if self.from.order != self.to.order {
                 swap(to, size);
             }
-            if self.is_offset {
+            if is_offset {
                 let highest = match self.to.order {
                     ByteOrder::Big => 0,
                     ByteOrder::Little => size - 1,
@@ -242,6 +269,38 @@ impl Conversion {
         }
         Ok(())
     }
+}
+
+/// Writes a text as UTF-8, padded with NUL. Fails with what is no code point.
+fn encode_utf8(points: &[u8], order: ByteOrder, to: &mut [u8]) -> Result<(), Value> {
+    to.fill(0);
+    let mut rest = to;
+    for point in code_points(points, order) {
+        let invalid = || Value::Int(point.into());
+        let mut encoded = [0; 4];
+        let encoded = char::from_u32(point)
+            .ok_or_else(invalid)?
+            .encode_utf8(&mut encoded);
+        let (target, left) = rest
+            .split_at_mut_checked(encoded.len())
+            .ok_or_else(invalid)?;
+        target.copy_from_slice(encoded.as_bytes());
+        rest = left;
+    }
+    Ok(())
+}
+
+/// The code points of a text, whose words have 4 bytes, without the NULs at its end.
+pub(super) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = u32> {
+    let (points, _) = bytes.as_chunks::<4>();
+    let end = points.iter().rposition(|point| *point != [0; 4]);
+    points
+        .iter()
+        .take(end.map_or(0, |end| end + 1))
+        .map(move |point| match order {
+            ByteOrder::Little => u32::from_le_bytes(*point),
+            ByteOrder::Big => u32::from_be_bytes(*point),
+        })
 }
 
 /// Reverses the bytes of each word.
@@ -294,6 +353,33 @@ mod tests {
     }
 
     #[test]
+    fn texts_become_utf8_of_the_same_size() {
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let conversion = Conversion::utf8(12, order);
+            assert!(!conversion.is_identity());
+            assert_eq!(conversion.target_bytes(36), Some(36));
+            let texts = ["a\u{e9}\u{1F600}", "", "x\0y"];
+            let points = texts.iter().flat_map(|text| {
+                let points = text.chars().map(u32::from).chain([0; 3]).take(3);
+                points.flat_map(|point| match order {
+                    ByteOrder::Little => point.to_le_bytes(),
+                    ByteOrder::Big => point.to_be_bytes(),
+                })
+            });
+            let mut found = [9; 36];
+            conversion
+                .convert(&points.collect::<Vec<u8>>(), &mut found)
+                .unwrap();
+            for (text, found) in texts.iter().zip(found.chunks(12)) {
+                assert_eq!(&found[..text.len()], text.as_bytes());
+                assert!(found[text.len()..].iter().all(|byte| *byte == 0));
+            }
+            let surrogate = [0xD8; 12];
+            assert!(conversion.convert(&surrogate, &mut [0; 12]).is_err());
+        }
+    }
+
+    #[test]
     fn conversions_keep_values() {
         use ByteOrder::{Big, Little};
         let swap = Conversion::new(
@@ -309,7 +395,7 @@ mod tests {
             number(NumberKind::Float, 8, Big),
         );
         let offset = Conversion {
-            is_offset: true,
+            rule: ConversionRule::Offset,
             ..Conversion::new(
                 number(NumberKind::UInt, 2, Little),
                 number(NumberKind::Int, 2, Big),

@@ -19,8 +19,13 @@ impl Format {
     pub fn is_expected_of(self, node: &ViewNode) -> bool {
         // Few arrays need one: the diagnostics of the `.tif` name the reference system.
         let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
-        // Most nodes are no images.
-        !is_rare && (!self.is_image() || ome_tiff::is_named(node))
+        let is_of_kind = match self.renderer() {
+            Renderer::GroupOfKind(is_of_kind, _) => is_of_kind(node),
+            // Most nodes are no images.
+            Renderer::Image(_) => ome_tiff::is_named(node),
+            _ => true,
+        };
+        !is_rare && is_of_kind
     }
 }
 

@@ -30,6 +30,7 @@ mod discovery;
 mod extensions;
 mod geometry;
 mod georef;
+mod h5;
 mod holes;
 mod images;
 mod limits;

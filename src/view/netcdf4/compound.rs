@@ -38,10 +38,17 @@ fn item(fixed: &Fixed) -> Result<Datatype, String> {
         Scalar::Bytes => Ok(items(&[size], CHARACTER)),
         Scalar::Raw => Ok(items(&[size], byte(NumberKind::UInt))),
         Scalar::SubArray { shape, item: inner } => Ok(items(shape, item(inner)?)),
-        Scalar::Struct(fields) => Ok(Datatype::Compound {
-            size_bytes: size,
-            members: fields.iter().map(member).collect::<Result<_, _>>()?,
-        }),
+        Scalar::Struct(fields) => {
+            let members: Vec<Member> = fields.iter().map(member).collect::<Result<_, _>>()?;
+            let names: HashSet<&str> = members.iter().map(|member| &member.name[..]).collect();
+            match names.len() == members.len() {
+                true => Ok(Datatype::Compound {
+                    size_bytes: size,
+                    members,
+                }),
+                false => Err("two members of a structure have the same name in NFC".into()),
+            }
+        }
         _ => match Number::of(fixed) {
             Some((part, 2)) => Ok(Datatype::complex(part)),
             Some((number, _)) if number.kind != NumberKind::Float || size > 2 => {

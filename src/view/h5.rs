@@ -1,0 +1,327 @@
+//! A hierarchy as it is in a plain HDF5 file: all groups, arrays and attributes with their own names, as h5py
+//! writes them, without the dimension scales of netCDF.
+
+mod attributes;
+mod types;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use self::attributes::Texts;
+use self::types::Records;
+use super::branch::{GroupArray, GroupTree};
+use super::cf;
+use super::hdf5::{self, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
+use super::layout::VirtualFile;
+use super::netcdf4::body::{self, Stored, Values, array_storage};
+use super::node::{Elements, ViewNode};
+use crate::array::ArrayReader;
+use crate::zarr::{self, FillValue, Node};
+
+/// Whether an array is certainly in a file of its group, by its metadata alone.
+pub(super) fn is_certain(node: &ViewNode) -> bool {
+    let Some(view) = node.array_view() else {
+        return false;
+    };
+    view.shape().len() <= MAX_RANK
+        && check_name(node.name()).is_ok()
+        && types::of_elements(view.data_type()).is_ok()
+}
+
+/// The HDF5 file of a group tree. Notes name what is not in it.
+///
+/// # Errors
+/// No node is in the group, or the file would be too long.
+pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+    let (file, left_out) = render_tree(tree)?;
+    let notes = [left_out, file.notes].concat();
+    Ok(VirtualFile { notes, ..file })
+}
+
+/// The same, if everything is in it.
+///
+/// # Errors
+/// Those of [`render`]; what is not in it.
+pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
+    let (file, left_out) = render_tree(tree)?;
+    match left_out.first() {
+        None => Ok(file),
+        Some(first) => Err(format!("{first}; the .h5 file has everything else")),
+    }
+}
+
+/// The file, with notes about attributes, and what is not in it.
+fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
+    let mut plan = Plan::default();
+    plan.group(tree);
+    if plan.file.objects.len() == 1 && tree.node.is_implicit {
+        return Err(tree.without_variables(plan.left_out));
+    }
+    let found = body::lay_out(plan.file, plan.values, plan.arrays);
+    let (layout, sources) = found.ok_or("no file can be so long")?;
+    let file = VirtualFile {
+        layout,
+        sources,
+        notes: plan.notes,
+    };
+    Ok((file, plan.left_out))
+}
+
+/// Whether HDF5 can have an object of this name.
+fn check_name(name: &str) -> Result<(), String> {
+    match name {
+        "" | "." => Err("no name of HDF5".into()),
+        name if name.contains(['\0', '/']) => Err("no name of HDF5".into()),
+        name if name.len() > MAX_LINK_NAME_BYTES => Err("its name is too long for HDF5".into()),
+        _ => Ok(()),
+    }
+}
+
+/// The objects of the file.
+#[derive(Default)]
+struct Plan<'a> {
+    file: hdf5::File<'a>,
+    /// The texts of attributes.
+    texts: Texts,
+    /// The datasets whose elements are in the header.
+    values: Vec<(usize, Values)>,
+    arrays: Vec<Stored>,
+    notes: Vec<String>,
+    /// The nodes that are not in the file, and why.
+    left_out: Vec<String>,
+}
+
+/// The type and the elements of a dataset.
+struct Planned {
+    datatype: Datatype,
+    fill: Option<Vec<u8>>,
+    storage: Storage,
+    elements: Data,
+}
+
+enum Data {
+    Nowhere,
+    Values(Values),
+    Array(Box<Stored>),
+}
+
+impl<'a> Plan<'a> {
+    fn group(&mut self, tree: &'a GroupTree) -> usize {
+        let number = self.file.push(Object::Group(hdf5::Group::default()));
+        let mut links = Vec::new();
+        for (key, why) in &tree.left_out {
+            self.left_out.push(format!("{key} is not in it: {why}"));
+        }
+        for member in &tree.arrays {
+            let name = member.node.name();
+            match check_name(name).and_then(|()| self.array(member)) {
+                Ok(object) => links.push((name.to_owned(), object)),
+                Err(why) => self.leave_out(&member.node, &why),
+            }
+        }
+        for tree in &tree.groups {
+            let name = tree.node.name();
+            match check_name(name) {
+                Ok(()) => links.push((name.to_owned(), self.group(tree))),
+                Err(why) => self.leave_out(&tree.node, &why),
+            }
+        }
+        // Readers that list by creation order see the order of names.
+        links.sort_unstable();
+        let attributes = match tree.node.metadata().attributes() {
+            Ok(members) => self.attributes(&tree.node, members),
+            Err(error) => {
+                self.note(&tree.node, &format!("attributes: {error}"));
+                Vec::new()
+            }
+        };
+        if let Some(Object::Group(group)) = self.file.objects.get_mut(number) {
+            *group = hdf5::Group { links, attributes };
+        }
+        number
+    }
+
+    fn array(&mut self, member: &'a GroupArray) -> Result<usize, String> {
+        let node = &member.node;
+        let Node::Array(array) = node.metadata() else {
+            return Err("no array".into());
+        };
+        let rank = array.shape.len();
+        if rank > MAX_RANK {
+            return Err(format!("{rank} axes, HDF5 has {MAX_RANK}"));
+        }
+        let planned = self.elements(member, array)?;
+        if let Some(fill) = &planned.fill
+            && !hdf5::Dataset::fits_fill_value(fill)
+        {
+            self.note(node, "its fill value is not in it: too long for HDF5");
+        }
+        let attributes = self.attributes_of_array(node, array);
+        let object = self.file.push(Object::Dataset(hdf5::Dataset {
+            datatype: planned.datatype,
+            named_type: None,
+            shape: array.shape.clone(),
+            fill: planned.fill,
+            storage: planned.storage,
+            attributes,
+        }));
+        match planned.elements {
+            Data::Nowhere => {}
+            Data::Values(values) => self.values.push((object, values)),
+            Data::Array(stored) => self.arrays.push(Stored { object, ..*stored }),
+        }
+        Ok(object)
+    }
+
+    fn elements(&mut self, member: &'a GroupArray, array: &zarr::Array) -> Result<Planned, String> {
+        let is_empty = array.shape.contains(&0);
+        let of_values = |datatype, values| Planned {
+            datatype,
+            fill: None,
+            storage: match is_empty {
+                true => Storage::Nowhere,
+                false => Storage::Contiguous(0),
+            },
+            elements: match is_empty {
+                true => Data::Nowhere,
+                false => Data::Values(values),
+            },
+        };
+        if let Some(texts) = &member.texts {
+            let texts = texts.as_ref().map_err(Clone::clone)?;
+            if texts.iter().any(|text| text.contains('\0')) {
+                return Err("text with NUL in it".into());
+            }
+            let values = Values::Texts(self.file.push_texts(texts));
+            return Ok(of_values(Datatype::VariableText, values));
+        }
+        let reader = match &member.node.elements {
+            Elements::Fixed(reader) => reader,
+            Elements::Unreadable(why) => return Err(why.clone()),
+            Elements::Variable(..) | Elements::None => {
+                return Err(
+                    "elements of variable length that are no text: they are in .json".into(),
+                );
+            }
+        };
+        if let Some(bytes) = &member.records {
+            let bytes = bytes.as_ref().map_err(Clone::clone)?;
+            let records = Records::of(reader.chunks().data_type())?;
+            let values = records.encode(bytes, &mut self.file)?;
+            return Ok(of_values(records.datatype, values));
+        }
+        fixed_elements(reader, array)
+    }
+
+    fn attributes_of_array(
+        &mut self,
+        node: &ViewNode,
+        array: &zarr::Array,
+    ) -> Vec<hdf5::Attribute> {
+        let mut members = match &array.attributes {
+            Ok(members) => members.clone(),
+            Err(error) => {
+                self.note(node, &format!("attributes: {error}"));
+                Map::new()
+            }
+        };
+        if let Ok(zarr::DataType::Fixed(fixed)) = &array.data_type {
+            match cf::time_attributes(&fixed.scalar) {
+                Ok(units) => {
+                    // The unit of the data type takes precedence over attributes.
+                    let units = units.into_iter().flatten();
+                    members.extend(units.map(|(name, text)| (name.to_owned(), text.into())));
+                }
+                Err(why) => self.note(node, &why),
+            }
+        }
+        let names = &array.dimension_names;
+        let has_nul = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains('\0'));
+        if names.iter().any(Option::is_some) && !names.iter().any(has_nul) {
+            let names = names.iter().map(|name| name.clone().unwrap_or_default());
+            let labels = names.map(Json::String).collect();
+            // As h5py and the library (`H5DSset_label`) name axes.
+            members.entry("DIMENSION_LABELS").or_insert(labels);
+        }
+        self.attributes(node, &members)
+    }
+
+    fn attributes(&mut self, node: &ViewNode, members: &Map<String, Json>) -> Vec<hdf5::Attribute> {
+        let mut found = Vec::with_capacity(members.len());
+        for (name, json) in members {
+            let (attribute, is_text) =
+                attributes::encode(name, json, &mut self.texts, &mut self.file);
+            found.push(attribute);
+            if is_text {
+                self.note(
+                    node,
+                    &format!("attribute {name:?} is JSON text: HDF5 has no such value"),
+                );
+            }
+        }
+        for removed in hdf5::Attribute::remove_unstorable(&mut found) {
+            let why = "is not in it: its name or its size is none of HDF5";
+            self.note(node, &format!("attribute {:?} {why}", removed.name));
+        }
+        found
+    }
+
+    fn leave_out(&mut self, node: &ViewNode, why: &str) {
+        self.left_out
+            .push(format!("{} is not in it: {why}", node.key()));
+    }
+
+    fn note(&mut self, node: &ViewNode, what: &str) {
+        let place = match node.key().is_root() {
+            true => "the root".to_owned(),
+            false => node.key().to_string(),
+        };
+        self.notes.push(format!("{place}: {what}"));
+    }
+}
+
+/// Elements of constant size.
+fn fixed_elements(reader: &Arc<ArrayReader>, array: &zarr::Array) -> Result<Planned, String> {
+    let data_type = reader.chunks().data_type();
+    let (datatype, conversion) = types::of_elements(data_type)?;
+    let fill = match array.fill_value {
+        Ok(FillValue::Undefined) | Err(_) => None,
+        Ok(_) => {
+            let stored = reader.chunks().fill_value();
+            let mut fill = stored.to_vec();
+            if let Some(conversion) = conversion {
+                let converted = conversion.convert(stored, &mut fill);
+                converted.map_err(|_| "its fill value is not text in Unicode")?;
+            }
+            Some(fill)
+        }
+    };
+    if array.shape.contains(&0) {
+        return Ok(Planned {
+            datatype,
+            fill,
+            storage: Storage::Nowhere,
+            elements: Data::Nowhere,
+        });
+    }
+    let chunks = reader.read_chunk_shape().unwrap_or(&array.shape);
+    let (storage, extent, index) = array_storage(
+        reader,
+        &array.shape,
+        chunks,
+        datatype.size_bytes(),
+        conversion,
+    )?;
+    Ok(Planned {
+        datatype,
+        fill,
+        storage,
+        elements: Data::Array(Box::new(Stored {
+            object: 0,
+            reader: Arc::clone(reader),
+            extent,
+            index,
+        })),
+    })
+}
