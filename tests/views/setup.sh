@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the programs that the computed files are opened with: those of netCDF, HDF5, GDAL and
-# TIFF from the distribution, their Python libraries in an environment beside this file, HDF5 1.8 in
+# TIFF from the distribution, their Python libraries in environments beside this file, HDF5 1.8 in
 # .hdf5-1.8, jsfive in node_modules. Writes the stores that they are compared with, in
 # target/fixtures/formats. Does nothing when all is there.
 set -euo pipefail
@@ -15,8 +15,7 @@ requirements+=" ome-types==0.7.0 xmlschema==4.3.2"
 requirements+=" pyfive==1.3.0 tifffile==2026.3.3 rasterio==1.4.4 pyproj==3.7.2 pynrrd==1.1.3"
 # Readers of images and volumes.
 requirements+=" nibabel==5.4.2 SimpleITK==2.5.3 mrcfile==1.5.4 astropy==8.0.2"
-# Readers of HDF5 files of single cells.
-requirements+=" anndata==0.12.19"
+anndata="anndata==0.12.19"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
@@ -26,6 +25,18 @@ need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin list
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
 # shellcheck disable=SC2086
 need_venv "$here/.venv" $requirements
+
+# anndata needs another pandas than other programs may: that comes before the packages of the first environment.
+cells=$here/.venv-anndata
+if [ "$(cat "$cells/stamp" 2>/dev/null)" != "$anndata $requirements" ]; then
+    say "creating $cells"
+    rm -rf "$cells"
+    python3 -m venv "$cells"
+    packages=$(cd "$cells"/lib/python3*/site-packages && pwd)
+    (cd "$here/.venv"/lib/python3*/site-packages && pwd) >"$packages/behind.pth"
+    "$cells/bin/pip" install --quiet --disable-pip-version-check "$anndata"
+    echo "$anndata $requirements" >"$cells/stamp"
+fi
 
 if [ "$(uname -m)" = x86_64 ] && [ "$(cat "$here/.hdf5-1.8/stamp" 2>/dev/null)" != "$hdf5" ]; then
     say "installing HDF5 1.8 into $here"
