@@ -51,7 +51,8 @@ fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
         readme.contains("attribute \"object\" is JSON text"),
         "{readme}"
     );
-    assert!(!readme.contains("is not in it"), "{readme}");
+    let mut lines = readme.lines().filter(|line| line.starts_with("tree.h5: "));
+    assert!(!lines.any(|line| line.contains("is not in it")), "{readme}");
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn hostile_hierarchies_have_a_diagnostic_or_a_file_that_opens() {
         .map(|n| (format!("a{n}"), json!("x".repeat(20))))
         .collect();
     let attributes = json!({"": 1, "nul\u{0}": 1, "list": vec![0.5; 30_000], "deep": {"a": {"b": []}},
-        "x".repeat(70_000): 1, "ok": 1});
+        ("x".repeat(70_000)): 1, "ok": 1});
     stores.put("odd/.zgroup", b"{\"zarr_format\": 2}");
     stores.put("odd/.zattrs", attributes.to_string().as_bytes());
     stores.put("odd/many/.zgroup", b"{\"zarr_format\": 2}");

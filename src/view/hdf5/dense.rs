@@ -26,11 +26,16 @@ pub(super) fn is_needed(attributes: &[Attribute]) -> bool {
     !attributes.iter().all(Attribute::fits)
 }
 
-/// The attribute info message (IV.A.2.v) of storage at this address, without an order of creation.
-pub(super) fn info(start: u64) -> Vec<u8> {
+/// The attribute info message (IV.A.2.v) of an object, with the address of its storage if it has one, and
+/// without an order of creation.
+pub(super) fn info(storage: Option<u64>) -> Vec<u8> {
     let mut bytes = vec![0, 0];
-    bytes.extend(start.to_le_bytes());
-    bytes.extend(start.saturating_add(HEAP_BYTES as u64).to_le_bytes());
+    let (heap, names) = match storage {
+        Some(start) => (start, start.saturating_add(HEAP_BYTES as u64)),
+        None => (UNDEFINED, UNDEFINED),
+    };
+    bytes.extend(heap.to_le_bytes());
+    bytes.extend(names.to_le_bytes());
     bytes
 }
 

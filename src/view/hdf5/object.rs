@@ -118,6 +118,11 @@ impl Object {
     /// The object header, with the address of its dense attribute storage if it has one.
     pub(super) fn encode(&self, writer: &Writer, storage: Option<u64>) -> Vec<u8> {
         let mut messages = Messages::default();
+        // Without it, the library takes the number of attributes for 0 (`H5Oget_info`). It is the first one:
+        // pyfive reads behind its end.
+        if !self.attributes().is_empty() {
+            messages.add(message::ATTRIBUTE_INFO, &dense::info(storage));
+        }
         match self {
             Self::Group(group) => {
                 let mut info = vec![0, 1];
@@ -152,12 +157,9 @@ impl Object {
                 messages.add(message::REFERENCE_COUNT, &[&[0][..], &count].concat());
             }
         }
-        match storage {
-            Some(start) => messages.add(message::ATTRIBUTE_INFO, &dense::info(start)),
-            None => {
-                for attribute in self.attributes() {
-                    messages.add(message::ATTRIBUTE, &attribute.encode(writer));
-                }
+        if storage.is_none() {
+            for attribute in self.attributes() {
+                messages.add(message::ATTRIBUTE, &attribute.encode(writer));
             }
         }
         messages.into_header()
