@@ -201,7 +201,7 @@ fn encode_number(number: Number, bytes: &mut Vec<u8>) {
 
 /// The members of a compound type of version 3: their offsets have as many bytes as its size needs.
 fn encode_members(size_bytes: usize, members: &[Member], bytes: &mut Vec<u8>) {
-    let width = (size_of::<usize>() * 8 - size_bytes.leading_zeros() as usize).div_ceil(8);
+    let width = (usize::BITS - size_bytes.leading_zeros()).div_ceil(8) as usize;
     for member in members {
         bytes.extend(member.name.as_bytes());
         bytes.push(0);
