@@ -401,7 +401,15 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
     let length = header.encode(&variables, &offsets).len() as u64;
-    let mut at = layout::elements_start(length)?;
+    let records = header.record.map_or(0, |(_, records)| records);
+    let sizes = planned.iter().map(|planned| match planned {
+        // Elements that may fail to decode are behind a gap whatever their size.
+        planned if planned.is_inexact => u64::MAX,
+        planned if planned.is_record => planned.size_bytes.saturating_mul(records),
+        planned => planned.size_bytes,
+    });
+    let size_bytes = sizes.fold(0, u64::saturating_add);
+    let mut at = layout::elements_start(length, size_bytes, layout::ARRAY_ALIGNMENT_BYTES)?;
     let is_only = is_only_record(planned);
     for is_record in [false, true] {
         for (planned, offset) in planned.iter().zip(&mut offsets) {

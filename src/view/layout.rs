@@ -143,27 +143,28 @@ fn record_bytes(slices: &[RecordSlice]) -> Option<u64> {
 /// The elements of each array begin at a multiple of this. The kernel reads whole pages, netCDF-C
 /// blocks of this size: an element that fails to decode must not share one with another array.
 pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
-/// The elements of the first array begin at a multiple of this.
+/// The elements of a large file begin at a multiple of this.
 const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
-/// The least gap between a header and the elements. Some libraries read the first 4 MiB to open a file,
-/// and the kernel adds readahead: this range must not contain elements, which take time to decode and
-/// may fail.
+/// The least gap between a header and the elements of a large file. Some libraries read the first 4 MiB to
+/// open a file, and the kernel adds readahead: this range must not contain elements, which take time to
+/// decode and may fail.
 const GAP_BYTES: u64 = 4 << 20;
-
-/// The offset of the elements after a header that ends at `header_end`; `None` on overflow.
-pub(super) fn elements_start(header_end: u64) -> Option<u64> {
-    let start = header_end.checked_add(GAP_BYTES)?;
-    start.checked_next_multiple_of(ELEMENTS_ALIGNMENT_BYTES)
-}
-
-/// Arrays up to this size begin right behind their header: a gap would be most of the file.
+/// Files with more elements than this are large. In smaller ones a gap would be most of the file.
 const MAX_BYTES_WITHOUT_GAP: u64 = 16 << 20;
 
-/// The offset of one array of this size after a header that ends at `header_end`; `None` on overflow.
-pub(super) fn array_start(header_end: u64, size_bytes: u64) -> Option<u64> {
-    match size_bytes > MAX_BYTES_WITHOUT_GAP {
-        true => elements_start(header_end),
-        false => header_end.checked_next_multiple_of(64),
+/// Whether a file with elements of this size in all has a gap in front of them.
+pub(super) fn has_gap(size_bytes: u64) -> bool {
+    size_bytes > MAX_BYTES_WITHOUT_GAP
+}
+
+/// The offset of elements of `size_bytes` in all after a header that ends at `header_end`: behind a gap, or,
+/// in a small file, at the next multiple of `alignment`. `None` on overflow.
+pub(super) fn elements_start(header_end: u64, size_bytes: u64, alignment: u64) -> Option<u64> {
+    match has_gap(size_bytes) {
+        true => header_end
+            .checked_add(GAP_BYTES)?
+            .checked_next_multiple_of(ELEMENTS_ALIGNMENT_BYTES),
+        false => header_end.checked_next_multiple_of(alignment),
     }
 }
 
@@ -430,6 +431,16 @@ mod tests {
             layout.at(5 + 36, 100).unwrap(),
             Some(SegmentSlice::Bytes(b"end"))
         );
+    }
+
+    #[test]
+    fn only_large_files_have_a_gap() {
+        let start = |header_end, size| elements_start(header_end, size, 4096);
+        assert_eq!(start(100, 16 << 10), Some(4096));
+        assert_eq!(start(4097, 16 << 20), Some(8192));
+        assert_eq!(start(100, (16 << 20) + 1), Some(5 << 20));
+        assert_eq!(start(u64::MAX, 1), None);
+        assert_eq!(start(u64::MAX, u64::MAX), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::around::{ArrayView, NodeResolver};
 use super::content::NoContent;
 use super::georef::context::Notes;
 use super::georef::spacing::{ImageMetadata, metres, seconds};
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, array_start};
+use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start};
 use super::number::{Conversion, Number, NumberKind};
 use super::sidecar::element_type;
 use crate::zarr::ByteOrder;
@@ -51,7 +51,7 @@ pub(super) fn render(
     if !header.is_long() && (is_rounded(metadata.scale) || is_rounded(metadata.offset)) {
         notes.add("scale_factor and add_offset are rounded to single precision");
     }
-    header.offset = array_start(header.size_bytes(), size_bytes)
+    header.offset = elements_start(header.size_bytes(), size_bytes, 64)
         .ok_or_else(|| "the size overflows 64 bits".to_owned())?;
     let mut bytes = header.encode()?;
     if let Some(stored) = stored::find(view, nodes)? {

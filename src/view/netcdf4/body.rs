@@ -69,7 +69,8 @@ pub(in crate::view) fn array_storage(
     Ok((storage, extent, index))
 }
 
-/// The layout of a file: objects, values, chunk indexes, and after a gap the elements of arrays. `None` if
+/// The layout of a file: objects, values, chunk indexes, and the elements of arrays, in large files after a
+/// gap. `None` if
 /// the file would be too long.
 pub(in crate::view) fn lay_out(
     mut file: hdf5::File<'_>,
@@ -131,7 +132,9 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
         at = at.checked_add(index.size_bytes())?;
     }
-    at = elements_start(at)?;
+    let sizes = arrays.iter().map(|array| array.extent.size_bytes);
+    let size_bytes = sizes.fold(0, u64::saturating_add);
+    at = elements_start(at, size_bytes, ARRAY_ALIGNMENT_BYTES)?;
     let mut starts = Vec::with_capacity(arrays.len());
     for array in arrays {
         let start = at.checked_next_multiple_of(ARRAY_ALIGNMENT_BYTES)?;

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::blocks::Blocks;
+use crate::view::layout::has_gap;
 use crate::zarr::ByteOrder;
 
 /// Tags, by their names in TIFF 6.0.
@@ -79,11 +80,11 @@ pub(super) struct Header {
 
 /// The largest header.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Data begin at a multiple of the boundary, and at this distance from the header, so that the
-/// kernel's readahead of the header contains no data.
+/// Data of large files begin at a multiple of the boundary, and at this distance from the header, so that
+/// the kernel's readahead of the header contains no data.
 const DATA_BOUNDARY: u64 = 1 << 20;
 const DATA_DISTANCE: u64 = 128 << 10;
-/// Data of further images begin at a page.
+/// Data of each image begin at a page: the header can be read even if they cannot.
 const IMAGE_BOUNDARY: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -390,7 +391,11 @@ fn starts(contents: Contents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), S
             .filter(|size| *size <= MAX_HEADER_BYTES)
             .ok_or(TOO_LONG_TABLES)?;
     }
-    let mut end = (header + DATA_DISTANCE).next_multiple_of(DATA_BOUNDARY);
+    let sizes = contents.images.iter().map(|image| image.size_bytes);
+    let mut end = match has_gap(sizes.fold(0, u64::saturating_add)) {
+        true => (header + DATA_DISTANCE).next_multiple_of(DATA_BOUNDARY),
+        false => header,
+    };
     let mut starts = Vec::new();
     for image in contents.images {
         end = end
@@ -573,13 +578,13 @@ mod tests {
         ];
         let image = image(1, 16, ByteOrder::Big, fields);
         let header = encode(of_images(&[&image]), ByteOrder::Big).unwrap();
-        assert_eq!(header.starts, [1 << 20]);
+        assert_eq!(header.starts, [4096]);
         let expected = [
             &b"MM\0\x2a\0\0\0\x08"[..],
             &[0, 4],
             &[1, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 16],
             &[1, 49, 0, 2, 0, 0, 0, 4, b'a', b'b', b'c', 0],
-            &[1, 68, 0, 4, 0, 0, 0, 1, 0, 16, 0, 0],
+            &[1, 68, 0, 4, 0, 0, 0, 1, 0, 0, 16, 0],
             &[1, 69, 0, 4, 0, 0, 0, 1, 0, 0, 2, 0],
             &[0; 4],
         ];
