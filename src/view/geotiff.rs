@@ -15,6 +15,7 @@ use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::VirtualFile;
 use super::tiff::{self, Pixels, Values, tag};
+use keys::Expression;
 
 /// Whether the metadata of an array and its groups prove that it has a GeoTIFF.
 ///
@@ -49,11 +50,17 @@ pub(super) fn render(
         samples,
     } = RasterMetadata::of(&context, &mut notes)?;
     let order = raster.number.order;
-    if let Some(crs) = georef.crs.as_ref().filter(|crs| crs.code.is_none()) {
-        notes.add(format!(
-            "the system {} has no code of EPSG: it is in the file beside it, .tif.aux.xml",
-            crs.name()
-        ));
+    if let Some(crs) = &georef.crs {
+        let name = crs.name();
+        match keys::expression(crs) {
+            Expression::Keys => {}
+            Expression::Wkt => notes.add(format!(
+                "the system {name} has no keys of GeoTIFF: it is in the file as WKT, which GDAL reads"
+            )),
+            Expression::None => notes.add(format!(
+                "the system {name} cannot be in the file: it is in the one beside it, .tif.aux.xml"
+            )),
+        }
     }
 
     let (mut main, extent) = tiff::image(&pixels(&raster), view.reader, 0)?;

@@ -57,6 +57,36 @@ MAPPINGS = {
     "latitude_longitude": {**SPHERE},
     "rotated_latitude_longitude": {"grid_north_pole_latitude": 39.25, "grid_north_pole_longitude": -162.0, **SPHERE},
 }
+# Systems without a code: the attribute of the grid mapping, the version of WKT (or a PROJ string), the system.
+SYSTEMS = {
+    **{f"proj_{place}": ("proj4", None, text) for place, text in enumerate([
+        "+proj=lcc +lat_1=30 +lat_2=60 +lat_0=40 +lon_0=-97 +R=6370000 +units=m +no_defs",
+        "+proj=lcc +lat_1=46.5 +lat_0=46.5 +lon_0=3 +x_0=600000 +y_0=200000 +a=6378249.2 +b=6356515 +units=m",
+        "+proj=utm +zone=33 +ellps=intl +units=m", "+proj=tmerc +lat_0=1 +lon_0=9 +k=0.9999 +x_0=5 +ellps=bessel",
+        "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +R=6371229", "+proj=stere +lat_0=-90 +k=0.994 +lon_0=0 +ellps=GRS80",
+        "+proj=stere +lat_0=52 +lon_0=5 +k=0.9999 +R=6371000", "+proj=merc +lat_ts=20 +lon_0=100 +ellps=GRS80",
+        "+proj=aea +lat_1=29.5 +lat_2=45.5 +lat_0=23 +lon_0=-96 +datum=NAD83 +x_0=7", "+proj=longlat +R=6371229 +no_defs",
+        "+proj=laea +lat_0=10 +lon_0=3 +R=6371000", "+proj=sinu +lon_0=0 +R=6371007.181", "+proj=cea +lat_ts=30 +R=6371228",
+        "+proj=ob_tran +o_proj=longlat +o_lon_p=0 +o_lat_p=39.25 +lon_0=18 +R=6371229", "+proj=aeqd +lat_0=53 +lon_0=24 +ellps=WGS84"])},
+    **{f"wkt2_{name}": ("crs_wkt", "WKT2_2019", text) for name, text in {
+        "lcc1": "+proj=lcc +lat_1=46.5 +lat_0=46.5 +lon_0=3 +k_0=0.9998 +x_0=6e5 +R=6371229", "moll": "+proj=moll +lon_0=10 +R=6371000",
+        "geos": "+proj=geos +h=35785831 +lon_0=10 +sweep=x +ellps=GRS80", "igh": "+proj=igh +R=6371000", "robin": "+proj=robin +R=6371000",
+        "eqc": "+proj=eqc +lat_ts=30 +lon_0=10 +ellps=GRS80", "eqc_sphere": "+proj=eqc +lat_ts=30 +lon_0=10 +R=6371000",
+        "cass": "+proj=cass +lat_0=10 +lon_0=20 +ellps=intl", "gnom": "+proj=gnom +lat_0=10 +lon_0=20 +R=6371000",
+        "mill": "+proj=mill +lon_0=10 +R=6371000", "poly": "+proj=poly +lat_0=10 +lon_0=20 +ellps=GRS80",
+        "vandg": "+proj=vandg +lon_0=10 +R=6371000", "sterea": "+proj=sterea +lat_0=52 +lon_0=5 +k_0=0.9999 +ellps=bessel",
+        "eqdc": "+proj=eqdc +lat_1=30 +lat_2=50 +lat_0=10 +lon_0=20 +ellps=GRS80", "paris": "+proj=longlat +pm=paris +R=6371000",
+        "feet": "+proj=tmerc +lat_0=20 +lon_0=10 +k_0=0.9999 +ellps=GRS80 +units=us-ft +x_0=1000",
+        "yards": "+proj=tmerc +lat_0=20 +lon_0=10 +k_0=0.9999 +ellps=GRS80 +to_meter=0.9144 +x_0=1000",
+        "omerc": "+proj=omerc +lat_0=4 +lonc=115 +alpha=53 +k=0.99984 +gamma=53 +ellps=evrstSS",
+        "rotated": "+proj=ob_tran +o_proj=longlat +o_lon_p=0 +o_lat_p=39.25 +lon_0=18 +R=6371229"}.items()},
+    **{f"wkt1_{name}": ("spatial_ref", "WKT1_GDAL", text) for name, text in {
+        "stere": "+proj=stere +lat_0=-90 +lat_ts=-71 +lon_0=0 +datum=WGS84", "cea": "+proj=cea +lat_ts=30 +lon_0=3 +ellps=GRS80"}.items()},
+    **{f"esri_{name}": ("esri_pe_string", "WKT1_ESRI", text) for name, text in {
+        "stere": "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +datum=WGS84", "lcc": "+proj=lcc +lat_1=30 +lat_2=60 +lat_0=40 +lon_0=-97 +R=6370000",
+        "laea": "+proj=laea +lat_0=10 +lon_0=3 +R=6371000", "tmerc": "+proj=tmerc +lat_0=10 +lon_0=3 +k=0.9999 +datum=WGS84",
+        "aea": "+proj=aea +lat_1=29.5 +lat_2=45.5 +lat_0=23 +lon_0=-96 +datum=NAD83 +x_0=7"}.items()},
+}
 TIMES = {"noleap": 60000, "360_day": 59, "proleptic_gregorian": 7000}
 
 
@@ -116,6 +146,15 @@ def write_rasters():
         create(one, x, 0.5 + np.arange(30.0), (x,), 2, standard_name=names[0], **({**more} or {"units": "degrees_east"}))
         create(one, y, 19.5 - np.arange(20.0), (y,), 2, standard_name=names[1], **({**more} or {"units": "degrees_north"}))
         create(one, "crs", np.int32(0), (), 2, grid_mapping_name=name, **attributes)
+    systems = zarr.create_group(store("systems"), zarr_format=3, attributes={})
+    for name, (attribute, version, text) in SYSTEMS.items():
+        one = systems.create_group(name, attributes={"spatial:transform": TRANSFORM, "spatial:dimensions": ["y", "x"]})
+        create(one, "a", values(4, 5), ("y", "x"), grid_mapping="crs")
+        create(one, "crs", np.int32(0), (), **{attribute: CRS.from_user_input(text).to_wkt(version) if version else text})
+    # The array itself has the text; two texts mean the same system.
+    text = SYSTEMS["proj_0"][2]
+    create(systems, "own", values(4, 5), ("y", "x"), esri_pe_string=CRS.from_user_input(text).to_wkt("WKT1_ESRI"), proj4=text,
+           **{"spatial:transform": TRANSFORM})
     times = zarr.create_group(store("times"), zarr_format=3)
     for calendar, first in TIMES.items():
         one = times.create_group(calendar)
@@ -179,8 +218,8 @@ def file(node, suffix, name=None):
     return os.path.join(sys.argv[3], node, ".zarrfs", (name or os.path.basename(node)) + suffix)
 
 
-def info(path):
-    done = subprocess.run(["gdalinfo", "-json", path], capture_output=True, text=True, timeout=60)
+def info(path, **environment):
+    done = subprocess.run(["gdalinfo", "-json", path], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     if done.returncode or lines:
         bad.append(f"gdalinfo {path}: {done.returncode} {lines}")
@@ -210,6 +249,25 @@ def check_system(what, wkt, expected):
             return
 
 
+def check_alone(node, crs):
+    """The system in the `.tif` itself, without the file beside it."""
+    with rasterio.Env(GDAL_PAM_ENABLED="NO"), rasterio.open(file(node, ".tif")) as there:
+        check_system(f"{node} tif alone", there.crs and there.crs.to_wkt(), crs)
+
+
+def check_systems():
+    for name, (_, _, text) in SYSTEMS.items():
+        crs = CRS.from_user_input(text)
+        check_alone(f"systems/{name}/a", crs)
+        # Another version of GDAL.
+        if name in ("proj_0", "wkt2_rotated", "wkt2_yards", "wkt2_paris", "wkt1_stere"):
+            said = info(file(f"systems/{name}/a", ".tif"), GDAL_PAM_ENABLED="NO")
+            check_system(f"{name} in gdalinfo", said.get("coordinateSystem", {}).get("wkt", ""), crs)
+        with rasterio.open(file(f"systems/{name}/a", ".tif")) as there:
+            check_system(f"{name} beside the file", there.crs and there.crs.to_wkt(), crs)
+    check_alone("systems/own", CRS.from_user_input(SYSTEMS["proj_0"][2]))
+
+
 def check_place(node, transform, crs, dataset=None, has_map_info=True, has_map_system=True):
     """`transform` in the order of rasterio; `dataset` the group whose `.nc` has it."""
     counts["rasters"] += 1
@@ -237,6 +295,7 @@ def check_place(node, transform, crs, dataset=None, has_map_info=True, has_map_s
         if kind != "cdf.nc":
             with rasterio.open(path) as there:
                 equal(f"{node} {kind}: pixels", there.read().reshape(data.shape), data)
+    check_alone(node, crs)
     has_code = os.path.exists(file(node, ".tif.aux.xml"))
     equal(f"{node}: aux.xml", has_code, crs.to_epsg(100) is None)
     equal(f"{node}: aux.xml is listed", has_code, os.path.basename(file(node, ".tif.aux.xml")) in os.listdir(os.path.dirname(file(node, ""))))
@@ -326,6 +385,7 @@ def check_mappings():
 def check():
     check_netcdf()
     check_mappings()
+    check_systems()
     check_sidecars()
     check_pyramids()
     for line in bad[:60]:

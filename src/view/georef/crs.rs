@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::cf_wkt;
+use super::definition::Definition;
 use super::epsg::{self, CrsKind, Unit};
+use super::proj_text::{self, ProjText};
 use super::wkt::{self, Wkt};
 
 /// A coordinate reference system.
@@ -58,7 +61,16 @@ impl Crs {
         }
     }
 
-    /// A name with an authority (`EPSG:32633`), a URL or URN of OGC, or WKT of any version.
+    /// Whether both are the same system: by code, by text, or by the same numbers of their definitions.
+    pub(in crate::view) fn is_same(&self, other: &Self) -> bool {
+        let has_same_numbers = || {
+            let definitions = Definition::of_wkt(&self.wkt).zip(Definition::of_wkt(&other.wkt));
+            definitions.is_some_and(|(one, other)| one.is_same(&other))
+        };
+        self == other || (self.code.is_none() && other.code.is_none() && has_same_numbers())
+    }
+
+    /// A name with an authority (`EPSG:32633`), a URL or URN of OGC, WKT of any version, or a PROJ string.
     ///
     /// # Errors
     /// Why it is no system.
@@ -67,6 +79,12 @@ impl Crs {
             return Err(format!("{} bytes of text", text.len()));
         }
         let text = text.trim();
+        if proj_text::is_proj_text(text) {
+            return match proj_text::parse(text)? {
+                ProjText::Code(code) => Self::of_text(&code),
+                ProjText::Mapping(members) => Self::of_wkt(&cf_wkt::wkt(&members)?),
+            };
+        }
         if text.contains('[') || text.contains('(') {
             return Self::of_wkt(text);
         }
@@ -195,6 +213,21 @@ mod tests {
             assert_eq!((crs.code, &*crs.wkt), (None, text));
             assert_eq!(crs.unit, Unit::Metre);
         }
+    }
+
+    #[test]
+    fn proj_strings_are_systems() {
+        let utm = Crs::of_text("+proj=utm +zone=33 +datum=WGS84 +units=m +no_defs").unwrap();
+        assert_eq!(utm.code, Some(32633));
+        let text = "+proj=lcc +lat_1=30 +lat_2=60 +lat_0=40 +lon_0=-97 +R=6370000 +units=m";
+        let lambert = Crs::of_text(text).unwrap();
+        assert_eq!((lambert.code, lambert.kind), (None, CrsKind::Projected));
+        // The same numbers in another order, with other names.
+        let other = lambert.wkt.replace("unknown", "Lambert");
+        let other = Crs::of_wkt(&other).unwrap();
+        assert!(other != lambert && other.is_same(&lambert));
+        assert!(!utm.is_same(&lambert));
+        assert!(Crs::of_text("+init=epsg:1").is_err());
     }
 
     #[test]

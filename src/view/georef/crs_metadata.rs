@@ -7,6 +7,7 @@ use super::cf_wkt;
 use super::context::{Context, Notes, Source, number, some};
 use super::crs::Crs;
 use super::epsg::CrsKind;
+use super::proj_text::is_proj_text;
 use super::raster::{Direction, Raster};
 use super::transform::has_axes;
 use crate::view::node::ViewNode;
@@ -53,6 +54,12 @@ pub(in crate::view) fn crs(
             Mapped::CrsKind(kind) => kind,
         },
     };
+    if systems.is_empty()
+        && let Some(names) = own_texts(context)
+        && let Ok(members) = &context.view.array.attributes
+    {
+        systems.push(one_of(members, names, notes));
+    }
     let Some((first, others)) = systems.split_first() else {
         let above = context.above().find(|(_, members)| says_crs(members));
         if let Some((key, _)) = above {
@@ -63,7 +70,12 @@ pub(in crate::view) fn crs(
         }
         return None;
     };
-    if others.iter().any(|other| other != first) {
+    let is_first = |other: &Option<Crs>| match (other, first) {
+        (Some(other), Some(first)) => other.is_same(first),
+        (None, None) => true,
+        _ => false,
+    };
+    if !others.iter().all(is_first) {
         let shown = |crs: &Option<Crs>| crs.as_ref().map_or("another one".into(), Crs::name);
         let mut all: Vec<String> = systems.iter().map(shown).collect();
         all.dedup();
@@ -84,10 +96,44 @@ pub(in crate::view) fn crs(
 /// The members of zarr-conventions/geo-proj with a system.
 pub(in crate::view) const PROJ: [&str; 3] = ["proj:code", "proj:wkt2", "proj:projjson"];
 
+/// Attributes of a grid mapping with a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
+const TEXTS: [&str; 3] = ["crs_wkt", "spatial_ref", "epsg_code"];
+/// Attributes that count where none of these is there: WKT of ESRI, PROJ strings.
+const OLD_TEXTS: [&str; 5] = [
+    "esri_pe_string",
+    "proj4",
+    "proj4_params",
+    "proj4_string",
+    "proj4text",
+];
+
+/// The attributes with a system that there are; none if there is none.
+fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
+    let is_there = |names: &&[&str]| names.iter().any(|name| some(members, name).is_some());
+    [&TEXTS[..], &OLD_TEXTS].into_iter().find(is_there)
+}
+
+/// The same of an array without a grid mapping, if one of them is a system. A name alone is no system.
+fn own_texts(context: &Context<'_>) -> Option<&'static [&'static str]> {
+    let is_text = |name: &&str| {
+        context
+            .own(name)
+            .and_then(Json::as_str)
+            .is_some_and(|text| {
+                let text = text.trim();
+                text.contains(['[', '(']) || is_proj_text(text)
+            })
+    };
+    let names = texts(context.view.array.attributes.as_ref().ok()?)?;
+    let is_system = context.own("grid_mapping").is_none() && names.iter().any(is_text);
+    is_system.then_some(names)
+}
+
 /// Whether attributes may declare a system.
 pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
     let is_own = |name: &&str| context.own(name).is_some();
     ["grid_mapping", "_CRS"].iter().any(is_own)
+        || own_texts(context).is_some()
         || context.sources().any(|(_, members)| says_crs(members))
 }
 
@@ -123,9 +169,8 @@ fn of_grid_mapping(
     is_only: bool,
     notes: &mut Notes,
 ) -> Mapped {
-    let names = ["crs_wkt", "spatial_ref", "epsg_code"];
-    if names.iter().any(|name| some(members, name).is_some()) {
-        return Mapped::System(one_of(members, &names, notes));
+    if let Some(names) = texts(members) {
+        return Mapped::System(one_of(members, names, notes));
     }
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
     if !is_only {
@@ -173,7 +218,7 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
             Some(_) => Err("neither a text nor an object".to_owned()),
         };
         match (crs, &found) {
-            (Ok(crs), Some(other)) if crs == *other => {}
+            (Ok(crs), Some(other)) if crs.is_same(other) => {}
             (Ok(crs), Some(other))
                 if crs.code.is_some() == other.code.is_some() || crs.kind != other.kind =>
             {

@@ -106,6 +106,11 @@ impl<'a> Wkt<'a> {
         Some(self.items().nth(place)?.trim_matches('"'))
     }
 
+    /// All its items as numbers; none if one is no number.
+    pub(in crate::view) fn numbers(&self) -> Option<Vec<f64>> {
+        self.items().map(|item| item.parse().ok()).collect()
+    }
+
     /// The EPSG code of the object: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
     pub(in crate::view) fn epsg(&self) -> Option<u64> {
         let id = self.children(&["ID", "AUTHORITY"]).next()?;
@@ -134,7 +139,7 @@ impl<'a> Wkt<'a> {
         if let Some(conversion) = self.children(&["DERIVINGCONVERSION"]).next() {
             let method = conversion.children(&["METHOD"]).next();
             let is_rotation =
-                method.and_then(|method| Some(method.value(0)?.contains("Pole rotation")));
+                method.and_then(|method| Some(is_pole_rotation(method.value(0)?)));
             return match is_rotation {
                 Some(true) => Ok(Some(CrsKind::RotatedPole)),
                 _ => Err("WKT of a derived system".into()),
@@ -166,6 +171,11 @@ impl<'a> Wkt<'a> {
             Unit::Other
         }
     }
+}
+
+/// Whether a method is the rotation of a pole, in the conventions of CF or GRIB, or that of PROJ.
+fn is_pole_rotation(method: &str) -> bool {
+    method.contains("Pole rotation") || method == "PROJ ob_tran o_proj=longlat"
 }
 
 #[cfg(test)]

@@ -1,6 +1,13 @@
 //! The tags of GeoTIFF: transform and coordinate reference system.
+//!
+//! A system with an EPSG code is that code. Another one has the user-defined keys that GDAL writes and reads
+//! (OGC 19-008r4, 7.5.3 and 7.5.4). What these cannot express is the whole WKT in `ProjectedCitationGeoKey`
+//! as GDAL does it, behind `ESRI PE String = `.
 
+use crate::view::georef::crs::Crs;
+use crate::view::georef::definition::{Base, Definition, Projection};
 use crate::view::georef::epsg::CrsKind;
+use crate::view::georef::methods::Quantity;
 use crate::view::georef::transform::Georef;
 use crate::view::tiff::{Values, tag};
 
@@ -8,8 +15,59 @@ use crate::view::tiff::{Values, tag};
 mod key {
     pub(super) const MODEL_TYPE: u16 = 1024;
     pub(super) const RASTER_TYPE: u16 = 1025;
+    pub(super) const CITATION: u16 = 1026;
     pub(super) const GEODETIC_CRS: u16 = 2048;
+    pub(super) const GEODETIC_CITATION: u16 = 2049;
+    pub(super) const GEODETIC_DATUM: u16 = 2050;
+    pub(super) const ANGULAR_UNITS: u16 = 2054;
+    pub(super) const ELLIPSOID: u16 = 2056;
+    pub(super) const SEMI_MAJOR_AXIS: u16 = 2057;
+    pub(super) const SEMI_MINOR_AXIS: u16 = 2058;
+    pub(super) const INVERSE_FLATTENING: u16 = 2059;
+    pub(super) const PRIME_MERIDIAN_LONGITUDE: u16 = 2061;
     pub(super) const PROJECTED_CRS: u16 = 3072;
+    pub(super) const PROJECTED_CITATION: u16 = 3073;
+    pub(super) const PROJECTION: u16 = 3074;
+    pub(super) const PROJ_METHOD: u16 = 3075;
+    pub(super) const LINEAR_UNITS: u16 = 3076;
+    pub(super) const LINEAR_UNIT_SIZE: u16 = 3077;
+}
+
+const USER_DEFINED: u16 = 32_767;
+/// Codes of units: degree, metre, international foot, US survey foot.
+const DEGREE: u16 = 9102;
+const LINEAR_UNITS: [(u16, f64); 3] = [(9001, 1.0), (9002, 0.3048), (9003, 1200.0 / 3937.0)];
+
+/// The value of a key.
+#[derive(Debug, Clone, PartialEq)]
+enum KeyValue {
+    Short(u16),
+    Double(f64),
+    Text(String),
+}
+
+use KeyValue::{Double, Short, Text};
+
+type Keys = Vec<(u16, KeyValue)>;
+
+/// How the keys of a file express a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expression {
+    /// Its EPSG code, or keys that all readers of GeoTIFF know.
+    Keys,
+    /// WKT, which GDAL reads.
+    Wkt,
+    /// Not at all.
+    None,
+}
+
+/// How the keys of a file express a system.
+pub(super) fn expression(crs: &Crs) -> Expression {
+    match (crs.code, Definition::of_wkt(&crs.wkt)) {
+        (None, None) if wkt_citation(crs).is_none() => Expression::None,
+        (None, None) => Expression::Wkt,
+        _ => Expression::Keys,
+    }
 }
 
 /// The tags of a georeference.
@@ -17,9 +75,8 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     let mut fields = Vec::new();
     // Readers warn about keys without a system: without one, no key marks pixels as points, and the
     // transform is that of the corner.
-    let crs = place.crs.as_ref();
-    let code = crs.and_then(|crs| Some((crs.kind, crs.code?)));
-    let affine = match code {
+    let keys = place.crs.as_ref().and_then(keys);
+    let affine = match keys {
         Some(_) => place.transform,
         None => place.corner_transform(),
     };
@@ -35,26 +92,168 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
             fields.push((tag::MODEL_TRANSFORMATION, Values::Doubles(matrix)));
         }
     }
-    let Some((kind, code)) = code else {
-        return fields;
-    };
-    let (model, name) = match kind {
-        CrsKind::Projected => (1, key::PROJECTED_CRS),
-        CrsKind::Geographic | CrsKind::RotatedPole => (2, key::GEODETIC_CRS),
-    };
-    let raster = if place.is_point { 2 } else { 1 };
-    let keys = [
-        (key::MODEL_TYPE, model),
-        (key::RASTER_TYPE, raster),
-        (name, code),
-    ];
-    // Version 1, revision 1.1, number of keys; each key: id, no tag, one value.
-    let mut directory = vec![1, 1, 1, 3];
-    for (name, value) in keys {
-        directory.extend([name, 0, 1, value]);
+    if let Some(mut keys) = keys {
+        let raster = if place.is_point { 2 } else { 1 };
+        keys.push((key::RASTER_TYPE, Short(raster)));
+        fields.extend(directory(keys));
     }
-    fields.push((tag::GEO_KEY_DIRECTORY, Values::Shorts(directory)));
     fields
+}
+
+/// The key directory and its parameters; nothing if they are more than 16 bits can count.
+fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
+    keys.sort_by_key(|(key, _)| *key);
+    let (mut doubles, mut texts) = (Vec::new(), String::new());
+    let mut entries = Vec::new();
+    for (key, value) in keys {
+        let entry = match value {
+            Short(value) => Some([key, 0, 1, value]),
+            Double(value) => {
+                doubles.push(value);
+                let at = u16::try_from(doubles.len() - 1);
+                at.ok().map(|at| [key, tag::GEO_DOUBLE_PARAMS, 1, at])
+            }
+            Text(text) => {
+                let start = u16::try_from(texts.len());
+                let count = u16::try_from(text.len() + 1);
+                texts.push_str(&text);
+                texts.push('|');
+                start
+                    .ok()
+                    .zip(count.ok())
+                    .map(|(start, count)| [key, tag::GEO_ASCII_PARAMS, count, start])
+            }
+        };
+        entries.push(entry);
+    }
+    let entries: Option<Vec<[u16; 4]>> = entries.into_iter().collect();
+    let entries = entries.unwrap_or_default();
+    let Some(count) = u16::try_from(entries.len()).ok().filter(|count| *count > 0) else {
+        return Vec::new();
+    };
+    // Version 1, revision 1.1, number of keys; each key: id, tag, count, value or its index in the tag.
+    let mut directory = vec![1, 1, 1, count];
+    directory.extend(entries.into_iter().flatten());
+    let mut fields = vec![(tag::GEO_KEY_DIRECTORY, Values::Shorts(directory))];
+    if !doubles.is_empty() {
+        fields.push((tag::GEO_DOUBLE_PARAMS, Values::Doubles(doubles)));
+    }
+    if !texts.is_empty() {
+        fields.push((tag::GEO_ASCII_PARAMS, Values::Text(texts)));
+    }
+    fields
+}
+
+/// The keys of a system but for that of the raster type; none if nothing can express it.
+fn keys(crs: &Crs) -> Option<Keys> {
+    if let Some(code) = crs.code {
+        let (model, name) = match crs.kind {
+            CrsKind::Projected => (1, key::PROJECTED_CRS),
+            CrsKind::Geographic | CrsKind::RotatedPole => (2, key::GEODETIC_CRS),
+        };
+        return Some(vec![(key::MODEL_TYPE, Short(model)), (name, Short(code))]);
+    }
+    match Definition::of_wkt(&crs.wkt) {
+        Some(definition) => Some(user_defined(&definition)),
+        None => Some(vec![
+            (key::MODEL_TYPE, Short(USER_DEFINED)),
+            (key::PROJECTED_CITATION, Text(wkt_citation(crs)?)),
+        ]),
+    }
+}
+
+/// The longest text of a key.
+const MAX_TEXT_BYTES: usize = 32 << 10;
+
+/// The citation with the whole WKT; none if a key cannot hold it.
+fn wkt_citation(crs: &Crs) -> Option<String> {
+    // The bar ends a text.
+    let is_text = crs.wkt.len() <= MAX_TEXT_BYTES && !crs.wkt.contains(['|', '\0']);
+    is_text.then(|| format!("ESRI PE String = {}", crs.wkt))
+}
+
+/// The keys of a definition.
+fn user_defined(definition: &Definition) -> Keys {
+    let model = if definition.projection.is_some() {
+        1
+    } else {
+        2
+    };
+    let mut keys = vec![(key::MODEL_TYPE, Short(model))];
+    keys.extend(base(&definition.base));
+    if let Some(projection) = &definition.projection {
+        keys.push((key::CITATION, Text(name(&definition.name))));
+        keys.extend(projected(projection));
+    }
+    keys
+}
+
+/// A name in a citation.
+fn name(text: &str) -> String {
+    let name = text.chars().filter(|c| !c.is_control() && *c != '|');
+    name.take(200).collect()
+}
+
+fn base(base: &Base) -> Keys {
+    let figure = base.figure;
+    let mut keys = vec![
+        (key::ANGULAR_UNITS, Short(DEGREE)),
+        (key::SEMI_MAJOR_AXIS, Double(figure.semi_major)),
+        match figure.inverse_flattening {
+            0.0 => (key::SEMI_MINOR_AXIS, Double(figure.semi_major)),
+            inverse => (key::INVERSE_FLATTENING, Double(inverse)),
+        },
+    ];
+    match base.code {
+        Some(code) => keys.extend([
+            (key::GEODETIC_CRS, Short(code)),
+            (key::GEODETIC_CITATION, Text(name(&base.name))),
+        ]),
+        None => keys.extend([
+            (key::GEODETIC_CRS, Short(USER_DEFINED)),
+            (key::GEODETIC_CITATION, Text(citation(base))),
+            (key::GEODETIC_DATUM, Short(USER_DEFINED)),
+            (key::ELLIPSOID, Short(USER_DEFINED)),
+            (key::PRIME_MERIDIAN_LONGITUDE, Double(figure.meridian)),
+        ]),
+    }
+    keys
+}
+
+/// The names of a geographic system, as GDAL writes and reads them.
+fn citation(base: &Base) -> String {
+    format!(
+        "GCS Name = {}|Datum = {}|Ellipsoid = {}|Primem = {}|",
+        name(&base.name),
+        name(&base.datum),
+        name(&base.ellipsoid),
+        name(&base.meridian)
+    )
+}
+
+fn projected(projection: &Projection) -> Keys {
+    let mut keys = vec![
+        (key::PROJECTED_CRS, Short(USER_DEFINED)),
+        (key::PROJECTION, Short(USER_DEFINED)),
+        (key::PROJ_METHOD, Short(projection.method.code)),
+    ];
+    let metres = projection.unit_metres;
+    let mut units = LINEAR_UNITS.iter();
+    match units.find(|(_, size)| (size - metres).abs() <= 1e-10 * size) {
+        Some((code, _)) => keys.push((key::LINEAR_UNITS, Short(*code))),
+        None => keys.extend([
+            (key::LINEAR_UNITS, Short(USER_DEFINED)),
+            (key::LINEAR_UNIT_SIZE, Double(metres)),
+        ]),
+    }
+    keys.extend(projection.keys().map(|(role, key, value)| {
+        let value = match role.quantity() {
+            Quantity::Length => value / metres,
+            Quantity::Angle | Quantity::Ratio => value,
+        };
+        (key, Double(value))
+    }));
+    keys
 }
 
 #[cfg(test)]
@@ -118,5 +317,62 @@ mod tests {
             fields(&place),
             [(tag::GEO_KEY_DIRECTORY, Values::Shorts(expected.to_vec()))]
         );
+    }
+
+    fn keys_of(wkt: &str) -> Option<Keys> {
+        let mut keys = keys(&Crs::of_wkt(wkt).unwrap())?;
+        keys.sort_by_key(|(key, _)| *key);
+        Some(keys)
+    }
+
+    #[test]
+    fn systems_without_a_code_have_user_defined_keys() {
+        let wkt = "PROJCS[\"Sinus\",GEOGCS[\"base\",DATUM[\"d\",SPHEROID[\"s\",6371007,0]],\
+             PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]],\
+             PROJECTION[\"Sinusoidal\"],PARAMETER[\"longitude_of_center\",10],\
+             PARAMETER[\"false_easting\",1000],UNIT[\"foot\",0.3048]]";
+        let citation = "GCS Name = base|Datum = d|Ellipsoid = s|Primem = Greenwich|";
+        let expected = vec![
+            (1024, Short(1)),
+            (1026, Text("Sinus".into())),
+            (2048, Short(32767)),
+            (2049, Text(citation.into())),
+            (2050, Short(32767)),
+            (2054, Short(9102)),
+            (2056, Short(32767)),
+            (2057, Double(6_371_007.0)),
+            (2058, Double(6_371_007.0)),
+            (2061, Double(0.0)),
+            (3072, Short(32767)),
+            (3074, Short(32767)),
+            (3075, Short(24)),
+            (3076, Short(9002)),
+            (3082, Double(1000.0)),
+            (3083, Double(0.0)),
+            (3088, Double(10.0)),
+        ];
+        assert_eq!(keys_of(wkt), Some(expected));
+        let fields = directory(vec![
+            (3, Text("ab".into())),
+            (1, Double(0.5)),
+            (2, Short(7)),
+        ]);
+        let entries = [1, 1, 1, 3, 1, 34736, 1, 0, 2, 0, 1, 7, 3, 34737, 3, 0];
+        assert_eq!(fields[0].1, Values::Shorts(entries.to_vec()));
+        assert_eq!(fields[2].1, Values::Text("ab|".into()));
+    }
+
+    #[test]
+    fn systems_that_no_key_expresses_are_text() {
+        let wkt = "PROJCS[\"a\",GEOGCS[\"b\"],PROJECTION[\"Mollweide\"],UNIT[\"m\",1]]";
+        let text = format!("ESRI PE String = {wkt}");
+        assert_eq!(
+            keys_of(wkt),
+            Some(vec![(1024, Short(32767)), (3073, Text(text))])
+        );
+        let crs = Crs::of_wkt(wkt).unwrap();
+        assert_eq!(expression(&crs), Expression::Wkt);
+        let bar = Crs::of_wkt(&wkt.replace('a', "|")).unwrap();
+        assert_eq!((keys(&bar), expression(&bar)), (None, Expression::None));
     }
 }

@@ -40,6 +40,8 @@ pub(in crate::view) mod tag {
     pub(in crate::view) const MODEL_TIEPOINT: u16 = 33_922;
     pub(in crate::view) const MODEL_TRANSFORMATION: u16 = 34_264;
     pub(in crate::view) const GEO_KEY_DIRECTORY: u16 = 34_735;
+    pub(in crate::view) const GEO_DOUBLE_PARAMS: u16 = 34_736;
+    pub(in crate::view) const GEO_ASCII_PARAMS: u16 = 34_737;
     /// Private tags of GDAL ("GTiff - GeoTIFF File Format").
     pub(in crate::view) const GDAL_METADATA: u16 = 42_112;
     pub(in crate::view) const GDAL_NODATA: u16 = 42_113;

@@ -1,0 +1,406 @@
+//! PROJ strings (`+proj=lcc +lat_1=30 ...`) as grid mappings of CF (CF 1.11, Appendix F), or as EPSG codes.
+
+use serde_json::{Map, Value as Json, json};
+
+/// The longest text.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// The meaning of a PROJ string.
+#[derive(Debug, PartialEq)]
+pub(in crate::view) enum ProjText {
+    /// The name of a system: `EPSG:32633`.
+    Code(String),
+    /// The attributes of a grid mapping.
+    Mapping(Map<String, Json>),
+}
+
+/// Whether a text is a PROJ string.
+pub(in crate::view) fn is_proj_text(text: &str) -> bool {
+    text.starts_with('+') || text.starts_with("proj=") || text.starts_with("init=")
+}
+
+/// Ellipsoids of PROJ: name, semi-major axis, inverse flattening (`proj -le`).
+static ELLIPSOIDS: [(&str, f64, f64); 12] = [
+    ("WGS84", 6_378_137.0, 298.257_223_563),
+    ("GRS80", 6_378_137.0, 298.257_222_101),
+    ("WGS72", 6_378_135.0, 298.26),
+    ("GRS67", 6_378_160.0, 298.247_167_427),
+    ("intl", 6_378_388.0, 297.0),
+    ("bessel", 6_377_397.155, 299.152_812_8),
+    ("krass", 6_378_245.0, 298.3),
+    ("clrk66", 6_378_206.4, 294.978_698_213_898),
+    ("airy", 6_377_563.396, 299.324_964_6),
+    ("IAU76", 6_378_140.0, 298.257),
+    ("aust_SA", 6_378_160.0, 298.25),
+    ("sphere", 6_370_997.0, 0.0),
+];
+
+/// Parameters without a meaning for a raster.
+const IGNORED: [&str; 4] = ["no_defs", "type", "wktext", "over"];
+
+/// Reads a PROJ string.
+///
+/// # Errors
+/// Why it has no meaning here: an unknown projection or parameter.
+pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
+    let mut words = Words::of(text)?;
+    if let Some(code) = words.take("init") {
+        words.finish()?;
+        return Ok(ProjText::Code(code.to_owned()));
+    }
+    let name = words.take("proj").ok_or("no +proj")?;
+    let is_wgs84 = words.is("datum", "WGS84") && words.get("ellps").is_none_or(|e| e == "WGS84");
+    let name = match name {
+        "utm" => return utm(words, is_wgs84),
+        "longlat" | "latlong" | "lonlat" | "latlon" if is_wgs84 && words.is_greenwich() => {
+            words.remove(&["datum", "ellps", "pm"]);
+            words.finish()?;
+            return Ok(ProjText::Code("EPSG:4326".into()));
+        }
+        name => name,
+    };
+    let mut members = words.figure()?;
+    words.projection(name, &mut members)?;
+    words.finish()?;
+    Ok(ProjText::Mapping(members))
+}
+
+/// The parameters of a PROJ string.
+struct Words<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Words<'a> {
+    fn of(text: &'a str) -> Result<Self, String> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(format!("{} bytes of text", text.len()));
+        }
+        let words = text.split_whitespace().map(|word| {
+            let word = word.strip_prefix('+').unwrap_or(word);
+            word.split_once('=').unwrap_or((word, ""))
+        });
+        let words = words.filter(|(name, _)| !name.is_empty() && !IGNORED.contains(name));
+        Ok(Self(words.collect()))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let mut words = self.0.iter();
+        // The first of several counts.
+        words
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.get(name) == Some(value)
+    }
+
+    fn is_greenwich(&self) -> bool {
+        self.get("pm")
+            .is_none_or(|pm| pm == "greenwich" || pm == "0")
+    }
+
+    /// Removes a parameter.
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        let value = self.get(name);
+        self.0.retain(|(found, _)| *found != name);
+        value
+    }
+
+    fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(found, _)| !names.contains(found));
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<f64>, String> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let number = value.parse().ok().filter(|number: &f64| number.is_finite());
+        number
+            .map(Some)
+            .ok_or_else(|| format!("+{name} is no number"))
+    }
+
+    fn or_zero(&mut self, name: &str) -> Result<f64, String> {
+        Ok(self.number(name)?.unwrap_or(0.0))
+    }
+
+    /// Fails if a parameter is left.
+    fn finish(&self) -> Result<(), String> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(20).collect();
+                Err(format!("+{} of PROJ is not read", name.escape_debug()))
+            }
+        }
+    }
+
+    /// The figure of the Earth and the prime meridian. Units other than metres are refused.
+    fn figure(&mut self) -> Result<Map<String, Json>, String> {
+        if !self.take("units").is_none_or(|units| units == "m")
+            || self.number("to_meter")?.is_some_and(|factor| factor != 1.0)
+        {
+            return Err("a PROJ string with another unit than metres".into());
+        }
+        let mut members = Map::new();
+        let mut set = |name: &str, value: Json| drop(members.insert(name.into(), value));
+        match self.take("pm") {
+            None | Some("greenwich") => {}
+            Some(longitude) => match longitude.parse::<f64>() {
+                Ok(longitude) if longitude.is_finite() => {
+                    set("longitude_of_prime_meridian", json!(longitude));
+                }
+                _ => return Err("+pm is no number".into()),
+            },
+        }
+        let datum = self.take("datum");
+        let named = match datum {
+            Some("WGS84") => Some(("WGS_1984", "WGS84")),
+            Some("NAD83") => Some(("North_American_Datum_1983", "GRS80")),
+            Some(_) => return Err("+datum of PROJ is not known".into()),
+            None => None,
+        };
+        if let Some((name, _)) = named {
+            set("horizontal_datum_name", json!(name));
+        }
+        let ellipsoid = self.take("ellps").or(named.map(|(_, ellipsoid)| ellipsoid));
+        let known = match ellipsoid {
+            None => None,
+            Some(name) => Some(
+                ELLIPSOIDS
+                    .iter()
+                    .find(|(known, ..)| *known == name)
+                    .ok_or("+ellps of PROJ is not known")?,
+            ),
+        };
+        let radius = self.number("R")?;
+        let (major, minor) = (self.number("a")?, self.number("b")?);
+        let (inverse, flattening) = (self.number("rf")?, self.number("f")?);
+        let inverse = inverse.or(flattening.map(|f| if f == 0.0 { 0.0 } else { 1.0 / f }));
+        match (known, radius, major, minor, inverse) {
+            (None, Some(radius), None, None, None) => set("earth_radius", json!(radius)),
+            (Some((_, major, inverse)), None, None, None, None) => {
+                set("semi_major_axis", json!(major));
+                set("inverse_flattening", json!(inverse));
+            }
+            (None, None, Some(major), None, Some(inverse)) => {
+                set("semi_major_axis", json!(major));
+                set("inverse_flattening", json!(inverse));
+            }
+            (None, None, Some(major), Some(minor), None) => {
+                set("semi_major_axis", json!(major));
+                set("semi_minor_axis", json!(minor));
+            }
+            (None, None, Some(major), None, None) => set("earth_radius", json!(major)),
+            _ => return Err("a PROJ string without one figure of the Earth".into()),
+        }
+        Ok(members)
+    }
+
+    /// The attributes of the projection.
+    fn projection(&mut self, name: &str, members: &mut Map<String, Json>) -> Result<(), String> {
+        let mut set = |name: &str, value: Json| drop(members.insert(name.into(), value));
+        if matches!(name, "longlat" | "latlong" | "lonlat" | "latlon") {
+            set("grid_mapping_name", json!("latitude_longitude"));
+            return Ok(());
+        }
+        let longitude = self.or_zero("lon_0")?;
+        if name == "ob_tran" {
+            let base = self.take("o_proj");
+            if !matches!(base, Some("longlat" | "latlong" | "lonlat" | "latlon")) {
+                return Err("+proj=ob_tran of another projection".into());
+            }
+            let latitude = self.number("o_lat_p")?.ok_or("no +o_lat_p")?;
+            set("grid_mapping_name", json!("rotated_latitude_longitude"));
+            set("grid_north_pole_latitude", json!(latitude));
+            set("grid_north_pole_longitude", json!(longitude - 180.0));
+            set("north_pole_grid_longitude", json!(self.or_zero("o_lon_p")?));
+            return Ok(());
+        }
+        set("false_easting", json!(self.or_zero("x_0")?));
+        set("false_northing", json!(self.or_zero("y_0")?));
+        let latitude = self.or_zero("lat_0")?;
+        set("latitude_of_projection_origin", json!(latitude));
+        set("longitude_of_projection_origin", json!(longitude));
+        let scale = match self.number("k_0")? {
+            Some(scale) => Some(scale),
+            None => self.number("k")?,
+        };
+        let true_scale = self.number("lat_ts")?;
+        let parallels = (self.number("lat_1")?, self.number("lat_2")?);
+        let expect = |is_right: bool| {
+            is_right
+                .then_some(())
+                .ok_or_else(|| format!("parameters of +proj={name} are not read"))
+        };
+        let cf_name = match name {
+            "tmerc" | "etmerc" => {
+                set(
+                    "scale_factor_at_central_meridian",
+                    json!(scale.unwrap_or(1.0)),
+                );
+                expect(true_scale.is_none() && parallels == (None, None))?;
+                "transverse_mercator"
+            }
+            "lcc" | "aea" => {
+                let first = parallels
+                    .0
+                    .ok_or_else(|| format!("no +lat_1 of +proj={name}"))?;
+                set(
+                    "standard_parallel",
+                    json!([first, parallels.1.unwrap_or(first)]),
+                );
+                expect(true_scale.is_none() && scale.unwrap_or(1.0) == 1.0)?;
+                if name == "lcc" {
+                    "lambert_conformal_conic"
+                } else {
+                    "albers_conical_equal_area"
+                }
+            }
+            "merc" => {
+                expect(parallels == (None, None) && latitude == 0.0)?;
+                match (true_scale, scale) {
+                    (Some(parallel), None) => set("standard_parallel", json!(parallel)),
+                    (None, scale) => {
+                        set(
+                            "scale_factor_at_projection_origin",
+                            json!(scale.unwrap_or(1.0)),
+                        );
+                    }
+                    _ => return Err("+proj=merc with +lat_ts and a scale".into()),
+                }
+                "mercator"
+            }
+            "cea" => {
+                expect(parallels == (None, None) && latitude == 0.0 && scale.is_none())?;
+                set("standard_parallel", json!(true_scale.unwrap_or(0.0)));
+                "lambert_cylindrical_equal_area"
+            }
+            "stere" | "ups" if latitude.abs() == 90.0 => {
+                expect(name == "stere" && parallels == (None, None))?;
+                set("straight_vertical_longitude_from_pole", json!(longitude));
+                match true_scale {
+                    Some(parallel) if parallel != latitude => {
+                        expect(scale.unwrap_or(1.0) == 1.0)?;
+                        set("standard_parallel", json!(parallel));
+                    }
+                    _ => set(
+                        "scale_factor_at_projection_origin",
+                        json!(scale.unwrap_or(1.0)),
+                    ),
+                }
+                "polar_stereographic"
+            }
+            "stere" => {
+                expect(parallels == (None, None) && true_scale.is_none())?;
+                set(
+                    "scale_factor_at_projection_origin",
+                    json!(scale.unwrap_or(1.0)),
+                );
+                "stereographic"
+            }
+            name => {
+                let none = (None, None);
+                expect(scale.is_none() && true_scale.is_none() && parallels == none)?;
+                match name {
+                    "laea" => "lambert_azimuthal_equal_area",
+                    "aeqd" => "azimuthal_equidistant",
+                    "ortho" => "orthographic",
+                    "sinu" if latitude == 0.0 => "sinusoidal",
+                    _ => return Err("a projection of PROJ that is not read".into()),
+                }
+            }
+        };
+        set("grid_mapping_name", json!(cf_name));
+        Ok(())
+    }
+}
+
+/// The zone of a UTM string: a code for WGS 84, else its transverse Mercator.
+fn utm(mut words: Words<'_>, is_wgs84: bool) -> Result<ProjText, String> {
+    let zone = words.take("zone").and_then(|zone| zone.parse::<u16>().ok());
+    let zone = zone
+        .filter(|zone| (1..=60).contains(zone))
+        .ok_or("+zone is none of UTM")?;
+    let is_south = words.take("south").is_some();
+    if is_wgs84 && words.is_greenwich() && words.get("units").is_none_or(|units| units == "m") {
+        words.remove(&["datum", "ellps", "pm", "units"]);
+        words.finish()?;
+        let base = if is_south { 32700 } else { 32600 };
+        return Ok(ProjText::Code(format!("EPSG:{}", base + zone)));
+    }
+    let mut members = words.figure()?;
+    words.finish()?;
+    for (name, value) in [
+        ("grid_mapping_name", json!("transverse_mercator")),
+        ("latitude_of_projection_origin", json!(0.0)),
+        (
+            "longitude_of_central_meridian",
+            json!(f64::from(zone) * 6.0 - 183.0),
+        ),
+        ("scale_factor_at_central_meridian", json!(0.9996)),
+        ("false_easting", json!(500_000.0)),
+        (
+            "false_northing",
+            json!(if is_south { 10_000_000.0 } else { 0.0 }),
+        ),
+    ] {
+        members.insert(name.into(), value);
+    }
+    Ok(ProjText::Mapping(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_is_a_code_or_a_grid_mapping() {
+        for (text, code) in [
+            ("+proj=longlat +datum=WGS84 +no_defs", "EPSG:4326"),
+            (
+                "+proj=utm +zone=33 +datum=WGS84 +units=m +no_defs +type=crs",
+                "EPSG:32633",
+            ),
+            ("+proj=utm +zone=7 +south +datum=WGS84", "EPSG:32707"),
+            ("+init=epsg:3035", "epsg:3035"),
+        ] {
+            assert_eq!(parse(text), Ok(ProjText::Code(code.into())), "{text}");
+        }
+        let text = "+proj=ob_tran +o_proj=longlat +o_lat_p=39.25 +o_lon_p=0 +lon_0=18 +R=6371229";
+        let Ok(ProjText::Mapping(members)) = parse(text) else {
+            panic!("{:?}", parse(text));
+        };
+        assert_eq!(members["grid_north_pole_longitude"], -162.0);
+        assert_eq!(members["earth_radius"], 6_371_229.0);
+        let text = "+proj=utm +zone=33 +ellps=intl +units=m";
+        let Ok(ProjText::Mapping(members)) = parse(text) else {
+            panic!("{:?}", parse(text));
+        };
+        assert_eq!(members["longitude_of_central_meridian"], 15.0);
+        assert_eq!(members["inverse_flattening"], 297.0);
+    }
+
+    #[test]
+    fn parameters_that_are_not_read_are_errors() {
+        for text in [
+            "",
+            "+proj=",
+            "+proj=lcc +R=6371000",
+            "+proj=lcc +lat_1=30",
+            "+proj=lcc +lat_1=30 +k_0=0.9 +R=6371000",
+            "+proj=laea +lat_0=x +R=6371000",
+            "+proj=laea +lat_0=inf +R=6371000",
+            "+proj=laea +R=6371000 +towgs84=1,2,3",
+            "+proj=laea +R=6371000 +units=km",
+            "+proj=laea +R=6371000 +ellps=WGS84",
+            "+proj=laea +ellps=nothing",
+            "+proj=laea +datum=potsdam",
+            "+proj=moll +R=6371000",
+            "+proj=utm +zone=61 +datum=WGS84",
+            "+proj=longlat +datum=WGS84 +nadgrids=x",
+            "+proj=longlat (",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
