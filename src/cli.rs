@@ -274,6 +274,10 @@ pub struct MountOptions {
         help_heading = "Views"
     )]
     pub formats: FormatSet,
+    /// Write latitudes and longitudes in degrees as EPSG:4326 into rasters (.tif, .vrt, .hdr) where no metadata
+    /// name a coordinate reference system
+    #[arg(long, help_heading = "Views")]
+    pub assume_wgs84: bool,
 
     /// How long names and sizes of a source that can change are cached, such as 500ms or inf
     /// [default: 1s; 60s for a remote source, and 1s for absent names]

@@ -369,6 +369,7 @@ async fn build_tree(
             root: root.clone(),
             formats: options.formats.clone(),
             ttl,
+            assume_wgs84: options.assume_wgs84,
         },
     );
     let shown = match options.tree {

@@ -62,6 +62,7 @@ async fn run(args: &ExportArgs) -> Result<(), Failure> {
         root: opened.root.clone(),
         formats: FormatSet::default(),
         ttl: FOREVER,
+        assume_wgs84: args.assume_wgs84,
     };
     let nodes = Nodes::new(Arc::clone(&opened.store), Arc::new(engine), options);
     let nodes = Arc::new(nodes);

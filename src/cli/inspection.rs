@@ -125,6 +125,10 @@ pub struct ExportArgs {
     /// Continue an export that was interrupted; the source must not have changed since
     #[arg(long)]
     pub resume: bool,
+    /// Write latitudes and longitudes in degrees as EPSG:4326 into a raster (.tif, .vrt, .hdr) where no metadata
+    /// name a coordinate reference system
+    #[arg(long)]
+    pub assume_wgs84: bool,
     /// Memory limit [default: 1/2 of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,

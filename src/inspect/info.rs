@@ -119,6 +119,7 @@ async fn describe(
         root: root.clone(),
         formats: FormatSet::default(),
         ttl: FOREVER,
+        assume_wgs84: false,
     };
     let nodes = Nodes::new(Arc::clone(store), Arc::clone(engine), options);
     let nodes = Arc::new(nodes);

@@ -31,6 +31,7 @@ async fn read(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
         root: opened.root.clone(),
         formats: FormatSet::default(),
         ttl: FOREVER,
+        assume_wgs84: false,
     };
     let store = Arc::clone(&opened.store);
     let nodes = Arc::new(Nodes::new(store, Arc::new(engine(limit)?), options));

@@ -50,6 +50,9 @@ pub trait NodeResolver {
     /// # Errors
     /// [`NoContent::Absent`] if they are more than `most` or no numbers; why they cannot be read.
     fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent>;
+
+    /// Whether latitudes and longitudes without a reference system are those of WGS 84.
+    fn assumes_wgs84(&self) -> bool;
 }
 
 impl ViewNode {

@@ -26,6 +26,8 @@ pub struct NodesOptions {
     pub formats: FormatSet,
     /// How long what was read of a store that can change is trusted.
     pub ttl: Duration,
+    /// Whether regular latitudes and longitudes of rasters without a reference system are those of WGS 84.
+    pub assume_wgs84: bool,
 }
 
 /// The nodes of a store; each is read when it is asked for.

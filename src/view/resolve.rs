@@ -23,6 +23,7 @@ struct Resolved {
     nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, NoContent>>,
     numbers: HashMap<(Key, u64), Result<Vec<Value>, NoContent>>,
     missing: Mutex<Vec<Missing>>,
+    assumes_wgs84: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +57,10 @@ impl NodeResolver for Resolved {
             None => Err(self.note(Missing::Numbers(node.key().clone(), most))),
         }
     }
+
+    fn assumes_wgs84(&self) -> bool {
+        self.assumes_wgs84
+    }
 }
 
 /// What a [`Missing`] was read as.
@@ -73,7 +78,10 @@ impl Nodes {
         self: &Arc<Self>,
         format: impl Fn(&dyn NodeResolver) -> Result<T, NoContent>,
     ) -> Result<T, NoContent> {
-        let mut resolved = Resolved::default();
+        let mut resolved = Resolved {
+            assumes_wgs84: self.options().assume_wgs84,
+            ..Resolved::default()
+        };
         loop {
             let rendered = format(&resolved);
             let missing = std::mem::take(&mut *resolved.missing.lock());

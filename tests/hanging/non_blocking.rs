@@ -29,6 +29,7 @@ fn tree() -> ViewTree {
         root: Key::root(),
         formats: FormatSet::default(),
         ttl: Duration::ZERO,
+        assume_wgs84: false,
     };
     let native = block_on(tree::native(Arc::clone(&store), &Key::root())).unwrap();
     let nodes = Arc::new(Nodes::new(store, Arc::new(engine.unwrap()), options));

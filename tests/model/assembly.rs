@@ -227,6 +227,7 @@ async fn tree(store: Arc<dyn Store>, assembly: Assembly, ttl: Duration) -> Box<d
         root: root.clone(),
         formats: FORMATS.parse().unwrap(),
         ttl,
+        assume_wgs84: false,
     };
     let nodes = Arc::new(Nodes::new(store, engine, options));
     let tree = ViewTree::new(native, root, nodes, Shown::Native, is_listed);

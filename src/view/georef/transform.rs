@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::axis::{Axis, Steps};
 use super::context::{Context, Notes, Source, number, short, some};
 use super::crs::Crs;
-use super::crs_metadata::crs as agreed_crs;
+use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
@@ -79,6 +79,12 @@ pub(in crate::view) fn find(
         (&across, &down),
         notes,
     );
+    let sides = [(&across, raster.width), (&down, raster.height)];
+    let is_degrees = crs.is_none() && is_in_wgs84(context, sides);
+    let crs = match is_degrees && context.nodes.assumes_wgs84() {
+        true => Crs::wgs84().ok(),
+        false => crs,
+    };
     if let Some(crs) = crs {
         // A declared transform is in the declared system and independent of coordinates.
         let contradiction = across
@@ -94,6 +100,11 @@ pub(in crate::view) fn find(
         } else {
             place.crs = Some(crs);
         }
+    } else if is_degrees {
+        notes.add(
+            "no coordinate reference system is known: latitudes and longitudes without a grid mapping \
+             (--assume-wgs84 takes them for those of EPSG:4326)",
+        );
     } else if context.own("grid_mapping").is_none() {
         notes.add("no coordinate reference system is known");
     }
@@ -101,6 +112,31 @@ pub(in crate::view) fn find(
         notes.add("no place is known: neither a transform nor coordinates of regular distances");
     }
     Ok(place)
+}
+
+/// Whether regular coordinates may be those of WGS 84: longitudes and latitudes in degrees, where no metadata
+/// around the array name a system.
+fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool {
+    // Half a pixel may be beyond the pole.
+    let is_within = |axis: &Axis, length: u64, most: f64| match axis.steps {
+        Steps::Regular(first, step) => {
+            let last = first + step * count(length.saturating_sub(1));
+            first.abs().max(last.abs()) <= most + step.abs() / 2.0
+        }
+        _ => false,
+    };
+    let is_axis = |axis: &Axis, direction| axis.is_in_degrees(direction);
+    !may_have_crs(context)
+        && !context.above().any(|(_, members)| says_crs(members))
+        && is_axis(across.0, Direction::Across)
+        && is_axis(down.0, Direction::Down)
+        && is_within(across.0, across.1, 540.0)
+        && is_within(down.0, down.1, 90.0)
+        && Crs::wgs84().is_ok_and(|wgs84| {
+            let contradicts = |axis: &Axis, direction| axis.contradicts(&wgs84, direction);
+            contradicts(across.0, Direction::Across).is_none()
+                && contradicts(down.0, Direction::Down).is_none()
+        })
 }
 
 /// The system that the metadata declare, not compared with coordinates.
