@@ -264,7 +264,7 @@ pub struct MountOptions {
     #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
     pub tree: TreeShown,
     /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
-    /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej) in
+    /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej, png) in
     /// that of an array]
     #[arg(
         long,

@@ -32,7 +32,9 @@ mod nodes;
 mod npy;
 mod number;
 mod ome_tiff;
+mod pictures;
 mod placed;
+mod png;
 mod readme;
 mod resolve;
 mod sidecar;
@@ -57,4 +59,5 @@ pub use layout::{
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions, alias};
 pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
+pub use png::Picture;
 pub(crate) use readme::shell_quoted;

@@ -1,6 +1,7 @@
 //! One computed file, open for reading.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -26,8 +27,37 @@ enum FileContent {
     Text(Arc<Vec<u8>>),
     Elements(Arc<Nodes>, Arc<ViewNode>, Rendering),
     File(Arc<CachedFile>),
+    Picture(OpenPicture),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
+}
+
+/// A picture, whose content is cached under a number that changes with the versions of its chunks.
+#[derive(Debug)]
+struct OpenPicture {
+    nodes: Arc<Nodes>,
+    file: Arc<CachedFile>,
+    id: AtomicU64,
+}
+
+impl OpenPicture {
+    fn new(nodes: &Arc<Nodes>, file: Arc<CachedFile>) -> Self {
+        Self {
+            nodes: Arc::clone(nodes),
+            file,
+            id: AtomicU64::new(nodes.new_picture_id()),
+        }
+    }
+
+    fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Renders the content again when it is read next.
+    fn renew(&self) {
+        self.id
+            .store(self.nodes.new_picture_id(), Ordering::Relaxed);
+    }
 }
 
 impl ViewFile {
@@ -49,6 +79,9 @@ impl ViewFile {
             Content::Text(text) => FileContent::Text(Arc::new(text)),
             Content::Elements(rendering) => {
                 FileContent::Elements(Arc::clone(nodes), Arc::clone(node), rendering)
+            }
+            Content::File(file) if file.made.layout.picture().is_some() => {
+                FileContent::Picture(OpenPicture::new(nodes, file))
             }
             Content::File(file) => FileContent::File(file),
             Content::Chunks(..) | Content::Inner(..) => return None,
@@ -74,7 +107,14 @@ impl ViewFile {
         let readers = self.made_of.readers();
         let arrays: Vec<_> = readers.iter().map(|reader| reader.chunks()).collect();
         match served.open(&arrays).await {
-            Some(handle) => Ok(Arc::new(OpenView { file, handle })),
+            Some(handle) => {
+                if let FileContent::Picture(picture) = &self.made_of
+                    && !handle.keeps_pages()
+                {
+                    picture.renew();
+                }
+                Ok(Arc::new(OpenView { file, handle }))
+            }
             None => Err(StoreError::Stale {
                 key: readers
                     .first()
@@ -121,6 +161,7 @@ impl FileContent {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
             Self::File(file) => &file.made.sources,
+            Self::Picture(picture) => &picture.file.made.sources,
             Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
         }
     }
@@ -141,6 +182,7 @@ impl Object for ViewFile {
             FileContent::Text(text) => text.len() as u64,
             FileContent::Elements(_, _, rendering) => rendering.size_bytes,
             FileContent::File(file) => file.size_bytes(),
+            FileContent::Picture(picture) => picture.file.size_bytes(),
             FileContent::Chunk(reader, chunk) => reader.chunk_bytes(*chunk),
             FileContent::Inner(reader, _) => reader.read_chunk_bytes(),
         }
@@ -174,6 +216,10 @@ impl Object for ViewFile {
                 Some(Ok(part_of(text, offset, size)))
             }
             FileContent::File(file) => file.made.try_read(offset, size, buffer, served),
+            FileContent::Picture(picture) => {
+                let content = picture.nodes.cached_picture(picture.id())?;
+                Some(Ok(part_of(content, offset, size)))
+            }
             FileContent::Chunk(reader, chunk) => {
                 reader.try_read(Extent::Chunk(*chunk), offset, size, buffer, served)
             }
@@ -192,6 +238,11 @@ impl Object for ViewFile {
                 Ok(part_of(text, offset, size))
             }
             FileContent::File(file) => file.made.read(offset, size, served).await,
+            FileContent::Picture(picture) => {
+                let (nodes, file) = (&picture.nodes, &picture.file);
+                let content = nodes.picture(picture.id(), file, self.served.as_ref());
+                Ok(part_of(content.await?, offset, size))
+            }
             FileContent::Chunk(reader, chunk) => {
                 reader
                     .read(Extent::Chunk(*chunk), offset, size, served)

@@ -13,7 +13,9 @@ use super::content::NoContent;
 use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
-use super::{anndata, classic, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, sidecar};
+use super::{
+    anndata, classic, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, png, sidecar,
+};
 use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
@@ -126,13 +128,15 @@ const READ_FITS: &str =
     "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'";
 const READ_H5AD: &str = "python3 -c 'import anndata, sys; print(anndata.read_h5ad(sys.argv[1]))'";
 
+const SHOW_PNG: &str = "python3 -c 'import PIL.Image, sys; PIL.Image.open(sys.argv[1]).show()'";
+
 /// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
     Ok(checked.map(|()| true)?)
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 26] = [
+static TABLE: [Row; 27] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -278,6 +282,13 @@ static TABLE: [Row; 26] = [
         "AnnData",
         READ_H5AD,
         Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
+    ),
+    row(
+        "png",
+        Name::Suffix(".png"),
+        "a quick look as a picture of at most 1024 x 1024 pixels",
+        SHOW_PNG,
+        Renderer::Image(png::render),
     ),
     row(
         "nc",

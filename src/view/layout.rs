@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::hdf5::ChunkIndex;
 use super::number::Conversion;
+use super::png::Picture;
 use crate::array::ArrayReader;
 use crate::store::{StoreError, in_memory, part};
 
@@ -117,6 +118,8 @@ pub enum Segment {
     Moved(MovedAxis),
     /// A number of records, in which each array has a slice.
     Records(u64, Vec<RecordSlice>),
+    /// What follows the header of a picture of the first array; `view/pictures.rs` renders it as a whole.
+    Picture(Arc<Picture>),
 }
 
 impl Segment {
@@ -129,6 +132,7 @@ impl Segment {
             Self::Moved(moved) => Some(moved.extent.size_bytes),
             Self::ChunkIndex(index) => Some(index.size_bytes()),
             Self::Records(count, slices) => record_bytes(slices)?.checked_mul(*count),
+            Self::Picture(picture) => Some(picture.body_bytes()),
         }
     }
 }
@@ -223,6 +227,7 @@ impl FileLayout {
             Segment::Bytes(bytes) => bytes.len() as u64,
             Segment::Records(_, slices) => size_of_val(&slices[..]) as u64,
             Segment::ChunkIndex(index) => index.memory_bytes(),
+            Segment::Picture(_) => size_of::<Picture>() as u64,
             Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) => 0,
         });
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
@@ -236,6 +241,14 @@ impl FileLayout {
                 Segment::Bytes(bytes) => Some(&bytes[..]),
                 _ => None,
             })
+    }
+
+    /// The picture, if the file is one.
+    pub(super) fn picture(&self) -> Option<&Picture> {
+        self.segments.iter().find_map(|(_, segment)| match segment {
+            Segment::Picture(picture) => Some(&**picture),
+            _ => None,
+        })
     }
 
     /// The content at `offset`, up to `size` bytes of one segment; none at the end.
@@ -268,6 +281,9 @@ impl FileLayout {
                 .ok_or_else(|| StoreError::internal(format!("no block has byte {offset}")))?,
             Segment::Records(_, slices) => in_records(slices, &inside)
                 .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
+            Segment::Picture(_) => {
+                return Err(StoreError::internal("a picture that is not rendered"));
+            }
         }))
     }
 }

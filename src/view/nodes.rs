@@ -1,6 +1,7 @@
 //! The nodes of a store, read when they are first needed, and what can be made of them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::content::{CachedFile, NoContent, Text};
@@ -41,6 +42,9 @@ pub struct Nodes {
     pub(super) text_loads: SingleFlight<(Key, u64), Text, StoreError>,
     pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
     pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, NoContent>,
+    pub(super) pictures: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
+    pub(super) picture_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
+    pub(super) picture_ids: AtomicU64,
 }
 
 /// A file of a node: the node's key and version, and the number of the format.
@@ -73,6 +77,9 @@ impl Nodes {
             text_loads: SingleFlight::default(),
             files: WeightedLru::new(memory / 16, usize::MAX).into(),
             file_loads: SingleFlight::default(),
+            pictures: WeightedLru::new(memory / 16, usize::MAX).into(),
+            picture_loads: SingleFlight::default(),
+            picture_ids: AtomicU64::new(0),
         }
     }
 

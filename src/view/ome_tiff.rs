@@ -143,7 +143,14 @@ fn finest_path(node: &ViewNode) -> Option<&str> {
         .and_then(Json::as_str)
 }
 
-fn finest_level(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Arc<ViewNode>, NoContent> {
+/// The finest level of the first image of a group.
+///
+/// # Errors
+/// Why there is none; those of the store.
+pub(super) fn finest_level(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<Arc<ViewNode>, NoContent> {
     let path = finest_path(node).ok_or_else(|| "no image of OME-NGFF".to_owned())?;
     let path = path.trim_start_matches("./").trim_end_matches('/');
     let below = Key::new(path.as_bytes()).map_err(|_| format!("{path:?} is no path of a level"))?;

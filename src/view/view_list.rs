@@ -19,8 +19,14 @@ impl Format {
     pub fn is_expected_of(self, node: &ViewNode) -> bool {
         // Few arrays need one: the diagnostics of the `.tif` name the reference system.
         let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
+        let is_plane = || {
+            node.metadata()
+                .as_array()
+                .is_some_and(|array| array.shape.len() > 1)
+        };
         let is_of_kind = match self.renderer() {
             Renderer::GroupOfKind(is_of_kind, _) => is_of_kind(node),
+            Renderer::Image(_) if self.word() == "png" => is_plane(),
             // Most nodes are no images.
             Renderer::Image(_) => ome_tiff::is_named(node),
             _ => true,

@@ -41,6 +41,7 @@ mod mutations;
 mod n5;
 mod namespace;
 mod netcdf;
+mod pictures;
 mod rasters;
 mod shards;
 mod stacks;

@@ -14,7 +14,7 @@ requirements+=" netCDF4==1.7.5.1.post1 h5py==3.16.0 h5netcdf==1.8.2"
 requirements+=" ome-types==0.7.0 xmlschema==4.3.2"
 requirements+=" pyfive==1.3.0 tifffile==2026.3.3 rasterio==1.4.4 pyproj==3.7.2 pynrrd==1.1.3"
 # Readers of images and volumes.
-requirements+=" nibabel==5.4.2 SimpleITK==2.5.3 mrcfile==1.5.4 astropy==8.0.2"
+requirements+=" nibabel==5.4.2 SimpleITK==2.5.3 mrcfile==1.5.4 astropy==8.0.2 pillow==13.0.0"
 anndata="anndata==0.12.19"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"

@@ -1,0 +1,389 @@
+//! A quick look at an array: one plane, or the colours of an RGB array, as a PNG of at most 1024 x 1024
+//! pixels, from the coarsest level of its pyramid that suffices.
+//!
+//! The size follows from metadata. The content is rendered as a whole when it is first read, by
+//! `view/pictures.rs`.
+
+mod colour;
+mod encode;
+mod plane;
+
+use std::sync::Arc;
+
+use super::around::{ArrayView, NodeResolver};
+use super::cf;
+use super::content::NoContent;
+use super::georef::RasterMetadata;
+use super::georef::axis::reinterpret;
+use super::georef::context::{Context, Groups, Notes};
+use super::georef::overview::{Full, overviews};
+use super::georef::raster::Raster;
+use super::georef::samples::{attribute_text, packing};
+use super::layout::{Segment, VirtualFile};
+use super::node::ViewNode;
+use super::number::{Number, Value};
+use super::ome_tiff;
+use crate::array::ArrayReader;
+use crate::zarr::Scalar;
+use encode::{Colours, Format};
+pub(in crate::view) use plane::Block;
+use plane::{MAX_SIDE, Plane, Side, Stored};
+
+/// What a picture is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    plane: Plane,
+    format: Format,
+    /// The numbers as they are stored, and as `_Unsigned` says.
+    own: Number,
+    meant: Number,
+    /// The stored numbers of missing values.
+    missing: Vec<Value>,
+    /// None if the elements are colours.
+    legend: Option<Legend>,
+}
+
+// No number of a legend is NaN.
+impl Eq for Picture {}
+
+/// The meaning of the numbers: a value is a number times `scale` plus `offset`.
+#[derive(Debug, Clone, PartialEq)]
+struct Legend {
+    scale: f64,
+    offset: f64,
+    units: String,
+}
+
+/// The longest number of a range, and the text between two.
+const NUMBER_BYTES: usize = 24;
+const BETWEEN: &str = " to ";
+/// The longest text of a title or unit.
+const MAX_TEXT_CHARACTERS: usize = 200;
+/// A level suffices if its picture is as long, or if the array has no longer one.
+const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
+
+/// An array, or the finest level of an OME-NGFF image, as a PNG.
+///
+/// # Errors
+/// Why there is none; those of the store.
+pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
+    let finest = match node.is_array() {
+        true => None,
+        false => Some(ome_tiff::finest_level(node, nodes)?),
+    };
+    let finest = finest.as_deref().unwrap_or(node);
+    let coarse = sufficient_level(finest, nodes)?;
+    let shown = coarse.as_deref().unwrap_or(finest);
+    let view = view_of(shown)?;
+    let mut notes = Notes::default();
+    let groups = Groups::above(&view, nodes, &mut notes)?;
+    let context = Context::new(&view, nodes, &groups);
+    let raster = RasterMetadata::raster(&context).ok();
+    let plane = plane_of(&view, raster.as_ref())?.reduced();
+    plane.check(stored(view.reader, &largest_chunk(view.reader)))?;
+    let picture = Picture::of(&context, plane, &mut notes)?;
+    let texts = [
+        ("Title", text(node.name())),
+        ("Description", picture.description(shown, view.shape())),
+    ];
+    let texts = [(texts[0].0, &texts[0].1[..]), (texts[1].0, &texts[1].1[..])];
+    let header = picture.format.header(&texts);
+    let parts = [Segment::Bytes(header), Segment::Picture(Arc::new(picture))];
+    Ok(VirtualFile::of_array(view.reader, parts)?)
+}
+
+fn view_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
+    let view = node.array_view();
+    view.ok_or_else(|| format!("the elements of {} cannot be read", node.key()))
+}
+
+/// The coarsest level of the pyramid of an array whose picture is large enough; none if that is the array.
+fn sufficient_level(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    let view = view_of(node)?;
+    let mut notes = Notes::default();
+    let groups = Groups::above(&view, nodes, &mut notes)?;
+    let context = Context::new(&view, nodes, &groups);
+    let raster = RasterMetadata::raster(&context).ok();
+    let plane = plane_of(&view, raster.as_ref())?;
+    if plane.longest() <= MAX_SIDE || context.level_entry().is_none() {
+        return Ok(None);
+    }
+    let metadata = match RasterMetadata::of(&context, &mut notes) {
+        Ok(metadata) => metadata,
+        Err(NoContent::Absent(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let full = Full {
+        raster: &metadata.raster,
+        georef: &metadata.georef,
+        samples: &metadata.samples,
+    };
+    let sufficient = plane.reduced().longest().min(SUFFICIENT_SIDE);
+    let levels = overviews(&context, full, &mut notes)?;
+    let suffices = |(node, raster): &(Arc<ViewNode>, Raster)| {
+        let view = node.array_view();
+        let plane = view.and_then(|view| plane_of(&view, Some(raster)).ok());
+        plane.is_some_and(|plane| plane.reduced().longest() >= sufficient)
+    };
+    let levels = levels.into_iter().map(|(node, raster, _)| (node, raster));
+    Ok(levels.filter(suffices).last().map(|(node, _)| node))
+}
+
+/// The plane of an array, with all its elements.
+fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, String> {
+    let shape = view.shape();
+    let rank = shape.len();
+    if rank < 2 {
+        return Err(format!("{rank} axes: a picture has two"));
+    }
+    if shape.contains(&0) {
+        return Err("an array without elements has no picture".into());
+    }
+    let side = |axis: usize| Side::whole(axis, shape.get(axis).copied().unwrap_or(1));
+    let is_chunky = raster.is_some_and(|raster| raster.is_chunky);
+    let channels = channels_of(view, is_chunky);
+    let last = match channels {
+        Some(channels) if channels.axis + 1 == rank => rank - 2,
+        None if is_chunky => rank - 2,
+        _ => rank - 1,
+    };
+    let before = last.checked_sub(1).ok_or("one axis beside the channels")?;
+    Ok(Plane {
+        rows: side(before),
+        columns: side(last),
+        channels,
+    })
+}
+
+/// Names of axes of red, green and blue.
+const CHANNELS: [&str; 12] = [
+    "c", "s", "channel", "channels", "band", "bands", "rgb", "rgba", "sample", "samples", "color",
+    "colour",
+];
+
+/// The axis of red, green and blue of bytes: the last one, or the one before the last two, of three or four
+/// elements, without a name or with one of a channel.
+fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
+    let is_byte =
+        matches!(view.data_type().scalar, Scalar::UInt(_)) && view.data_type().size_bytes == 1;
+    let shape = view.shape();
+    let rank = shape.len();
+    if !is_byte || rank < 3 {
+        return None;
+    }
+    let name = |axis: usize| view.array.dimension_names.get(axis)?.as_deref();
+    let is_channel = |axis: usize| {
+        let length = shape.get(axis).copied().unwrap_or(0);
+        let is_named = |name: &str| {
+            CHANNELS
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known))
+        };
+        matches!(length, 3 | 4) && name(axis).is_none_or(is_named)
+    };
+    let length = |axis: usize| shape.get(axis).copied().unwrap_or(0);
+    // Without a name, sides are longer than colours.
+    let is_last = is_channel(rank - 1)
+        && (is_chunky || name(rank - 1).is_some() || length(rank - 2).min(length(rank - 3)) > 4);
+    if is_last {
+        return Some(Side::whole(rank - 1, length(rank - 1)));
+    }
+    if is_chunky || !is_channel(rank - 3) {
+        return None;
+    }
+    // The fourth of several bands is no transparency.
+    let has_alpha = name(rank - 3).is_none_or(|name| name.eq_ignore_ascii_case("rgba"));
+    let count = if has_alpha { length(rank - 3) } else { 3 };
+    Some(Side::whole(rank - 3, count))
+}
+
+fn largest_chunk(reader: &ArrayReader) -> Vec<u64> {
+    let chunk = reader.read_chunk_shape().map(<[u64]>::to_vec);
+    chunk.unwrap_or_else(|| reader.chunks().grid().largest_chunk_shape())
+}
+
+fn stored<'a>(reader: &'a ArrayReader, largest_chunk: &'a [u64]) -> Stored<'a> {
+    Stored {
+        shape: reader.chunks().grid().array_shape(),
+        chunk: reader.read_chunk_shape(),
+        largest_chunk,
+        element_bytes: reader.chunks().data_type().size_bytes as u64,
+    }
+}
+
+/// A text on one line, of limited length.
+fn text(text: &str) -> String {
+    let plain = text.chars().filter(|character| !character.is_control());
+    plain.take(MAX_TEXT_CHARACTERS).collect()
+}
+
+impl Picture {
+    fn of(context: &Context<'_>, plane: Plane, notes: &mut Notes) -> Result<Self, String> {
+        let view = context.view;
+        let own = match view.number() {
+            Some((own, 1)) => own,
+            Some(_) => return Err("complex numbers have no picture".into()),
+            None => return Err(format!("{} is no number", view.data_type())),
+        };
+        let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
+        let mut missing: Vec<Value> = Vec::new();
+        missing.extend(cf::fill_value(view.array, own, &mut |why| notes.add(why)));
+        if let Ok(members) = &view.array.attributes {
+            missing.extend(cf::stated(members, "missing_value", own).ok().flatten());
+        }
+        let (offset, scale) = packing(context, notes);
+        let units = attribute_text(context, "units", notes).unwrap_or_default();
+        let side = |side: Side| u32::try_from(side.samples()).map_err(|_| "too many pixels");
+        let colours = match plane.channels {
+            None => Colours::Indexed,
+            Some(channels) if channels.length == 4 => Colours::Rgba,
+            Some(_) => Colours::Rgb,
+        };
+        Ok(Self {
+            format: Format {
+                width: side(plane.columns)?,
+                height: side(plane.rows)?,
+                colours,
+            },
+            own,
+            meant: Number { kind, ..own },
+            missing,
+            legend: (colours == Colours::Indexed).then(|| Legend {
+                scale: scale.unwrap_or(1.0),
+                offset: offset.unwrap_or(0.0),
+                units: text(&units),
+            }),
+            plane,
+        })
+    }
+
+    /// What the picture shows of an array.
+    fn description(&self, shown: &ViewNode, shape: &[u64]) -> String {
+        let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
+        let plane = match shape.len() - usize::from(self.plane.channels.is_some()) {
+            0..=2 => "all",
+            _ => "the first plane",
+        };
+        let (down, across) = (self.plane.rows.step, self.plane.columns.step);
+        let colours = match self.legend {
+            Some(_) => {
+                "; viridis from the 2nd (dark) to the 98th percentile, no value is transparent"
+            }
+            None => "",
+        };
+        format!(
+            "{plane} of {} ({}), steps of {down} x {across} elements{colours}",
+            text(shown.name()),
+            shape.join(" x ")
+        )
+    }
+
+    /// Bytes of the text of the range.
+    fn range_bytes(&self) -> usize {
+        self.legend.as_ref().map_or(0, |legend| {
+            2 * NUMBER_BYTES + BETWEEN.len() + 1 + legend.units.len()
+        })
+    }
+
+    /// Size of what follows the header.
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.format.body_bytes(self.range_bytes())
+    }
+
+    /// Samples of the picture.
+    pub(super) fn sample_count(&self) -> u64 {
+        let pixels = u64::from(self.format.width) * u64::from(self.format.height);
+        pixels * self.format.colours.pixel_bytes() as u64
+    }
+
+    pub(super) fn element_bytes(&self) -> usize {
+        self.own.size_bytes
+    }
+
+    /// The ranges of the array with its samples; none if an offset overflows.
+    pub(super) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
+        self.plane.blocks(stored(reader, &largest_chunk(reader)))
+    }
+
+    /// The number of a sample in the picture, by row, column and channel.
+    pub(super) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
+        let pixel = row * u64::from(self.format.width) + column;
+        pixel * self.format.colours.pixel_bytes() as u64 + channel
+    }
+
+    /// The value of an element; NaN if it is missing.
+    pub(super) fn sample(&self, element: &[u8]) -> Option<f64> {
+        let value = self.own.read(element)?;
+        Some(match self.missing.contains(&value) {
+            true => f64::NAN,
+            false => reinterpret(self.own, self.meant, value).float(),
+        })
+    }
+
+    /// The file behind its header, with these samples; none if they are too few or too many.
+    pub(super) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
+        let Some(legend) = &self.legend else {
+            let pixels: Vec<u8> = samples.iter().map(|sample| byte(*sample)).collect();
+            return self.format.body("", 0, &pixels);
+        };
+        let range = colour::range(samples);
+        let pixels = colour::indexes(samples, range);
+        let text = range.map_or_else(|| "no values".into(), |range| legend.text(range));
+        self.format.body(&text, self.range_bytes(), &pixels)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "colours are bytes"
+)]
+fn byte(sample: f64) -> u8 {
+    sample as u8
+}
+
+impl Legend {
+    /// The range of values with their unit.
+    fn text(&self, (dark, bright): (f64, f64)) -> String {
+        let [dark, bright] = [dark, bright].map(|number| shown(number * self.scale + self.offset));
+        format!("{dark}{BETWEEN}{bright} {}", self.units)
+            .trim_end()
+            .to_owned()
+    }
+}
+
+/// A number in at most [`NUMBER_BYTES`], which the shortest one with an exponent has.
+fn shown(number: f64) -> String {
+    let plain = number.to_string();
+    match plain.len() <= NUMBER_BYTES {
+        true => plain,
+        false => format!("{number:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_range_has_a_known_size() {
+        let legend = Legend {
+            scale: 0.1,
+            offset: 0.0,
+            units: "\u{b0}C".into(),
+        };
+        assert_eq!(legend.text((10.0, 25.0)), "1 to 2.5 \u{b0}C");
+        for number in [
+            f64::MIN,
+            -f64::MIN_POSITIVE,
+            f64::EPSILON / 3.0,
+            0.1 + 0.2,
+            1e22,
+        ] {
+            assert!(shown(number).len() <= NUMBER_BYTES, "{number}");
+        }
+    }
+}
