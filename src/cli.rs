@@ -10,6 +10,8 @@ mod help;
 mod helper;
 mod inspection;
 mod man;
+mod mistakes;
+mod overview;
 mod remote;
 mod targets;
 mod validate;
@@ -37,15 +39,20 @@ pub use man::{man, man_pages};
 pub use remote::RemoteArgs;
 pub use targets::TargetArgs;
 
+/// The width of help texts on a wide terminal, in columns.
+const MAX_WIDTH: usize = 100;
+
 /// Mount a Zarr hierarchy as a read-only directory tree
 #[derive(Debug, Parser)]
 #[command(
     name = "zarrfs",
     version,
     long_version = features::text(),
-    max_term_width = 100,
+    max_term_width = MAX_WIDTH,
     override_usage = "zarrfs [mount] SOURCE [MOUNTPOINT] [OPTIONS]\n       zarrfs COMMAND ...",
-    after_help = EXAMPLES,
+    help_template = overview::template(),
+    after_help = overview::short_end(),
+    after_long_help = overview::long_end(),
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = true
@@ -58,17 +65,6 @@ pub struct Cli {
     #[arg(skip)]
     pub helper: Option<HelperOptions>,
 }
-
-/// What most users want to do.
-const EXAMPLES: &str = "Examples:
-  zarrfs ocean.zarr /mnt/ocean                           # or a zip, a database
-  zarrfs s3://bucket/ocean.zarr /mnt/ocean --anonymous   # or a URL
-  ncdump -h /mnt/ocean/.zarrfs/ocean.nc                  # a view
-  zarrfs umount /mnt/ocean
-  zarrfs run ocean.zarr -- ncdump -h {nc}                # a mount for one command
-  zarrfs export ocean.zarr:sst sst.tif                   # without a mount
-
-`zarrfs COMMAND --help` has the options of a command, `zarrfs help` the topics of the manual.";
 
 impl Cli {
     /// The file with variables for the environment of the command.
@@ -113,9 +109,9 @@ pub enum Command {
     Tree(TreeArgs),
     /// Show the metadata and the views of one node
     Info(InfoArgs),
-    /// Read and decode everything; list what cannot be read and exit with 1
+    /// Read and decode everything, and list what cannot be read
     Check(CheckArgs),
-    /// Write a view, such as the NetCDF file of a group, to a file, without a mount
+    /// Write a view, such as a NetCDF file, to a file, without a mount
     Export(ExportArgs),
     /// List the views of a node, of a mount or of a source
     Views(ViewsArgs),
@@ -133,7 +129,7 @@ pub enum Command {
     Complete(CompleteArgs),
     /// Print a manual page in the format of man(1)
     Man(ManArgs),
-    /// Print the help of a command, or a topic of the manual, such as views or sources
+    /// Print the help of a command, or a topic of the manual
     Help(HelpArgs),
 }
 
@@ -168,7 +164,7 @@ pub struct UmountArgs {
     /// Where hierarchies are mounted
     #[arg(required_unless_present = "all", value_name = "MOUNTPOINT")]
     pub mountpoints: Vec<PathBuf>,
-    /// Unmount all mounts of zarrfs
+    /// Unmount all mounts of this user; of root, all mounts of zarrfs
     #[arg(long, conflicts_with = "mountpoints")]
     pub all: bool,
     /// Detach at once, even if files are open; the daemon ends when the last one is closed
@@ -219,39 +215,49 @@ pub enum TreeShown {
 #[derive(Debug, Clone, Args)]
 pub struct MountOptions {
     /// Print a JSON document with mountpoint, process and views when the mount is ready
-    #[arg(long, help_heading = "Process")]
+    #[arg(hide_short_help = true, long, help_heading = "Process")]
     pub json: bool,
     /// Stay in the foreground; notify systemd when the mount is ready (NOTIFY_SOCKET)
     #[arg(short, long, help_heading = "Process")]
     pub foreground: bool,
     /// Log to a file instead of syslog, or of standard error in the foreground
-    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "FILE",
+        help_heading = "Process"
+    )]
     pub log_file: Option<PathBuf>,
     /// Log level: error, warn, info, debug, trace, or filters such as zarrfs::store=debug,warn, as in the variable ZARRFS_LOG
-    #[arg(long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
+    #[arg(hide_short_help = true, long, value_name = "LEVEL", value_parser = parse_log_filter, help_heading = "Process")]
     pub log_level: Option<String>,
     /// Session threads, which receive requests from the kernel [default: one per core, at most 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Process")]
     pub threads: Option<u16>,
 
     /// Mount only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY", help_heading = "Source")]
     pub path: Option<String>,
     /// Verify the checksum of a zip entry before its first byte is served
-    #[arg(long, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub verify: bool,
     /// Mount also a directory or a zip archive without Zarr metadata at its root
-    #[arg(long, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub force: bool,
     /// Refuse to mount a zip archive with entries that would be hidden or unreadable
-    #[arg(long, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub strict: bool,
     /// Follow symbolic links that lead out of a source directory
-    #[arg(long, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub follow_symlinks: bool,
     /// Mount this branch, tag or snapshot of an Icechunk repository; a branch is followed, see --ttl
     /// [default: main]
-    #[arg(long = "ref", value_name = "NAME", help_heading = "Source")]
+    #[arg(
+        hide_short_help = true,
+        long = "ref",
+        value_name = "NAME",
+        help_heading = "Source"
+    )]
     pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]
@@ -261,12 +267,19 @@ pub struct MountOptions {
     #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]
     pub views: Views,
     /// The tree that is mounted: the store's keys, the views, or both in directories of these names
-    #[arg(long, value_enum, default_value = "native", help_heading = "Views")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_enum,
+        default_value = "native",
+        help_heading = "Views"
+    )]
     pub tree: TreeShown,
     /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
     /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej, png) in
     /// that of an array]
     #[arg(
+        hide_short_help = true,
         long,
         value_name = "LIST",
         default_value = "",
@@ -285,22 +298,33 @@ pub struct MountOptions {
     pub ttl: Option<Duration>,
     /// Treat the source as one that does not change: as --ttl inf. A --disk-cache is then used without
     /// asking the server
-    #[arg(long, conflicts_with = "ttl", help_heading = "Caching")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        conflicts_with = "ttl",
+        help_heading = "Caching"
+    )]
     pub immutable: bool,
     /// Size of the cache of decoded data [default: 1/8 of the memory, at most 2 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub cache_size: Option<u64>,
     /// Memory limit of one request, or of the index of an archive [default: 1/2 of the memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub memory_limit: Option<u64>,
     /// Cache fetched bytes in this directory, for later and for other mounts
     #[arg(long, value_name = "DIR", help_heading = "Caching")]
     pub disk_cache: Option<PathBuf>,
     /// Size of the --disk-cache
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_size, default_value = "10GiB", help_heading = "Caching")]
     pub disk_cache_size: u64,
     /// When the kernel may read files of a local directory itself
-    #[arg(long, value_enum, default_value = "auto", help_heading = "Caching")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_enum,
+        default_value = "auto",
+        help_heading = "Caching"
+    )]
     pub passthrough: Passthrough,
 
     /// Options for remote sources.
@@ -311,16 +335,16 @@ pub struct MountOptions {
     #[arg(long, help_heading = "Permissions")]
     pub allow_other: bool,
     /// Owner of all files [default: the user who mounts]
-    #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub uid: Option<u32>,
     /// Group of all files [default: the group of the user who mounts]
-    #[arg(long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = parse_id, help_heading = "Permissions")]
     pub gid: Option<u32>,
     /// Permission bits to clear in 0644 (files) and 0755 (directories)
-    #[arg(long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
+    #[arg(hide_short_help = true, long, value_name = "OCTAL", value_parser = parse_umask, default_value = "0", help_heading = "Permissions")]
     pub umask: u16,
     /// Mount on a directory that is not empty
-    #[arg(long, help_heading = "Permissions")]
+    #[arg(hide_short_help = true, long, help_heading = "Permissions")]
     pub nonempty: bool,
     /// Create the mountpoint, and directories above it, if they do not exist
     #[arg(long, help_heading = "Permissions")]
@@ -359,56 +383,12 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
                 .get_subcommands()
                 .flat_map(clap::Command::get_name_and_visible_aliases)
                 .any(|named| first == named)
-            || is_unknown_word(first)
+            || mistakes::is_unknown_word(first)
     });
     if !is_named {
         arguments.insert(1, "mount".into());
     }
     arguments
-}
-
-/// Whether the first argument is no option, and neither a path that exists nor like one: it was meant as
-/// a command.
-fn is_unknown_word(first: &OsString) -> bool {
-    let is_word = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
-    let bytes = first.as_encoded_bytes();
-    !bytes.starts_with(b"-") && bytes.iter().all(is_word) && !Path::new(first).exists()
-}
-
-/// Returns the command or option that another program calls by this name.
-fn other_word(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "ls" | "dir" => "tree",
-        "list" | "ps" | "status" => "mounts",
-        "open" => "mount",
-        "show" | "dump" | "cat" => "info",
-        "verify" | "validate" => "check",
-        "copy" | "cp" | "convert" => "export",
-        "version" => "--version",
-        _ => return None,
-    })
-}
-
-/// Adds to the error of an unknown command that there is no such file either.
-fn explained(mut error: clap::Error) -> clap::Error {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    if error.kind() == ErrorKind::InvalidSubcommand
-        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-    {
-        let suggested = match error.get(ContextKind::SuggestedSubcommand) {
-            // The last one is the most similar.
-            Some(ContextValue::Strings(all)) => all.last().cloned(),
-            Some(ContextValue::String(one)) => Some(one.clone()),
-            _ => None,
-        };
-        let hint = other_word(word).or(suggested.as_deref()).map_or_else(
-            || "; `zarrfs --help` lists the commands".to_owned(),
-            |name| format!("; did you mean `{name}`?"),
-        );
-        let message = format!("`{word}` is neither a command nor a file{hint}");
-        error = Cli::command().error(ErrorKind::InvalidSubcommand, message);
-    }
-    error
 }
 
 /// Parses a command line. `--help`, `--version` and errors end the process: an error with 2, or with 1
@@ -420,9 +400,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     }
     match expand_mount_options(arguments) {
         Ok(arguments) => {
-            let cli = Cli::try_parse_from(with_command(arguments))
-                .unwrap_or_else(|error| explained(error).exit());
-            if let Err(error) = cli.validate() {
+            let cli = Cli::try_parse_from(with_command(arguments.clone()))
+                .unwrap_or_else(|error| mistakes::explained(error, &arguments).exit());
+            if let Err(error) = mistakes::command_first(&cli).and_then(|()| cli.validate()) {
                 error.exit();
             }
             cli
@@ -446,18 +426,6 @@ mod tests {
         for source in ["src", "a.zarr", "./a", "s3://b/a", "demo:", "--ttl", "a1"] {
             assert_eq!(arguments(source).len(), 3, "{source}");
         }
-        let message = |first: &str| {
-            let parsed = Cli::try_parse_from(["zarrfs", first]);
-            explained(parsed.unwrap_err()).to_string()
-        };
-        let text = message("treee");
-        assert!(
-            text.contains("`treee` is neither a command nor a file"),
-            "{text}"
-        );
-        assert!(text.contains("did you mean `tree`?"), "{text}");
-        assert!(message("xyzzy").contains("neither a command nor a file; `zarrfs --help`"));
-        assert!(message("list").contains("did you mean `mounts`?"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The `zarrfs` command: parse, run, exit code.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode, Stdio};
 
 use serde_json::{Map, Value, json};
 use zarrfs::cli::{self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs};
@@ -18,7 +18,7 @@ const MOUNT_FAILED: u8 = 32;
 const RUN_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    if let Some(code) = daemon::run_probe() {
+    if let Some(code) = daemon::run_probe().or_else(daemon::run_command) {
         return code;
     }
     let cli = cli::parse(std::env::args_os());
@@ -58,10 +58,7 @@ fn main() -> ExitCode {
         }
         Command::Complete(arguments) => shown(|| complete(&arguments)),
         Command::Man(arguments) => shown(|| man(&arguments)),
-        Command::Help(arguments) => shown(|| {
-            let text = cli::help(arguments.topic.as_deref())?;
-            Ok(inspect::print(text.as_bytes())?)
-        }),
+        Command::Help(arguments) => shown(|| help(arguments.topic.as_deref())),
     }
 }
 
@@ -134,13 +131,19 @@ fn mount_json(mount: &MountedSource) -> Value {
         "mountpoint": mount.mountpoint.to_string_lossy(),
         "source": mount.source,
         "pid": mount.pid,
+        "uid": mount.uid,
     })
 }
 
 fn mount_line(mount: &MountedSource) -> String {
-    let daemon = match mount.pid {
-        Some(pid) => format!("pid {pid}"),
-        None => "its daemon does not answer".into(),
+    let user = rustix::process::geteuid();
+    let other = mount
+        .uid
+        .filter(|uid| !user.is_root() && *uid != user.as_raw());
+    let daemon = match (mount.pid, other) {
+        (Some(pid), _) => format!("pid {pid}"),
+        (None, Some(uid)) => format!("of the user {uid}"),
+        (None, None) => "its daemon does not answer".into(),
     };
     let line = format!(
         "{} on {} ({daemon})",
@@ -148,6 +151,30 @@ fn mount_line(mount: &MountedSource) -> String {
         mount.mountpoint.display()
     );
     format!("{}\n", inspect::printable(&line))
+}
+
+/// Prints the help of a command or a topic; man(1) shows a topic on a terminal.
+fn help(topic: Option<&str>) -> Result<(), Failure> {
+    let text = cli::help(topic)?;
+    let page = topic.and_then(|topic| cli::man(Some(&format!("zarrfs-{topic}.7"))));
+    let page = page.filter(|_| io::stdout().is_terminal());
+    if page.is_some_and(|page| is_shown_by_man(&page).unwrap_or(false)) {
+        return Ok(());
+    }
+    Ok(inspect::print(text.as_bytes())?)
+}
+
+/// Shows a manual page with man(1); `false` or an error if there is no man(1) that reads standard input.
+fn is_shown_by_man(page: &str) -> io::Result<bool> {
+    let mut man = process::Command::new("man");
+    man.args(["-l", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut man = man.spawn()?;
+    if let Some(mut input) = man.stdin.take() {
+        input.write_all(page.as_bytes())?;
+    }
+    Ok(man.wait()?.success())
 }
 
 fn man(arguments: &ManArgs) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use clap::{Args, CommandFactory};
 
 use super::Cli;
+use super::mistakes::nearest;
 
 /// `zarrfs help [COMMAND | TOPIC]`.
 #[derive(Debug, Args)]
@@ -89,11 +90,13 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
     match find_topic(name) {
         Some(topic) => Ok(topic.text.to_owned()),
         None => {
-            let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
-            Err(format!(
-                "no command and no topic `{name}`; the topics are {}",
-                names.join(", ")
-            ))
+            let topics = || TOPICS.iter().map(|topic| topic.name);
+            let commands = command.get_subcommands().map(clap::Command::get_name);
+            let hint = match nearest(name, topics().chain(commands)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the topics are {}", topics().collect::<Vec<_>>().join(", ")),
+            };
+            Err(format!("no command and no topic `{name}`; {hint}"))
         }
     }
 }
@@ -114,5 +117,7 @@ mod tests {
             error.contains("`nope`") && error.contains("views, netcdf"),
             "{error}"
         );
+        let error = help(Some("vews")).unwrap_err();
+        assert!(error.ends_with("did you mean `views`?"), "{error}");
     }
 }

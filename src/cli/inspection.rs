@@ -21,10 +21,10 @@ pub struct SourceArgs {
     #[arg(long, value_name = "KEY")]
     pub path: Option<String>,
     /// Follow symbolic links that lead out of a source directory
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub follow_symlinks: bool,
     /// The branch, tag or snapshot of an Icechunk repository [default: main]
-    #[arg(long = "ref", value_name = "NAME")]
+    #[arg(hide_short_help = true, long = "ref", value_name = "NAME")]
     pub reference: Option<String>,
     /// Options for references.
     #[command(flatten)]

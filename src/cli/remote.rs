@@ -12,13 +12,19 @@ use crate::units::parse_timeout;
 #[derive(Debug, Clone, Args)]
 pub struct RemoteArgs {
     /// Time limit of an operation that needs the network or a decoder
-    #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "30s", help_heading = "Remote")]
+    #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = parse_timeout, default_value = "30s", help_heading = "Remote")]
     pub timeout: Duration,
     /// Retries of a failed request, within the timeout
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Remote")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        help_heading = "Remote"
+    )]
     pub retries: u32,
     /// Concurrent requests, fewer if the server has too many (429, 503)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), default_value_t = 64, help_heading = "Remote")]
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), default_value_t = 64, help_heading = "Remote")]
     pub parallel: u16,
     /// Send requests without credentials
     #[arg(long, help_heading = "Remote")]
@@ -27,20 +33,35 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "URL", help_heading = "Remote")]
     pub endpoint_url: Option<String>,
     /// The region of an S3 bucket, where its answers do not name it
-    #[arg(long, value_name = "NAME", help_heading = "Remote")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "NAME",
+        help_heading = "Remote"
+    )]
     pub region: Option<String>,
-    /// The profile of the AWS configuration to use
+    /// The profile of the AWS configuration to use, also if the environment has credentials
     #[arg(long, value_name = "NAME", help_heading = "Remote")]
     pub profile: Option<String>,
     /// Read environment variables, such as AWS_ACCESS_KEY_ID=..., from this file of NAME=VALUE lines;
     /// as root only if root owns it and others can neither read nor write it
-    #[arg(long, value_name = "FILE", help_heading = "Remote")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "FILE",
+        help_heading = "Remote"
+    )]
     pub env_file: Option<PathBuf>,
     /// Send this header with every request; other users can see it in the list of processes
-    #[arg(long, value_name = "NAME: VALUE", help_heading = "Remote")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "NAME: VALUE",
+        help_heading = "Remote"
+    )]
     pub header: Vec<String>,
     /// Treat this status, such as 403, as proof that a key is absent
-    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..=499), help_heading = "Remote")]
+    #[arg(hide_short_help = true, long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..=499), help_heading = "Remote")]
     pub missing_status: Vec<u16>,
 }
 

@@ -10,10 +10,10 @@ pub struct TargetArgs {
     /// Read also targets of references that begin with this URL or path, or `any`: those below the
     /// directory or at the server or bucket of the references need no option; a private address has to be
     /// named
-    #[arg(long, value_name = "PREFIX", value_parser = AllowedTarget::parse, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, value_name = "PREFIX", value_parser = AllowedTarget::parse, help_heading = "Source")]
     pub allow_target: Vec<AllowedTarget>,
     /// Read targets that are newer than their references
-    #[arg(long, help_heading = "Source")]
+    #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub allow_newer_targets: bool,
 }
 

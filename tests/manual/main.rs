@@ -9,5 +9,6 @@ mod support;
 use support::place;
 
 mod commands;
+mod help;
 mod pages;
 mod shells;
