@@ -16,10 +16,12 @@ mod mount_report;
 mod mounted_views;
 mod mountpoint;
 mod namespace;
+mod new_directories;
 mod place;
 mod placeholders;
 mod probe;
 mod run;
+mod run_command;
 mod signals;
 mod socket;
 mod source;
@@ -57,9 +59,11 @@ pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
 use mountpoint::Mountpoint;
+use new_directories::NewDirectories;
 use place::Place;
 pub use probe::run_probe;
 pub use run::run;
+pub use run_command::run_command;
 pub use source::Source;
 pub use stats::stats;
 pub use umount::{MountedSource, mountpoints, mounts, umount};
@@ -84,22 +88,42 @@ pub fn mount(
     limits::restart_with_small_allocator()?;
     let chosen = match mountpoint {
         Some(_) => None,
-        None => Some(default_mountpoint::choose(source)?),
+        None => {
+            let chosen = default_mountpoint::choose(source);
+            Some(chosen.map_err(|failure| arguments::source_first(failure, source, &options))?)
+        }
     };
+    let mounted = mount_at(source, mountpoint, chosen.as_deref(), options, helper);
+    if mounted.is_err()
+        && let Some(chosen) = &chosen
+    {
+        default_mountpoint::discard(chosen);
+    }
+    mounted
+}
+
+/// Mounts on the mountpoint of the user, or on the one that was chosen.
+fn mount_at(
+    source: &Source,
+    mountpoint: Option<&Path>,
+    chosen: Option<&Path>,
+    options: MountOptions,
+    helper: Option<&HelperOptions>,
+) -> Result<(), Failure> {
     if !options.foreground && !is_background() {
-        let pid = background::start(chosen.as_deref())?;
-        return match (mountpoint.or(chosen.as_deref()), &chosen) {
+        let pid = background::start(chosen)?;
+        return match (mountpoint.or(chosen), chosen) {
             (Some(path), _) if options.json => mount_report::print_json(path, &options, pid),
             (_, Some(path)) => Ok(inspect::print(&default_mountpoint::line(path))?),
             (_, None) => Ok(()),
         };
     }
-    if let Some(path) = &chosen
+    if let Some(path) = chosen
         && !options.json
     {
         inspect::print(&default_mountpoint::line(path))?;
     }
-    let mountpoint = mountpoint.or(chosen.as_deref()).unwrap_or(Path::new(""));
+    let mountpoint = mountpoint.or(chosen).unwrap_or(Path::new(""));
     // The name would be "exe", of /proc/self/exe.
     let _ = rustix::thread::set_name(c"zarrfs");
     if is_background() {
@@ -133,10 +157,10 @@ fn serve(
         Source::Given(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
-    if options.mkdir && place::descriptor(path).is_none() {
-        std::fs::create_dir_all(path)
-            .map_err(|e| format!("mountpoint {}: --mkdir: {e}", path.display()))?;
-    }
+    let created = match options.mkdir && place::descriptor(path).is_none() {
+        true => NewDirectories::create(path, name.as_ref().and_then(SourceName::path))?,
+        false => NewDirectories::default(),
+    };
     let place = Place::claim(path, options.nonempty)
         .map_err(|error| arguments::root_cause(error, source, path, options))?;
     start_logging(place.directory(), options)?;
@@ -177,6 +201,7 @@ fn serve(
             let _ = kernel::unmount(mountpoint, true);
         }
     })?;
+    created.keep();
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let shown = shown.display().to_string();
     let is_wanted = mount_report::is_wanted(helper);

@@ -83,6 +83,12 @@ fn swap_back(source: &Source, mountpoint: &Path) -> String {
     format!(" (SOURCE and MOUNTPOINT look swapped: zarrfs {mountpoint} {source})")
 }
 
+/// Returns the error of a local source, if it has one, else that of a mount without a mountpoint.
+pub(super) fn source_first(failure: Failure, source: &Source, options: &MountOptions) -> Failure {
+    let error = MountpointError::Unsuitable(failure);
+    root_cause(error, source, Path::new(""), options)
+}
+
 /// Returns the error of a local source, if it has one, else that of the mountpoint.
 pub(super) fn root_cause(
     error: MountpointError,

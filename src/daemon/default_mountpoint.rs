@@ -52,6 +52,12 @@ pub(super) fn line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
+/// Removes the directory that was made for a mount that has failed.
+pub(super) fn discard(path: &Path) {
+    // One that is mounted on, or not empty, stays.
+    let _ = fs::remove_dir(path);
+}
+
 /// Removes the directory after the mount, if it was made by [`choose`] or for `zarrfs run`.
 pub(super) fn remove(mountpoint: &Path) {
     if super::private_mountpoint().is_some_and(|private| private == mountpoint) {

@@ -84,14 +84,16 @@ fn add_commands(list: &mut Value, source: &str) {
     let key = list["key"].as_str().unwrap_or_default().to_owned();
     for_each_view(list, |view| {
         let name = member(view, "name");
-        let placeholder = match key.as_str() {
-            "" => format!("{{{name}}}"),
-            key => format!("{{{key}/{name}}}"),
+        let opened = match key.as_str() {
+            "" => format!("{{{name}"),
+            key => format!("{{{key}/{name}"),
         };
+        // The file of the command may have another suffix. It is the last word, and quoted for its brace.
         let command = match member(view, "format").parse::<Format>() {
-            Ok(format) => format.example(&placeholder),
-            Err(_) => format!("zarrfs tree {}", shell_quoted(&placeholder)),
+            Ok(format) => format.example(&opened),
+            Err(_) => format!("zarrfs tree {}", shell_quoted(&opened)),
         };
+        let command = format!("{}}}'", command.trim_end_matches('\''));
         let example = format!("zarrfs run {} -- {command}", shell_quoted(source));
         view.insert("example".into(), example.into());
     });

@@ -1,7 +1,7 @@
 //! `zarrfs run`: a private mount for the time of one command.
 //!
-//! The daemon is a child of this process and ends with it, whatever ends this process: it has its
-//! parent's death signal until it is unmounted.
+//! The daemon and the command are children of this process and end with it, whatever ends this process: the
+//! kernel sends them a signal then.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -19,16 +19,13 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::mounted_views::MountedViews;
-use super::{Failure, background, kernel, placeholders};
+use super::{Failure, background, kernel, placeholders, run_command};
 use crate::cli::RunArgs;
 use crate::inspect;
 use crate::sync::Mutex;
 use crate::translate::Target;
 use crate::view::Format;
 
-/// The exit codes of env(1) for a command that cannot be started.
-const CANNOT_EXECUTE: u8 = 126;
-const NOT_FOUND: u8 = 127;
 /// Added to the number of a signal that has ended the command, as in shells.
 const SIGNALLED: u8 = 128;
 /// How long the daemon may take to end after the unmount.
@@ -53,22 +50,9 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     };
     let expanded = args.command.iter().map(|argument| mount.expand(argument));
     let expanded = expanded.collect::<Result<Vec<OsString>, Failure>>()?;
-    let Some((program, arguments)) = expanded.split_first() else {
-        return Err("no COMMAND".into());
-    };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    let code = match forwarder.spawn(&mut command) {
-        Ok(Some(mut child)) => exit_code(child.wait()?),
-        Ok(None) => forwarder.received().map_or(1, |number| SIGNALLED + number),
-        Err(error) => {
-            let shown = program.display();
-            let _ = writeln!(io::stderr(), "zarrfs: {shown}: {error}");
-            match error.kind() {
-                io::ErrorKind::NotFound => NOT_FOUND,
-                _ => CANNOT_EXECUTE,
-            }
-        }
+    let code = match forwarder.spawn(&mut run_command::command(&expanded))? {
+        Some(mut child) => exit_code(child.wait()?),
+        None => forwarder.received().map_or(1, |number| SIGNALLED + number),
     };
     forwarder.finish();
     if code != 0 {

@@ -1,8 +1,10 @@
 //! `zarrfs umount` and `zarrfs mounts`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,8 +20,10 @@ pub struct MountedSource {
     pub mountpoint: PathBuf,
     /// The source, as the mount table has it.
     pub source: String,
-    /// The process of the daemon; `None` if it has ended, or does not answer.
+    /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
+    /// The user who has mounted.
+    pub uid: Option<u32>,
 }
 
 /// Lists the mounts of zarrfs that this process sees.
@@ -30,6 +34,7 @@ pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     let all = mountpoint::all(kernel::FS_TYPE)?;
     let mounted = all.into_iter().map(|(path, entry)| MountedSource {
         pid: pid_of(&path).ok().flatten(),
+        uid: entry.user_id,
         mountpoint: path,
         source: entry.source,
     });
@@ -53,8 +58,10 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
     let mut paths = arguments.mountpoints.clone();
     if arguments.all {
         let all = mountpoint::all(kernel::FS_TYPE)?;
+        let own = all.into_iter().filter(|(_, entry)| may_unmount(entry));
+        paths = own.map(|(path, _)| path).collect();
         // A mount on a directory of another one is unmounted before that one.
-        paths = all.into_iter().rev().map(|(path, _)| path).collect();
+        paths.reverse();
     }
     let failures = paths
         .iter()
@@ -79,10 +86,8 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
         )
         .into());
     }
-    let user = rustix::process::geteuid();
     if let Some(owner) = entry.user_id
-        && !user.is_root()
-        && owner != user.as_raw()
+        && !may_unmount(&entry)
     {
         return Err(format!(
             "{shown}: mounted by the user {owner}; only that user and root can unmount it"
@@ -105,6 +110,13 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
         kernel::wait_for_end(&daemon, Duration::from_secs(10));
     }
     Ok(())
+}
+
+/// Whether this user may unmount a mount: its own ones, and root all.
+fn may_unmount(entry: &mountpoint::MountEntry) -> bool {
+    let user = rustix::process::geteuid();
+    let owner = entry.user_id;
+    user.is_root() || owner.is_none_or(|owner| owner == user.as_raw())
 }
 
 /// Why a path cannot be unmounted, which is no mountpoint.
@@ -155,8 +167,8 @@ fn users(mount: &Path) -> String {
     }
 }
 
-/// Whether a process works below a mount, or has a file of it open. The links in /proc are read without
-/// a request to the mount.
+/// Whether a process works below a mount, or has a file of it open or mapped. The links in /proc are read
+/// without a request to the mount.
 fn is_user(process: &Path, mount: &Path) -> bool {
     let is_below = |link: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(mount));
     if is_below(&process.join("cwd")) || is_below(&process.join("root")) {
@@ -166,7 +178,18 @@ fn is_user(process: &Path, mount: &Path) -> bool {
         .into_iter()
         .flatten()
         .flatten();
-    open.into_iter().any(|file| is_below(&file.path()))
+    let is_open = open.into_iter().any(|file| is_below(&file.path()));
+    is_open || maps_below(&fs::read(process.join("maps")).unwrap_or_default(), mount)
+}
+
+/// Whether the mapped files of a process (proc_pid_maps(5)) are below a mount.
+fn maps_below(maps: &[u8], mount: &Path) -> bool {
+    let lines = maps.split(|byte| *byte == b'\n');
+    let mut paths = lines.filter_map(|line| {
+        let start = line.iter().position(|byte| *byte == b'/')?;
+        Some(Path::new(OsStr::from_bytes(line.get(start..)?)))
+    });
+    paths.any(|path| path.starts_with(mount))
 }
 
 /// Returns the daemon of a mount, if it is running.
@@ -193,4 +216,18 @@ pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
     let value = probe::attribute(path, "user.zarrfs.pid")?;
     let text = std::str::from_utf8(&value).ok();
     Ok(text.and_then(|text| text.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_file_is_found_by_its_path() {
+        let maps = b"7f0-7f1 rw-p 00000000 00:00 0 \n\
+                     7f2-7f3 r--s 00000000 00:41 3   /mnt/my ocean/.zarrfs/sst.npy\n";
+        assert!(maps_below(maps, Path::new("/mnt/my ocean")));
+        assert!(!maps_below(maps, Path::new("/mnt/my")));
+        assert!(!maps_below(b"", Path::new("/mnt")));
+    }
 }

@@ -9,6 +9,7 @@ mod source;
 mod state_log;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use crate::cli::{HelperOptions, MountOptions, RunArgs, StatsArgs, UmountArgs};
 pub use crate::inspect::Failure;
@@ -30,8 +31,10 @@ pub struct MountedSource {
     pub mountpoint: PathBuf,
     /// The source, as the mount table has it.
     pub source: String,
-    /// The process of the daemon; `None` if it has ended, or does not answer.
+    /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
+    /// The user who has mounted.
+    pub uid: Option<u32>,
 }
 
 /// Does not mount.
@@ -77,6 +80,11 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
 /// Always.
 pub fn run(_arguments: &RunArgs) -> Result<u8, Failure> {
     Err(NO_FUSE.into())
+}
+
+/// Returns `None`: this process is not for a command of `zarrfs run`.
+pub fn run_command() -> Option<ExitCode> {
+    None
 }
 
 /// Returns `None`: no process serves a private mount.

@@ -28,6 +28,8 @@ fn mounts_are_listed_with_their_sources_and_unmounted_together() {
     let found = listed(&first.path).unwrap();
     assert_eq!(found["source"], store.to_str().unwrap());
     assert_eq!(found["pid"], pid);
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(found["uid"], uid);
     assert_eq!(listed(&second.path).unwrap()["source"], "demo");
     let table = run(zarrfs().arg("mounts"));
     let line = format!(
@@ -90,6 +92,26 @@ fn all_mounts_of_a_namespace_are_unmounted() {
         .arg(&place.path)
         .arg(other));
     assert_eq!(output, "");
+}
+
+#[test]
+fn all_mounts_of_a_user_are_those_that_the_user_has_made() {
+    if !is_root() {
+        return skipped("needs root");
+    }
+    let place = Place::new();
+    let binary = place.open_to_nobody();
+    // Mounts of other tests are unmounted only in this namespace.
+    let script = r#"
+        "$0" demo: "$1"
+        setpriv --reuid=nobody --regid=nogroup --clear-groups -- "$0" umount --all --lazy
+        findmnt -no FSTYPE "$1"
+        "$0" umount "$1"
+    "#;
+    let mut alone = Command::new("unshare");
+    alone.args(["--mount", "--propagation", "private", "bash", "-euc"]);
+    let output = run(alone.arg(script).arg(binary).arg(&place.path));
+    assert_eq!(output, "fuse.zarrfs\n");
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! The process of the command of `zarrfs run`.
+//!
+//! This program starts in its place, asks the kernel for a signal when `zarrfs run` ends, and then executes
+//! the command. So no command is left without its mount, also if SIGKILL ends `zarrfs run`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+/// The variable of the process: the process ID of `zarrfs run`.
+const PARENT: &str = "ZARRFS_RUN_PARENT";
+/// The exit codes of env(1) for a command that cannot be started, and that of a shell for SIGTERM.
+const CANNOT_EXECUTE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const TERMINATED: u8 = 143;
+
+/// Returns the command that executes `words`, a program and its arguments.
+pub(super) fn command(words: &[OsString]) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("zarrfs")
+        .args(words)
+        .env(PARENT, std::process::id().to_string());
+    command
+}
+
+/// Executes the command, if this process was started for it. The exit code says that it cannot be executed.
+pub fn run_command() -> Option<ExitCode> {
+    let parent = std::env::var(PARENT).ok()?;
+    let mut words = std::env::args_os().skip(1);
+    let program = words.next()?;
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    // The parent may have ended before the system call.
+    let is_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == parent);
+    if !is_alive {
+        return Some(ExitCode::from(TERMINATED));
+    }
+    let error = Command::new(&program).args(words).env_remove(PARENT).exec();
+    // The exit code does not depend on this message.
+    let _ = writeln!(io::stderr(), "zarrfs: {}: {error}", program.display());
+    Some(ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_EXECUTE,
+    }))
+}
