@@ -34,6 +34,7 @@ pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::{FaultStore, HangingStore};
+pub use file_type::{HEADER_BYTES as FORMAT_HEADER_BYTES, file_format};
 #[cfg(feature = "fuzzing")]
 pub use icechunk::fuzz_icechunk;
 pub use icechunk::{IcechunkError, IcechunkOptions};

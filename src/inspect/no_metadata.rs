@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::output::printable;
 use crate::hierarchy::{Document, is_in_n5, read_v1};
 use crate::store::{
-    AccessHint, Key, Kind, Store, StoreError, list_prefixes, read_to_end, visit_all,
+    AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Store, StoreError, file_format, list_prefixes,
+    read_to_end, visit_all,
 };
 use crate::view::shell_quoted;
 
@@ -54,7 +55,12 @@ enum OtherFormat {
 #[derive(Debug)]
 enum Contents {
     Other(OtherFormat),
-    Names { first: Vec<String>, count: usize },
+    Names {
+        first: Vec<String>,
+        count: usize,
+        /// The first file of a known format, and what it is.
+        file: Option<(String, &'static str)>,
+    },
 }
 
 /// Paths below the directory, as `--path` takes them.
@@ -140,10 +146,27 @@ async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
     names.sort();
     let count = names.len();
     names.truncate(3);
+    let mut file = None;
+    if !store.capabilities().is_remote {
+        for name in names.iter().filter(|name| !name.ends_with('/')) {
+            let format = format_of(store, key, name).await;
+            file = file.or(format.map(|format| (name.clone(), format)));
+        }
+    }
     Ok(Contents::Names {
         first: names,
         count,
+        file,
     })
+}
+
+/// Returns what a file is, by its first bytes; a file that cannot be read is of no known format.
+async fn format_of(store: &dyn Store, directory: &Key, name: &str) -> Option<&'static str> {
+    let key = directory.join(name.as_bytes()).ok()?;
+    let object = store.open(&key, AccessHint::Ranges).await.ok()?;
+    let length = usize::try_from(object.size_bytes()).unwrap_or(usize::MAX);
+    let header = object.read(0, length.min(FORMAT_HEADER_BYTES)).await.ok()?;
+    file_format(header.bytes(&[]).ok()?)
 }
 
 /// Searches for hierarchies level by level; hierarchies inside another one are left out.
@@ -205,13 +228,16 @@ impl NoMetadata {
         let contents = match &self.contents {
             Contents::Other(other) => format!("it is {other}"),
             Contents::Names { count: 0, .. } => "it is empty".to_owned(),
-            Contents::Names { first, count } => {
+            Contents::Names { first, count, file } => {
                 let more = match *count {
                     MAX_COUNTED => ", and many more".to_owned(),
                     count if count > first.len() => format!(", and {} more", count - first.len()),
                     _ => String::new(),
                 };
-                format!("it contains {}{more}", first.join(", "))
+                let file = file.as_ref();
+                let file = file.map(|(name, what)| format!("; {name} is {what}"));
+                let file = file.unwrap_or_default();
+                format!("it contains {}{more}{file}", first.join(", "))
             }
         };
         let hierarchies = self.nested.hierarchies.iter();

@@ -53,14 +53,27 @@ const FORMATS: [(usize, &[u8], &str); 21] = [
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
 ];
 
-/// The longest offset of a magic number, and the number.
-const HEADER_BYTES: usize = 520;
+/// The longest offset of a magic number, and the number, in bytes.
+pub const HEADER_BYTES: usize = 520;
 
 /// Whether a file begins with an entry of a zip archive.
 pub(super) fn is_zip_entry(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
     read.is_ok() && magic == *b"PK\x03\x04"
+}
+
+/// What an empty file is.
+const EMPTY: &str = "an empty file";
+/// What a zip archive is, as a file in a directory.
+const ZIP: &str = "a zip archive, which can be a source";
+
+/// Returns what a file with these first bytes is, also if it is a zip archive; `None` if they tell nothing.
+pub fn file_format(header: &[u8]) -> Option<&'static str> {
+    match header.starts_with(b"PK\x03\x04") {
+        true => Some(ZIP),
+        false => of_header(header),
+    }
 }
 
 /// What a file is; none if its first bytes tell nothing.
@@ -74,7 +87,10 @@ pub(super) fn describe(file: &File) -> Option<&'static str> {
             Err(_) => return None,
         }
     }
-    of_header(header.get(..filled)?)
+    match filled {
+        0 => Some(EMPTY),
+        _ => of_header(header.get(..filled)?),
+    }
 }
 
 fn of_header(header: &[u8]) -> Option<&'static str> {
@@ -104,5 +120,9 @@ mod tests {
         assert_eq!(of_header(b""), None);
         assert_eq!(of_header(b"CDF"), None);
         assert_eq!(of_header(b"text"), None);
+        assert_eq!(file_format(b"PK\x03\x04\0"), Some(ZIP));
+        assert_eq!(file_format(b"CDF\x01"), Some(NETCDF));
+        let empty = tempfile::tempfile().unwrap();
+        assert_eq!(describe(&empty), Some(EMPTY));
     }
 }

@@ -419,11 +419,20 @@ fn open_local(
         })
 }
 
+const METADATA: &str = "a document of Zarr metadata; the directory that holds it is the source";
+
+/// Whether the last component of a URL is the name of a document of metadata.
+fn is_document(url: &str, classes: KeyClasses) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    Key::new(name.as_bytes()).is_ok_and(|name| classes.is_document(&name))
+}
+
 /// What a file is that is no zip archive, as far as its name or its first bytes tell.
 fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
     let name = Key::new(path.file_name()?.as_bytes()).ok()?;
     match classes.is_document(&name) {
-        true => Some("a document of Zarr metadata; the directory that holds it is the source"),
+        true => Some(METADATA),
         false => file_type::describe(&File::open(path).ok()?),
     }
 }
@@ -470,7 +479,11 @@ async fn open_remote(
                 source_name: label.clone(),
                 error,
             })?;
-            let what = "a JSON document is there, and it has no references".into();
+            let what = match is_document(url, options.classes) {
+                true => METADATA,
+                false => "a JSON document is there, and it has no references",
+            };
+            let what = what.to_owned();
             let nothing = || RemoteOpenError::NothingThere { label, what };
             Ok(Box::new(store.ok_or_else(nothing)?))
         }

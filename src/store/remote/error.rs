@@ -68,12 +68,13 @@ fn advice(label: &str, error: &StoreError) -> &'static str {
              server says so of what is not there)"
         }
         StoreError::Denied { status: None, .. } => {
-            " (they come from the environment, --env-file or --profile; --anonymous sends none)"
+            " (credentials come from the environment, --env-file or --profile; --anonymous sends none)"
         }
         StoreError::Denied { .. } => {
             " (credentials come from the environment, --env-file or --profile; --anonymous asks \
              without any)"
         }
+        StoreError::TimedOut { .. } => " (--timeout sets the limit)",
         _ => "",
     }
 }

@@ -137,8 +137,10 @@ impl Retry {
     }
 
     fn timed_out(&self, attempts: u32) -> RequestError {
-        let timeout = self.timeout;
-        RequestError::TimedOut(format!("whole answer ({attempts} attempts, {timeout:.1?})"))
+        let (timeout, plural) = (self.timeout, if attempts == 1 { "" } else { "s" });
+        RequestError::TimedOut(format!(
+            "whole answer ({attempts} attempt{plural}, {timeout:.1?})"
+        ))
     }
 }
 

@@ -73,9 +73,15 @@ fn files() -> [PathBuf; 2] {
 
 /// Returns why there are no credentials: the profile that was named may not exist.
 fn no_credentials(profile: Option<&str>) -> String {
-    let Some(name) = profile else {
-        return "no credentials were found".to_owned();
-    };
+    match profile {
+        None => "no credentials were found".to_owned(),
+        Some(name) => missing_profile(name)
+            .unwrap_or_else(|| format!("the profile {name} has no credentials")),
+    }
+}
+
+/// Returns the message for a profile that is in neither file.
+fn missing_profile(name: &str) -> Option<String> {
     let files = files();
     let sections = [format!("profile {name}"), name.to_owned()];
     let has_profile = |file: &PathBuf| {
@@ -85,13 +91,13 @@ fn no_credentials(profile: Option<&str>) -> String {
             sections.any(|section| file.section(Some(section)).is_some())
         })
     };
-    match files.iter().any(has_profile) {
-        true => format!("the profile {name} has no credentials"),
-        false => {
-            let [config, credentials] = files.map(|file| file.display().to_string());
-            format!("the profile {name} is neither in {config} nor in {credentials}")
-        }
+    if files.iter().any(has_profile) {
+        return None;
     }
+    let [config, credentials] = files.map(|file| file.display().to_string());
+    Some(format!(
+        "the profile {name} is neither in {config} nor in {credentials}"
+    ))
 }
 
 /// Finds credentials and keeps them for a while.
@@ -101,6 +107,8 @@ pub(super) struct Chain {
     context: Context,
     /// The profile that the user named.
     profile: Option<String>,
+    /// Whether an option named it: then it has to exist, and the environment is not asked.
+    is_explicit: bool,
     kept: Mutex<Option<(Arc<AwsCredential>, Instant)>>,
 }
 
@@ -110,7 +118,8 @@ impl Chain {
         let named = profile.map(str::to_owned);
         let named = named.or_else(|| std::env::var("AWS_PROFILE").ok());
         if let Some(profile) = profile {
-            builder = builder.with_profile(profile);
+            // As with `aws --profile`.
+            builder = builder.with_profile(profile).no_env();
         }
         let context = Context::new()
             .with_file_read(Files)
@@ -121,6 +130,7 @@ impl Chain {
             provider: builder.build(),
             context,
             profile: named,
+            is_explicit: profile.is_some(),
             kept: Mutex::new(None),
         }
     }
@@ -153,6 +163,10 @@ impl CredentialProvider for Chain {
                 source: what.into(),
             }
         };
+        let explicit = self.profile.as_deref().filter(|_| self.is_explicit);
+        if let Some(missing) = explicit.and_then(missing_profile) {
+            return Err(failed(missing));
+        }
         let found: Option<Credential> = self
             .provider
             .provide_credential(&self.context)
