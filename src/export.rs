@@ -147,6 +147,10 @@ impl<'a> Target<'a> {
             Some(file) if file.exists() && !args.overwrite => {
                 Err(format!("{}: it exists (see --overwrite)", file.display()).into())
             }
+            Some(file) if !directory_of(file).is_dir() => {
+                let directory = directory_of(file).display();
+                Err(format!("{}: {directory} is no directory", file.display()).into())
+            }
             None if args.format.is_none() => Err(
                 "standard output has no suffix: choose a format with --as, such as --as nc".into(),
             ),
@@ -186,13 +190,21 @@ impl<'a> Target<'a> {
         let of_name = || Format::all().find(|f| suits(f) && name == OsStr::new(&f.own_name("")));
         let found = found.map(|(_, format)| format).or_else(of_name);
         found.ok_or_else(|| {
+            let key = node.key();
+            let others = Format::parse_beside(name.as_bytes());
+            let other = others.filter(|(_, format)| !format.is_directory());
             let name = name.to_string_lossy();
-            format!(
-                "{name}: no suffix of a view of {}, which is {kind}; choose a format with --as: {}",
-                node.key(),
-                words()
-            )
-            .into()
+            let why = match (other.min_by_key(|(stem, _)| stem.len()), node.is_array()) {
+                (Some((_, format)), true) => {
+                    format!("`{format}` is a view of a group: leave out the array behind SOURCE")
+                }
+                (Some((_, format)), false) => {
+                    format!("`{format}` is a view of an array: SOURCE:KEY names one")
+                }
+                (None, _) => format!("no suffix of a view of {key}"),
+            };
+            let words = words();
+            format!("{name}: {why}; {key} is {kind} and has with --as {words}").into()
         })
     }
 
@@ -224,6 +236,14 @@ impl<'a> Target<'a> {
             format!("{error} (what was written is in {part}; --resume continues it)").into()
         })
     }
+}
+
+/// The directory of a file.
+fn directory_of(file: &Path) -> &Path {
+    let parent = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Renames a complete file; one that has come up meanwhile is kept.

@@ -19,7 +19,7 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// The members that have lines of their own.
-const SHOWN: [&str; 19] = [
+const SHOWN: [&str; 20] = [
     "schema",
     "source",
     "mountpoint",
@@ -29,6 +29,7 @@ const SHOWN: [&str; 19] = [
     "failed_requests",
     "last_errors",
     "panics",
+    "reads_offloaded",
     "inodes",
     "handles",
     "directory_handles",
@@ -244,13 +245,30 @@ fn last_errors(document: &Map<String, Value>) -> String {
     let Some(errors) = lists.next().filter(|errors| !errors.is_empty()) else {
         return String::new();
     };
-    let mut text = String::from("\nlast errors\n");
-    for error in errors.iter().rev().take(MAX_ERRORS).rev() {
-        let fields = ["time", "operation", "key", "errno", "cause"].into_iter();
+    // Requests of the kernel's readahead fail as the first one did: the last one of them is shown.
+    let mut groups: Vec<(String, String, usize)> = Vec::new();
+    for error in errors {
+        let fields = ["operation", "key", "errno", "cause"].into_iter();
         let fields: Vec<String> = fields
             .filter_map(|name| error.get(name).map(plain))
             .collect();
-        text.push_str(&format!("  {}\n", printable(&fields.join("  "))));
+        let (time, fields) = (error.get("time").map(plain), fields.join("  "));
+        let time = time.unwrap_or_default();
+        match groups.last_mut().filter(|(_, last, _)| *last == fields) {
+            Some(group) => *group = (time, fields, group.2 + 1),
+            None => groups.push((time, fields, 1)),
+        }
+    }
+    let mut text = String::from("\nlast errors\n");
+    for (time, fields, times) in groups.iter().rev().take(MAX_ERRORS).rev() {
+        let times = match times {
+            1 => String::new(),
+            times => format!("  ({times} times)"),
+        };
+        text.push_str(&format!(
+            "  {}\n",
+            printable(&format!("{time}  {fields}{times}"))
+        ));
     }
     text
 }
@@ -306,8 +324,12 @@ mod tests {
             "disk_cache": {"hits": 3, "total_bytes": 4096, "is_off": false},
             "store": metrics(12),
             "arrays": {"/": metrics(2), "a/b\n": metrics(10)},
-            "errors": [{"time": "2026-01-01T00:00:00Z", "operation": "read", "key": "a/c/0",
-                        "errno": "EIO", "cause": "corrupt chunk"}],
+            "errors": [
+                {"time": "2026-01-01T00:00:00Z", "operation": "read", "key": "a/c/0",
+                 "errno": "EIO", "cause": "corrupt chunk"},
+                {"time": "2026-01-01T00:00:01Z", "operation": "read", "key": "a/c/0",
+                 "errno": "EIO", "cause": "corrupt chunk"},
+            ],
         })
     }
 
@@ -330,7 +352,7 @@ mod tests {
             "      10  11.7 MiB           0        70 B        60 B        1       0  a/b\\n",
             "",
             "last errors",
-            "  2026-01-01T00:00:00Z  read  a/c/0  EIO  corrupt chunk",
+            "  2026-01-01T00:00:01Z  read  a/c/0  EIO  corrupt chunk  (2 times)",
             "",
         ];
         let document = document();
