@@ -25,7 +25,7 @@ const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) 
 }
 
 /// Mistakes without a network. The numbers are only for reference.
-const MISTAKES: [Mistake; 45] = [
+const MISTAKES: [Mistake; 62] = [
     // Commands.
     mistake(
         "treee ocean.zarr",
@@ -68,7 +68,45 @@ const MISTAKES: [Mistake; 45] = [
         2,
         &["unexpected argument 'b'", "--help"],
     ),
+    mistake(
+        "mnt ocean.zarr full",
+        2,
+        &["`mnt` is no command", "did you mean `mount`?"],
+    ),
+    mistake(
+        "ocean.zarr my ocean",
+        2,
+        &["unexpected argument `ocean`", "a SOURCE and a MOUNTPOINT"],
+    ),
+    mistake(
+        "--json info ocean.zarr",
+        2,
+        &["`info` is a command and comes first", "zarrfs info"],
+    ),
+    mistake(
+        "run ocean.zarr ncdump -h",
+        2,
+        &[
+            "`--` stands before the command",
+            "zarrfs run SOURCE -- ncdump",
+        ],
+    ),
+    mistake(
+        "help vews",
+        1,
+        &["no topic `vews`", "did you mean `views`?"],
+    ),
     // Mountpoints.
+    mistake(
+        "ocean.zarr ocean.zarr/new --mkdir",
+        32,
+        &["ocean.zarr/new", "lies inside the source", "outside of it"],
+    ),
+    mistake(
+        "nosuch.zarr new/mnt --mkdir",
+        32,
+        &["nosuch.zarr", "no such file", "check the path"],
+    ),
     mistake(
         "ocean.zarr mnt-nope",
         32,
@@ -119,6 +157,21 @@ const MISTAKES: [Mistake; 45] = [
         &["empty: no Zarr metadata", "it is empty", "--force"],
     ),
     mistake("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
+    mistake(
+        "files mnt",
+        32,
+        &["files", "x.nc is a NetCDF file", "without a mount"],
+    ),
+    mistake(
+        "zips mnt",
+        32,
+        &["zips", "x.zip is a zip archive", "can be a source"],
+    ),
+    mistake(
+        "emptyfile mnt",
+        32,
+        &["emptyfile", "an empty file", "zarrfs mounts"],
+    ),
     mistake("x.tar mnt", 32, &["x.tar", "a tar archive", "ratarmount"]),
     mistake(
         "x.tar.gz mnt",
@@ -196,6 +249,13 @@ const MISTAKES: [Mistake; 45] = [
         2,
         &["--alow-other", "--allow-other"],
     ),
+    mistake("ocean.zarr mnt -v", 2, &["`-v`", "--log-level debug"]),
+    mistake("ocean.zarr mnt -r", 2, &["`-r`", "read-only"]),
+    mistake(
+        "ocean.zarr mnt -x",
+        2,
+        &["`-x`", "`zarrfs mount --help` lists"],
+    ),
     mistake(
         "ocean.zarr mnt --views on",
         2,
@@ -212,9 +272,9 @@ const MISTAKES: [Mistake; 45] = [
         &["--cache-size", "`lots` is not a size", "64KiB"],
     ),
     mistake(
-        "ocean.zarr mnt --formats png",
+        "ocean.zarr mnt --formats xyz",
         2,
-        &["--formats", "unknown format `png`", "npy"],
+        &["--formats", "unknown format `xyz`", "npy"],
     ),
     mistake(
         "ocean.zarr mnt --uid root",
@@ -231,6 +291,27 @@ const MISTAKES: [Mistake; 45] = [
         "info ocean.zarr ssh",
         1,
         &["ocean.zarr: ssh: no such key", "there are sst, lat"],
+    ),
+    // Exports.
+    mistake(
+        "export ocean.zarr sst sst.tif",
+        2,
+        &["a key stands behind the source", "SOURCE:KEY FILE"],
+    ),
+    mistake(
+        "export ocean.zarr:sst sst.nc",
+        1,
+        &["sst.nc", "`nc` is a view of a group", "npy"],
+    ),
+    mistake(
+        "export ocean.zarr sst.npy",
+        1,
+        &["sst.npy", "`npy` is a view of an array", "SOURCE:KEY"],
+    ),
+    mistake(
+        "export ocean.zarr nowhere/x.nc",
+        1,
+        &["nowhere/x.nc", "nowhere is no directory"],
     ),
     // Mounts.
     mistake(
@@ -281,6 +362,8 @@ fn prepare(dir: &Path) {
     write(dir.join("x.h5"), b"\x89HDF\r\n\x1a\n00000000");
     write(dir.join("x.nc"), b"CDF\x01000000000000");
     let zip = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
+    write(dir.join("files/x.nc"), b"CDF\x01000000000000");
+    write(dir.join("zips/x.zip"), &zip);
     write(dir.join("truncated.zip"), &zip[..5000]);
 }
 
@@ -311,6 +394,9 @@ fn every_mistake_is_told_with_the_thing_and_what_to_do() {
         }
         assert_eq!(said.code, Some(code), "{line}: {said:?}");
         assert!(!is_mounted(&dir.path().join("mnt")), "{line}");
+    }
+    for created in ["new", "ocean.zarr/new"] {
+        assert!(!dir.path().join(created).exists(), "{created}");
     }
 }
 
@@ -381,6 +467,48 @@ fn every_mistake_with_a_server_is_told_with_the_thing_and_what_to_do() {
 }
 
 #[test]
+fn a_profile_that_is_named_counts_more_than_the_environment() {
+    let dir = scratch();
+    prepare(dir.path());
+    let server = Server::s3("bucket");
+    let endpoint = server.url();
+    let mut command = zarrfs();
+    command.args(["s3://bucket/ocean.zarr", "mnt", "--retries", "0"]);
+    command.args(["--profile", "nosuch", "--endpoint-url", &endpoint]);
+    command.current_dir(dir.path()).env("HOME", dir.path());
+    command.env("AWS_ACCESS_KEY_ID", "a");
+    command.env("AWS_SECRET_ACCESS_KEY", "b");
+    let refused = said(&mut command);
+    refused.failed(32, &["the profile nosuch is neither in", "credentials"]);
+}
+
+#[test]
+fn the_url_of_a_document_is_told_from_that_of_its_hierarchy() {
+    let dir = scratch();
+    prepare(dir.path());
+    let server = Server::over(dir.path());
+    let line = format!("{}/ocean.zarr/zarr.json mnt", server.url());
+    run_line(dir.path(), &line).failed(
+        32,
+        &["a document of Zarr metadata", "the directory that holds it"],
+    );
+}
+
+#[test]
+fn a_mount_that_fails_leaves_no_directory_behind() {
+    let dir = scratch();
+    let runtime = dir.path().join("run");
+    fs::create_dir(&runtime).unwrap();
+    let mut command = zarrfs();
+    command.arg("nosuch.zarr").current_dir(dir.path());
+    let failed = said(command.env("XDG_RUNTIME_DIR", &runtime));
+    failed.failed(32, &["source nosuch.zarr"]);
+    assert!(!runtime.join("zarrfs/nosuch.zarr").exists());
+    let failed = said(command.env_remove("XDG_RUNTIME_DIR"));
+    failed.failed(32, &["source nosuch.zarr"]);
+}
+
+#[test]
 fn refusals_of_a_bucket_say_what_to_do() {
     let dir = scratch();
     prepare(dir.path());
@@ -431,6 +559,21 @@ fn mistakes_with_a_mount_name_it_and_what_to_do() {
     umount(&place.path).failed(1, &["busy", &format!("sleep ({})", user.id()), "--lazy"]);
     user.kill().unwrap();
     user.wait().unwrap();
+    // As numpy does with mmap_mode.
+    let script = "import mmap, sys, time; file = open(sys.argv[1], 'rb'); \
+                  mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); file.close(); \
+                  print(flush=True); time.sleep(600)";
+    let mut user = Command::new("python3")
+        .args(["-c", script])
+        .arg(place.path.join("zarr.json"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0];
+    std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    umount(&place.path).failed(1, &["busy", &format!("({})", user.id())]);
+    user.kill().unwrap();
+    user.wait().unwrap();
     umount(&place.path).ok();
 }
 
@@ -442,8 +585,15 @@ fn a_mount_of_another_user_names_that_user() {
     let place = Place::new();
     let binary = place.open_to_nobody();
     place.mount(place.store(), &["--allow-other"]);
-    let mut umount = Command::new(binary);
+    let mut umount = Command::new(&binary);
     let refused = said(&mut as_nobody(umount.arg("umount").arg(&place.path)));
     refused.failed(1, &["mounted by the user 0", "only that user and root"]);
+    place.unmount(&[]).ok();
+    // Without --allow-other, the mount does not tell its process.
+    place.mount(place.store(), &[]);
+    let mut mounts = Command::new(binary);
+    let listed = said(&mut as_nobody(mounts.arg("mounts")));
+    let shown = format!("on {} (of the user 0)", place.path.display());
+    assert!(listed.ok().out.contains(&shown), "{listed:?}");
     place.unmount(&[]).ok();
 }
