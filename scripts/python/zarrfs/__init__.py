@@ -12,6 +12,7 @@ arguments: `--disk-cache DIR --anonymous` is `disk_cache=DIR, anonymous=True`.
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict, Optional, Union
 
@@ -19,6 +20,13 @@ from ._mount import Mount
 from ._program import Option, PathLike, ZarrfsError, option_arguments, program, run
 
 __all__ = ["Mount", "Option", "PathLike", "ZarrfsError", "export", "info", "mount", "program"]
+
+
+try:
+    __version__ = version("zarrfs")
+except PackageNotFoundError:
+    # The package of a source tree, which is not installed.
+    __version__ = "0"
 
 
 def mount(source: PathLike, mountpoint: Optional[PathLike] = None, **options: Option) -> Mount:
