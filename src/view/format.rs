@@ -14,7 +14,8 @@ use super::layout::VirtualFile;
 use super::node::{ViewNode, pretty};
 use super::readme::shell_quoted;
 use super::{
-    anndata, classic, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, png, sidecar,
+    anndata, classic, csv, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, parquet, png,
+    sidecar,
 };
 use crate::array::Engine;
 use crate::store::{Key, Store};
@@ -130,13 +131,16 @@ const READ_H5AD: &str = "python3 -c 'import anndata, sys; print(anndata.read_h5a
 
 const SHOW_PNG: &str = "python3 -c 'import PIL.Image, sys; PIL.Image.open(sys.argv[1]).show()'";
 
+const READ_PARQUET: &str =
+    "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'";
+
 /// The result of a check that proves that a file exists, or that it does not.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
     Ok(checked.map(|()| true)?)
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 27] = [
+static TABLE: [Row; 29] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -289,6 +293,20 @@ static TABLE: [Row; 27] = [
         "a quick look as a picture of at most 1024 x 1024 pixels",
         SHOW_PNG,
         Renderer::Image(png::render),
+    ),
+    row(
+        "parquet",
+        Name::Suffix(".parquet"),
+        "the arrays of the group that share their only dimension as a Parquet table",
+        READ_PARQUET,
+        Renderer::Group(Depth::Own, |_| false, parquet::render),
+    ),
+    row(
+        "csv",
+        Name::Suffix(".csv"),
+        "the same table as text",
+        "head -n 5",
+        Renderer::Group(Depth::Own, |_| false, csv::render),
     ),
     row(
         "nc",

@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::csv::Rows;
 use super::hdf5::ChunkIndex;
 use super::number::Conversion;
+use super::parquet::{EncodedArray, RowGroups};
 use super::png::Picture;
 use crate::array::ArrayReader;
 use crate::store::{StoreError, in_memory, part};
@@ -120,6 +122,10 @@ pub enum Segment {
     Records(u64, Vec<RecordSlice>),
     /// What follows the header of a picture of the first array; `view/pictures.rs` renders it as a whole.
     Picture(Arc<Picture>),
+    /// The row groups of a Parquet file.
+    RowGroups(RowGroups),
+    /// The rows of a CSV file.
+    Rows(Rows),
 }
 
 impl Segment {
@@ -133,6 +139,8 @@ impl Segment {
             Self::ChunkIndex(index) => Some(index.size_bytes()),
             Self::Records(count, slices) => record_bytes(slices)?.checked_mul(*count),
             Self::Picture(picture) => Some(picture.body_bytes()),
+            Self::RowGroups(groups) => groups.size_bytes(),
+            Self::Rows(rows) => rows.size_bytes(),
         }
     }
 }
@@ -190,6 +198,10 @@ pub enum SegmentSlice<'a> {
     Array(&'a ArrayExtent, Range<u64>),
     /// A range of the bytes of a chunk index.
     ChunkIndex(&'a ChunkIndex, Range<u64>),
+    /// A range of the bytes of encoded elements.
+    Encoded(&'a EncodedArray, Range<u64>),
+    /// A range of the bytes of rows.
+    Rows(&'a Rows, Range<u64>),
 }
 
 impl SegmentSlice<'_> {
@@ -198,7 +210,10 @@ impl SegmentSlice<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) => *count,
-            Self::Array(_, range) | Self::ChunkIndex(_, range) => range.end - range.start,
+            Self::Array(_, range)
+            | Self::ChunkIndex(_, range)
+            | Self::Encoded(_, range)
+            | Self::Rows(_, range) => range.end - range.start,
         }
     }
 }
@@ -228,6 +243,8 @@ impl FileLayout {
             Segment::Records(_, slices) => size_of_val(&slices[..]) as u64,
             Segment::ChunkIndex(index) => index.memory_bytes(),
             Segment::Picture(_) => size_of::<Picture>() as u64,
+            Segment::RowGroups(groups) => groups.memory_bytes(),
+            Segment::Rows(rows) => rows.memory_bytes(),
             Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) => 0,
         });
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
@@ -235,12 +252,17 @@ impl FileLayout {
 
     /// The headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
-        self.segments
-            .iter()
-            .filter_map(|(_, segment)| match segment {
-                Segment::Bytes(bytes) => Some(&bytes[..]),
-                _ => None,
-            })
+        self.segments.iter().flat_map(|(_, segment)| {
+            let (bytes, groups, rows) = match segment {
+                Segment::Bytes(bytes) => (Some(&bytes[..]), None, None),
+                Segment::RowGroups(groups) => (None, Some(groups), None),
+                Segment::Rows(rows) => (None, None, Some(rows)),
+                _ => (None, None, None),
+            };
+            let groups = groups.into_iter().flat_map(RowGroups::headers);
+            let rows = rows.into_iter().flat_map(Rows::headers);
+            bytes.into_iter().chain(groups).chain(rows)
+        })
     }
 
     /// The picture, if the file is one.
@@ -279,6 +301,10 @@ impl FileLayout {
             Segment::Moved(moved) => moved
                 .at(&inside)
                 .ok_or_else(|| StoreError::internal(format!("no block has byte {offset}")))?,
+            Segment::Rows(rows) => SegmentSlice::Rows(rows, inside),
+            Segment::RowGroups(groups) => groups
+                .at(&inside)
+                .ok_or_else(|| StoreError::internal(format!("no page has byte {offset}")))?,
             Segment::Records(_, slices) => in_records(slices, &inside)
                 .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
             Segment::Picture(_) => {

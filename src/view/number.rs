@@ -261,6 +261,9 @@ impl Conversion {
             }
             return Ok(());
         }
+        if self.widen(from, to) {
+            return Ok(());
+        }
         let numbers = from.chunks_exact(size);
         for (number, target) in numbers.zip(to.chunks_exact_mut(self.to.size_bytes)) {
             let value = self.from.read(number).ok_or(Value::Int(0))?;
@@ -301,6 +304,45 @@ pub(super) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item 
             ByteOrder::Little => u32::from_le_bytes(*point),
             ByteOrder::Big => u32::from_be_bytes(*point),
         })
+}
+
+impl Conversion {
+    /// Converts integers to longer ones that hold all of their values, if that is what the conversion is.
+    fn widen(&self, from: &[u8], to: &mut [u8]) -> bool {
+        use NumberKind::{Int, UInt};
+        let holds_all = matches!(
+            (self.from.kind, self.to.kind),
+            (UInt, UInt | Int) | (Int, Int)
+        );
+        match (self.from.size_bytes, self.to.size_bytes) {
+            _ if !holds_all || self.rule != ConversionRule::Values => return false,
+            (1, 2) => self.widen_each::<1, 2>(from, to),
+            (1, 4) => self.widen_each::<1, 4>(from, to),
+            (2, 4) => self.widen_each::<2, 4>(from, to),
+            _ => return false,
+        }
+        true
+    }
+
+    fn widen_each<const N: usize, const M: usize>(&self, from: &[u8], to: &mut [u8]) {
+        let numbers = from.as_chunks::<N>().0.iter();
+        for (number, target) in numbers.zip(to.as_chunks_mut::<M>().0) {
+            let mut number = *number;
+            if self.from.order == ByteOrder::Big {
+                number.reverse();
+            }
+            let is_negative =
+                self.from.kind == NumberKind::Int && number.last().is_some_and(|byte| *byte > 0x7f);
+            let mut wide = [if is_negative { 0xff } else { 0 }; M];
+            wide.iter_mut()
+                .zip(number)
+                .for_each(|(wide, byte)| *wide = byte);
+            if self.to.order == ByteOrder::Big {
+                wide.reverse();
+            }
+            *target = wide;
+        }
+    }
 }
 
 /// Reverses the bytes of each word.
@@ -406,6 +448,26 @@ mod tests {
         assert_eq!(shifted, [0, 0, 0x80, 1]);
         widen.convert(&7_i64.to_le_bytes(), &mut target).unwrap();
         assert_eq!(target, 7_f64.to_be_bytes());
+        for (from, to, stored, expected) in [
+            (
+                number(NumberKind::Int, 2, Big),
+                number(NumberKind::Int, 4, Little),
+                [0xff, 0xfe],
+                -2,
+            ),
+            (
+                number(NumberKind::UInt, 2, Little),
+                number(NumberKind::UInt, 4, Little),
+                [0xfe, 0xff],
+                0xfffe,
+            ),
+        ] {
+            let mut wide = [0; 4];
+            Conversion::new(from, to)
+                .convert(&stored, &mut wide)
+                .unwrap();
+            assert_eq!(i32::from_le_bytes(wide), expected);
+        }
         let too_much = i64::MAX.to_le_bytes();
         let error = widen.convert(&too_much, &mut target);
         assert_eq!(error, Err(Value::Int(i64::MAX.into())));

@@ -1,9 +1,12 @@
 //! Reading the segments of a layout.
 
+use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use super::number::Conversion;
+use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, Extent, ServedVersions};
 use crate::store::{Data, StoreError, in_memory, part_mut};
 
@@ -11,11 +14,12 @@ use crate::store::{Data, StoreError, in_memory, part_mut};
 struct Elements<'a> {
     reader: &'a Arc<ArrayReader>,
     conversion: Option<&'a Conversion>,
+    encoding: Option<ValueEncoding>,
     extent: Extent,
     /// Where the stored elements begin that have a byte of the part, and how many bytes they are.
     offset: u64,
     size: usize,
-    /// Bytes of the first converted element that are before the part.
+    /// Bytes of the first converted or encoded element that are before the part.
     skip: usize,
 }
 
@@ -54,6 +58,8 @@ impl VirtualFile {
                     return Ok(None);
                 };
                 elements.render(data?.bytes(&stored)?, target)?;
+            } else if let SegmentSlice::Rows(..) = part {
+                return Ok(None);
             } else {
                 fill(part, target)?;
             }
@@ -85,6 +91,8 @@ impl VirtualFile {
             if let Some(elements) = self.elements(&part)? {
                 let data = elements.read(served).await?;
                 elements.render(data.bytes(&[])?, target)?;
+            } else if let SegmentSlice::Rows(rows, range) = part {
+                rows.read(&self.sources, range, target, served).await?;
             } else {
                 fill(part, target)?;
             }
@@ -104,7 +112,9 @@ impl VirtualFile {
         };
         let is_all = part.size_bytes() == end.saturating_sub(offset);
         let elements = self.elements(&part)?;
-        Ok(elements.filter(|elements| is_all && elements.conversion.is_none()))
+        Ok(elements.filter(|elements| {
+            is_all && elements.conversion.is_none() && elements.encoding.is_none()
+        }))
     }
 
     /// The segment at the first byte that is not filled, and its size; `None` at the end.
@@ -129,11 +139,12 @@ impl VirtualFile {
 
     /// The elements of a segment, if it is of an array.
     fn elements<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Elements<'a>>, StoreError> {
-        let SegmentSlice::Array(placed, range) = part else {
-            return Ok(None);
+        let (placed, range) = match part {
+            SegmentSlice::Array(placed, range) => (placed, range),
+            SegmentSlice::Encoded(array, range) => return self.encoded(array, range).map(Some),
+            _ => return Ok(None),
         };
-        let reader = self.sources.get(placed.source);
-        let reader = reader.ok_or_else(|| StoreError::internal("a layout without its array"))?;
+        let reader = self.source(placed.source)?;
         let extent = match placed.order {
             ElementOrder::RowMajor => Extent::RowMajor,
             ElementOrder::ChunkMajor => Extent::ChunkMajor,
@@ -141,6 +152,7 @@ impl VirtualFile {
         let whole = Elements {
             reader,
             conversion: placed.conversion.as_ref(),
+            encoding: None,
             extent,
             offset: range.start,
             size: in_memory(range.end - range.start)?,
@@ -162,6 +174,29 @@ impl VirtualFile {
             skip: in_memory(range.start - first * to)?,
             ..whole
         }))
+    }
+
+    fn source(&self, number: usize) -> Result<&Arc<ArrayReader>, StoreError> {
+        let reader = self.sources.get(number);
+        reader.ok_or_else(|| StoreError::internal("a layout without its array"))
+    }
+
+    /// The elements of a range of encoded ones.
+    fn encoded(
+        &self,
+        array: &EncodedArray,
+        range: &Range<u64>,
+    ) -> Result<Elements<'_>, StoreError> {
+        let (elements, skip) = array.elements(range);
+        Ok(Elements {
+            reader: self.source(array.source)?,
+            conversion: None,
+            encoding: Some(array.encoding),
+            extent: Extent::RowMajor,
+            offset: elements.start,
+            size: in_memory(elements.end.saturating_sub(elements.start))?,
+            skip: in_memory(skip)?,
+        })
     }
 }
 
@@ -190,6 +225,17 @@ impl Elements<'_> {
         if stored.len() != self.size {
             return Err(short());
         }
+        let fail = |value: &dyn Debug| StoreError::Corrupt {
+            key: self.reader.key().clone(),
+            what: format!("the file's numbers cannot hold {value:?}"),
+        };
+        if let Some(encoding) = self.encoding {
+            let encoded = encoding.encode(stored).map_err(|value| fail(&value))?;
+            let part = encoded.get(self.skip..);
+            let part = part.and_then(|rest| rest.get(..target.len()));
+            target.copy_from_slice(part.ok_or_else(short)?);
+            return Ok(());
+        }
         let Some(conversion) = self.conversion else {
             if target.len() != stored.len() {
                 return Err(short());
@@ -197,10 +243,7 @@ impl Elements<'_> {
             target.copy_from_slice(stored);
             return Ok(());
         };
-        let fail = |value| StoreError::Corrupt {
-            key: self.reader.key().clone(),
-            what: format!("the file's numbers cannot hold {value:?}"),
-        };
+        let fail = |value| fail(&value);
         let count = stored.len() / conversion.from.size_bytes.max(1);
         let converted_bytes = count * conversion.to.size_bytes;
         if self.skip == 0 && target.len() == converted_bytes {
@@ -225,7 +268,9 @@ fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
             let missing = || StoreError::internal("an index of chunks that is too short");
             index.read(range.start, target).ok_or_else(missing)?;
         }
-        SegmentSlice::Array(..) => return Err(StoreError::internal("elements that are not read")),
+        SegmentSlice::Array(..) | SegmentSlice::Encoded(..) | SegmentSlice::Rows(..) => {
+            return Err(StoreError::internal("elements that are not read"));
+        }
     }
     Ok(())
 }

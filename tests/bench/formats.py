@@ -44,6 +44,15 @@ def write(path):
     return [name for name in group]
 
 
+def write_tables(path):
+    """A group of columns, each of the size that is measured divided by their number."""
+    group = zarr.open_group(path, mode="a", zarr_format=3).create_group("table")
+    rows = args.mib * 2**20 // 16
+    rng = np.random.default_rng(0)
+    for name, data in [("n", np.arange(rows)), ("v", rng.standard_normal(rows))]:
+        group.create_array(name, data=data, chunks=(1 << 19,), dimension_names=["row"], compressors=zarr.codecs.ZstdCodec())
+
+
 class Mount:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp()
@@ -80,6 +89,16 @@ with tempfile.TemporaryDirectory() as scratch:
         medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
         told = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
         print(f"{group:8}", "  ".join(told))
+
+    write_tables(source)
+    files = {".npy": ["n.npy", "v.npy"], ".parquet": ["table.parquet"], ".csv": ["table.csv"]}
+    seconds = {name: [] for name in files}
+    for _ in range(args.reps):
+        for name, parts in files.items():
+            with Mount(source) as mount:
+                seconds[name].append(sum(read(mount / "table" / ".zarrfs" / part) for part in parts))
+    medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
+    print("table   ", "  ".join(f"{name} {s:.2f} ({s / medians['.npy']:.2f})" for name, s in medians.items()))
 
 if args.large:
     for store, name in [("many.zarr", "root.nc"), ("sparse.zarr", "root.nc"), ("sparse.zarr", "root.cdf.nc")]:

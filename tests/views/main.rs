@@ -45,6 +45,7 @@ mod pictures;
 mod rasters;
 mod shards;
 mod stacks;
+mod tables;
 mod translated;
 mod versions;
 mod writers;

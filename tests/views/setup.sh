@@ -15,13 +15,15 @@ requirements+=" ome-types==0.7.0 xmlschema==4.3.2"
 requirements+=" pyfive==1.3.0 tifffile==2026.3.3 rasterio==1.4.4 pyproj==3.7.2 pynrrd==1.1.3"
 # Readers of images and volumes.
 requirements+=" nibabel==5.4.2 SimpleITK==2.5.3 mrcfile==1.5.4 astropy==8.0.2 pillow==13.0.0"
+# Readers of tables.
+requirements+=" pyarrow==26.0.1 pandas==3.1.1 duckdb==2.0.0"
 anndata="anndata==0.12.19"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
 
 need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
-    tiffinfo:libtiff-tools octave:octave fitsverify:fitsverify
+    tiffinfo:libtiff-tools octave:octave fitsverify:fitsverify Rscript:r-base-core
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
 # shellcheck disable=SC2086
 need_venv "$here/.venv" $requirements

@@ -1,0 +1,109 @@
+//! CSV (RFC 4180, with line feeds): the table of a group. Each row has the same length, so that any range
+//! follows from the elements of its rows.
+
+mod cell;
+mod rows;
+
+use std::borrow::Cow;
+
+use self::cell::Cell;
+pub(super) use self::rows::Rows;
+use self::rows::{Column, Texts};
+use super::branch::GroupTree;
+use super::layout::{FileLayout, Segment, VirtualFile};
+use super::table::{ColumnData, Table};
+
+/// The table of a group as a CSV file. If no column has integers, the first one has the numbers of the rows.
+///
+/// # Errors
+/// Why there is no table.
+pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+    let table = Table::of(tree, check)?;
+    let mut columns = columns(&table)?;
+    let mut names: Vec<Cow<'_, str>> = Vec::new();
+    if !columns.iter().any(Column::is_always_number) {
+        columns.insert(0, Column::Number);
+        names.push(number_name(&table).into());
+    }
+    names.extend(table.columns.iter().map(|column| quoted(&column.name)));
+    let mut header = names.join(",").into_bytes();
+    header.push(b'\n');
+    let segments = [
+        Segment::Bytes(header),
+        Segment::Rows(Rows::new(columns, table.rows)),
+    ];
+    let layout = FileLayout::new(segments);
+    Ok(VirtualFile {
+        layout: layout.ok_or_else(|| format!("{} rows: no file can be so long", table.rows))?,
+        sources: table.readers().cloned().collect(),
+        notes: table.notes,
+    })
+}
+
+fn check(data: &ColumnData) -> Result<(), String> {
+    match data {
+        ColumnData::Texts(_) => Ok(()),
+        ColumnData::Elements(reader) => Cell::of(reader.chunks().data_type()).map(drop),
+    }
+}
+
+fn columns(table: &Table) -> Result<Vec<Column>, String> {
+    let mut arrays = 0;
+    let columns = table.columns.iter().map(|column| match &column.data {
+        ColumnData::Texts(texts) => {
+            let mut quoted = Texts::default();
+            texts.iter().for_each(|text| quoted.push(text));
+            Ok(Column::Texts(quoted))
+        }
+        ColumnData::Elements(reader) => {
+            let data_type = reader.chunks().data_type();
+            let source = arrays;
+            arrays += 1;
+            Ok(Column::Elements {
+                source,
+                element_bytes: data_type.size_bytes,
+                cell: Cell::of(data_type)?,
+            })
+        }
+    });
+    columns.collect()
+}
+
+/// The name of the column of the numbers of the rows: `row`, with underscores if columns have such names.
+fn number_name(table: &Table) -> String {
+    let mut name = "row".to_owned();
+    while table
+        .columns
+        .iter()
+        .any(|column| column.name.eq_ignore_ascii_case(&name))
+    {
+        name.push('_');
+    }
+    name
+}
+
+/// A name, in quotes if it must be.
+fn quoted(name: &str) -> Cow<'_, str> {
+    let is_plain = !name.contains(['"', ',', '\r', '\n']) && name.trim() == name;
+    match is_plain {
+        true => name.into(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_quotes_if_they_must_be() {
+        for (name, expected) in [
+            ("a b", "a b"),
+            ("a,b", "\"a,b\""),
+            ("\"", "\"\"\"\""),
+            (" a", "\" a\""),
+        ] {
+            assert_eq!(quoted(name), expected);
+        }
+    }
+}

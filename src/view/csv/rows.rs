@@ -1,0 +1,288 @@
+//! Rows of the same length, made of decoded elements when they are read.
+//!
+//! Values are as short as they are. Of one column all values are numbers: blanks before it make each row as
+//! long as the longest one. All common readers skip blanks before a number, but not around other values.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+
+use super::cell::Cell;
+use crate::array::{ArrayReader, Extent, ServedVersions};
+use crate::runtime::leave_session_thread;
+use crate::store::{StoreError, in_memory};
+
+/// Columns of which elements are read at the same time.
+const MAX_CONCURRENT: usize = 8;
+
+/// The rows of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    columns: Vec<Column>,
+    /// The column with blanks.
+    padded: usize,
+    rows: u64,
+    row_bytes: u64,
+}
+
+/// The values of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Column {
+    /// The number of the row, from 0.
+    Number,
+    /// The elements of an array.
+    Elements {
+        /// The index of the array in `VirtualFile::sources`.
+        source: usize,
+        element_bytes: usize,
+        cell: Cell,
+    },
+    Texts(Texts),
+}
+
+/// Texts in quotes, as they are in the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Texts {
+    bytes: Vec<u8>,
+    /// The end of each.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Adds a text.
+    pub(super) fn push(&mut self, text: &str) {
+        self.bytes.push(b'"');
+        self.bytes.extend(text.replace('"', "\"\"").into_bytes());
+        self.bytes.push(b'"');
+        self.ends.push(self.bytes.len());
+    }
+
+    fn get(&self, row: usize) -> Option<&[u8]> {
+        let start = row.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.bytes
+            .get(start.copied().unwrap_or(0)..*self.ends.get(row)?)
+    }
+
+    fn width(&self) -> u64 {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let lengths = self.ends.iter().zip(starts).map(|(end, start)| end - start);
+        lengths.max().unwrap_or(0) as u64
+    }
+}
+
+impl Column {
+    fn width(&self, rows: u64) -> u64 {
+        match self {
+            Self::Number => u64::from(rows.saturating_sub(1).max(1).ilog10()) + 1,
+            Self::Elements { cell, .. } => cell.width(),
+            Self::Texts(texts) => texts.width(),
+        }
+    }
+
+    /// Whether each value is a number, before which there may be blanks.
+    pub(super) fn is_always_number(&self) -> bool {
+        match self {
+            Self::Number => true,
+            Self::Elements { cell, .. } => cell.is_always_number(),
+            Self::Texts(_) => false,
+        }
+    }
+}
+
+impl Rows {
+    /// Rows of these columns; the first one of numbers has the blanks.
+    pub(super) fn new(columns: Vec<Column>, rows: u64) -> Self {
+        let padded = columns.iter().position(Column::is_always_number);
+        // A comma or a line feed follows each value.
+        let row_bytes = columns.iter().map(|column| column.width(rows) + 1).sum();
+        Self {
+            padded: padded.unwrap_or(0),
+            columns,
+            rows,
+            row_bytes,
+        }
+    }
+
+    /// The size; `None` if it overflows.
+    pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
+        self.rows.checked_mul(self.row_bytes)
+    }
+
+    /// What it takes in memory.
+    pub(in crate::view) fn memory_bytes(&self) -> u64 {
+        let texts = self
+            .texts()
+            .map(|texts| texts.bytes.len() + size_of_val(&texts.ends[..]));
+        (texts.sum::<usize>() + size_of_val(&self.columns[..])) as u64
+    }
+
+    /// The bytes that are in memory.
+    pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+        self.texts().map(|texts| &texts.bytes[..])
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Texts> {
+        self.columns.iter().filter_map(|column| match column {
+            Column::Texts(texts) => Some(texts),
+            _ => None,
+        })
+    }
+
+    /// Reads a range of the bytes into `target`.
+    ///
+    /// # Errors
+    /// Those of [`ArrayReader::read`].
+    pub(in crate::view) async fn read(
+        &self,
+        sources: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        leave_session_thread().await;
+        let internal = || StoreError::internal("rows that are not as long as they should be");
+        let row_bytes = self.row_bytes.max(1);
+        let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
+        let columns = self.columns.iter();
+        let loads: Vec<_> = columns
+            .map(|column| column.read(sources, &rows, served).boxed())
+            .collect();
+        let values = stream::iter(loads).buffered(MAX_CONCURRENT);
+        let values: Vec<Vec<u8>> = values.try_collect().await?;
+        let text = self.render(&rows, &values).ok_or_else(internal)?;
+        let skip = in_memory(range.start - rows.start * row_bytes)?;
+        let part = text.get(skip..).and_then(|rest| rest.get(..target.len()));
+        target.copy_from_slice(part.ok_or_else(internal)?);
+        Ok(())
+    }
+
+    /// The text of rows; none if a value is longer than its type allows, or too few are there.
+    fn render(&self, rows: &Range<u64>, values: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let row_bytes = usize::try_from(self.row_bytes).ok()?;
+        let count = usize::try_from(rows.end - rows.start).ok()?;
+        let mut text = Vec::with_capacity(count.checked_mul(row_bytes)?);
+        for index in 0..count {
+            let (start, mut padded_at) = (text.len(), 0);
+            let row = rows.start.checked_add(index as u64)?;
+            for (number, (column, values)) in self.columns.iter().zip(values).enumerate() {
+                if number > 0 {
+                    text.push(b',');
+                }
+                if number == self.padded {
+                    padded_at = text.len();
+                }
+                column.write(row, index, values, &mut text)?;
+            }
+            text.push(b'\n');
+            let end = text.len();
+            let blanks = row_bytes.checked_sub(end - start)?;
+            text.resize(end + blanks, b' ');
+            text.copy_within(padded_at..end, padded_at + blanks);
+            text.get_mut(padded_at..padded_at + blanks)?.fill(b' ');
+        }
+        Some(text)
+    }
+}
+
+impl Column {
+    /// The elements of rows.
+    async fn read(
+        &self,
+        sources: &[Arc<ArrayReader>],
+        rows: &Range<u64>,
+        served: Option<&ServedVersions>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let Self::Elements {
+            source,
+            element_bytes,
+            ..
+        } = self
+        else {
+            return Ok(Vec::new());
+        };
+        let reader = sources.get(*source);
+        let reader = reader.ok_or_else(|| StoreError::internal("a layout without its array"))?;
+        let size = *element_bytes as u64;
+        let elements = rows.start.saturating_mul(size);
+        let length = in_memory((rows.end - rows.start).saturating_mul(size))?;
+        let data = reader
+            .read(Extent::RowMajor, elements, length, served)
+            .await?;
+        Ok(data.bytes(&[])?.to_vec())
+    }
+
+    /// Appends the value of `row`, whose element is the one of number `index` in `elements`.
+    fn write(&self, row: u64, index: usize, elements: &[u8], text: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Number => {
+                let mut digits = itoa::Buffer::new();
+                text.extend_from_slice(digits.format(row).as_bytes());
+                Some(())
+            }
+            Self::Elements {
+                element_bytes,
+                cell,
+                ..
+            } => {
+                let start = index.checked_mul(*element_bytes)?;
+                let element = elements.get(start..start.checked_add(*element_bytes)?)?;
+                cell.write(element, text)
+            }
+            Self::Texts(texts) => {
+                text.extend_from_slice(texts.get(usize::try_from(row).ok()?)?);
+                Some(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::number::{Number, NumberKind};
+    use crate::zarr::ByteOrder;
+
+    #[test]
+    fn all_rows_have_one_length() {
+        let cell = |kind, size_bytes| Column::Elements {
+            source: 0,
+            element_bytes: size_bytes,
+            cell: match kind {
+                NumberKind::Float => Cell::Float(Number::new(kind, size_bytes, ByteOrder::Little)),
+                _ => Cell::Integer(Number::new(kind, size_bytes, ByteOrder::Little)),
+            },
+        };
+        let mut texts = Texts::default();
+        ["", "a\"b", "x\ny"].map(|text| texts.push(text));
+        let columns = vec![
+            cell(NumberKind::Float, 4),
+            Column::Texts(texts),
+            cell(NumberKind::Int, 1),
+        ];
+        let rows = Rows::new(columns, 3);
+        assert_eq!(rows.row_bytes, (15 + 1) + (6 + 1) + (4 + 1));
+        assert_eq!(rows.size_bytes(), Some(3 * 28));
+        let floats = [0.5_f32, f32::NAN, -1e-30].map(f32::to_le_bytes).concat();
+        let values = [floats, Vec::new(), vec![1, 2, 0x80]];
+        let text = String::from_utf8(rows.render(&(0..3), &values).unwrap()).unwrap();
+        let expected = [
+            format!("0.5,\"\",{:>20}\n", 1),
+            format!("NaN,\"a\"\"b\",{:>16}\n", 2),
+            format!("-1e-30,\"x\ny\",{:>14}\n", -128),
+        ];
+        assert_eq!(text, expected.concat());
+        let last = rows.render(
+            &(2..3),
+            &values.map(|values| values.get(8..).unwrap_or_default().to_vec()),
+        );
+        assert!(last.is_none(), "too few elements are no row");
+    }
+
+    #[test]
+    fn numbers_of_rows_are_as_wide_as_the_last_one() {
+        for (rows, width) in [(0, 1), (1, 1), (10, 1), (11, 2), (1_000_001, 7)] {
+            assert_eq!(Column::Number.width(rows), width);
+        }
+    }
+}

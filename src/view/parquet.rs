@@ -1,0 +1,336 @@
+//! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed, without nulls and in
+//! PLAIN encoding, so that all sizes follow by arithmetic.
+//!
+//! A column has one page in each row group. There are no statistics: they would need all values.
+
+mod column;
+mod row_groups;
+mod thrift;
+
+use serde_json::{Map, Value as Json, json};
+
+use self::column::{ColumnSource, ColumnType};
+pub(super) use self::column::{EncodedArray, ValueEncoding};
+use self::row_groups::RowGroup;
+pub(super) use self::row_groups::RowGroups;
+use self::thrift::Fields;
+use super::branch::GroupTree;
+use super::layout::{FileLayout, Segment, VirtualFile};
+use super::table::{Column, ColumnData, Table};
+
+const MAGIC: &[u8] = b"PAR1";
+/// Rows of a row group, unless a chunk is longer: what a reader decodes at a time.
+const GROUP_ROWS: u64 = 1 << 20;
+/// The size of a page, unless there were too many of them.
+const PAGE_BYTES: u64 = 64 << 20;
+/// The largest page of the format.
+const MAX_PAGE_BYTES: u64 = i32::MAX as u64;
+/// Pages of one file; each takes some 70 bytes in the footer.
+const MAX_PAGES: u64 = 1 << 16;
+/// The longest attributes.
+const MAX_ATTRIBUTES_BYTES: usize = 16 << 20;
+/// In files of at least so many bytes, values are apart from the footer, which readers read in blocks.
+const LARGE_BYTES: u64 = 16 << 20;
+const GAP_BYTES: u64 = 1 << 20;
+/// Columns of at least this size on average begin at a multiple of [`ALIGNMENT_BYTES`]: the kernel reads
+/// whole pages, and an element that fails to decode must not share one with another column.
+const ALIGNED_COLUMN_BYTES: u64 = 1 << 20;
+const ALIGNMENT_BYTES: u64 = 8192;
+
+const PLAIN: i32 = 0;
+const RLE: i32 = 3;
+
+/// The table of a group as a Parquet file.
+///
+/// # Errors
+/// Why there is no table, or the format cannot express it.
+pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+    let table = Table::of(tree, |data| column_type(data).map(drop))?;
+    let types = table.columns.iter().map(|column| column_type(&column.data));
+    let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;
+    let too_long = || format!("{} rows: no file can be so long", table.rows);
+    let sources = sources(&table, &types).ok_or_else(too_long)?;
+    let split = Split::of(&table, &types, &sources).ok_or_else(too_long)?;
+    let mut notes = table.notes.clone();
+    let footer = footer(&table, &types, &split, tree, &mut notes)?;
+    let groups = RowGroups::new(sources, split.full, split.count, split.last);
+    let segments = [
+        Segment::Bytes(MAGIC.to_vec()),
+        Segment::Zeros(split.start - MAGIC.len() as u64),
+        Segment::RowGroups(groups),
+        Segment::Zeros(split.gap_bytes),
+        Segment::Bytes(footer),
+    ];
+    Ok(VirtualFile {
+        layout: FileLayout::new(segments).ok_or_else(too_long)?,
+        sources: table.readers().cloned().collect(),
+        notes,
+    })
+}
+
+fn column_type(data: &ColumnData) -> Result<ColumnType, String> {
+    match data {
+        ColumnData::Texts(_) => Ok(ColumnType::text()),
+        ColumnData::Elements(reader) => ColumnType::of(reader.chunks().data_type()),
+    }
+}
+
+/// The values of each column; none if their size overflows.
+fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
+    let mut arrays = 0;
+    let columns = table.columns.iter().zip(types);
+    let sources = columns.map(|(column, kind)| match &column.data {
+        ColumnData::Texts(texts) => {
+            let mut values = Vec::new();
+            for text in texts.iter() {
+                values.extend(u32::try_from(text.len()).ok()?.to_le_bytes());
+                values.extend(text.as_bytes());
+            }
+            Some(ColumnSource::Texts(values))
+        }
+        ColumnData::Elements(reader) => {
+            let source = kind.array(arrays, reader);
+            arrays += 1;
+            source
+        }
+    });
+    sources.collect()
+}
+
+/// The rows of a table in row groups, and their places.
+struct Split {
+    /// The place of the first row group.
+    start: u64,
+    group_rows: u64,
+    full: RowGroup,
+    count: u64,
+    last: RowGroup,
+    last_rows: u64,
+    gap_bytes: u64,
+}
+
+impl Split {
+    fn of(table: &Table, types: &[ColumnType], sources: &[ColumnSource]) -> Option<Self> {
+        let group_rows = group_rows(table, types)?;
+        let count = table.rows / group_rows;
+        let last_rows = table.rows % group_rows;
+        let sizes = |rows: u64| {
+            let columns = types.iter().zip(sources);
+            let sizes = columns.map(|(kind, source)| match source {
+                ColumnSource::Texts(values) => Some(values.len() as u64),
+                _ => kind.values_bytes(rows),
+            });
+            sizes.collect::<Option<Vec<u64>>>()
+        };
+        let (full_sizes, last_sizes) = (sizes(group_rows)?, sizes(last_rows)?);
+        let all = full_sizes
+            .iter()
+            .try_fold(0, |sum: u64, size| sum.checked_add(*size));
+        let all = all?.checked_mul(count.max(1))?;
+        let pages = (types.len() as u64).checked_mul(count.max(1))?;
+        let alignment = match all / pages.max(1) >= ALIGNED_COLUMN_BYTES {
+            true => ALIGNMENT_BYTES,
+            false => 1,
+        };
+        let mut split = Self {
+            start: alignment.max(MAGIC.len() as u64),
+            group_rows,
+            full: RowGroup::default(),
+            count,
+            last: RowGroup::default(),
+            last_rows,
+            gap_bytes: if all >= LARGE_BYTES { GAP_BYTES } else { 0 },
+        };
+        for (full, last) in full_sizes.into_iter().zip(last_sizes) {
+            if count > 0 {
+                split
+                    .full
+                    .push(page_header(group_rows, full)?, full, alignment)?;
+            }
+            if last_rows > 0 {
+                split
+                    .last
+                    .push(page_header(last_rows, last)?, last, alignment)?;
+            }
+        }
+        Some(split)
+    }
+
+    /// The row groups: the place and the rows of each.
+    fn groups(&self) -> impl Iterator<Item = (&RowGroup, u64, u64)> {
+        let full = (0..self.count).map(|number| (&self.full, number, self.group_rows));
+        let last = (self.last_rows > 0).then_some((&self.last, self.count, self.last_rows));
+        full.chain(last).map(|(group, number, rows)| {
+            // The whole file has a size of 63 bits.
+            let place = self
+                .start
+                .saturating_add(number.saturating_mul(self.full.size_bytes()));
+            (group, place, rows)
+        })
+    }
+}
+
+/// The rows of a row group, a multiple of 8: whole chunks if they are not too long. Text is in one row group.
+/// None if a page or the footer would be too long.
+fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
+    let mut widest = 1;
+    for kind in types {
+        // Of eight values, because booleans are bits.
+        widest = widest.max(kind.values_bytes(8)?.div_ceil(8));
+    }
+    let most = MAX_PAGE_BYTES / widest & !7;
+    let whole = table.rows.max(1).checked_next_multiple_of(8)?;
+    let has_text = table
+        .columns
+        .iter()
+        .any(|column| matches!(column.data, ColumnData::Texts(_)));
+    if has_text {
+        return (whole <= most).then_some(whole);
+    }
+    let wanted = (PAGE_BYTES / widest).max(8);
+    let chunks = table.readers().map(|reader| {
+        let shape = reader.chunks().grid().largest_chunk_shape();
+        shape.first().copied().unwrap_or(1)
+    });
+    let chunk = chunks.max().unwrap_or(1).clamp(1, whole);
+    let rows = match chunk {
+        _ if chunk > wanted => GROUP_ROWS.min(wanted),
+        0..GROUP_ROWS => GROUP_ROWS.min(wanted) / chunk * chunk,
+        _ => chunk,
+    };
+    let columns = types.len() as u64;
+    let least = table.rows.div_ceil((MAX_PAGES / columns).max(1));
+    let rows = rows.max(least).checked_next_multiple_of(8)?.min(whole);
+    (rows <= most).then_some(rows)
+}
+
+/// `PageHeader` of parquet.thrift; none if the page is too long for one.
+fn page_header(rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
+    let (rows, size) = (i32::try_from(rows).ok()?, i32::try_from(values_bytes).ok()?);
+    Some(Fields::structure(|header| {
+        header.i32(1, 0);
+        header.i32(2, size);
+        header.i32(3, size);
+        header.nested(5, |data| {
+            data.i32(1, rows);
+            data.i32(2, PLAIN);
+            // Of levels, which columns without nulls do not have.
+            data.i32(3, RLE);
+            data.i32(4, RLE);
+        });
+    }))
+}
+
+/// The footer: `FileMetaData` of parquet.thrift, its length and the magic number.
+fn footer(
+    table: &Table,
+    types: &[ColumnType],
+    split: &Split,
+    tree: &GroupTree,
+    notes: &mut Vec<String>,
+) -> Result<Vec<u8>, String> {
+    let columns = || table.columns.iter().zip(types);
+    let groups: Vec<_> = split.groups().collect();
+    let metadata = key_values(table, tree, notes);
+    let mut footer = Fields::structure(|file| {
+        file.i32(1, 2);
+        let elements: Vec<_> = std::iter::once(None).chain(columns().map(Some)).collect();
+        file.structures(2, elements.into_iter(), |element, column| match column {
+            Some((column, kind)) => kind.write_schema(element, &column.name),
+            None => {
+                element.binary(4, b"schema");
+                element.i32(5, i32::try_from(types.len()).unwrap_or(i32::MAX));
+            }
+        });
+        file.i64(3, signed(table.rows));
+        file.structures(4, groups.into_iter(), |group, (pages, place, rows)| {
+            let chunks: Vec<_> = columns().zip(pages.places()).collect();
+            group.structures(
+                1,
+                chunks.into_iter(),
+                |chunk, ((column, kind), (at, size))| {
+                    chunk.i64(2, 0);
+                    chunk.nested(3, |data| {
+                        column_metadata(data, column, kind, rows, place.saturating_add(at), size);
+                    });
+                },
+            );
+            group.i64(2, signed(pages.size_bytes()));
+            group.i64(3, signed(rows));
+        });
+        file.structures(5, metadata.into_iter(), |pair, (key, value)| {
+            pair.binary(1, key.as_bytes());
+            pair.binary(2, value.as_bytes());
+        });
+        file.binary(
+            6,
+            concat!("zarrfs version ", env!("CARGO_PKG_VERSION")).as_bytes(),
+        );
+    });
+    let length = u32::try_from(footer.len()).map_err(|_| "a footer of more than 4 GiB")?;
+    footer.extend(length.to_le_bytes());
+    footer.extend(MAGIC);
+    Ok(footer)
+}
+
+fn column_metadata(
+    data: &mut Fields,
+    column: &Column,
+    kind: &ColumnType,
+    rows: u64,
+    place: u64,
+    size_bytes: u64,
+) {
+    data.i32(1, kind.physical);
+    data.numbers(2, &[PLAIN]);
+    data.texts(3, &[&column.name]);
+    // Not compressed.
+    data.i32(4, 0);
+    data.i64(5, signed(rows));
+    data.i64(6, signed(size_bytes));
+    data.i64(7, signed(size_bytes));
+    data.i64(9, signed(place));
+}
+
+/// Sizes in a file are of 63 bits.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The attributes of the group, and data types and attributes of the columns, each as one JSON document.
+fn key_values(table: &Table, tree: &GroupTree, notes: &mut Vec<String>) -> Vec<(String, String)> {
+    let mut columns = Map::new();
+    for column in &table.columns {
+        let mut members = Map::new();
+        if let ColumnData::Elements(reader) = &column.data {
+            let data_type = reader.chunks().data_type().to_string();
+            members.insert("data_type".into(), data_type.into());
+        }
+        match column.node.metadata().attributes() {
+            Ok(attributes) => {
+                members.insert("attributes".into(), json!(attributes));
+            }
+            Err(error) => notes.push(format!("{}: attributes: {error}", column.node.key())),
+        }
+        columns.insert(column.name.clone(), Json::Object(members));
+    }
+    let group = tree.node.metadata().attributes().ok();
+    let pairs = [
+        (
+            "zarr.attributes",
+            group.map(|attributes| json!(attributes).to_string()),
+        ),
+        ("zarr.columns", Some(Json::Object(columns).to_string())),
+    ];
+    let mut found = Vec::new();
+    for (key, value) in pairs {
+        match value {
+            Some(value) if value.len() <= MAX_ATTRIBUTES_BYTES => {
+                found.push((key.to_owned(), value))
+            }
+            Some(value) => notes.push(format!("{key} is not in it: {} bytes of JSON", value.len())),
+            None => {}
+        }
+    }
+    found
+}

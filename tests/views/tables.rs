@@ -1,0 +1,164 @@
+//! Parquet and CSV files of groups as pyarrow, pandas, DuckDB and R read them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::clients::{EIO, ENOENT, gauge};
+use crate::netcdf::decoded;
+use crate::stores::*;
+use crate::support::*;
+
+const PYTHON: &str = "tests/views/.venv/bin/python";
+const GROUP: &[u8] = br#"{"zarr_format": 3, "node_type": "group"}"#;
+
+fn tables(word: &str, arguments: &[&Path]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(root.join(PYTHON));
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(root.join("tests/views/tables.py"))
+        .arg(word)
+        .args(arguments);
+    run(&mut command)
+}
+
+#[test]
+fn tables_are_what_their_programs_read() {
+    if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
+        return;
+    }
+    let directory = scratch();
+    let store = directory.path().join("store");
+    tables("write", &[&store]);
+    let mount = Mount::new(&store);
+    let rows = tables("rows", &[&store, &view(&mount, "large", "large.parquet")]);
+    assert_eq!(rows.trim(), "3000000");
+    assert_eq!(decoded(&mount), 0, "the footer has no elements");
+    let output = tables("check", &[&store, mount.path()]);
+    let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    for (what, least) in [("parquet", 9), ("csv", 8)] {
+        assert!(counts[what].as_u64().unwrap() >= least, "{counts}");
+    }
+    assert_eq!(counts["differences"], 0, "{output}");
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+    let log = mount.log();
+    assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+}
+
+/// One array of a group.
+fn member(stores: &Stores, name: &str, length: u64, more: Value, chunks: &[(&str, &[u8])]) {
+    let mut changes = json!({"shape": [length], "dimension_names": ["x"]});
+    let members = changes.as_object_mut().unwrap();
+    members.extend(more.as_object().unwrap().clone());
+    stores.v3(name, changes, chunks);
+}
+
+fn text(mount: &Mount, group: &str) -> String {
+    String::from_utf8(read(view(mount, group, &format!("{group}.csv"))).unwrap()).unwrap()
+}
+
+#[test]
+fn c02_a_broken_chunk_is_an_error_of_its_rows() {
+    let stores = Stores::new();
+    stores.put("g/zarr.json", GROUP);
+    let half = vec![1; 4 * 32_768];
+    let large = json!({"chunk_grid": grid(&[32_768])});
+    member(
+        &stores,
+        "g/a",
+        65_536,
+        large.clone(),
+        &[("c/0", &half), ("c/1", &half)],
+    );
+    member(
+        &stores,
+        "g/b",
+        65_536,
+        large,
+        &[("c/0", &half), ("c/1", b"short")],
+    );
+    let mount = stores.mount(&[]);
+    let file = File::open(view(&mount, "g", "g.csv")).unwrap();
+    let row_bytes = 2 * (11 + 1);
+    assert_eq!(file.metadata().unwrap().len(), 4 + 65_536 * row_bytes);
+    let mut row = [0; 24];
+    file.read_exact_at(&mut row, 4).unwrap();
+    assert_eq!(row, *b"      16843009,16843009\n");
+    assert_eq!(
+        errno(file.read_exact_at(&mut row, 4 + 50_000 * row_bytes)),
+        EIO
+    );
+    let file = File::open(view(&mount, "g", "g.parquet")).unwrap();
+    let mut part = vec![0; 4096];
+    file.read_exact_at(&mut part, 8192).unwrap();
+    assert_eq!(part, [1; 4096]);
+    let b_at = 65_536 * 4 + 32_768 * 4 + 8192;
+    assert_eq!(errno(file.read_exact_at(&mut part, b_at)), EIO);
+    goes_on(&mount, &stores);
+}
+
+#[test]
+fn hostile_groups_have_a_diagnostic_or_a_table_of_the_right_size() {
+    let stores = Stores::new();
+    for group in [
+        "lengths", "names", "vast", "many", "empty", "absent", "none",
+    ] {
+        stores.put(&format!("{group}/zarr.json"), GROUP);
+    }
+    member(&stores, "lengths/a", 8, json!({}), &[]);
+    member(&stores, "lengths/b", 9, json!({}), &[]);
+    member(
+        &stores,
+        "lengths/c",
+        9,
+        json!({"dimension_names": ["y"]}),
+        &[],
+    );
+    member(&stores, "names/a\"b\n,c", 1, json!({}), &[]);
+    let byte = json!({"data_type": "int8", "fill_value": 0, "chunk_grid": grid(&[1 << 20])});
+    member(&stores, "vast/a", 1 << 62, byte, &[]);
+    for number in 0..4097 {
+        member(&stores, &format!("many/{number}"), 1, json!({}), &[]);
+    }
+    member(&stores, "empty/a", 0, json!({}), &[]);
+    member(&stores, "absent/a", 5, json!({}), &[]);
+    stores.v3(
+        "none/a",
+        json!({"shape": [2, 2], "chunk_grid": grid(&[2, 2])}),
+        &[],
+    );
+    let mount = stores.mount(&[]);
+    let row = format!("{FILL:>11}\n");
+    // Of dimensions with the same number of arrays, the first of the longest ones.
+    assert_eq!(text(&mount, "lengths"), format!("b\n{}", row.repeat(9)));
+    assert!(readme(&mount, "lengths").contains("a of x (8), c of y (9)"));
+    assert_eq!(text(&mount, "names"), format!("\"a\"\"b\n,c\"\n{row}"));
+    assert_eq!(text(&mount, "empty"), "a\n");
+    assert_eq!(text(&mount, "absent"), format!("a\n{}", row.repeat(5)));
+    for group in ["names", "empty", "absent"] {
+        let file = read(view(&mount, group, &format!("{group}.parquet"))).unwrap();
+        assert!(
+            file.starts_with(b"PAR1") && file.ends_with(b"PAR1"),
+            "{group}"
+        );
+    }
+    for (group, why) in [
+        ("vast", "no file can be so long"),
+        ("many", "more than 4096 nodes"),
+        ("none", "no array in it has one axis"),
+    ] {
+        for format in ["parquet", "csv"] {
+            let name = format!("{group}.{format}");
+            let found = fs::metadata(view(&mount, group, &name));
+            assert_eq!(errno(found), ENOENT, "{name}");
+            let readme = readme(&mount, group);
+            let line = readme.lines().find(|line| line.starts_with(&name));
+            assert!(line.unwrap().contains(why), "{readme}");
+        }
+    }
+    goes_on(&mount, &stores);
+}
