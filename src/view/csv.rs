@@ -13,6 +13,9 @@ use super::branch::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
 use super::table::{ColumnData, Table};
 
+/// The longest row, which is made in memory.
+const MAX_ROW_BYTES: u64 = 1 << 20;
+
 /// The table of a group as a CSV file. If no column has integers, the first one has the numbers of the rows.
 ///
 /// # Errors
@@ -28,10 +31,14 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     names.extend(table.columns.iter().map(|column| quoted(&column.name)));
     let mut header = names.join(",").into_bytes();
     header.push(b'\n');
-    let segments = [
-        Segment::Bytes(header),
-        Segment::Rows(Rows::new(columns, table.rows)),
-    ];
+    let rows = Rows::new(columns, table.rows);
+    if rows.row_bytes() > MAX_ROW_BYTES {
+        let bytes = rows.row_bytes();
+        return Err(format!(
+            "rows of {bytes} bytes; {MAX_ROW_BYTES} are the limit"
+        ));
+    }
+    let segments = [Segment::Bytes(header), Segment::Rows(rows)];
     let layout = FileLayout::new(segments);
     Ok(VirtualFile {
         layout: layout.ok_or_else(|| format!("{} rows: no file can be so long", table.rows))?,

@@ -178,7 +178,7 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
         // Of eight values, because booleans are bits.
         widest = widest.max(kind.values_bytes(8)?.div_ceil(8));
     }
-    let most = MAX_PAGE_BYTES / widest & !7;
+    let most = (MAX_PAGE_BYTES / widest) & !7;
     let whole = table.rows.max(1).checked_next_multiple_of(8)?;
     let has_text = table
         .columns

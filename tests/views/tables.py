@@ -119,8 +119,8 @@ def write():
 
 def same(what, found, expected):
     found, expected = np.asarray(found), np.asarray(expected)
-    is_float = found.dtype.kind == "f" and expected.dtype.kind == "f"
-    if found.shape != expected.shape or not np.array_equal(found, expected, equal_nan=is_float):
+    has_nan = found.dtype.kind in "fM" and found.dtype.kind == expected.dtype.kind
+    if found.shape != expected.shape or not np.array_equal(found, expected, equal_nan=has_nan):
         differ = np.flatnonzero(found != expected)[:3] if found.shape == expected.shape else []
         bad.append(f"{what}: {found.dtype} {found[differ]} is not {expected.dtype} {expected[differ]} at {differ}")
 
@@ -214,7 +214,8 @@ def comma_separated(name, path):
         found = frame[key]
         if expected.dtype.kind == "M":
             # The text itself, without a time zone and in the resolution of the unit.
-            texts = np.where(np.isnat(expected), "", np.datetime_as_string(expected)) if len(expected) else expected
+            expected = expected.astype(expected.dtype.newbyteorder("="))
+            texts = np.where(np.isnat(expected), "", np.datetime_as_string(expected))
             unit = np.datetime_data(expected.dtype)[0]
             if unit in ("Y", "M"):
                 texts = np.array([text + ("-01-01" if unit == "Y" else "-01") for text in texts])

@@ -104,6 +104,11 @@ impl Rows {
         }
     }
 
+    /// The length of each row.
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
     /// The size; `None` if it overflows.
     pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
         self.rows.checked_mul(self.row_bytes)
