@@ -128,15 +128,13 @@ fn hostile_hierarchies_have_a_diagnostic_or_a_file_that_opens() {
     ] {
         assert!(text.contains(what), "{what}: {text:.3000}");
     }
-    for (name, why) in [
-        ("deep", "groups inside each other"),
-        ("vast", "nodes are below it"),
-    ] {
+    for name in ["deep", "vast"] {
         let file = view(&mount, name, &format!("{name}.h5"));
         assert_eq!(errno(fs::metadata(file)), ENOENT, "{name}");
-        let readme = readme(&mount, name);
-        assert!(readme.contains(why), "{readme:.3000}");
     }
+    // The list of the views of a group of thousands takes long.
+    let text = readme(&mount, "deep");
+    assert!(text.contains("groups inside each other"), "{text:.3000}");
     goes_on(&mount, &stores);
 }
 
