@@ -127,7 +127,9 @@ fn a_group_shows_the_views_of_its_arrays() {
     assert_eq!(names(view(&mount, "", "")), expected);
     let more = [".zmetadata", "unsharded", "views.json", "zom.json"];
     expected.extend(more.map(String::from));
-    expected.extend(["cdf.nc", "cdf5.nc", "h5"].map(|format| format!("{name}.{format}")));
+    for format in ["cdf.nc", "cdf5.nc", "h5", "parquet", "csv"] {
+        expected.push(format!("{name}.{format}"));
+    }
     for array in ["good", "x", "y"] {
         for format in ["bin", "hdr", "vrt", "nhdr", "chunks", "views.json", "fits"] {
             expected.push(format!("{array}.{format}"));
