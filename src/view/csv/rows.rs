@@ -259,7 +259,9 @@ mod tests {
             },
         };
         let mut texts = Texts::default();
-        ["", "a\"b", "x\ny"].map(|text| texts.push(text));
+        for text in ["", "a\"b", "x\ny"] {
+            texts.push(text);
+        }
         let columns = vec![
             cell(NumberKind::Float, 4),
             Column::Texts(texts),
