@@ -136,7 +136,7 @@ impl<'a> Words<'a> {
 
     /// The figure of the Earth and the prime meridian. Units other than metres are refused.
     fn figure(&mut self) -> Result<Map<String, Json>, String> {
-        if !self.take("units").is_none_or(|units| units == "m")
+        if self.take("units").is_some_and(|units| units != "m")
             || self.number("to_meter")?.is_some_and(|factor| factor != 1.0)
         {
             return Err("a PROJ string with another unit than metres".into());
