@@ -138,8 +138,7 @@ impl<'a> Wkt<'a> {
         }
         if let Some(conversion) = self.children(&["DERIVINGCONVERSION"]).next() {
             let method = conversion.children(&["METHOD"]).next();
-            let is_rotation =
-                method.and_then(|method| Some(is_pole_rotation(method.value(0)?)));
+            let is_rotation = method.and_then(|method| Some(is_pole_rotation(method.value(0)?)));
             return match is_rotation {
                 Some(true) => Ok(Some(CrsKind::RotatedPole)),
                 _ => Err("WKT of a derived system".into()),
