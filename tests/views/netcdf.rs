@@ -210,7 +210,8 @@ fn small_files_are_a_few_pages_longer_than_their_elements() {
         ("mask/.zarrfs/mask.tif", 16 << 10, 20 << 10),
         ("mask/.zarrfs/mask.nii", 16 << 10, 17 << 10),
         (".zarrfs/root.nc", 16 << 10, 48 << 10),
-        (".zarrfs/root.cdf.nc", 16 << 10, 40 << 10),
+        // Bytes are integers of 16 bits there.
+        (".zarrfs/root.cdf.nc", 32 << 10, 64 << 10),
     ] {
         let size = size(file);
         assert!((least..=most).contains(&size), "{file}: {size}");
