@@ -81,7 +81,6 @@ fn rasters_are_what_the_reference_library_reads() {
         ("types3/no_both", "before and behind"),
         ("types3/no_empty", "without elements"),
         ("types3/no_texts", "no samples"),
-        ("systems/none", "has no code of EPSG"),
         ("irregular/a", "not at regular distances"),
         ("own/shape", "another spatial:shape"),
         ("ngff/2", "another data type"),
