@@ -157,6 +157,10 @@ fn palette() -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the arrays of the tests are small"
+)]
 mod tests {
     use super::*;
 

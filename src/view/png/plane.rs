@@ -281,6 +281,10 @@ fn replaced(mut runs: [Run; 3], place: usize, run: Run) -> [Run; 3] {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the arrays of the tests are small"
+)]
 mod tests {
     use super::*;
 
