@@ -78,9 +78,7 @@ fn mount_options(is_all: bool) -> String {
         true => command
             .mut_args(|arg| arg.hide_short_help(false))
             .help_template("{all-args}"),
-        false => command
-            .mut_args(|arg| arg.hide_default_value(true).hide_possible_values(true))
-            .help_template("{options}"),
+        false => command.help_template("{options}"),
     };
     let text = command.render_help().ansi().to_string();
     text.trim_end().to_owned()
