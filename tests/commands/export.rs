@@ -149,7 +149,7 @@ fn what_cannot_be_exported_is_refused_with_what_there_is() {
     export("demo:v3", &file("a"), &["--as", "png"]).failed(2, &["png", "unknown format"]);
     export("demo:v3", dir.path(), &["--as", "nc"]).failed(1, &["a directory"]);
     export("demo:v3", Path::new("-"), &[]).failed(1, &["--as"]);
-    export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "no such file"]);
+    export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "is no directory"]);
     write(file("a.nc"), b"kept");
     export("demo:v3", &file("a.nc"), &[]).failed(1, &["a.nc", "exists", "--overwrite"]);
     assert_eq!(read(file("a.nc")).unwrap(), b"kept");

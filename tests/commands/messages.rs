@@ -584,13 +584,14 @@ fn a_mount_of_another_user_names_that_user() {
     }
     let place = Place::new();
     let binary = place.open_to_nobody();
-    place.mount(place.store(), &["--allow-other"]);
+    let store = place.store();
+    place.mount(&store, &["--allow-other"]);
     let mut umount = Command::new(&binary);
     let refused = said(&mut as_nobody(umount.arg("umount").arg(&place.path)));
     refused.failed(1, &["mounted by the user 0", "only that user and root"]);
     place.unmount(&[]).ok();
     // Without --allow-other, the mount does not tell its process.
-    place.mount(place.store(), &[]);
+    place.mount(&store, &[]);
     let mut mounts = Command::new(binary);
     let listed = said(&mut as_nobody(mounts.arg("mounts")));
     let shown = format!("on {} (of the user 0)", place.path.display());
