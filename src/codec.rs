@@ -21,6 +21,7 @@ mod astype;
 mod base64;
 mod blosc;
 mod build;
+mod byte_codec;
 mod bzip;
 mod cast_value;
 mod categorize;
@@ -64,6 +65,7 @@ mod zfp;
 mod zstandard;
 
 pub use build::MAX_CODECS;
+pub use byte_codec::{ByteCodec, StoredForm};
 pub use checksum::lookup3;
 pub use element::Element;
 pub use error::CodecError;

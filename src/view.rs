@@ -33,6 +33,7 @@ mod nodes;
 mod npy;
 mod number;
 mod ome_tiff;
+mod packed;
 mod parquet;
 mod pictures;
 mod placed;
@@ -57,7 +58,8 @@ pub use format_set::FormatSet;
 pub use georef::dates::TimeUnits;
 pub use hdf5::ChunkIndex;
 pub use layout::{
-    ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, VirtualFile,
+    ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
+    VirtualFile,
 };
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions, alias};

@@ -128,6 +128,11 @@ impl ArrayChunks {
         self.pipeline.sharding().filter(|_| self.is_regular())
     }
 
+    /// The codecs of a whole chunk; of one shape, if chunks have several.
+    pub(super) fn whole_pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
     /// What decodes a whole chunk.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::byte_codec::ByteCodec;
 use super::config::Config;
 use super::error::{CodecError, DecodeError, slice, truncated};
 use super::stage::Verify;
@@ -85,6 +86,11 @@ impl Checksum {
 }
 
 impl Verify for Checksum {
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        let is_fletcher = matches!(self.kind, NumberKind::Fletcher32) && !self.at_start;
+        is_fletcher.then_some(ByteCodec::Fletcher32)
+    }
+
     fn overhead(&self) -> u64 {
         4
     }

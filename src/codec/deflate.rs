@@ -9,6 +9,7 @@ use std::io::Read as _;
 use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
+use super::byte_codec::ByteCodec;
 use super::error::{DecodeError, part, part_mut};
 use super::stage::Decode;
 
@@ -21,6 +22,10 @@ thread_local! {
 pub(super) struct Zlib;
 
 impl Decode for Zlib {
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        Some(ByteCodec::Zlib)
+    }
+
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let limit = dst.len();
         INFLATE

@@ -135,6 +135,11 @@ impl Pipeline {
         })
     }
 
+    /// The stages, in the order of decoding.
+    pub(super) fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
     /// Elements of a chunk along each axis.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape

@@ -1,5 +1,6 @@
 //! `shuffle`: first the first bytes of all elements, then the second ones, and so on.
 
+use super::byte_codec::ByteCodec;
 use super::config::Config;
 use super::error::{CodecError, DecodeError, part};
 use super::stage::{Decode, Size};
@@ -30,6 +31,12 @@ impl Shuffle {
 }
 
 impl Decode for Shuffle {
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        Some(ByteCodec::Shuffle {
+            element_bytes: self.element_bytes as u64,
+        })
+    }
+
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let width = self.element_bytes as u64;
         decoded.try_map(|n| n.is_multiple_of(width).then_some(n))

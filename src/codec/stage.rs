@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::byte_codec::ByteCodec;
 use super::error::DecodeError;
 
 /// Size in bytes of what passes between two codecs.
@@ -41,6 +42,11 @@ pub(super) trait Verify: fmt::Debug + Send + Sync {
     /// Bytes that the checksum adds.
     fn overhead(&self) -> u64;
     fn verify(&self, src: &[u8]) -> Result<Range<usize>, DecodeError>;
+
+    /// The codec, if other file formats have it too.
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        None
+    }
 }
 
 /// A codec that decodes in place, without a change of size.
@@ -67,6 +73,11 @@ pub(super) trait Decode: fmt::Debug + Send + Sync {
 
     /// As [`Pipeline::raw_header`](super::Pipeline::raw_header), for this codec alone.
     fn raw_header(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// The codec, if other file formats have it too.
+    fn byte_codec(&self) -> Option<ByteCodec> {
         None
     }
 }

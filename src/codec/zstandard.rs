@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
+use super::byte_codec::ByteCodec;
 use super::error::DecodeError;
 use super::stage::Decode;
 
@@ -18,6 +19,10 @@ thread_local! {
 pub(super) struct Zstd;
 
 impl Decode for Zstd {
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        Some(ByteCodec::Zstd)
+    }
+
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         if src.is_empty() {
             return Err(DecodeError::corrupt("no zstd frame: the chunk is empty"));

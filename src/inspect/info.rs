@@ -159,8 +159,8 @@ async fn describe(
     Ok(())
 }
 
-/// Returns the views of a node that its `README.txt` names. Of a remote source, views that need the
-/// metadata of other nodes have no size, and those of all nodes below a group are left out.
+/// Returns the views of a node that its `README.txt` names. Those with stored chunks and, of a remote source,
+/// those that need the metadata of other nodes have no size, and those of all nodes below a group are left out.
 async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
     let is_local = is_listed_here(&**nodes.store());
     let mut views = Map::new();
@@ -169,7 +169,8 @@ async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
         if format.is_of_node() || (needs_all && !is_local) {
             continue;
         }
-        let has_size = is_local || !format.is_of_many();
+        // Those with stored chunks ask for the size of each.
+        let has_size = (is_local || !format.is_of_many()) && !format.is_packed();
         let view = match view(nodes, node, format, has_size).await {
             Err(NoContent::Absent(_)) if !format.is_expected_of(node) => continue,
             Err(error) => unavailable(node, error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::content::NoContent;
 use super::node::ViewNode;
 use super::number::{Number, Value};
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, ChunkTable};
 use crate::store::Key;
 use crate::zarr::{self, Fixed};
 
@@ -53,6 +53,12 @@ pub trait NodeResolver {
 
     /// Whether latitudes and longitudes without a reference system are those of WGS 84.
     fn assumes_wgs84(&self) -> bool;
+
+    /// The sizes and places of the chunks of an array as they are stored.
+    ///
+    /// # Errors
+    /// [`NoContent::Absent`] if they are too many or the node is no array; those of the store.
+    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent>;
 }
 
 impl ViewNode {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::georef::grid::Grid;
 use super::node::ViewNode;
+use super::packed::StoredChunks;
 use crate::store::Key;
 
 /// How much of a hierarchy is in a file of a group.
@@ -52,6 +53,12 @@ impl GroupTree {
         }
     }
 
+    /// All arrays, also those of its groups, to be changed.
+    pub(super) fn all_arrays_mut(&mut self) -> Vec<&mut GroupArray> {
+        let below = self.groups.iter_mut().flat_map(Self::all_arrays_mut);
+        self.arrays.iter_mut().chain(below).collect()
+    }
+
     /// All arrays, also those of its groups.
     pub(super) fn all_arrays(&self) -> Vec<&GroupArray> {
         let below = self.groups.iter().flat_map(Self::all_arrays);
@@ -72,6 +79,8 @@ pub struct GroupArray {
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
     /// Where its elements are, if that is not said in the way of CF.
     pub(super) grid: Option<Arc<Grid>>,
+    /// Its chunks as they are stored, for a file that has them, or why the file has decoded elements.
+    pub(super) stored: Option<Result<StoredChunks, String>>,
 }
 
 /// Decoded text in C order, or why there is none.

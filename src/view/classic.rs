@@ -320,7 +320,11 @@ impl Dimensions {
         }
         let number = self.all.len();
         self.names.insert(name.clone(), number);
-        self.all.push(Dimension { name, length });
+        self.all.push(Dimension {
+            name,
+            length,
+            is_unlimited: false,
+        });
         number
     }
 }

@@ -6,6 +6,7 @@
 mod attributes;
 mod dimensions;
 mod grids;
+mod unlimited;
 mod variables;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub(super) use self::variables::certain_item;
 
 use super::branch::GroupTree;
 use super::number::{Conversion, Number, Value};
+use super::packed::StoredChunks;
 use crate::array::ArrayReader;
 
 /// The data model of a file: a group, and all dimensions.
@@ -33,6 +35,8 @@ pub(super) struct Dataset {
 pub(super) struct Dimension {
     pub(super) name: String,
     pub(super) length: u64,
+    /// Whether files that can be appended to have it without a limit.
+    pub(super) is_unlimited: bool,
 }
 
 /// One group.
@@ -57,6 +61,8 @@ pub(super) struct Variable {
     pub(super) attributes: Vec<Attribute>,
     /// The value of missing data; also the attribute `_FillValue`.
     pub(super) fill: Option<Value>,
+    /// As [`GroupArray::stored`](super::branch::GroupArray).
+    pub(super) stored: Option<Result<StoredChunks, String>>,
 }
 
 /// The type of the elements of a variable.
@@ -111,7 +117,8 @@ impl Dataset {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
         let root = variables::group(tree, String::new(), &mut scopes, &mut notes);
-        let dimensions = scopes.into_dimensions();
+        let mut dimensions = scopes.into_dimensions();
+        unlimited::mark(&mut dimensions, &root);
         if dimensions.len() > MAX_DIMENSIONS {
             return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
         }

@@ -70,6 +70,13 @@ pub enum Renderer {
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
     /// A file of an array, or of a group that is an image of OME-NGFF.
     Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
+    /// A file of the stored chunks of an array. The first function returns why metadata rule it out.
+    StoredArray(
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<(), NoContent>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
+    ),
+    /// A file of the stored chunks of an array, or of a group and all groups below it.
+    StoredChunks(fn(&GroupTree) -> Result<VirtualFile, String>),
     /// A text of a group and the documents of all nodes below it.
     Hierarchy(RenderHierarchy),
     /// A file of a group: of its arrays, or of all that is below it. The first function returns
@@ -140,7 +147,7 @@ fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
 }
 
 /// All formats, in listing order.
-static TABLE: [Row; 29] = [
+static TABLE: [Row; 31] = [
     row(
         "attributes",
         Name::Own("attributes.json"),
@@ -309,6 +316,20 @@ static TABLE: [Row; 29] = [
         Renderer::Group(Depth::Own, |_| false, csv::render),
     ),
     row(
+        "packed-tif",
+        Name::Suffix(".packed.tif"),
+        "GeoTIFF with the chunks as they are stored",
+        "gdalinfo",
+        Renderer::StoredArray(geotiff::check_packed, geotiff::render_packed),
+    ),
+    row(
+        "packed-nc",
+        Name::Suffix(".packed.nc"),
+        "NetCDF-4 with the chunks as they are stored",
+        "ncdump -hs",
+        Renderer::StoredChunks(netcdf4::render_packed),
+    ),
+    row(
         "nc",
         Name::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
@@ -398,7 +419,9 @@ impl Format {
 
     /// Whether it applies to arrays, or to groups.
     pub fn suits(self, is_array: bool) -> bool {
-        let is_of_both = self.is_of_node() || self.is_image();
+        let is_of_both = self.is_of_node()
+            || self.is_image()
+            || matches!(self.renderer(), Renderer::StoredChunks(_));
         is_of_both || self.is_of_group() != is_array
     }
 
@@ -407,9 +430,18 @@ impl Format {
         matches!(self.renderer(), Renderer::Image(_))
     }
 
+    /// Whether it has stored chunks, whose sizes are found out for each.
+    pub fn is_packed(self) -> bool {
+        matches!(
+            self.renderer(),
+            Renderer::StoredArray(..) | Renderer::StoredChunks(_)
+        )
+    }
+
     /// Whether it depends on other nodes.
     pub fn is_of_many(self) -> bool {
         self.is_of_group()
+            || self.is_packed()
             || matches!(
                 self.renderer(),
                 Renderer::ArrayWithNodes(..)

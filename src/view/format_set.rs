@@ -15,8 +15,18 @@ pub struct FormatSet {
 
 /// The formats of nodes that the directory of a group lists by default.
 const OF_GROUPS: [&str; 3] = ["nc", "tif", "npy"];
-/// The formats of arrays that only `all` lists: few arrays are images of medicine, microscopy or astronomy.
-const BY_NAME: [&str; 6] = ["ome", "imagej", "nii", "mrc", "fits", "png"];
+/// The formats of arrays that only `all` lists: few arrays are images of medicine, microscopy or astronomy,
+/// and few have chunks as other formats have them.
+const BY_NAME: [&str; 8] = [
+    "ome",
+    "imagej",
+    "nii",
+    "mrc",
+    "fits",
+    "png",
+    "packed-tif",
+    "packed-nc",
+];
 
 impl FormatSet {
     /// Whether a format is listed, in the directory of an array or of a group; texts of every node always

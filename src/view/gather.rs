@@ -17,7 +17,7 @@ use crate::array::{Extent, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, ListingSupport, StoreError, in_memory, list_prefixes};
-use crate::zarr::{ByteOrder, DataType, Fixed, Node, Scalar, Variable};
+use crate::zarr::{Array, ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
 /// Nodes in one branch.
 const MAX_NODES: usize = 4096;
@@ -75,20 +75,25 @@ impl Nodes {
         self.group_tree_with(node, depth, true).await
     }
 
+    /// What one file may take.
+    fn room(&self, has_elements: bool) -> Room {
+        let limit = self.engine().memory_limit_bytes();
+        let bytes = (limit / 8).min(MAX_BYTES);
+        Room {
+            nodes: MAX_NODES,
+            bytes,
+            node_bytes: bytes,
+            has_elements,
+        }
+    }
+
     async fn group_tree_with(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         depth: Depth,
         has_elements: bool,
     ) -> Result<GroupTree, NoContent> {
-        let limit = self.engine().memory_limit_bytes();
-        let bytes = (limit / 8).min(MAX_BYTES);
-        let mut room = Room {
-            nodes: MAX_NODES,
-            bytes,
-            node_bytes: bytes,
-            has_elements,
-        };
+        let mut room = self.room(has_elements);
         let has_crs = self.is_below_crs(node).await?;
         self.gather(node, depth, 0, has_crs, &mut room).await
     }
@@ -208,6 +213,72 @@ impl Nodes {
             texts,
             records,
             grid,
+            stored: None,
+        })
+    }
+
+    /// A group or an array with all chunks as they are stored that HDF5 reads so. An array comes with the
+    /// arrays of its group that are the coordinates of its dimensions.
+    ///
+    /// # Errors
+    /// Those of [`Nodes::group_tree`].
+    pub(super) async fn stored_tree(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<GroupTree, NoContent> {
+        let mut tree = match node.metadata() {
+            Node::Group(_) => self.group_tree(node, Depth::All).await?,
+            Node::Array(array) => self.array_tree(node, array).await?,
+        };
+        for array in tree.all_arrays_mut() {
+            array.stored = Some(self.stored_chunks(&array.node).await?);
+        }
+        if node.is_array()
+            && let Some(array) = tree
+                .arrays
+                .iter()
+                .find(|array| array.node.key() == node.key())
+            && let Some(Err(why)) = &array.stored
+        {
+            return Err(NoContent::Absent(why.clone()));
+        }
+        Ok(tree)
+    }
+
+    /// An array and the coordinates of its dimensions.
+    async fn array_tree(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        array: &Array,
+    ) -> Result<GroupTree, NoContent> {
+        let has_crs = self.is_below_crs(node).await?;
+        let mut nodes = vec![Arc::clone(node)];
+        for (name, length) in array.dimension_names.iter().zip(&array.shape) {
+            let key = name.as_ref().filter(|_| !node.key().is_root());
+            let key = key.and_then(|name| node.key().parent().join(name.as_bytes()).ok());
+            let Some(key) = key.filter(|key| nodes.iter().all(|node| node.key() != key)) else {
+                continue;
+            };
+            if let Some(coordinate) = self.node_if_present(&key).await?
+                && let Some(view) = coordinate.array_view()
+                && view.shape() == [*length]
+            {
+                nodes.push(coordinate);
+            }
+        }
+        nodes.sort_by(|one, other| one.name().cmp(other.name()));
+        let mut room = self.room(true);
+        let mut arrays = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let array = self.gather_array(node, Depth::All, has_crs, &mut room);
+            arrays.push(array.await?);
+        }
+        Ok(GroupTree {
+            node: Arc::clone(node),
+            arrays,
+            groups: Vec::new(),
+            groups_left_out: Vec::new(),
+            left_out: Vec::new(),
         })
     }
 

@@ -3,6 +3,7 @@
 
 mod gdal_metadata;
 mod keys;
+mod packed;
 
 use std::sync::Arc;
 
@@ -11,11 +12,16 @@ use super::content::NoContent;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{Full, overviews};
 use super::georef::raster::Raster;
+use super::georef::samples::SampleMetadata;
 use super::georef::text::escape;
 use super::georef::{RasterMetadata, crs_metadata, transform};
-use super::layout::VirtualFile;
-use super::tiff::{self, Pixels, Values, tag};
+use super::layout::{Segment, VirtualFile};
+use super::number::Conversion;
+use super::packed::swapped;
+use super::tiff::{self, Image, Pixels, Values, tag};
+use crate::zarr::ByteOrder;
 use keys::Expression;
+pub(super) use packed::{check as check_packed, render as render_packed};
 
 /// Whether the metadata of an array and its groups prove that it has a GeoTIFF.
 ///
@@ -41,6 +47,32 @@ pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, NoContent> {
+    render_with(view, nodes, false, |level, source| {
+        let (image, mut extent) = tiff::image(&pixels(level.raster), level.view.reader, source)?;
+        extent.conversion = level.conversion.or(extent.conversion);
+        Ok((image, extent))
+    })
+}
+
+/// An array, or a coarser level of it, that becomes an image.
+struct LevelView<'a> {
+    view: &'a ArrayView<'a>,
+    raster: &'a Raster,
+    samples: &'a SampleMetadata,
+    /// The conversion to the numbers of the file, if it is that of the pyramid.
+    conversion: Option<Conversion>,
+    /// The byte order of the file.
+    order: ByteOrder,
+}
+
+/// The file of an array and its coarser levels, each as the image that `image` returns for it and its index
+/// in the file. `is_swapped` says that the file has the other byte order than the array.
+fn render_with<E: Clone + Into<Segment>>(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+    is_swapped: bool,
+    image: impl Fn(LevelView<'_>, usize) -> Result<(Image, E), NoContent>,
+) -> Result<VirtualFile, NoContent> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, nodes, &mut notes)?;
     let context = Context::new(view, nodes, &groups);
@@ -49,7 +81,10 @@ pub(super) fn render(
         georef,
         samples,
     } = RasterMetadata::of(&context, &mut notes)?;
-    let order = raster.number.order;
+    let order = match is_swapped {
+        true => swapped(raster.number).order,
+        false => raster.number.order,
+    };
     if let Some(crs) = &georef.crs {
         let name = crs.name();
         match keys::expression(crs) {
@@ -63,7 +98,14 @@ pub(super) fn render(
         }
     }
 
-    let (mut main, extent) = tiff::image(&pixels(&raster), view.reader, 0)?;
+    let level = LevelView {
+        view,
+        raster: &raster,
+        samples: &samples,
+        conversion: None,
+        order,
+    };
+    let (mut main, extent) = image(level, 0)?;
     main.fields.extend(keys::fields(&georef));
     main.fields.extend(samples.fields(&raster, &mut notes)?);
     let mut images = vec![(main, extent)];
@@ -74,18 +116,27 @@ pub(super) fn render(
         samples: &samples,
     };
     for (node, coarse, conversion) in overviews(&context, full, &mut notes)? {
-        let Some(reader) = node.reader() else {
+        let Some(view) = node.array_view() else {
             continue;
         };
-        match tiff::image(&pixels(&coarse), reader, sources.len()) {
-            Ok((mut overview, mut extent)) => {
-                extent.conversion = conversion.or(extent.conversion);
+        let level = LevelView {
+            view: &view,
+            raster: &coarse,
+            samples: &samples,
+            conversion,
+            order,
+        };
+        match image(level, sources.len()) {
+            Ok((mut overview, extent)) => {
                 let reduced = (tag::NEW_SUBFILE_TYPE, Values::Long(1));
                 overview.fields.push(reduced);
                 images.push((overview, extent));
-                sources.push(Arc::clone(reader));
+                sources.push(Arc::clone(view.reader));
             }
-            Err(why) => notes.add(format!("{} is no overview: {why}", node.key())),
+            Err(NoContent::Absent(why)) => {
+                notes.add(format!("{} is no overview: {why}", node.key()));
+            }
+            Err(error) => return Err(error),
         }
     }
     let layout = match tiff::encode(&images, order) {

@@ -12,9 +12,10 @@ use self::attributes::Texts;
 use self::types::Records;
 use super::branch::{GroupArray, GroupTree};
 use super::cf;
-use super::hdf5::{self, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
+use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
 use super::layout::VirtualFile;
-use super::netcdf4::body::{self, Stored, Values, array_storage};
+use super::netcdf4::body::{self, Stored, Values};
+use super::netcdf4::storage;
 use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{self, FillValue, Node};
@@ -85,7 +86,7 @@ struct Plan<'a> {
     /// The texts of attributes.
     texts: Texts,
     /// The datasets whose elements are in the header.
-    values: Vec<(usize, Values)>,
+    values: Vec<(usize, Values, Option<ChunkIndex>)>,
     arrays: Vec<Stored>,
     notes: Vec<String>,
     /// The nodes that are not in the file, and why.
@@ -168,7 +169,7 @@ impl<'a> Plan<'a> {
         }));
         match planned.elements {
             Data::Nowhere => {}
-            Data::Values(values) => self.values.push((object, values)),
+            Data::Values(values) => self.values.push((object, values, None)),
             Data::Array(stored) => self.arrays.push(Stored { object, ..*stored }),
         }
         Ok(object)
@@ -306,13 +307,9 @@ fn fixed_elements(reader: &Arc<ArrayReader>, array: &zarr::Array) -> Result<Plan
         });
     }
     let chunks = reader.read_chunk_shape().unwrap_or(&array.shape);
-    let (storage, extent, index) = array_storage(
-        reader,
-        &array.shape,
-        chunks,
-        datatype.size_bytes(),
-        conversion,
-    )?;
+    let item_bytes = datatype.size_bytes();
+    let (storage, content, index) =
+        storage::of_array(reader, &array.shape, chunks, item_bytes, conversion, false)?;
     Ok(Planned {
         datatype,
         fill,
@@ -320,7 +317,7 @@ fn fixed_elements(reader: &Arc<ArrayReader>, array: &zarr::Array) -> Result<Plan
         elements: Data::Array(Box::new(Stored {
             object: 0,
             reader: Arc::clone(reader),
-            extent,
+            content,
             index,
         })),
     })

@@ -12,6 +12,7 @@ mod attribute;
 mod chunk_index;
 mod datatype;
 mod dense;
+mod filter;
 mod object;
 
 use std::borrow::Cow;
@@ -20,12 +21,13 @@ use std::collections::HashMap;
 pub(super) use attribute::{Attribute, Payload};
 pub use chunk_index::ChunkIndex;
 pub(super) use datatype::{Datatype, Member};
-pub(super) use object::{Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};
+pub(super) use filter::{Filter, MAX_FILTERS};
+pub(super) use object::{Chunks, Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};
 
 pub(super) use object::Writer;
 
 /// The undefined address.
-const UNDEFINED: u64 = u64::MAX;
+pub(super) const UNDEFINED: u64 = u64::MAX;
 const SUPERBLOCK_BYTES: u64 = 48;
 
 /// An object of a file, identified by its index in [`File::objects`]. The first one is the root group.

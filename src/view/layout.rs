@@ -8,7 +8,7 @@ use super::hdf5::ChunkIndex;
 use super::number::Conversion;
 use super::parquet::{EncodedArray, RowGroups};
 use super::png::Picture;
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, ChunkTable};
 use crate::store::{StoreError, in_memory, part};
 
 /// The order of an array's elements in a file.
@@ -63,6 +63,15 @@ impl ArrayExtent {
     }
 }
 
+/// The chunks of an array as they are stored, one behind the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredExtent {
+    /// The index of the array in [`VirtualFile::sources`].
+    pub source: usize,
+    /// The sizes and places of the chunks.
+    pub table: Arc<ChunkTable>,
+}
+
 /// A part of a record: bytes of an array, followed by zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordSlice {
@@ -114,6 +123,8 @@ pub enum Segment {
     Zeros(u64),
     /// The elements of an array.
     Array(ArrayExtent),
+    /// The chunks of an array as they are stored.
+    Stored(StoredExtent),
     /// The chunk index of an array.
     ChunkIndex(ChunkIndex),
     /// The elements of an array with one axis moved inwards.
@@ -136,12 +147,25 @@ impl Segment {
             Self::Zeros(size) => Some(*size),
             Self::Array(extent) => Some(extent.size_bytes),
             Self::Moved(moved) => Some(moved.extent.size_bytes),
+            Self::Stored(extent) => Some(extent.table.size_bytes()),
             Self::ChunkIndex(index) => Some(index.size_bytes()),
             Self::Records(count, slices) => record_bytes(slices)?.checked_mul(*count),
             Self::Picture(picture) => Some(picture.body_bytes()),
             Self::RowGroups(groups) => groups.size_bytes(),
             Self::Rows(rows) => rows.size_bytes(),
         }
+    }
+}
+
+impl From<ArrayExtent> for Segment {
+    fn from(extent: ArrayExtent) -> Self {
+        Self::Array(extent)
+    }
+}
+
+impl From<StoredExtent> for Segment {
+    fn from(extent: StoredExtent) -> Self {
+        Self::Stored(extent)
     }
 }
 
@@ -196,6 +220,8 @@ pub enum SegmentSlice<'a> {
     Zeros(u64),
     /// A range of the bytes of an array extent.
     Array(&'a ArrayExtent, Range<u64>),
+    /// A range of the bytes of stored chunks.
+    Stored(&'a StoredExtent, Range<u64>),
     /// A range of the bytes of a chunk index.
     ChunkIndex(&'a ChunkIndex, Range<u64>),
     /// A range of the bytes of encoded elements.
@@ -211,6 +237,7 @@ impl SegmentSlice<'_> {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) => *count,
             Self::Array(_, range)
+            | Self::Stored(_, range)
             | Self::ChunkIndex(_, range)
             | Self::Encoded(_, range)
             | Self::Rows(_, range) => range.end - range.start,
@@ -236,7 +263,7 @@ impl FileLayout {
         self.segments.last().map_or(0, |(end, _)| *end)
     }
 
-    /// Memory of the layout: its headers.
+    /// Memory of the layout: its headers, and tables of stored chunks.
     pub fn header_bytes(&self) -> u64 {
         let segments = self.segments.iter().map(|(_, segment)| match segment {
             Segment::Bytes(bytes) => bytes.len() as u64,
@@ -245,6 +272,7 @@ impl FileLayout {
             Segment::Picture(_) => size_of::<Picture>() as u64,
             Segment::RowGroups(groups) => groups.memory_bytes(),
             Segment::Rows(rows) => rows.memory_bytes(),
+            Segment::Stored(extent) => extent.table.memory_bytes(),
             Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) => 0,
         });
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
@@ -273,6 +301,16 @@ impl FileLayout {
         })
     }
 
+    /// The tables of stored chunks, in order.
+    pub fn tables(&self) -> impl Iterator<Item = &ChunkTable> {
+        self.segments
+            .iter()
+            .filter_map(|(_, segment)| match segment {
+                Segment::Stored(extent) => Some(&*extent.table),
+                _ => None,
+            })
+    }
+
     /// The content at `offset`, up to `size` bytes of one segment; none at the end.
     ///
     /// # Errors
@@ -297,6 +335,7 @@ impl FileLayout {
             }
             Segment::Zeros(_) => SegmentSlice::Zeros(inside.end.saturating_sub(inside.start)),
             Segment::Array(extent) => SegmentSlice::Array(extent, inside),
+            Segment::Stored(extent) => SegmentSlice::Stored(extent, inside),
             Segment::ChunkIndex(index) => SegmentSlice::ChunkIndex(index, inside),
             Segment::Moved(moved) => moved
                 .at(&inside)

@@ -15,6 +15,7 @@ use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::ome_tiff;
+use super::packed::{self, hdf5_form};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;
@@ -70,10 +71,18 @@ impl Nodes {
                 let what = format.description();
                 Err(format!("the group has no metadata of {what}").into())
             }
-            (Renderer::Hierarchy(_) | Renderer::Group(..) | Renderer::GroupOfKind(..), _) => {
+            (Renderer::Hierarchy(_) | Renderer::Group(..) | Renderer::GroupOfKind(..), _)
+            | (Renderer::StoredChunks(..), Elements::None) => self.made(node, format).await,
+            (Renderer::StoredChunks(..), _) => {
+                hdf5_form(&array_of(node)?)?;
                 self.made(node, format).await
             }
-            (Renderer::ArrayWithNodes(..) | Renderer::UncheckedArray(_), _) => {
+            (
+                Renderer::ArrayWithNodes(..)
+                | Renderer::StoredArray(..)
+                | Renderer::UncheckedArray(_),
+                _,
+            ) => {
                 array_of(node)?;
                 self.made(node, format).await
             }
@@ -132,6 +141,32 @@ impl Nodes {
                 let array = array_of(node)?;
                 self.resolve(|nodes| is_certain(&array, nodes)).await?
             }
+            // What is found out for each chunk is not asked for to list a directory.
+            (Renderer::StoredArray(check, _), _) => {
+                let array = array_of(node)?;
+                packed::check_sizes(&array)?;
+                self.resolve(|nodes| check(&array, nodes)).await?;
+                true
+            }
+            (Renderer::StoredChunks(_), Elements::None) => {
+                let is_certain = |node: &ViewNode| packed::is_certain(node);
+                match self.store().capabilities().is_remote {
+                    true => {
+                        return Err("not listed: the sizes of chunks take requests"
+                            .to_owned()
+                            .into());
+                    }
+                    false if self.has_certain(node, Depth::All, is_certain).await? => true,
+                    false => {
+                        let why = "no array in it has chunks that HDF5 reads as they are";
+                        return Err(why.to_owned().into());
+                    }
+                }
+            }
+            (Renderer::StoredChunks(_), _) => {
+                packed::check(&array_of(node)?)?;
+                true
+            }
             (Renderer::Group(depth, is_certain, _), Elements::None) => {
                 self.has_certain(node, depth, is_certain).await?
             }
@@ -181,7 +216,10 @@ impl Nodes {
             }
             Renderer::Group(depth, _, make) => Ok(make(&self.group_tree(node, depth).await?)?),
             Renderer::GroupOfKind(_, make) => Ok(make(&self.group_tree(node, Depth::Raw).await?)?),
-            Renderer::ArrayWithNodes(_, make) | Renderer::UncheckedArray(make) => {
+            Renderer::StoredChunks(make) => Ok(make(&self.stored_tree(node).await?)?),
+            Renderer::ArrayWithNodes(_, make)
+            | Renderer::StoredArray(_, make)
+            | Renderer::UncheckedArray(make) => {
                 let array = array_of(node)?;
                 self.resolve(|nodes| make(&array, nodes)).await
             }
@@ -209,6 +247,9 @@ impl Nodes {
         let mut hasher = SipHasher13::new();
         for header in made.layout.headers() {
             hasher.write(header);
+        }
+        for table in made.layout.tables() {
+            table.hash_into(&mut hasher);
         }
         for reader in &made.sources {
             hasher.write(reader.key().as_bytes());

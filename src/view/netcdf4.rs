@@ -3,22 +3,23 @@
 
 pub(super) mod body;
 mod compound;
+pub(super) mod storage;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use self::body::{Stored, Values, array_storage};
+use self::body::{Content, Stored, Values};
 use self::compound::Types;
+use self::storage::Elements;
 use super::branch::GroupTree;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, certain_item,
 };
-use super::hdf5::{self, ChunkIndex, Datatype, Entry, MAX_RANK, Object, Payload, Storage};
-use super::layout::{ArrayExtent, VirtualFile};
+use super::hdf5::{self, ChunkIndex, Datatype, Entry, MAX_RANK, Object, Payload};
+use super::layout::VirtualFile;
 use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
-use crate::array::ArrayReader;
+use super::packed::{StoredChunks, swapped};
 use crate::zarr::ByteOrder;
 
 /// The texts of an attribute, padded to the longest.
@@ -36,6 +37,18 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 /// # Errors
 /// Why there is none: no array can be a variable, or the file would be too long.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+    render_tree(tree, false)
+}
+
+/// The same with the chunks of arrays as they are stored, where the tree has them.
+///
+/// # Errors
+/// As [`render`]; no array has such chunks.
+pub(super) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, String> {
+    render_tree(tree, true)
+}
+
+fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(tree)?;
     let mut plan = Plan::of(&dataset);
     plan.group(&dataset.root);
@@ -45,6 +58,12 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     if plan.variables == 0 {
         return Err(tree.without_variables(notes));
     }
+    if is_packed && plan.packed == 0 {
+        return Err(match notes.into_iter().next() {
+            Some(note) => format!("no array in it has chunks that HDF5 reads as they are: {note}"),
+            None => "no array in it has elements".into(),
+        });
+    }
     let found = body::lay_out(plan.file, plan.values, plan.arrays);
     let (layout, sources) = found.ok_or("no file can be so long")?;
     Ok(VirtualFile {
@@ -52,13 +71,6 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
         sources,
         notes,
     })
-}
-
-/// The elements of a dataset.
-enum Elements {
-    Nowhere,
-    Values(Values),
-    Array(Arc<ArrayReader>, ArrayExtent, Option<ChunkIndex>),
 }
 
 /// The objects of the file.
@@ -71,10 +83,12 @@ struct Plan<'a> {
     /// The datasets with each dimension, and the axis in each.
     users: Vec<Vec<(usize, u32)>>,
     /// The datasets whose elements are in the header.
-    values: Vec<(usize, Values)>,
+    values: Vec<(usize, Values, Option<ChunkIndex>)>,
     arrays: Vec<Stored>,
     /// The number of arrays that are variables.
     variables: usize,
+    /// The number of those whose chunks are as they are stored.
+    packed: usize,
     notes: Vec<String>,
 }
 
@@ -92,6 +106,7 @@ impl<'a> Plan<'a> {
             values: Vec::new(),
             arrays: Vec::new(),
             variables: 0,
+            packed: 0,
             notes: Vec::new(),
             dataset,
         }
@@ -145,7 +160,11 @@ impl<'a> Plan<'a> {
 
     /// A dimension without a variable.
     fn bare_scale(&mut self, dimension: usize) -> Option<(String, usize)> {
-        let Dimension { name, length } = self.dataset.dimensions.get(dimension)?.clone();
+        let Dimension {
+            name,
+            length,
+            is_unlimited,
+        } = self.dataset.dimensions.get(dimension)?.clone();
         let title = format!("This is a netCDF dimension but not a netCDF variable.{length:10}");
         let number = Number::new(NumberKind::Float, 4, ByteOrder::Big);
         let object = self.file.push(Object::Dataset(hdf5::Dataset {
@@ -153,7 +172,7 @@ impl<'a> Plan<'a> {
             named_type: None,
             shape: vec![length],
             fill: None,
-            storage: Storage::Nowhere,
+            storage: storage::nowhere(&[length], is_unlimited),
             attributes: scale_attributes(&title, dimension),
         }));
         self.set_scale(dimension, object);
@@ -176,10 +195,21 @@ impl<'a> Plan<'a> {
             );
             return None;
         }
-        let number = target(variable.item);
+        let stored = self.stored_chunks(variable);
+        let number = match (target(variable.item), stored) {
+            (Some(number), Some(stored)) if stored.form.is_swapped => Some(swapped(number)),
+            (number, _) => number,
+        };
+        let is_unlimited = self.is_unlimited(variable);
         let planned = self.datatype(variable, number).and_then(|datatype| {
-            let storage = self.storage(variable, number, datatype.size_bytes(), &shape)?;
-            Ok((datatype, storage))
+            let item_bytes = datatype.size_bytes();
+            let storage = match stored {
+                Some(stored) if !shape.contains(&0) => {
+                    storage::packed(variable, number, &shape, stored, is_unlimited)
+                }
+                _ => self.storage(variable, number, item_bytes, &shape, is_unlimited),
+            };
+            Ok((datatype, storage?))
         });
         let (datatype, (storage, elements)) = match planned {
             Ok(planned) => planned,
@@ -200,24 +230,32 @@ impl<'a> Plan<'a> {
         };
         attributes.extend(self.attributes(&variable.attributes, &variable.name));
         let fill = variable.fill.zip(number);
+        let fill = match stored {
+            // Readers have it where a chunk is not stored.
+            Some(stored) => Some(stored.form.fill.clone()),
+            None => fill.and_then(|(fill, number)| number.write(fill)),
+        };
         let object = self.file.push(Object::Dataset(hdf5::Dataset {
             datatype,
             named_type,
             shape,
-            fill: fill.and_then(|(fill, number)| number.write(fill)),
+            fill,
             storage,
             attributes,
         }));
         self.variables += 1;
         match elements {
             Elements::Nowhere => {}
-            Elements::Values(values) => self.values.push((object, values)),
-            Elements::Array(reader, extent, index) => self.arrays.push(Stored {
-                object,
-                reader,
-                extent,
-                index,
-            }),
+            Elements::Values(values, index) => self.values.push((object, values, index)),
+            Elements::Array(reader, content, index) => {
+                self.packed += usize::from(matches!(content, Content::Chunks(_)));
+                self.arrays.push(Stored {
+                    object,
+                    reader,
+                    content,
+                    index,
+                });
+            }
         }
         match coordinate {
             Some(dimension) => self.set_scale(dimension, object),
@@ -245,36 +283,22 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The storage of the elements.
-    fn storage(
-        &mut self,
-        variable: &'a Variable,
-        number: Option<Number>,
-        item_bytes: usize,
-        shape: &[u64],
-    ) -> Result<(Storage, Elements), String> {
-        if shape.contains(&0) {
-            return Ok((Storage::Nowhere, Elements::Nowhere));
+    /// Whether the first dimension of a variable is unlimited.
+    fn is_unlimited(&self, variable: &Variable) -> bool {
+        let first = variable.dimensions.first();
+        let first = first.and_then(|dimension| self.dataset.dimensions.get(*dimension));
+        first.is_some_and(|dimension| dimension.is_unlimited)
+    }
+
+    /// The stored chunks of a variable, if the file has them.
+    fn stored_chunks<'v>(&mut self, variable: &'v Variable) -> Option<&'v StoredChunks> {
+        match variable.stored.as_ref()? {
+            Ok(stored) => Some(stored),
+            Err(why) => {
+                self.note(&variable.name, &format!("has decoded elements: {why}"));
+                None
+            }
         }
-        let (reader, chunks) = match &variable.data {
-            Data::Texts(texts) => {
-                let elements = Elements::Values(Values::Texts(self.file.push_texts(texts)));
-                return Ok((Storage::Contiguous(0), elements));
-            }
-            Data::Numbers(values) => {
-                let number = number.ok_or("no numbers")?;
-                let bytes: Option<Vec<Vec<u8>>> =
-                    values.iter().map(|value| number.write(*value)).collect();
-                let bytes = bytes.ok_or("no numbers of their type")?.concat();
-                let elements = Elements::Values(Values::Bytes(bytes));
-                return Ok((Storage::Contiguous(0), elements));
-            }
-            Data::Array(reader, chunks) => (reader, chunks),
-        };
-        let conversion = number.and_then(|number| variable.conversion(number));
-        let (storage, extent, index) =
-            array_storage(reader, shape, chunks, item_bytes, conversion)?;
-        Ok((storage, Elements::Array(Arc::clone(reader), extent, index)))
     }
 
     fn name_dimensions(&mut self, object: usize, dimensions: &[usize]) {
@@ -424,6 +448,9 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::dataset::Data;
     use super::*;
 
     fn text(name: &str, dimensions: &[usize]) -> Variable {
@@ -434,6 +461,7 @@ mod tests {
             data: Data::Texts(Arc::new(vec!["a".to_owned(); 6])),
             attributes: Vec::new(),
             fill: None,
+            stored: None,
         }
     }
 
@@ -443,6 +471,7 @@ mod tests {
         let dimension = |name: &str, length| Dimension {
             name: name.to_owned(),
             length,
+            is_unlimited: false,
         };
         let dataset = Dataset {
             dimensions: vec![dimension(&long, 2), dimension("x", 3)],

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use super::number::Conversion;
 use super::parquet::{EncodedArray, ValueEncoding};
-use crate::array::{ArrayReader, Extent, ServedVersions};
-use crate::store::{Data, StoreError, in_memory, part_mut};
+use crate::array::{ArrayReader, ChunkTable, Extent, ServedVersions};
+use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part_mut};
 
 /// A part of the elements of an array, as a file has them.
 struct Elements<'a> {
@@ -21,6 +21,14 @@ struct Elements<'a> {
     size: usize,
     /// Bytes of the first converted or encoded element that are before the part.
     skip: usize,
+}
+
+/// A part of the stored chunks of an array.
+struct Stored<'a> {
+    reader: &'a Arc<ArrayReader>,
+    table: &'a ChunkTable,
+    offset: u64,
+    size: usize,
 }
 
 impl VirtualFile {
@@ -49,6 +57,9 @@ impl VirtualFile {
         if let Some(only) = self.only(offset, size)? {
             return only.try_read(buffer, served).transpose();
         }
+        if let Some(only) = self.only_stored(offset, size)? {
+            return only.try_read(buffer, served).transpose();
+        }
         let mut filled = 0;
         while let Some((part, count)) = self.segment(offset, size, filled)? {
             let target = part_mut(buffer, filled..filled + count)?;
@@ -60,6 +71,12 @@ impl VirtualFile {
                 elements.render(data?.bytes(&stored)?, target)?;
             } else if let SegmentSlice::Rows(..) = part {
                 return Ok(None);
+            } else if let Some(stored) = self.stored(&part)? {
+                let mut own = vec![0; count + BUFFER_HEADROOM_BYTES];
+                let Some(data) = stored.try_read(&mut own, served) else {
+                    return Ok(None);
+                };
+                stored.copy(data?.bytes(&own)?, target)?;
             } else {
                 fill(part, target)?;
             }
@@ -82,6 +99,9 @@ impl VirtualFile {
         if let Some(only) = self.only(offset, size)? {
             return only.read(served).await;
         }
+        if let Some(only) = self.only_stored(offset, size)? {
+            return only.read(served).await;
+        }
         let left = self.layout.size_bytes().saturating_sub(offset);
         let size = in_memory(left.min(size as u64))?;
         let mut bytes = vec![0; size];
@@ -93,6 +113,9 @@ impl VirtualFile {
                 elements.render(data.bytes(&[])?, target)?;
             } else if let SegmentSlice::Rows(rows, range) = part {
                 rows.read(&self.sources, range, target, served).await?;
+            } else if let Some(stored) = self.stored(&part)? {
+                let data = stored.read(served).await?;
+                stored.copy(data.bytes(&[])?, target)?;
             } else {
                 fill(part, target)?;
             }
@@ -104,17 +127,28 @@ impl VirtualFile {
     /// The elements that a read consists of, if there is nothing else and they are not converted: the
     /// reply is made from the decoded chunk itself.
     fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
+        let Some(part) = self.only_part(offset, size)? else {
+            return Ok(None);
+        };
+        let elements = self.elements(&part)?;
+        Ok(elements.filter(|elements| elements.conversion.is_none()))
+    }
+
+    /// The stored chunks that a read consists of, if there is nothing else: the reply is made by the store.
+    fn only_stored(&self, offset: u64, size: usize) -> Result<Option<Stored<'_>>, StoreError> {
+        match self.only_part(offset, size)? {
+            Some(part) => self.stored(&part),
+            None => Ok(None),
+        }
+    }
+
+    /// The part of a segment that a read consists of, if there is nothing else.
+    fn only_part(&self, offset: u64, size: usize) -> Result<Option<SegmentSlice<'_>>, StoreError> {
         let end = offset
             .saturating_add(size as u64)
             .min(self.layout.size_bytes());
-        let Some(part) = self.layout.at(offset, size as u64)? else {
-            return Ok(None);
-        };
-        let is_all = part.size_bytes() == end.saturating_sub(offset);
-        let elements = self.elements(&part)?;
-        Ok(elements.filter(|elements| {
-            is_all && elements.conversion.is_none() && elements.encoding.is_none()
-        }))
+        let part = self.layout.at(offset, size as u64)?;
+        Ok(part.filter(|part| part.size_bytes() == end.saturating_sub(offset)))
     }
 
     /// The segment at the first byte that is not filled, and its size; `None` at the end.
@@ -135,6 +169,20 @@ impl VirtualFile {
             0 => Err(StoreError::internal(format!("an empty part at {at}"))),
             count => Ok(Some((part, count))),
         }
+    }
+
+    /// The chunks of a segment, if it is of stored chunks.
+    fn stored<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Stored<'a>>, StoreError> {
+        let SegmentSlice::Stored(extent, range) = part else {
+            return Ok(None);
+        };
+        let reader = self.sources.get(extent.source);
+        Ok(Some(Stored {
+            reader: reader.ok_or_else(|| StoreError::internal("a layout without its array"))?,
+            table: &extent.table,
+            offset: range.start,
+            size: in_memory(range.end - range.start)?,
+        }))
     }
 
     /// The elements of a segment, if it is of an array.
@@ -197,6 +245,35 @@ impl VirtualFile {
             size: in_memory(elements.end.saturating_sub(elements.start))?,
             skip: in_memory(skip)?,
         })
+    }
+}
+
+impl Stored<'_> {
+    fn try_read(
+        &self,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Option<Result<Data, StoreError>> {
+        self.reader
+            .try_read_stored(self.table, self.offset, self.size, buffer, served)
+    }
+
+    async fn read(&self, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
+        self.reader
+            .read_stored(self.table, self.offset, self.size, served)
+            .await
+    }
+
+    /// Copies what was read, which has to be all.
+    fn copy(&self, bytes: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
+        if bytes.len() != target.len() {
+            return Err(StoreError::Internal {
+                key: self.reader.key().clone(),
+                what: "fewer bytes of stored chunks than the file has".into(),
+            });
+        }
+        target.copy_from_slice(bytes);
+        Ok(())
     }
 }
 
@@ -268,7 +345,10 @@ fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
             let missing = || StoreError::internal("an index of chunks that is too short");
             index.read(range.start, target).ok_or_else(missing)?;
         }
-        SegmentSlice::Array(..) | SegmentSlice::Encoded(..) | SegmentSlice::Rows(..) => {
+        SegmentSlice::Array(..)
+        | SegmentSlice::Stored(..)
+        | SegmentSlice::Encoded(..)
+        | SegmentSlice::Rows(..) => {
             return Err(StoreError::internal("elements that are not read"));
         }
     }

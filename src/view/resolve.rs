@@ -14,6 +14,7 @@ use super::content::NoContent;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::Value;
+use crate::array::ChunkTable;
 use crate::store::Key;
 use crate::sync::Mutex;
 
@@ -22,6 +23,7 @@ use crate::sync::Mutex;
 struct Resolved {
     nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, NoContent>>,
     numbers: HashMap<(Key, u64), Result<Vec<Value>, NoContent>>,
+    tables: HashMap<Key, Result<Arc<ChunkTable>, NoContent>>,
     missing: Mutex<Vec<Missing>>,
     assumes_wgs84: bool,
 }
@@ -31,6 +33,8 @@ enum Missing {
     Node(Key),
     /// The numbers of an array, at most so many.
     Numbers(Key, u64),
+    /// The sizes and places of the chunks of an array.
+    Table(Key),
 }
 
 impl Resolved {
@@ -61,12 +65,20 @@ impl NodeResolver for Resolved {
     fn assumes_wgs84(&self) -> bool {
         self.assumes_wgs84
     }
+
+    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent> {
+        match self.tables.get(node.key()) {
+            Some(found) => found.clone(),
+            None => Err(self.note(Missing::Table(node.key().clone()))),
+        }
+    }
 }
 
 /// What a [`Missing`] was read as.
 enum Found {
     Node(Key, Result<Option<Arc<ViewNode>>, NoContent>),
     Numbers((Key, u64), Result<Vec<Value>, NoContent>),
+    Table(Key, Result<Arc<ChunkTable>, NoContent>),
 }
 
 impl Nodes {
@@ -94,6 +106,7 @@ impl Nodes {
                 match found {
                     Found::Node(key, node) => drop(resolved.nodes.insert(key, node)),
                     Found::Numbers(key, numbers) => drop(resolved.numbers.insert(key, numbers)),
+                    Found::Table(key, table) => drop(resolved.tables.insert(key, table)),
                 }
             }
         }
@@ -111,6 +124,13 @@ impl Nodes {
                     Err(error) => Err(NoContent::Failed(error)),
                 };
                 Found::Numbers((key, most), numbers)
+            }
+            Missing::Table(key) => {
+                let table = match self.node(&key).await {
+                    Ok(node) => self.chunk_table(&node).await,
+                    Err(error) => Err(NoContent::Failed(error)),
+                };
+                Found::Table(key, table)
             }
         }
     }

@@ -9,9 +9,9 @@ mod ifd;
 
 use std::sync::Arc;
 
-use super::layout::{ArrayExtent, FileLayout, Segment};
+use super::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use super::number::{Conversion, Number, NumberKind};
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, ChunkTable};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
 use ifd::{Contents, Header};
@@ -73,8 +73,8 @@ impl Pixels {
 ///
 /// # Errors
 /// Tables beyond the limit of a header, or a size that no file can have.
-pub(super) fn encode(
-    images: &[(Image, ArrayExtent)],
+pub(super) fn encode<E: Clone + Into<Segment>>(
+    images: &[(Image, E)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
     encode_directories(images, Directories::Images, &[], order)
@@ -84,8 +84,8 @@ pub(super) fn encode(
 ///
 /// # Errors
 /// As [`encode`].
-pub(super) fn encode_directories(
-    images: &[(Image, ArrayExtent)],
+pub(super) fn encode_directories<E: Clone + Into<Segment>>(
+    images: &[(Image, E)],
     directories: Directories<'_>,
     first: &[(u16, Values)],
     order: ByteOrder,
@@ -109,8 +109,8 @@ pub(super) fn encode_first_plane(
     })
 }
 
-fn with_contents(
-    images: &[(Image, ArrayExtent)],
+fn with_contents<E: Clone + Into<Segment>>(
+    images: &[(Image, E)],
     directories: Directories<'_>,
     first: &[(u16, Values)],
     encode: impl FnOnce(Contents<'_>) -> Result<Header, String>,
@@ -123,11 +123,11 @@ fn with_contents(
     })?;
     let mut end = header.bytes.len() as u64;
     let mut segments = vec![Segment::Bytes(header.bytes)];
-    for ((_, extent), start) in images.iter().zip(header.starts) {
+    for ((image, extent), start) in images.iter().zip(header.starts) {
         let gap = start.checked_sub(end).ok_or("data overlap the header")?;
         segments.push(Segment::Zeros(gap));
-        segments.push(Segment::Array(extent.clone()));
-        end = start.checked_add(extent.size_bytes).ok_or(TOO_LONG)?;
+        segments.push(extent.clone().into());
+        end = start.checked_add(image.size_bytes).ok_or(TOO_LONG)?;
     }
     FileLayout::new(segments).ok_or_else(|| TOO_LONG.to_owned())
 }
@@ -168,6 +168,43 @@ pub(super) fn image_in_strips(
     image_of_blocks(pixels, blocks, reader, source)
 }
 
+/// Whether the chunks of an array can be the blocks of an image as they are stored.
+///
+/// # Errors
+/// Why they cannot.
+pub(super) fn check_stored(pixels: &Pixels, reader: &ArrayReader) -> Result<(), String> {
+    let chunk = reader
+        .read_chunk_shape()
+        .ok_or("its chunks have several shapes")?;
+    blocks::stored_sides(pixels, chunk).map(drop)
+}
+
+/// The image of an array's chunks as they are stored, with this value of the tag `Compression`.
+///
+/// # Errors
+/// As [`check_stored`] and [`image`].
+pub(super) fn stored_image(
+    pixels: &Pixels,
+    reader: &ArrayReader,
+    source: usize,
+    compression: u16,
+    table: Arc<ChunkTable>,
+) -> Result<(Image, StoredExtent), String> {
+    let chunk = reader
+        .read_chunk_shape()
+        .ok_or("its chunks have several shapes")?;
+    let blocks = Blocks::stored(pixels, chunk, Arc::clone(&table))?;
+    if blocks.largest_bytes() > MAX_BLOCK_BYTES {
+        return Err("stored chunks of 2 GiB and more".into());
+    }
+    let image = Image {
+        fields: fields(pixels, &blocks, compression)?,
+        blocks,
+        size_bytes: table.size_bytes(),
+    };
+    Ok((image, StoredExtent { source, table }))
+}
+
 fn image_of_blocks(
     pixels: &Pixels,
     blocks: Blocks,
@@ -182,6 +219,20 @@ fn image_of_blocks(
     }
     let extent =
         ArrayExtent::new(source, reader, blocks.order(), pixels.conversion).ok_or(TOO_LONG)?;
+    let image = Image {
+        fields: fields(pixels, &blocks, 1)?,
+        blocks,
+        size_bytes: extent.size_bytes,
+    };
+    Ok((image, extent))
+}
+
+/// All baseline tags but the tables of blocks.
+fn fields(
+    pixels: &Pixels,
+    blocks: &Blocks,
+    compression: u16,
+) -> Result<Vec<(u16, Values)>, String> {
     let samples = u16::try_from(pixels.samples).map_err(|_| "too many bands")?;
     let each = |value: u16| Values::Shorts(vec![value; samples.into()]);
     let one = |value: u16| Values::Shorts(vec![value]);
@@ -191,7 +242,7 @@ fn image_of_blocks(
         (tag::IMAGE_WIDTH, Values::long(pixels.width)?),
         (tag::IMAGE_LENGTH, Values::long(pixels.height)?),
         (tag::BITS_PER_SAMPLE, each(bits)),
-        (tag::COMPRESSION, one(1)),
+        (tag::COMPRESSION, one(compression)),
         // BlackIsZero: the metadata have no colour space.
         (tag::PHOTOMETRIC, one(1)),
         (tag::SAMPLES_PER_PIXEL, one(samples)),
@@ -214,11 +265,5 @@ fn image_of_blocks(
         fields.push((tag::EXTRA_SAMPLES, Values::Shorts(extra)));
     }
     fields.extend(blocks.fields()?);
-    let size_bytes = extent.size_bytes;
-    let image = Image {
-        fields,
-        blocks,
-        size_bytes,
-    };
-    Ok((image, extent))
+    Ok(fields)
 }

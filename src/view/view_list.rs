@@ -8,6 +8,7 @@ use super::format::{Format, Renderer};
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::ome_tiff;
+use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::translate::{NoOutline, Target, Translated, left_out};
 
@@ -19,6 +20,8 @@ impl Format {
     pub fn is_expected_of(self, node: &ViewNode) -> bool {
         // Few arrays need one: the diagnostics of the `.tif` name the reference system.
         let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
+        // Few arrays have chunks as other formats have them.
+        let is_rare = is_rare || (self.is_packed() && !packed::has_zlib(node));
         let is_plane = || {
             node.metadata()
                 .as_array()
@@ -57,7 +60,7 @@ impl Nodes {
         let formats = Format::all().filter(|format| format.suits(is_array));
         for format in formats.filter(|format| !is_list(*format)) {
             let name = format.unique_name(&node.name, is_array);
-            let content = match format.is_of_many() {
+            let content = match format.is_of_many() && !format.is_packed() {
                 true => self.content(node, format).await.map(Some),
                 false => self.check(node, format).await.map(|()| None),
             };

@@ -1,4 +1,5 @@
-"""Reads one array through its computed files, whole and in order; prints ratios to `.npy`.
+"""Reads one array through its computed files, whole and in order; prints ratios to `.npy`, and those of files
+with stored chunks to the keys of the store.
 
 Also how long headers of large files and of files of many variables take.
 """
@@ -32,6 +33,7 @@ def write(path):
         ("zstd", (1, 256, 512), zarr.codecs.ZstdCodec(level=3)),
         ("none", (4, 512, 1024), None),
         ("cubes", (16, 128, 128), zarr.codecs.BloscCodec(cname="lz4")),
+        ("zlib", (1, 512, 512), zarr.codecs.numcodecs.Zlib(level=1)),
     ]:
         parent = group.create_group(name)
         array = parent.create_array(
@@ -66,9 +68,9 @@ class Mount:
         os.rmdir(self.dir)
 
 
-def read(path):
+def read(*paths):
     begin = time.perf_counter()
-    subprocess.run(["cat", str(path)], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(["cat", *map(str, paths)], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - begin
 
 
@@ -99,6 +101,20 @@ with tempfile.TemporaryDirectory() as scratch:
                 seconds[name].append(sum(read(mount / "table" / ".zarrfs" / part) for part in parts))
     medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
     print("table   ", "  ".join(f"{name} {s:.2f} ({s / medians['.npy']:.2f})" for name, s in medians.items()))
+
+    # The stored chunks, key by key and as one file.
+    for group, names in ("none", ["x.packed.nc", "x.packed.tif"]), ("zlib", ["x.packed.nc", "x.packed.tif"]):
+        speeds = {name: [] for name in ["keys", *names]}
+        for _ in range(args.reps):
+            for name in speeds:
+                with Mount(source) as mount:
+                    keys = [path for path in sorted((mount / group / "x" / "c").rglob("*")) if path.is_file()]
+                    files = keys if name == "keys" else [mount / group / ".zarrfs" / name]
+                    size = sum(path.stat().st_size for path in files)
+                    speeds[name].append(size / read(*files) / 2**20)
+        medians = {name: statistics.median(all_of) for name, all_of in speeds.items()}
+        told = [f"{name} {speed:.0f} MiB/s ({speed / medians['keys']:.2f})" for name, speed in medians.items()]
+        print(f"{group:8} as stored:", "  ".join(told))
 
 if args.large:
     for store, name in [("many.zarr", "root.nc"), ("sparse.zarr", "root.nc"), ("sparse.zarr", "root.cdf.nc")]:

@@ -120,6 +120,7 @@ impl Scopes {
         self.all.push(Dimension {
             name: name.clone(),
             length,
+            is_unlimited: false,
         });
         if let Some(scope) = self.open.last_mut() {
             scope.names.insert(name, number);

@@ -123,6 +123,7 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
         data: Data::Numbers(Arc::new(vec![Value::Int(0)])),
         attributes: attributes(grid.mapping()),
         fill: None,
+        stored: None,
     }
 }
 
@@ -143,5 +144,6 @@ fn coordinates(
         data: Data::Numbers(Arc::new(values.collect())),
         attributes,
         fill: None,
+        stored: None,
     }
 }

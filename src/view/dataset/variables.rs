@@ -72,6 +72,8 @@ pub(super) fn group(
     // After all nodes of the hierarchy, so that no node is left out because of a generated name.
     grids::add(&tree.arrays, &groups, &mut variables, &mut names, scopes);
     let attributes = match tree.node.metadata().attributes() {
+        // The tree of one array, whose attributes its variable has.
+        _ if tree.node.is_array() => Vec::new(),
         Ok(members) => attributes::of_group(members, &mut |note| {
             notes.push(format!("{}: {note}", place(&tree.node)));
         }),
@@ -205,6 +207,7 @@ fn variable(
         data,
         attributes,
         fill,
+        stored: member.stored.clone(),
     })
 }
 

@@ -1,12 +1,16 @@
 //! The chunk index of a dataset: a version 1 B-tree (III.A.1), which all versions of the library and other
 //! readers support.
 //!
-//! All chunks have one size and are consecutive in C order over the grid, so that keys and addresses follow
-//! from the number of a node. Nodes are computed when they are read: the tree takes no memory.
+//! Decoded chunks have one size and are consecutive in C order over the grid, so that keys and addresses
+//! follow from the number of a node. Those of stored chunks follow from the table of their sizes, and chunks
+//! that are not stored have no entry. Nodes are computed when they are read: the tree takes no memory.
 //!
 //! Nodes are in level order, the root first and the leaves last.
 
+use std::sync::Arc;
+
 use super::UNDEFINED;
+use crate::array::ChunkTable;
 
 /// Entries of a node: twice the "indexed storage internal node K", which is 32 where a superblock
 /// has no extension.
@@ -28,7 +32,10 @@ pub struct ChunkIndex {
     /// The axes of the array; the bytes of one element are the last one.
     axes: Vec<Axis>,
     chunk_bytes: u32,
+    /// Chunks that have an entry.
     chunks: u64,
+    /// The chunks that are stored, if they have sizes of their own.
+    table: Option<Arc<ChunkTable>>,
     /// Number of nodes of each level, the root first.
     levels: Vec<u64>,
     size_bytes: u64,
@@ -56,20 +63,33 @@ impl ChunkIndex {
     /// it has no chunks, or HDF5 does not support their size or number. [`Self::place`] sets the
     /// addresses.
     pub(in crate::view) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
-        let product = |mut factors: std::slice::Iter<Axis>, of: fn(&Axis) -> u64| {
-            factors.try_fold(1_u64, |n, axis| n.checked_mul(of(axis)))
-        };
-        let lengths = shape.iter().zip(chunk).map(|(length, extent)| Axis {
-            extent: *extent,
-            count: length.checked_next_multiple_of(*extent).unwrap_or(0) / (*extent).max(1),
-        });
-        let item = Axis {
-            extent: item_bytes,
-            count: 1,
-        };
-        let axes: Vec<Axis> = lengths.chain([item]).collect();
-        let chunk_bytes = u32::try_from(product(axes.iter(), |axis| axis.extent)?).ok()?;
-        let chunks = product(axes.iter(), |axis| axis.count)?;
+        let axes = axes(shape, chunk, item_bytes);
+        let chunks = product(&axes, |axis| axis.count)?;
+        let index = Self::of_entries(axes, chunks)?;
+        // Index and chunks must fit one file.
+        let chunks_bytes = chunks.checked_mul(index.chunk_bytes.into())?;
+        index.size_bytes.checked_add(chunks_bytes)?;
+        Some(index)
+    }
+
+    /// The same of the chunks of a table, as they are stored. `None` also if HDF5 does not support the size
+    /// of a stored chunk.
+    pub(in crate::view) fn of_stored(
+        shape: &[u64],
+        chunk: &[u64],
+        item_bytes: u64,
+        table: Arc<ChunkTable>,
+    ) -> Option<Self> {
+        u32::try_from(table.largest_bytes()).ok()?;
+        let index = Self::of_entries(axes(shape, chunk, item_bytes), table.len())?;
+        index.size_bytes.checked_add(table.size_bytes())?;
+        let table = Some(table);
+        Some(Self { table, ..index })
+    }
+
+    /// An index with this number of entries.
+    fn of_entries(axes: Vec<Axis>, chunks: u64) -> Option<Self> {
+        let chunk_bytes = u32::try_from(product(&axes, |axis| axis.extent)?).ok()?;
         if chunks == 0 || chunk_bytes == 0 {
             return None;
         }
@@ -82,14 +102,13 @@ impl ChunkIndex {
             .iter()
             .try_fold(0_u64, |n, nodes| n.checked_add(*nodes))?;
         let size_bytes = nodes.checked_mul(node_bytes(axes.len()))?;
-        // Index and chunks must fit one file.
-        size_bytes.checked_add(chunks.checked_mul(chunk_bytes.into())?)?;
         Some(Self {
             start: 0,
             chunks_start: 0,
             axes,
             chunk_bytes,
             chunks,
+            table: None,
             levels,
             size_bytes,
         })
@@ -107,7 +126,10 @@ impl ChunkIndex {
 
     /// Size of all chunks.
     pub(in crate::view) fn chunks_bytes(&self) -> u64 {
-        self.chunks.saturating_mul(self.chunk_bytes.into())
+        match &self.table {
+            Some(table) => table.size_bytes(),
+            None => self.chunks.saturating_mul(self.chunk_bytes.into()),
+        }
     }
 
     /// Memory of the index.
@@ -175,7 +197,7 @@ impl ChunkIndex {
             let chunk = first + entry * span;
             self.encode_key(chunk, bytes)?;
             let child = match level.height {
-                0 => self.chunks_start + chunk * u64::from(self.chunk_bytes),
+                0 => self.chunk_start(chunk)?,
                 _ => self.address(level.first + level.nodes + place * NODE_ENTRIES + entry),
             };
             bytes.extend(child.to_le_bytes());
@@ -187,6 +209,25 @@ impl ChunkIndex {
         Some(())
     }
 
+    /// The address of a chunk, by its place among the entries.
+    fn chunk_start(&self, chunk: u64) -> Option<u64> {
+        let offset = match &self.table {
+            Some(table) => table.range(chunk)?.start,
+            None => chunk * u64::from(self.chunk_bytes),
+        };
+        self.chunks_start.checked_add(offset)
+    }
+
+    /// The number of a chunk in C order over the grid and its size, by its place among the entries.
+    fn chunk(&self, chunk: u64) -> Option<(u64, u32)> {
+        let Some(table) = &self.table else {
+            return Some((chunk, self.chunk_bytes));
+        };
+        let range = table.range(chunk)?;
+        let size = u32::try_from(range.end - range.start).ok()?;
+        Some((table.number(chunk)?, size))
+    }
+
     fn address(&self, node: u64) -> u64 {
         self.start + node * node_bytes(self.axes.len())
     }
@@ -195,13 +236,14 @@ impl ChunkIndex {
     /// the axis of element bytes, and size 0.
     fn encode_key(&self, chunk: u64, bytes: &mut Vec<u8>) -> Option<()> {
         let is_end = chunk == self.chunks;
-        let size = if is_end { 0 } else { self.chunk_bytes };
+        let (number, size) = self.chunk(chunk - u64::from(is_end))?;
+        let size = if is_end { 0 } else { size };
         bytes.extend(size.to_le_bytes());
         bytes.extend([0; 4]);
         let start = bytes.len();
         bytes.resize(start + size_of::<u64>() * self.axes.len(), 0);
         let (offsets, _) = bytes.get_mut(start..)?.as_chunks_mut();
-        let mut rest = chunk - u64::from(is_end);
+        let mut rest = number;
         for (offset, axis) in offsets.iter_mut().zip(&self.axes).rev() {
             *offset = (rest % axis.count * axis.extent).to_le_bytes();
             rest /= axis.count;
@@ -211,6 +253,24 @@ impl ChunkIndex {
         }
         Some(())
     }
+}
+
+/// The axes of an array and that of the bytes of an element.
+fn axes(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Vec<Axis> {
+    let lengths = shape.iter().zip(chunk).map(|(length, extent)| Axis {
+        extent: *extent,
+        count: length.checked_next_multiple_of(*extent).unwrap_or(0) / (*extent).max(1),
+    });
+    let item = Axis {
+        extent: item_bytes,
+        count: 1,
+    };
+    lengths.chain([item]).collect()
+}
+
+fn product(axes: &[Axis], of: fn(&Axis) -> u64) -> Option<u64> {
+    axes.iter()
+        .try_fold(1_u64, |n, axis| n.checked_mul(of(axis)))
 }
 
 /// Size of a node whose keys have one offset for each axis.

@@ -2,6 +2,7 @@
 
 use super::attribute::Attribute;
 use super::datatype::Datatype;
+use super::filter::{self, Filter};
 use super::{MAX_HEAP_ENTRIES, Object, UNDEFINED, checksum, dense};
 
 /// The most axes of a dataset (`H5S_MAX_RANK`).
@@ -38,8 +39,19 @@ pub(in crate::view) enum Storage {
     Nowhere,
     /// Contiguous in C order at this address.
     Contiguous(u64),
-    /// Chunks of this shape, with the index at this address.
-    Chunked(u64, Vec<u64>),
+    /// Chunks, with the index at this address.
+    Chunked(u64, Chunks),
+}
+
+/// The chunks of a dataset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::view) struct Chunks {
+    /// Elements of a chunk along each axis.
+    pub(in crate::view) extents: Vec<u64>,
+    /// The filters of each chunk, in the order of encoding.
+    pub(in crate::view) filters: Vec<Filter>,
+    /// The lengths that the axes can have, if those are not the lengths of the dataset.
+    pub(in crate::view) max_shape: Option<Vec<u64>>,
 }
 
 /// The addresses of objects and heaps.
@@ -92,9 +104,16 @@ impl Writer {
 
 /// A dataspace message, version 2 (IV.A.2.b): one value (no axes), or an array.
 pub(super) fn dataspace(shape: &[u64]) -> Vec<u8> {
+    dataspace_within(shape, None)
+}
+
+/// The same of an array whose axes can have other lengths.
+fn dataspace_within(shape: &[u64], max_shape: Option<&[u64]>) -> Vec<u8> {
     let rank = u8::try_from(shape.len()).unwrap_or(u8::MAX);
-    let mut bytes = vec![2, rank, 0, u8::from(rank > 0)];
-    bytes.extend(shape.iter().flat_map(|length| length.to_le_bytes()));
+    let has_max = u8::from(max_shape.is_some());
+    let mut bytes = vec![2, rank, has_max, u8::from(rank > 0)];
+    let lengths = shape.iter().chain(max_shape.unwrap_or_default());
+    bytes.extend(lengths.flat_map(|length| length.to_le_bytes()));
     bytes
 }
 
@@ -107,6 +126,7 @@ mod message {
     pub(super) const LINK: u8 = 0x06;
     pub(super) const LAYOUT: u8 = 0x08;
     pub(super) const GROUP_INFO: u8 = 0x0A;
+    pub(super) const FILTER_PIPELINE: u8 = 0x0B;
     pub(super) const ATTRIBUTE: u8 = 0x0C;
     pub(super) const ATTRIBUTE_INFO: u8 = 0x15;
     pub(super) const REFERENCE_COUNT: u8 = 0x16;
@@ -137,7 +157,7 @@ impl Object {
                 }
             }
             Self::Dataset(dataset) => {
-                messages.add(message::DATASPACE, &dataspace(&dataset.shape));
+                messages.add(message::DATASPACE, &dataset.dataspace());
                 match dataset.named_type {
                     // Version 3, a named type.
                     Some(object) => {
@@ -148,6 +168,11 @@ impl Object {
                     None => messages.add(message::DATATYPE, &dataset.datatype.encode()),
                 }
                 messages.add(message::FILL_VALUE, &dataset.fill_value());
+                if let Storage::Chunked(_, chunks) = &dataset.storage
+                    && !chunks.filters.is_empty()
+                {
+                    messages.add(message::FILTER_PIPELINE, &filter::pipeline(&chunks.filters));
+                }
                 messages.add(message::LAYOUT, &dataset.layout());
             }
             Self::Datatype(datatype, users) => {
@@ -213,6 +238,14 @@ impl Dataset {
         value.len() <= MAX_FILL_VALUE_BYTES
     }
 
+    fn dataspace(&self) -> Vec<u8> {
+        let max_shape = match &self.storage {
+            Storage::Chunked(_, chunks) => chunks.max_shape.as_deref(),
+            Storage::Contiguous(_) | Storage::Nowhere => None,
+        };
+        dataspace_within(&self.shape, max_shape)
+    }
+
     /// Bytes of all elements, if they are contiguous.
     fn size_bytes(&self) -> u64 {
         let item = self.datatype.size_bytes() as u64;
@@ -246,7 +279,7 @@ impl Dataset {
         let (address, chunk) = match &self.storage {
             Storage::Nowhere => (UNDEFINED, None),
             Storage::Contiguous(address) => (*address, None),
-            Storage::Chunked(address, chunk) => (*address, Some(chunk)),
+            Storage::Chunked(address, chunks) => (*address, Some(&chunks.extents)),
         };
         let Some(chunk) = chunk else {
             let mut bytes = vec![3, 1];

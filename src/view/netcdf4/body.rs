@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::array::ArrayReader;
-use crate::view::hdf5::{self, ChunkIndex, Storage};
+use crate::array::{ArrayReader, ChunkTable};
+use crate::view::hdf5::{self, ChunkIndex};
 use crate::view::layout::{
-    ARRAY_ALIGNMENT_BYTES, ArrayExtent, ElementOrder, FileLayout, Segment, elements_start,
+    ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, StoredExtent, elements_start,
 };
-use crate::view::number::Conversion;
 
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
@@ -27,54 +26,50 @@ pub(in crate::view) struct Stored {
     /// The dataset.
     pub(in crate::view) object: usize,
     pub(in crate::view) reader: Arc<ArrayReader>,
-    pub(in crate::view) extent: ArrayExtent,
+    pub(in crate::view) content: Content,
     /// The chunk index, if it has chunks.
     pub(in crate::view) index: Option<ChunkIndex>,
 }
 
-/// The storage of the elements of an array of `shape` and `chunks` in the file: the chunks of the array, so
-/// that each is decoded once; contiguous if there is one chunk, or if HDF5 cannot have such chunks. None of
-/// the lengths is 0.
-///
-/// # Errors
-/// More bytes than a file can have.
-pub(in crate::view) fn array_storage(
-    reader: &ArrayReader,
-    shape: &[u64],
-    chunks: &[u64],
-    item_bytes: usize,
-    conversion: Option<Conversion>,
-) -> Result<(Storage, ArrayExtent, Option<ChunkIndex>), String> {
-    let pairs = || chunks.iter().zip(shape);
-    let is_one = pairs().all(|(chunk, length)| chunk >= length);
-    // A chunk of HDF5 must not be larger than the array.
-    let fits = pairs().all(|(chunk, length)| chunk <= length);
-    let index = match fits && !is_one {
-        true => ChunkIndex::new(shape, chunks, item_bytes as u64),
-        false => None,
-    };
-    let (order, storage) = match index {
-        Some(_) => (
-            ElementOrder::ChunkMajor,
-            Storage::Chunked(0, chunks.to_vec()),
-        ),
-        None => (ElementOrder::RowMajor, Storage::Contiguous(0)),
-    };
-    let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
-    if let Some(index) = &index
-        && index.chunks_bytes() != extent.size_bytes
-    {
-        return Err("bug: its chunks are not those of its file".into());
-    }
-    Ok((storage, extent, index))
+/// What a file has of an array.
+pub(in crate::view) enum Content {
+    /// Its elements, and bytes of padding after them.
+    Elements(ArrayExtent, u64),
+    /// Its chunks as they are stored.
+    Chunks(Arc<ChunkTable>),
 }
 
-/// The layout of a file: objects, values, chunk indexes, and the elements of arrays, in large files after a
-/// gap. `None` if
-/// the file would be too long.
+impl Content {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Elements(extent, padding_bytes) => {
+                extent.size_bytes.saturating_add(*padding_bytes)
+            }
+            Self::Chunks(table) => table.size_bytes(),
+        }
+    }
+
+    fn padding_bytes(&self) -> u64 {
+        match self {
+            Self::Elements(_, padding_bytes) => *padding_bytes,
+            Self::Chunks(_) => 0,
+        }
+    }
+
+    /// The segment of the array with this index.
+    fn segment(self, source: usize) -> Segment {
+        match self {
+            Self::Elements(extent, _) => Segment::Array(ArrayExtent { source, ..extent }),
+            Self::Chunks(table) => Segment::Stored(StoredExtent { source, table }),
+        }
+    }
+}
+
+/// The layout of a file: objects, values, chunk indexes, and the elements of arrays, in large
+/// files after a gap. `None` if the file would be too long.
 pub(in crate::view) fn lay_out(
     mut file: hdf5::File<'_>,
-    values: Vec<(usize, Values)>,
+    values: Vec<(usize, Values, Option<ChunkIndex>)>,
     arrays: Vec<Stored>,
 ) -> Option<(FileLayout, Vec<Arc<ArrayReader>>)> {
     let writer = file.writer();
@@ -82,7 +77,7 @@ pub(in crate::view) fn lay_out(
         end: writer.end,
         parts: Vec::new(),
     };
-    for (object, values) in values {
+    for (object, values, index) in values {
         let bytes = match values {
             Values::Texts(texts) => writer.texts(&texts),
             Values::Bytes(bytes) => bytes,
@@ -97,28 +92,37 @@ pub(in crate::view) fn lay_out(
         };
         let start = body.end.checked_next_multiple_of(VALUES_ALIGNMENT_BYTES)?;
         body.put(start, bytes.len() as u64, Segment::Bytes(bytes))?;
-        file.place(object, start);
+        let address = match index {
+            Some(index) => body.put_index(index, start)?,
+            None => start,
+        };
+        file.place(object, address);
     }
     let starts = starts(&arrays, body.end)?;
     let mut sources = Vec::with_capacity(arrays.len());
     let mut elements = Vec::with_capacity(arrays.len());
     for (array, start) in arrays.into_iter().zip(starts) {
-        let mut address = start;
-        if let Some(mut index) = array.index {
-            address = body.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
-            index.place(address, start);
-            body.put(address, index.size_bytes(), Segment::ChunkIndex(index))?;
+        let size_bytes = array.content.size_bytes();
+        match (array.index, &array.content) {
+            (Some(index), _) => {
+                let address = body.put_index(index, start)?;
+                file.place(array.object, address);
+            }
+            (None, Content::Elements(..)) => file.place(array.object, start),
+            // No chunk is stored.
+            (None, Content::Chunks(_)) => {}
         }
-        file.place(array.object, address);
-        let extent = ArrayExtent {
-            source: sources.len(),
-            ..array.extent
-        };
+        let padding_bytes = array.content.padding_bytes();
+        let elements_bytes = size_bytes.checked_sub(padding_bytes)?;
+        elements.push((start, elements_bytes, array.content.segment(sources.len())));
+        if padding_bytes > 0 {
+            let end = start.checked_add(elements_bytes)?;
+            elements.push((end, padding_bytes, Segment::Zeros(padding_bytes)));
+        }
         sources.push(array.reader);
-        elements.push((start, extent));
     }
-    for (start, extent) in elements {
-        body.put(start, extent.size_bytes, Segment::Array(extent))?;
+    for (start, size_bytes, segment) in elements {
+        body.put(start, size_bytes, segment)?;
     }
     let header = Segment::Bytes(file.header(&writer, body.end));
     let layout = FileLayout::new(std::iter::once(header).chain(body.parts))?;
@@ -132,14 +136,18 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
         at = at.checked_add(index.size_bytes())?;
     }
-    let sizes = arrays.iter().map(|array| array.extent.size_bytes);
-    let size_bytes = sizes.fold(0, u64::saturating_add);
-    at = elements_start(at, size_bytes, ARRAY_ALIGNMENT_BYTES)?;
+    // Stored chunks cost no more than the header, however much of them is read with it.
+    let decoded = arrays.iter().map(|array| match &array.content {
+        Content::Elements(extent, _) => extent.size_bytes,
+        Content::Chunks(_) => 0,
+    });
+    let decoded_bytes = decoded.fold(0, u64::saturating_add);
+    at = elements_start(at, decoded_bytes, ARRAY_ALIGNMENT_BYTES)?;
     let mut starts = Vec::with_capacity(arrays.len());
     for array in arrays {
         let start = at.checked_next_multiple_of(ARRAY_ALIGNMENT_BYTES)?;
         starts.push(start);
-        at = start.checked_add(array.extent.size_bytes)?;
+        at = start.checked_add(array.content.size_bytes())?;
     }
     Some(starts)
 }
@@ -151,6 +159,14 @@ struct Body {
 }
 
 impl Body {
+    /// Appends the index of chunks that begin at `chunks_start`, and returns its address.
+    fn put_index(&mut self, mut index: ChunkIndex, chunks_start: u64) -> Option<u64> {
+        let address = self.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
+        index.place(address, chunks_start);
+        self.put(address, index.size_bytes(), Segment::ChunkIndex(index))?;
+        Some(address)
+    }
+
     /// Appends a segment at `start`, which is not before the end of the last one.
     fn put(&mut self, start: u64, size_bytes: u64, part: Segment) -> Option<()> {
         self.parts

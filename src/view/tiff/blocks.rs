@@ -1,7 +1,10 @@
 //! The offsets of tiles or strips in the data of an image.
 
+use std::sync::Arc;
+
 use super::Pixels;
 use super::ifd::{Values, tag};
+use crate::array::ChunkTable;
 use crate::view::layout::ElementOrder;
 
 /// The blocks of an image (TIFF 6.0, section 3 for strips, section 15 for tiles).
@@ -11,6 +14,20 @@ pub(super) enum Blocks {
     Tiles(Tiles),
     /// A strip is some rows of a plane.
     Strips(Strips),
+    /// A tile or a strip is a chunk as it is stored.
+    Stored(StoredBlocks),
+}
+
+/// Chunks as they are stored, in the order of the blocks: those of one plane after those of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoredBlocks {
+    /// Pixels of a tile across; `None` if blocks are strips.
+    width: Option<u64>,
+    /// Rows of a block.
+    rows: u64,
+    per_plane: u64,
+    planes: u64,
+    table: Arc<ChunkTable>,
 }
 
 /// Consecutive chunks, each of them one or more tiles.
@@ -57,10 +74,33 @@ impl Blocks {
         Self::Strips(strips(pixels, chunk))
     }
 
-    /// The order of the elements in the file.
+    /// The blocks of an image whose chunks, of this shape, are in the file as they are stored.
+    ///
+    /// # Errors
+    /// Why chunks of this shape are no blocks.
+    pub(super) fn stored(
+        pixels: &Pixels,
+        chunk: &[u64],
+        table: Arc<ChunkTable>,
+    ) -> Result<Self, String> {
+        let [rows, width] = stored_sides(pixels, chunk)?;
+        let is_tile = is_side(width) && is_side(rows);
+        Ok(Self::Stored(StoredBlocks {
+            width: is_tile.then_some(width),
+            rows,
+            per_plane: pixels
+                .height
+                .div_ceil(rows)
+                .saturating_mul(pixels.width.div_ceil(width)),
+            planes: pixels.planes.iter().product(),
+            table,
+        }))
+    }
+
+    /// The order of the decoded elements in the file.
     pub(super) fn order(&self) -> ElementOrder {
         match self {
-            Self::Tiles(_) => ElementOrder::ChunkMajor,
+            Self::Tiles(_) | Self::Stored(_) => ElementOrder::ChunkMajor,
             Self::Strips(_) => ElementOrder::RowMajor,
         }
     }
@@ -69,7 +109,10 @@ impl Blocks {
     pub(super) fn tags(&self) -> (u16, u16) {
         match self {
             Self::Tiles(_) => (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS),
-            Self::Strips(_) => (tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS),
+            Self::Stored(blocks) if blocks.width.is_some() => {
+                (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS)
+            }
+            Self::Strips(_) | Self::Stored(_) => (tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS),
         }
     }
 
@@ -83,6 +126,13 @@ impl Blocks {
             Self::Strips(strips) => {
                 vec![(tag::ROWS_PER_STRIP, Values::long(strips.rows)?)]
             }
+            Self::Stored(blocks) => match blocks.width {
+                Some(width) => vec![
+                    (tag::TILE_WIDTH, Values::long(width)?),
+                    (tag::TILE_LENGTH, Values::long(blocks.rows)?),
+                ],
+                None => vec![(tag::ROWS_PER_STRIP, Values::long(blocks.rows)?)],
+            },
         })
     }
 
@@ -91,6 +141,15 @@ impl Blocks {
         match self {
             Self::Tiles(tiles) => tiles.count(),
             Self::Strips(strips) => strips.planes.saturating_mul(strips.per_plane()),
+            Self::Stored(blocks) => blocks.planes.saturating_mul(blocks.per_plane),
+        }
+    }
+
+    /// Whether blocks are missing in the file.
+    pub(super) fn is_sparse(&self) -> bool {
+        match self {
+            Self::Stored(blocks) => blocks.table.len() < self.count(),
+            Self::Tiles(_) | Self::Strips(_) => false,
         }
     }
 
@@ -99,6 +158,7 @@ impl Blocks {
         match self {
             Self::Tiles(tiles) => tiles.down.saturating_mul(tiles.across),
             Self::Strips(strips) => strips.per_plane(),
+            Self::Stored(blocks) => blocks.per_plane,
         }
     }
 
@@ -113,10 +173,11 @@ impl Blocks {
                     .saturating_add((block % count).saturating_mul(strips.rows));
                 row.saturating_mul(strips.row_bytes)
             }
+            Self::Stored(blocks) => blocks.table.find(block).map_or(0, |range| range.start),
         }
     }
 
-    /// The size of a block.
+    /// The size of a block; 0 if it is not in the file.
     pub(super) fn size_bytes(&self, block: u64) -> u64 {
         match self {
             Self::Tiles(tiles) => tiles.tile_bytes,
@@ -125,12 +186,20 @@ impl Blocks {
                 let rows = strips.rows.min(strips.height.saturating_sub(before));
                 rows.saturating_mul(strips.row_bytes)
             }
+            Self::Stored(blocks) => {
+                let range = blocks.table.find(block).unwrap_or_default();
+                range.end - range.start
+            }
         }
     }
 
-    /// The size of the first block, which no other exceeds.
+    /// The size of the largest block.
     pub(super) fn largest_bytes(&self) -> u64 {
-        self.size_bytes(0)
+        match self {
+            Self::Stored(blocks) => blocks.table.largest_bytes(),
+            // No other exceeds the first.
+            Self::Tiles(_) | Self::Strips(_) => self.size_bytes(0),
+        }
     }
 }
 
@@ -170,6 +239,60 @@ impl Strips {
     }
 }
 
+/// Whether a tile can be so long (TIFF 6.0, section 15).
+fn is_side(side: u64) -> bool {
+    side > 0 && side.is_multiple_of(16) && u32::try_from(side).is_ok()
+}
+
+/// Rows and columns of a chunk that is one tile, or one strip of the whole width.
+///
+/// # Errors
+/// Why it is neither.
+pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], String> {
+    let sides = match pixels.is_chunky {
+        true => chunk
+            .split_last()
+            .filter(|(samples, _)| **samples == pixels.samples),
+        false => Some((&1, chunk)),
+    };
+    let split = sides.and_then(|(_, sides)| sides.split_last_chunk::<2>());
+    let Some(([rows, width], leading)) = split.map(|(leading, sides)| (*sides, leading)) else {
+        return Err("a chunk has not all bands of a pixel".into());
+    };
+    if leading.iter().any(|length| *length != 1) {
+        return Err(
+            "a chunk has several bands, plane by plane: TIFF has each in tiles of its own".into(),
+        );
+    }
+    let is_tile = is_side(width) && is_side(rows);
+    let is_strip = width == pixels.width && rows > 0;
+    if !is_tile && !is_strip {
+        return Err(format!(
+            "chunks of {rows} rows and {width} columns are neither tiles of TIFF, whose sides are multiples of \
+             16, nor as wide as the image"
+        ));
+    }
+    let block_bytes = rows
+        .checked_mul(width)
+        .and_then(|n| n.checked_mul(pixels.pixel_bytes()));
+    if block_bytes.is_none_or(|bytes| bytes > MAX_TILE_BYTES) {
+        return Err(format!("chunks of more than {MAX_TILE_BYTES} bytes"));
+    }
+    let per_plane = pixels
+        .height
+        .div_ceil(rows)
+        .saturating_mul(pixels.width.div_ceil(width));
+    let blocks = pixels
+        .planes
+        .iter()
+        .copied()
+        .fold(per_plane, u64::saturating_mul);
+    match blocks > MAX_BLOCKS {
+        true => Err(format!("more than {MAX_BLOCKS} chunks")),
+        false => Ok([rows, width]),
+    }
+}
+
 /// Chunks as tiles, if their shape allows it.
 fn tiles(pixels: &Pixels, chunk: &[u64]) -> Option<Tiles> {
     let (leading, [height, width]) = match pixels.is_chunky {
@@ -182,7 +305,6 @@ fn tiles(pixels: &Pixels, chunk: &[u64]) -> Option<Tiles> {
                 .filter(|_| *samples == pixels.samples)?
         }
     };
-    let is_side = |side: u64| side > 0 && side.is_multiple_of(16) && u32::try_from(side).is_ok();
     if !is_side(*width) || !is_side(*height) || leading.contains(&0) {
         return None;
     }

@@ -196,6 +196,11 @@ impl Image {
         }
     }
 
+    /// Whether blocks are missing in the file.
+    pub(in crate::view) fn is_sparse(&self) -> bool {
+        self.blocks.is_sparse()
+    }
+
     /// Bytes of the image in the header of a BigTIFF file.
     pub(in crate::view) fn tables_bytes(&self) -> Option<u64> {
         Directory::whole(self, 0).size_bytes(Flavour::Big, 0)
@@ -444,9 +449,14 @@ fn push(
         Flavour::Big
     };
     for block in directory.blocks.clone() {
-        let offset = directory.start + blocks.offset(block);
+        let size = blocks.size_bytes(block);
+        // Both are 0 of a block that is not in the file ("GTiff - GeoTIFF File Format", sparse files).
+        let offset = match size {
+            0 => 0,
+            _ => directory.start + blocks.offset(block),
+        };
         put_word(&mut offsets, order, flavour, offset);
-        put_word(&mut sizes, order, sizes_flavour, blocks.size_bytes(block));
+        put_word(&mut sizes, order, sizes_flavour, size);
     }
     let count = directory.blocks.end - directory.blocks.start;
     let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };

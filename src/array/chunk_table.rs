@@ -1,0 +1,408 @@
+//! The sizes and places of the chunks of an array as they are stored, gathered without reading a chunk.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::chunks::{ArrayChunks, not_a_chunk};
+use super::memory::Reservation;
+use super::reader::{ArrayReader, Extent};
+use crate::codec::{Pipeline, Sharding, StoredForm};
+use crate::hierarchy::{CachedIndex, codec_error};
+use crate::runtime::leave_session_thread;
+use crate::store::{Key, ListingSupport, StoreError, Version, in_memory, list_prefixes};
+
+/// The read chunks that an array has in its store, one behind the other in C order over their grid, with
+/// the version that each had when the table was made.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ChunkTable {
+    entries: Vec<StoredChunk>,
+}
+
+/// A read chunk as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StoredChunk {
+    /// Its number in C order over the grid.
+    pub(super) number: u64,
+    /// Where its bytes begin in the value of its key.
+    pub(super) start: u64,
+    /// The end of its bytes in the sequence of all.
+    pub(super) end: u64,
+    /// The version of the value.
+    pub(super) version: Version,
+}
+
+/// What a read chunk takes in memory while its table is made: its entry, and that of the index of its shard.
+const GATHERED_BYTES: u64 = size_of::<StoredChunk>() as u64 + 16;
+/// The tables of one file take no more than this part of the memory limit.
+const TABLE_PART: u64 = 16;
+/// Chunks of a remote store whose sizes are asked for one by one.
+const MAX_REQUESTS: u64 = 4096;
+/// Requests that are sent at the same time.
+const CONCURRENT: u64 = 32;
+/// Chunks between two points at which an interrupted request ends.
+const PAUSE_CHUNKS: u64 = 1024;
+
+impl ChunkTable {
+    /// The number of chunks that are stored.
+    pub fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Whether no chunk is stored.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Size of all chunks in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.entries.last().map_or(0, |last| last.end)
+    }
+
+    /// Size of the largest chunk in bytes.
+    pub fn largest_bytes(&self) -> u64 {
+        let ranges = (0..self.len()).filter_map(|entry| self.range(entry));
+        ranges
+            .map(|range| range.end - range.start)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Memory of the table.
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&self.entries[..]) as u64
+    }
+
+    /// The number of a chunk, by its place among those that are stored.
+    pub fn number(&self, entry: u64) -> Option<u64> {
+        Some(self.get(entry)?.number)
+    }
+
+    /// The bytes of a chunk in the sequence of all, by its place among those that are stored.
+    pub fn range(&self, entry: u64) -> Option<Range<u64>> {
+        let end = self.get(entry)?.end;
+        let start = match entry.checked_sub(1) {
+            Some(before) => self.get(before)?.end,
+            None => 0,
+        };
+        Some(start..end)
+    }
+
+    /// The bytes of a chunk in the sequence of all, by its number; `None` if it is not stored.
+    pub fn find(&self, number: u64) -> Option<Range<u64>> {
+        let place = self
+            .entries
+            .binary_search_by_key(&number, |chunk| chunk.number);
+        self.range(place.ok()? as u64)
+    }
+
+    /// Hashes which content all chunks have.
+    pub fn hash_into(&self, hasher: &mut impl Hasher) {
+        for chunk in &self.entries {
+            for word in [chunk.number, chunk.start, chunk.end, chunk.version.0] {
+                hasher.write_u64(word);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, entry: u64) -> Option<&StoredChunk> {
+        self.entries.get(usize::try_from(entry).ok()?)
+    }
+
+    /// The place among those that are stored of the chunk with a byte of the sequence of all.
+    pub(super) fn place_of(&self, offset: u64) -> u64 {
+        self.entries.partition_point(|chunk| chunk.end <= offset) as u64
+    }
+
+    /// Adds a chunk behind all others.
+    fn push(&mut self, number: u64, bytes: Range<u64>, version: Version) -> Result<(), StoreError> {
+        let too_many = || StoreError::internal("chunks of more bytes than can be counted");
+        let size = bytes.end.checked_sub(bytes.start).ok_or_else(too_many)?;
+        let end = self.size_bytes().checked_add(size).ok_or_else(too_many)?;
+        self.entries.push(StoredChunk {
+            number,
+            start: bytes.start,
+            end,
+            version,
+        });
+        Ok(())
+    }
+}
+
+impl ArrayReader {
+    /// How the elements of a read chunk are stored.
+    ///
+    /// # Errors
+    /// Why other file formats do not have chunks of this form.
+    pub fn stored_form(&self) -> Result<StoredForm, String> {
+        let pipeline = self
+            .chunks
+            .read_pipeline()
+            .ok_or("its chunks have several shapes")?;
+        pipeline.stored_form()
+    }
+
+    /// Whether a table of the read chunks is within the limits.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check_chunk_table(&self) -> Result<(), String> {
+        let most = self.engine.memory_limit_bytes() / TABLE_PART / GATHERED_BYTES;
+        let chunks = self.chunks.read_chunk_count();
+        if chunks.is_none_or(|chunks| chunks > most) {
+            return Err(format!(
+                "more than {most} chunks: the table of their sizes takes {GATHERED_BYTES} bytes for each, \
+                 up to a {TABLE_PART}th of --memory-limit"
+            ));
+        }
+        let keys = self.chunks.grid().chunk_count();
+        if self.takes_requests() && keys > MAX_REQUESTS {
+            return Err(format!(
+                "the sizes of {keys} chunks take a request each, and no more than {MAX_REQUESTS} are sent"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the sizes of chunks are known without a request to a remote store or a read of each.
+    pub fn has_free_sizes(&self) -> bool {
+        let store = &self.chunks.store;
+        !self.chunks.is_remote() || (store.index().is_some() && self.chunks.sharding().is_none())
+    }
+
+    /// Whether each size takes a request.
+    fn takes_requests(&self) -> bool {
+        let store = &self.chunks.store;
+        let is_listed = store.capabilities().listing == ListingSupport::Complete;
+        self.chunks.is_remote() && (!is_listed || self.chunks.sharding().is_some())
+    }
+
+    /// Gathers the sizes and places of all read chunks.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for a chunk of a size that it cannot have; [`StoreError::Stale`] if the
+    /// metadata have changed; those of the store.
+    pub async fn chunk_table(&self) -> Result<ChunkTable, StoreError> {
+        leave_session_thread().await;
+        let table = match self.chunks.sharding() {
+            Some(sharding) => self.table_of_shards(sharding).await,
+            None => self.table_of_chunks().await,
+        };
+        // Also a failure may only be one of other metadata.
+        self.chunks.check_document().await?;
+        table
+    }
+
+    async fn reserve_table(&self) -> Result<Reservation, StoreError> {
+        let chunks = self.chunks.read_chunk_count().unwrap_or(u64::MAX);
+        let bytes = chunks.saturating_mul(GATHERED_BYTES);
+        self.engine.reserve(self.key(), bytes).await
+    }
+
+    async fn table_of_chunks(&self) -> Result<ChunkTable, StoreError> {
+        let _memory = self.reserve_table().await?;
+        let count = self.chunks.grid().chunk_count();
+        let expected = self
+            .chunks
+            .read_pipeline()
+            .and_then(Pipeline::encoded_size_bytes);
+        let mut table = ChunkTable::default();
+        let mut listed = None;
+        let mut first = 0;
+        while first < count {
+            let step = self.step();
+            let numbers = first..count.min(first.saturating_add(step));
+            if self.chunks.is_remote() {
+                self.list_once(numbers.clone(), &mut listed).await?;
+            } else {
+                leave_session_thread().await;
+            }
+            first = numbers.end;
+            let stats = numbers
+                .clone()
+                .map(|number| self.chunks.present_stat(number));
+            for (number, stat) in numbers.zip(join_all(stats).await) {
+                let Some((size, version)) = stat? else {
+                    continue;
+                };
+                if size == 0 || expected.is_some_and(|expected| expected != size) {
+                    return Err(wrong_size(self.chunks.chunk_key(number), size, expected));
+                }
+                table.push(number, 0..size, version)?;
+            }
+        }
+        table.entries.shrink_to_fit();
+        Ok(table)
+    }
+
+    fn step(&self) -> u64 {
+        match self.chunks.is_remote() {
+            true => CONCURRENT,
+            false => PAUSE_CHUNKS,
+        }
+    }
+
+    /// Lists the prefixes of these chunks, each once, so that the store has their attributes at hand.
+    async fn list_once(
+        &self,
+        numbers: Range<u64>,
+        last: &mut Option<Key>,
+    ) -> Result<(), StoreError> {
+        let store = &self.chunks.store;
+        if store.capabilities().listing != ListingSupport::Complete || store.index().is_some() {
+            return Ok(());
+        }
+        for number in numbers {
+            let prefix = self.chunks.stored_key(number)?.parent();
+            if last.as_ref() == Some(&prefix) {
+                continue;
+            }
+            match list_prefixes(&**store, &prefix, usize::MAX).await {
+                // What is there is found out for each chunk.
+                Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            *last = Some(prefix);
+        }
+        Ok(())
+    }
+
+    async fn table_of_shards(&self, sharding: &Sharding) -> Result<ChunkTable, StoreError> {
+        let shards = self.shard_indexes(sharding).await?;
+        // Reading an index reserves memory itself, and one request reserves once at a time.
+        let _memory = self.reserve_table().await?;
+        let count = self.chunks.read_chunk_count().unwrap_or(0);
+        let mut table = ChunkTable::default();
+        for number in 0..count {
+            if number % PAUSE_CHUNKS == 0 {
+                leave_session_thread().await;
+            }
+            let id = self.chunk_id(Extent::ChunkMajor, number);
+            let (Some(inner), Some((version, index))) = (id.inner, shards.get(&id.chunk)) else {
+                continue;
+            };
+            let key = || self.chunks.chunk_key(id.chunk);
+            let entry = index.index.entry(in_memory(inner)?);
+            let entry = entry.map_err(|error| codec_error(&key(), Some(inner), error))?;
+            let Some(bytes) = entry else {
+                continue;
+            };
+            if bytes.is_empty() {
+                return Err(wrong_size(key(), 0, None));
+            }
+            table.push(number, bytes, *version)?;
+        }
+        table.entries.shrink_to_fit();
+        Ok(table)
+    }
+
+    /// The indexes of all shards that are stored, with the version of each.
+    async fn shard_indexes(&self, sharding: &Sharding) -> Result<ShardIndexes, StoreError> {
+        let count = self.chunks.grid().chunk_count();
+        let mut shards = HashMap::new();
+        let mut first = 0;
+        while first < count {
+            let numbers = first..count.min(first.saturating_add(CONCURRENT));
+            if !self.chunks.is_remote() {
+                leave_session_thread().await;
+            }
+            first = numbers.end;
+            let indexes = numbers
+                .clone()
+                .map(|number| self.shard_index(number, sharding));
+            for (number, index) in numbers.zip(join_all(indexes).await) {
+                if let Some(index) = index? {
+                    shards.insert(number, index);
+                }
+            }
+        }
+        Ok(shards)
+    }
+
+    async fn shard_index(
+        &self,
+        number: u64,
+        sharding: &Sharding,
+    ) -> Result<Option<(Version, Arc<CachedIndex<()>>)>, StoreError> {
+        let key = self.chunks.stored_key(number)?;
+        let Some(object) = self.chunks.open(&key, self.chunks.hint()).await? else {
+            return Ok(None);
+        };
+        let index = self
+            .chunks
+            .shard_index(&*object, &key, sharding, &self.engine);
+        Ok(Some((object.version(), index.await?)))
+    }
+}
+
+/// Indexes of shards by the numbers of their chunks.
+type ShardIndexes = HashMap<u64, (Version, Arc<CachedIndex<()>>)>;
+
+impl ArrayChunks {
+    /// The codecs of a read chunk; `None` if chunks have several shapes.
+    fn read_pipeline(&self) -> Option<&Pipeline> {
+        match self.sharding() {
+            Some(sharding) => Some(sharding.inner()),
+            None => self.is_regular().then(|| self.whole_pipeline()),
+        }
+    }
+
+    /// The number of read chunks; `None` if it overflows.
+    pub(super) fn read_chunk_count(&self) -> Option<u64> {
+        match self.inner_counts() {
+            Some(counts) => counts
+                .iter()
+                .try_fold(1_u64, |n, count| n.checked_mul(*count)),
+            None => Some(self.grid().chunk_count()),
+        }
+    }
+
+    /// The size and the version of a chunk in the store; `None` if it is absent.
+    async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
+        let key = self.stored_key(chunk)?;
+        match self.store.stat(&key).await {
+            Ok(stat) if stat.kind == crate::store::Kind::Object => {
+                Ok(Some((stat.size_bytes, stat.version)))
+            }
+            Ok(_) => Err(not_a_chunk(StoreError::NotAPrefix { key })),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn wrong_size(key: Key, size: u64, expected: Option<u64>) -> StoreError {
+    let what = match expected {
+        Some(expected) => format!("{size} bytes, expected {expected}"),
+        None => format!("{size} bytes are no encoded chunk"),
+    };
+    StoreError::Corrupt { key, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_found_by_number_and_by_offset() {
+        let mut table = ChunkTable::default();
+        for (number, bytes) in [(1, 10..15), (4, 0..1), (9, 7..27)] {
+            table.push(number, bytes, Version(number)).unwrap();
+        }
+        assert_eq!(
+            (table.len(), table.size_bytes(), table.largest_bytes()),
+            (3, 26, 20)
+        );
+        assert_eq!(table.find(4), Some(5..6));
+        assert_eq!(table.find(5), None);
+        assert_eq!(table.range(2), Some(6..26));
+        assert_eq!(table.number(0), Some(1));
+        let places = [0, 4, 5, 6, 25, 26].map(|offset| table.place_of(offset));
+        assert_eq!(places, [0, 0, 1, 2, 2, 3]);
+        let overflow = table.push(10, 0..u64::MAX, Version(0));
+        assert!(matches!(overflow, Err(StoreError::Internal { .. })));
+    }
+}

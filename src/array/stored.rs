@@ -1,0 +1,243 @@
+//! Reading chunks as they are stored, one behind the other as a [`ChunkTable`] has them.
+//!
+//! A chunk that has another version than in the table is [`StoreError::Stale`]: sizes and bytes are of one
+//! version.
+
+use std::sync::Arc;
+
+use super::cache::{ChunkId, now_ms};
+use super::chunk_table::{ChunkTable, StoredChunk};
+use super::chunks::present;
+use super::raw::{compare_version, try_read_into, with_bytes};
+use super::reader::{ArrayReader, Extent};
+use super::served::ServedVersions;
+use crate::runtime::leave_session_thread;
+use crate::store::{AccessHint, Data, Key, Object, StoreError, in_memory, part_mut, read_into};
+
+/// A part of a stored chunk.
+struct Part<'a> {
+    chunk: &'a StoredChunk,
+    id: ChunkId,
+    key: Key,
+    /// Where the part begins in the value of the key.
+    start: u64,
+    size: usize,
+    /// Bytes of the whole chunk.
+    chunk_bytes: u64,
+}
+
+/// Remote chunks up to this size are fetched whole.
+const MAX_FETCHED_BYTES: u64 = 16 << 20;
+
+impl ArrayReader {
+    /// Reads `size` bytes from `offset` of the chunks of a table into `buffer`, fewer only at the end, if
+    /// that takes no disk and no network. `buffer` has the headroom of [`Object::try_read`], and `served` is
+    /// as in [`ArrayReader::try_read`].
+    ///
+    /// # Errors
+    /// As [`ArrayReader::read_stored`].
+    pub fn try_read_stored(
+        &self,
+        table: &ChunkTable,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Option<Result<Data, StoreError>> {
+        let read = self.try_parts(table, offset, size, buffer, served);
+        if let (Some(store), Some((key, version))) =
+            (self.chunks.store.as_sync(), &self.chunks.document)
+            && let Err(error) = compare_version(key, *version, store.stat(key))
+        {
+            return Some(Err(error));
+        }
+        read.transpose()
+    }
+
+    fn try_parts(
+        &self,
+        table: &ChunkTable,
+        offset: u64,
+        size: usize,
+        buffer: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<Option<Data>, StoreError> {
+        let Some(store) = self.chunks.store.as_sync() else {
+            return Ok(None);
+        };
+        let parts = self.parts(table, offset, size)?;
+        let name = |chunk| self.chunks.chunk_key(chunk);
+        let mut filled = 0;
+        for part in &parts {
+            let ids = std::slice::from_ref(&part.id);
+            if served.is_some_and(|served| !matches!(served.try_make_room(ids, name), Ok(true))) {
+                return Ok(None);
+            }
+            let checked_ms = now_ms();
+            let object = present(store.open(&part.key, AccessHint::Ranges))?;
+            let object = part.current(object)?;
+            if let [only] = &parts[..] {
+                let Some(data) = object.try_read(only.start, only.size, buffer) else {
+                    return Ok(None);
+                };
+                let data = only.whole(data?, buffer)?;
+                self.admit(served, &only.id, Some(only.chunk.version), checked_ms)?;
+                return Ok(Some(data));
+            }
+            let target = part_mut(buffer, filled..filled + part.size)?;
+            match try_read_into(&*object, &part.key, part.start, target) {
+                Some(read) => read?,
+                None => return Ok(None),
+            }
+            self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
+            filled += part.size;
+        }
+        Ok(Some(Data::Filled(0..filled)))
+    }
+
+    /// Reads `size` bytes from `offset` of the chunks of a table, fewer only at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] if a chunk has another version than in the table or is gone; those of the
+    /// store.
+    pub async fn read_stored(
+        &self,
+        table: &ChunkTable,
+        offset: u64,
+        size: usize,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        if !self.chunks.is_remote() {
+            leave_session_thread().await;
+        }
+        let read = self.read_parts(table, offset, size, served).await;
+        // Also a failure may only be one of other metadata.
+        self.chunks.check_document().await?;
+        read
+    }
+
+    async fn read_parts(
+        &self,
+        table: &ChunkTable,
+        offset: u64,
+        size: usize,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        let parts = self.parts(table, offset, size)?;
+        let name = |chunk| self.chunks.chunk_key(chunk);
+        if let Some(served) = served {
+            for part in &parts {
+                let ids = std::slice::from_ref(&part.id);
+                served.make_room(ids, name).await?;
+            }
+        }
+        let length: usize = parts.iter().map(|part| part.size).sum();
+        // After all else that waits for memory: a read that waits for some holds none.
+        let _memory = self.engine.reserve(self.key(), length as u64).await?;
+        let mut bytes = Vec::new();
+        let mut filled = 0;
+        for part in &parts {
+            let checked_ms = now_ms();
+            let object = self.chunks.open(&part.key, self.stored_hint(part)).await?;
+            let object = part.current(object)?;
+            self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
+            if let [only] = &parts[..] {
+                let data = object.read(only.start, only.size).await?;
+                if data.bytes(&[])?.len() == only.size {
+                    return Ok(data);
+                }
+            }
+            if bytes.is_empty() {
+                bytes = self.zeroed(length as u64)?;
+            }
+            let target = part_mut(&mut bytes, filled..filled + part.size)?;
+            read_part(&*object, part, target).await?;
+            filled += part.size;
+        }
+        Ok(Data::Shared(Arc::new(bytes), 0..filled))
+    }
+
+    /// What a chunk is opened for: programs read chunks whole.
+    fn stored_hint(&self, part: &Part<'_>) -> AccessHint {
+        let is_whole = self.chunks.is_remote() && !self.chunks.has_inner();
+        match is_whole && part.chunk_bytes <= MAX_FETCHED_BYTES {
+            true => AccessHint::Whole(part.chunk_bytes),
+            false => AccessHint::Ranges,
+        }
+    }
+
+    /// The parts of chunks that a range consists of.
+    fn parts<'a>(
+        &self,
+        table: &'a ChunkTable,
+        offset: u64,
+        size: usize,
+    ) -> Result<Vec<Part<'a>>, StoreError> {
+        let end = offset.saturating_add(size as u64).min(table.size_bytes());
+        let (mut parts, mut at) = (Vec::new(), offset);
+        let mut place = table.place_of(offset);
+        while at < end {
+            let chunk = table.get(place).zip(table.range(place));
+            let (chunk, range) =
+                chunk.ok_or_else(|| StoreError::internal(format!("no chunk has byte {at}")))?;
+            let id = self.chunk_id(Extent::ChunkMajor, chunk.number);
+            let until = range.end.min(end);
+            parts.push(Part {
+                chunk,
+                id,
+                key: self.chunks.stored_key(id.chunk)?,
+                start: chunk.start + (at - range.start),
+                size: in_memory(until - at)?,
+                chunk_bytes: range.end - range.start,
+            });
+            at = until;
+            place += 1;
+        }
+        Ok(parts)
+    }
+}
+
+impl Part<'_> {
+    /// The value of the chunk, if it is still the one of the table.
+    fn current(&self, object: Option<Arc<dyn Object>>) -> Result<Arc<dyn Object>, StoreError> {
+        let stale = |what: &str| StoreError::Stale {
+            key: self.key.clone(),
+            what: what.into(),
+        };
+        let object = object.ok_or_else(|| stale("the chunk is gone; open the file again"))?;
+        let is_whole = self.id.inner.is_none();
+        let is_same_size = !is_whole || object.size_bytes() == self.chunk_bytes;
+        match object.version() == self.chunk.version && is_same_size {
+            true => Ok(object),
+            false => Err(stale("the chunk has changed; open the file again")),
+        }
+    }
+
+    /// The bytes of a read, which must be all of the part.
+    fn whole(&self, data: Data, buffer: &[u8]) -> Result<Data, StoreError> {
+        let length = data.bytes(buffer)?.len();
+        match length == self.size {
+            true => Ok(data),
+            false => Err(StoreError::Corrupt {
+                key: self.key.clone(),
+                what: format!("ends {} bytes too early", self.size.saturating_sub(length)),
+            }),
+        }
+    }
+}
+
+async fn read_part(
+    object: &dyn Object,
+    part: &Part<'_>,
+    target: &mut [u8],
+) -> Result<(), StoreError> {
+    if object.as_local().is_none() {
+        return read_into(object, &part.key, part.start, target).await;
+    }
+    let range = part.start..part.start + target.len() as u64;
+    let copy = |bytes: &[u8]| {
+        target.copy_from_slice(bytes);
+        Ok(())
+    };
+    with_bytes(object, &part.key, range, copy).await
+}

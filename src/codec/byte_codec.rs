@@ -1,0 +1,126 @@
+//! How the elements of an encoded chunk are stored, for file formats that have chunks in the same form.
+
+use super::pipeline::Pipeline;
+use super::stage::{Action, Stage};
+
+/// A codec from bytes to bytes that other file formats have too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteCodec {
+    /// One zlib stream (RFC 1950).
+    Zlib,
+    /// Zstandard frames (RFC 8878).
+    Zstd,
+    /// The bytes of elements of this size, plane by plane.
+    Shuffle {
+        /// Bytes of an element.
+        element_bytes: u64,
+    },
+    /// The bytes, followed by the checksum of HDF5 in little-endian order.
+    Fletcher32,
+}
+
+/// How the elements of an encoded chunk are stored, in C order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredForm {
+    /// Whether numbers have the other byte order than that of the data type.
+    pub is_swapped: bool,
+    /// The codecs, in the order of encoding.
+    pub codecs: Vec<ByteCodec>,
+}
+
+impl Pipeline {
+    /// How the elements are stored.
+    ///
+    /// # Errors
+    /// The name of a codec that other file formats do not have.
+    pub fn stored_form(&self) -> Result<StoredForm, String> {
+        let mut form = StoredForm {
+            is_swapped: false,
+            codecs: Vec::new(),
+        };
+        for stage in self.stages().iter().rev() {
+            // Only the byte order is decoded in place.
+            if matches!(stage.action, Action::InPlace(_)) {
+                form.is_swapped = !form.is_swapped;
+                continue;
+            }
+            let codec = stage.byte_codec();
+            form.codecs.push(codec.ok_or_else(|| stage.name.clone())?);
+        }
+        Ok(form)
+    }
+}
+
+impl Stage {
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        match &self.action {
+            Action::Verify(codec) => codec.byte_codec(),
+            Action::Decode(codec) => codec.byte_codec(),
+            Action::InPlace(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::Array;
+
+    fn form(metadata: &str) -> Result<StoredForm, String> {
+        let array = match metadata.contains("codecs") {
+            true => Array::from_v3(metadata.as_bytes()).unwrap(),
+            false => Array::from_v2(metadata.as_bytes(), None).unwrap(),
+        };
+        let parts = array.decodable().unwrap();
+        let shape = parts.grid.regular_chunk_shape().unwrap();
+        let pipeline =
+            Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value).unwrap();
+        pipeline.stored_form()
+    }
+
+    fn v2(order: &str, filters: &str, compressor: &str) -> Result<StoredForm, String> {
+        form(&format!(
+            r#"{{"zarr_format": 2, "shape": [4, 4], "chunks": [2, 4], "dtype": ">i2", "fill_value": 0,
+            "order": "{order}", "filters": {filters}, "compressor": {compressor}}}"#
+        ))
+    }
+
+    fn v3(codecs: &str) -> Result<StoredForm, String> {
+        form(&format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "float64",
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2]}}}},
+            "chunk_key_encoding": {{"name": "default"}}, "fill_value": 0, "codecs": [{codecs}]}}"#
+        ))
+    }
+
+    #[test]
+    fn codecs_of_other_formats_are_known_in_the_order_of_encoding() {
+        let plain = |codecs: &[ByteCodec]| StoredForm {
+            is_swapped: false,
+            codecs: codecs.to_vec(),
+        };
+        assert_eq!(v2("C", "null", "null"), Ok(plain(&[])));
+        let zlib = r#"{"id": "zlib", "level": 3}"#;
+        let filters = r#"[{"id": "shuffle", "elementsize": 2}, {"id": "fletcher32"}]"#;
+        let shuffle = ByteCodec::Shuffle { element_bytes: 2 };
+        let expected = [shuffle, ByteCodec::Fletcher32, ByteCodec::Zlib];
+        assert_eq!(v2("C", filters, zlib), Ok(plain(&expected)));
+        let big = r#"{"name": "bytes", "configuration": {"endian": "big"}},
+            {"name": "numcodecs.shuffle"}, {"name": "zstd"}"#;
+        let expected = StoredForm {
+            is_swapped: true,
+            codecs: vec![ByteCodec::Shuffle { element_bytes: 8 }, ByteCodec::Zstd],
+        };
+        assert_eq!(v3(big), Ok(expected));
+    }
+
+    #[test]
+    fn what_other_formats_lack_is_named() {
+        assert_eq!(v2("F", "null", "null"), Err("order F".into()));
+        let gzip = v2("C", "null", r#"{"id": "gzip"}"#);
+        assert_eq!(gzip, Err("gzip".into()));
+        let little = r#"{"name": "bytes", "configuration": {"endian": "little"}}"#;
+        let crc = v3(&format!(r#"{little}, {{"name": "crc32c"}}"#));
+        assert_eq!(crc, Err("crc32c".into()));
+    }
+}

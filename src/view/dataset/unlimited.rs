@@ -1,0 +1,107 @@
+//! Which dimensions are unlimited, so that programs append to files and concatenate them along it.
+//!
+//! Zarr has no such dimensions: any array can grow. As in most files of climate models, it is the one called
+//! `time`.
+
+use super::{Dimension, Group, Variable};
+
+/// The name of an unlimited dimension.
+const NAME: &str = "time";
+/// A row of a variable along the dimension has at most so many elements, so that it fits a chunk of HDF5
+/// whatever their type is.
+const MAX_ROW_ELEMENTS: u64 = u32::MAX as u64 / 16;
+
+/// Marks the unlimited dimensions of a group and of those below it: each is the first one of every variable
+/// that has it, and one has it.
+pub(super) fn mark(dimensions: &mut [Dimension], root: &Group) {
+    let mut uses = vec![Use::None; dimensions.len()];
+    look(root, dimensions, &mut uses);
+    for (dimension, found) in dimensions.iter_mut().zip(uses) {
+        dimension.is_unlimited = dimension.name == NAME && found == Use::First;
+    }
+}
+
+/// How variables have a dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    None,
+    First,
+    Otherwise,
+}
+
+fn look(group: &Group, dimensions: &[Dimension], uses: &mut [Use]) {
+    for variable in &group.variables {
+        let is_short = has_short_rows(variable, dimensions);
+        for (axis, dimension) in variable.dimensions.iter().enumerate() {
+            if let Some(found) = uses.get_mut(*dimension) {
+                *found = match *found {
+                    Use::None | Use::First if axis == 0 && is_short => Use::First,
+                    _ => Use::Otherwise,
+                };
+            }
+        }
+    }
+    for group in &group.groups {
+        look(group, dimensions, uses);
+    }
+}
+
+fn has_short_rows(variable: &Variable, dimensions: &[Dimension]) -> bool {
+    let shape = variable.shape(dimensions);
+    let row = shape.iter().skip(1);
+    let elements = row.fold(1_u64, |n, length| n.saturating_mul(*length));
+    elements <= MAX_ROW_ELEMENTS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::view::dataset::{Data, Item};
+
+    fn is_unlimited(lengths: &[(&str, u64)], variables: &[&[usize]]) -> Vec<bool> {
+        let dimension = |(name, length): &(&str, u64)| Dimension {
+            name: (*name).to_owned(),
+            length: *length,
+            is_unlimited: false,
+        };
+        let variable = |dimensions: &&[usize]| Variable {
+            name: "a".into(),
+            dimensions: dimensions.to_vec(),
+            item: Item::Text,
+            data: Data::Texts(Arc::default()),
+            attributes: Vec::new(),
+            fill: None,
+            stored: None,
+        };
+        let group = |variables: &[&[usize]], groups| Group {
+            name: String::new(),
+            dimensions: Vec::new(),
+            variables: variables.iter().map(variable).collect(),
+            attributes: Vec::new(),
+            groups,
+        };
+        let (first, rest) = variables.split_at(variables.len() / 2);
+        let root = group(first, vec![group(rest, Vec::new())]);
+        let mut dimensions: Vec<Dimension> = lengths.iter().map(dimension).collect();
+        mark(&mut dimensions, &root);
+        let marks = dimensions.iter().map(|dimension| dimension.is_unlimited);
+        marks.collect()
+    }
+
+    #[test]
+    fn time_is_unlimited_where_it_is_the_first_dimension_of_all_variables() {
+        let lengths = [("time", 3), ("y", 2), ("time", 0), ("time", 5)];
+        let unlimited = [true, false, true, false];
+        assert_eq!(
+            is_unlimited(&lengths, &[&[0, 1], &[0], &[2], &[1]]),
+            unlimited
+        );
+        let not = [false; 4];
+        assert_eq!(is_unlimited(&lengths, &[&[0], &[1, 0]]), not);
+        assert_eq!(is_unlimited(&lengths, &[&[1]]), not);
+        let long = [("time", 3), ("y", 1 << 29)];
+        assert_eq!(is_unlimited(&long, &[&[0, 1], &[0]]), [false; 2]);
+    }
+}

@@ -1,0 +1,93 @@
+//! GeoTIFF whose tiles and strips are the chunks of an array as they are stored.
+
+use super::{LevelView, pixels, render_with};
+use crate::view::around::{ArrayView, NodeResolver};
+use crate::view::content::NoContent;
+use crate::view::georef::RasterMetadata;
+use crate::view::georef::context::{Context, Groups, Notes};
+use crate::view::georef::text::shown;
+use crate::view::layout::{StoredExtent, VirtualFile};
+use crate::view::number::Number;
+use crate::view::packed::{swapped, tiff_form};
+use crate::view::tiff::{self, Image};
+
+/// Whether the metadata of an array rule out the file.
+///
+/// # Errors
+/// Why they do; those of the store.
+pub(in crate::view) fn check(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+) -> Result<(), NoContent> {
+    tiff_form(view)?;
+    let groups = Groups::above(view, nodes, &mut Notes::default())?;
+    let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
+    Ok(tiff::check_stored(&pixels(&raster), view.reader)?)
+}
+
+/// An array as a GeoTIFF with its chunks as they are stored.
+///
+/// # Errors
+/// Why it has none; those of the store.
+pub(in crate::view) fn render(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, NoContent> {
+    let form = tiff_form(view)?;
+    render_with(view, nodes, form.is_swapped, |level, source| {
+        image(&level, nodes, source)
+    })
+}
+
+fn image(
+    level: &LevelView<'_>,
+    nodes: &dyn NodeResolver,
+    source: usize,
+) -> Result<(Image, StoredExtent), NoContent> {
+    let LevelView { view, raster, .. } = level;
+    let form = tiff_form(view)?;
+    let order = match form.is_swapped {
+        true => swapped(raster.number).order,
+        false => raster.number.order,
+    };
+    if order != level.order {
+        return Err("its numbers have another byte order".to_owned().into());
+    }
+    let pixels = pixels(raster);
+    // Before the sizes of all chunks are asked for.
+    tiff::check_stored(&pixels, view.reader)?;
+    let table = nodes.chunk_table(view.node)?;
+    let (image, extent) =
+        tiff::stored_image(&pixels, view.reader, source, form.compression, table)?;
+    if image.is_sparse() {
+        check_fill_value(level)?;
+    }
+    Ok((image, extent))
+}
+
+/// Whether programs read the fill value where a block is not in the file: the value without data, else 0.
+///
+/// # Errors
+/// Why they do not.
+fn check_fill_value(level: &LevelView<'_>) -> Result<(), String> {
+    let fill = level.view.reader.chunks().fill_value();
+    let is_read = match (&level.samples.no_data, level.view.number()) {
+        (Some(no_data), Some((own, 1))) => {
+            let meant = Number {
+                kind: level.raster.number.kind,
+                ..own
+            };
+            Number::read(meant, fill).is_some_and(|value| shown(value) == *no_data)
+        }
+        (Some(_), _) => false,
+        (None, _) => fill.iter().all(|byte| *byte == 0),
+    };
+    match is_read {
+        true => Ok(()),
+        false => Err(
+            "chunks are missing, and programs do not read their fill value there: it is neither the value \
+             without data nor 0"
+                .into(),
+        ),
+    }
+}

@@ -1,0 +1,231 @@
+//! The storage of the elements of a variable.
+
+use std::sync::Arc;
+
+use super::Plan;
+use super::body::{Content, Values};
+use crate::array::ArrayReader;
+use crate::view::dataset::{Data, Variable};
+use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
+use crate::view::layout::{ArrayExtent, ElementOrder};
+use crate::view::number::{Conversion, Number};
+use crate::view::packed::StoredChunks;
+
+/// The elements of a dataset.
+pub(super) enum Elements {
+    Nowhere,
+    Values(Values, Option<ChunkIndex>),
+    Array(Arc<ArrayReader>, Content, Option<ChunkIndex>),
+}
+
+/// The length that an unlimited axis can have.
+const UNLIMITED: u64 = u64::MAX;
+/// Chunks of rows are about so long, so that programs that read one row read little more.
+const ROWS_BYTES: u64 = 1 << 20;
+
+/// The storage of a dataset without elements.
+pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
+    match is_unlimited {
+        true => {
+            let extents = shape
+                .iter()
+                .map(|length| (*length).clamp(1, 1024))
+                .collect();
+            Storage::Chunked(UNDEFINED, unlimited(shape, extents))
+        }
+        false => Storage::Nowhere,
+    }
+}
+
+/// Chunks of a dataset whose first axis is unlimited.
+fn unlimited(shape: &[u64], extents: Vec<u64>) -> Chunks {
+    let rest = shape.iter().skip(1).copied();
+    Chunks {
+        extents,
+        max_shape: Some(std::iter::once(UNLIMITED).chain(rest).collect()),
+        ..Chunks::default()
+    }
+}
+
+/// Elements in row-major order as chunks of whole rows of a dataset whose first axis is unlimited: the
+/// storage, the index, and the bytes of the rows of the last chunk beyond the elements. `None` if HDF5 has
+/// no such chunks.
+fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
+    let (length, rest) = shape.split_first()?;
+    let row_bytes = rest
+        .iter()
+        .try_fold(item_bytes, |n, length| n.checked_mul(*length))?;
+    let most = ROWS_BYTES.checked_div(row_bytes)?.clamp(1, *length);
+    // As long as each other, so that little is beyond the elements.
+    let rows = length.div_ceil(length.div_ceil(most));
+    let padding = length.checked_next_multiple_of(rows)? - length;
+    let extents: Vec<u64> = std::iter::once(&rows).chain(rest).copied().collect();
+    let index = ChunkIndex::new(shape, &extents, item_bytes)?;
+    let storage = Storage::Chunked(0, unlimited(shape, extents));
+    Some((storage, index, padding.checked_mul(row_bytes)?))
+}
+
+/// Values in the header: contiguous, or one chunk.
+fn of_values(
+    values: Values,
+    shape: &[u64],
+    item_bytes: u64,
+    is_unlimited: bool,
+) -> Result<(Storage, Elements), String> {
+    if !is_unlimited {
+        return Ok((Storage::Contiguous(0), Elements::Values(values, None)));
+    }
+    let index = ChunkIndex::new(shape, shape, item_bytes).ok_or("values that are no chunk")?;
+    let storage = Storage::Chunked(0, unlimited(shape, shape.to_vec()));
+    Ok((storage, Elements::Values(values, Some(index))))
+}
+
+/// The chunks of an array as they are stored.
+pub(super) fn packed(
+    variable: &Variable,
+    number: Option<Number>,
+    shape: &[u64],
+    stored: &StoredChunks,
+    is_unlimited: bool,
+) -> Result<(Storage, Elements), String> {
+    let Data::Array(reader, extents) = &variable.data else {
+        return Err("bug: stored chunks of no array".into());
+    };
+    let item = number.map_or(1, |number| number.size_bytes) as u64;
+    let table = &stored.table;
+    let index = match table.is_empty() {
+        true => None,
+        false => Some(
+            ChunkIndex::of_stored(shape, extents, item, Arc::clone(table))
+                .ok_or("chunks that HDF5 cannot have")?,
+        ),
+    };
+    // An axis must be able to be as long as a chunk.
+    let longest = extents.iter().zip(shape);
+    let mut longest: Vec<u64> = longest
+        .map(|(extent, length)| *extent.max(length))
+        .collect();
+    if let (true, Some(first)) = (is_unlimited, longest.first_mut()) {
+        *first = UNLIMITED;
+    }
+    let chunks = Chunks {
+        extents: extents.clone(),
+        filters: stored.form.filters.clone(),
+        max_shape: (longest != shape).then_some(longest),
+    };
+    let content = Content::Chunks(Arc::clone(table));
+    let elements = Elements::Array(Arc::clone(reader), content, index);
+    Ok((Storage::Chunked(UNDEFINED, chunks), elements))
+}
+
+impl<'a> Plan<'a> {
+    /// The storage of the elements, which have `item_bytes` in the file.
+    pub(super) fn storage(
+        &mut self,
+        variable: &'a Variable,
+        number: Option<Number>,
+        item_bytes: usize,
+        shape: &[u64],
+        is_unlimited: bool,
+    ) -> Result<(Storage, Elements), String> {
+        if shape.contains(&0) {
+            return Ok((nowhere(shape, is_unlimited), Elements::Nowhere));
+        }
+        let (reader, chunks) = match &variable.data {
+            Data::Texts(texts) => {
+                let values = Values::Texts(self.file.push_texts(texts));
+                return of_values(values, shape, item_bytes as u64, is_unlimited);
+            }
+            Data::Numbers(values) => {
+                let number = number.ok_or("no numbers")?;
+                let bytes: Option<Vec<Vec<u8>>> =
+                    values.iter().map(|value| number.write(*value)).collect();
+                let bytes = bytes.ok_or("no numbers of their type")?.concat();
+                return of_values(Values::Bytes(bytes), shape, item_bytes as u64, is_unlimited);
+            }
+            Data::Array(reader, chunks) => (reader, chunks),
+        };
+        let conversion = number.and_then(|number| variable.conversion(number));
+        let (storage, content, index) =
+            of_array(reader, shape, chunks, item_bytes, conversion, is_unlimited)?;
+        Ok((storage, Elements::Array(Arc::clone(reader), content, index)))
+    }
+}
+
+/// The storage of the elements of an array of `shape` and `chunks` in the file: the chunks of the array, so
+/// that each is decoded once; contiguous if there is one chunk, or if HDF5 cannot have such chunks. None of
+/// the lengths is 0.
+///
+/// # Errors
+/// More bytes than a file can have, or rows that are no chunks of an unlimited axis.
+pub(in crate::view) fn of_array(
+    reader: &ArrayReader,
+    shape: &[u64],
+    chunks: &[u64],
+    item_bytes: usize,
+    conversion: Option<Conversion>,
+    is_unlimited: bool,
+) -> Result<(Storage, Content, Option<ChunkIndex>), String> {
+    let item = item_bytes as u64;
+    let pairs = || chunks.iter().zip(shape);
+    let is_one = pairs().all(|(chunk, length)| chunk >= length);
+    // A chunk of HDF5 must not be larger than the array.
+    let fits = pairs().all(|(chunk, length)| chunk <= length);
+    let index = match fits && !is_one {
+        true => ChunkIndex::new(shape, chunks, item),
+        false => None,
+    };
+    let (order, storage, index, padding_bytes) = match (index, is_unlimited) {
+        (Some(index), _) => {
+            let extents = chunks.to_vec();
+            let chunks = match is_unlimited {
+                true => unlimited(shape, extents),
+                false => Chunks {
+                    extents,
+                    ..Chunks::default()
+                },
+            };
+            let storage = Storage::Chunked(0, chunks);
+            (ElementOrder::ChunkMajor, storage, Some(index), 0)
+        }
+        (None, true) => {
+            let (storage, index, padding_bytes) =
+                rows(shape, item).ok_or("rows that are no chunks of HDF5")?;
+            (ElementOrder::RowMajor, storage, Some(index), padding_bytes)
+        }
+        (None, false) => (ElementOrder::RowMajor, Storage::Contiguous(0), None, 0),
+    };
+    let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
+    if let Some(index) = &index
+        && index.chunks_bytes().checked_sub(padding_bytes) != Some(extent.size_bytes)
+    {
+        return Err("bug: its chunks are not those of its file".into());
+    }
+    Ok((storage, Content::Elements(extent, padding_bytes), index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chunks_of_about_one_size_with_little_beyond_the_elements() {
+        for (shape, extents, padding_bytes) in [
+            (&[10, 5][..], vec![10, 5], 0),
+            (&[100_001], vec![100_001], 0),
+            (&[300_001], vec![100_001], 8 * 2),
+            (&[5, 1 << 20], vec![1, 1 << 20], 0),
+            (&[7, 3, 1 << 14], vec![2, 3, 1 << 14], 8 * 3 << 14),
+        ] {
+            let (storage, index, padding) = rows(shape, 8).unwrap();
+            let Storage::Chunked(_, chunks) = storage else {
+                panic!("{storage:?}");
+            };
+            assert_eq!((chunks.extents, padding), (extents, padding_bytes));
+            let all: u64 = shape.iter().product();
+            assert_eq!(index.chunks_bytes(), 8 * all + padding);
+            assert_eq!(chunks.max_shape.unwrap()[0], UNLIMITED);
+        }
+        assert!(rows(&[2, 1 << 30], 8).is_none());
+    }
+}

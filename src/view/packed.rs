@@ -1,0 +1,239 @@
+//! Arrays whose stored chunks are, byte for byte, chunks of another file format: `.packed.nc` and
+//! `.packed.tif`. Nothing is decoded.
+
+use std::sync::Arc;
+
+use super::around::ArrayView;
+use super::content::NoContent;
+use super::hdf5::{Filter, MAX_FILTERS};
+use super::node::ViewNode;
+use super::nodes::Nodes;
+use super::number::{Number, NumberKind};
+use crate::array::ChunkTable;
+use crate::codec::{ByteCodec, StoredForm};
+use crate::zarr::{ByteOrder, Scalar};
+
+/// The stored chunks of an array, in the form that HDF5 has them.
+#[derive(Debug, Clone)]
+pub(super) struct StoredChunks {
+    pub(super) table: Arc<ChunkTable>,
+    pub(super) form: Hdf5Form,
+}
+
+/// How HDF5 reads the chunks of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hdf5Form {
+    /// The filters, in the order of encoding.
+    pub(super) filters: Vec<Filter>,
+    /// Whether numbers have the other byte order than that of the array.
+    pub(super) is_swapped: bool,
+    /// The number that chunks without bytes are full of, in the byte order of the chunks.
+    pub(super) fill: Vec<u8>,
+}
+
+/// How TIFF has the chunks of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TiffForm {
+    /// The value of the tag `Compression`.
+    pub(super) compression: u16,
+    /// Whether numbers have the other byte order than that of the array.
+    pub(super) is_swapped: bool,
+}
+
+/// No chunk of HDF5 takes more, encoded or not.
+const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
+/// The level of numcodecs, if the metadata have none; readers do not use it.
+const ZLIB_LEVEL: u8 = 1;
+
+/// The other byte order.
+pub(super) fn swapped(number: Number) -> Number {
+    let order = match number.order {
+        ByteOrder::Little => ByteOrder::Big,
+        ByteOrder::Big => ByteOrder::Little,
+    };
+    Number { order, ..number }
+}
+
+/// How HDF5 reads the stored chunks of an array.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
+    let form = stored_form(view)?;
+    let item_bytes = number_bytes(view)?;
+    if view.shape().is_empty() {
+        return Err("HDF5 has no chunks of arrays without axes".into());
+    }
+    let chunk_bytes = view.reader.read_chunk_bytes();
+    if chunk_bytes > MAX_CHUNK_BYTES {
+        return Err(format!(
+            "chunks of {chunk_bytes} bytes: HDF5 has chunks below 4 GiB"
+        ));
+    }
+    let filters = form.codecs.iter().map(|codec| filter(*codec, item_bytes));
+    let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+    if filters.len() > MAX_FILTERS {
+        return Err(format!(
+            "{} codecs, HDF5 has up to {MAX_FILTERS} filters",
+            filters.len()
+        ));
+    }
+    let fill = view.reader.chunks().fill_value();
+    let (first, rest) = fill
+        .split_at_checked(item_bytes)
+        .ok_or("a short fill value")?;
+    if rest.chunks(item_bytes).any(|part| part != first) {
+        return Err("a fill value whose real and imaginary parts differ".into());
+    }
+    let mut fill = first.to_vec();
+    if form.is_swapped {
+        fill.reverse();
+    }
+    Ok(Hdf5Form {
+        filters,
+        is_swapped: form.is_swapped,
+        fill,
+    })
+}
+
+/// How TIFF has the stored chunks of an array.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn tiff_form(view: &ArrayView<'_>) -> Result<TiffForm, String> {
+    let form = stored_form(view)?;
+    number_bytes(view)?;
+    let compression = match form.codecs[..] {
+        [] => 1,
+        // "Adobe Photoshop TIFF Technical Notes", ZIP; the number of libtiff for Zstandard.
+        [ByteCodec::Zlib] => 8,
+        [ByteCodec::Zstd] => 50_000,
+        _ => return Err(no_such_chunks("TIFF", &form)),
+    };
+    Ok(TiffForm {
+        compression,
+        is_swapped: form.is_swapped,
+    })
+}
+
+fn stored_form(view: &ArrayView<'_>) -> Result<StoredForm, String> {
+    let form = view.reader.stored_form();
+    form.map_err(|codec| format!("its chunks are not stored in a form of other formats: {codec}"))
+}
+
+fn no_such_chunks(format: &str, form: &StoredForm) -> String {
+    let names: Vec<String> = form
+        .codecs
+        .iter()
+        .map(|codec| format!("{codec:?}"))
+        .collect();
+    format!(
+        "{format} has no chunks with the codecs {}",
+        names.join(", ")
+    )
+}
+
+/// The bytes of a number of the array, as the file has it.
+fn number_bytes(view: &ArrayView<'_>) -> Result<usize, String> {
+    let data_type = view.data_type();
+    if data_type.scalar == Scalar::Bool {
+        return Ok(1);
+    }
+    match view.number() {
+        Some((number, _)) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
+            Err("half floats, which are floats in the file".into())
+        }
+        Some((number, _)) => Ok(number.size_bytes),
+        None => Err(format!("elements of the type {data_type}")),
+    }
+}
+
+fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
+    match codec {
+        ByteCodec::Zlib => Ok(Filter::Deflate { level: ZLIB_LEVEL }),
+        ByteCodec::Fletcher32 => Ok(Filter::Fletcher32),
+        // Readers without the library take the size of an element of the dataset.
+        ByteCodec::Shuffle { element_bytes } if element_bytes == item_bytes as u64 => {
+            let element_bytes = u32::try_from(element_bytes);
+            let element_bytes = element_bytes.map_err(|_| "elements of more than 4 GiB")?;
+            Ok(Filter::Shuffle { element_bytes })
+        }
+        ByteCodec::Shuffle { element_bytes } => Err(format!(
+            "shuffle of {element_bytes} bytes, and a number has {item_bytes}"
+        )),
+        ByteCodec::Zstd => Err("zstd, which HDF5 reads with a plugin only".into()),
+    }
+}
+
+/// Whether chunks of an array are zlib streams, so that other formats may have them.
+pub(super) fn has_zlib(node: &ViewNode) -> bool {
+    let form = node.array_view().map(|view| view.reader.stored_form());
+    form.is_some_and(|form| form.is_ok_and(|form| form.codecs.contains(&ByteCodec::Zlib)))
+}
+
+/// Whether the sizes of the chunks of an array are known at no cost and HDF5 reads its chunks as they are,
+/// by its metadata alone.
+pub(super) fn is_certain(node: &ViewNode) -> bool {
+    node.array_view().is_some_and(|view| check(&view).is_ok())
+}
+
+/// As [`is_certain`], with the reason.
+///
+/// # Errors
+/// Why it is not so.
+pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+    hdf5_form(view)?;
+    check_sizes(view)
+}
+
+/// Whether the sizes of the chunks of an array are known at no cost.
+///
+/// # Errors
+/// Why they are not.
+pub(super) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
+    view.reader.check_chunk_table()?;
+    match view.reader.has_free_sizes() {
+        true => Ok(()),
+        false => Err("not listed: the sizes of its chunks take requests".into()),
+    }
+}
+
+impl Nodes {
+    /// The sizes and places of the chunks of an array as they are stored.
+    ///
+    /// # Errors
+    /// [`NoContent::Absent`] if they are too many or the node is no array; those of the store.
+    pub(super) async fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent> {
+        let Some(view) = node.array_view() else {
+            return Err(NoContent::Absent("no array".into()));
+        };
+        view.reader.check_chunk_table()?;
+        Ok(Arc::new(view.reader.chunk_table().await?))
+    }
+
+    /// The stored chunks of an array, or why HDF5 does not read them as they are.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn stored_chunks(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Result<StoredChunks, String>, NoContent> {
+        let form = match node.array_view() {
+            Some(view) => hdf5_form(&view),
+            None => Err("elements of variable length".into()),
+        };
+        let form = match form {
+            Ok(form) => form,
+            Err(why) => return Ok(Err(why)),
+        };
+        match self.chunk_table(node).await {
+            Ok(table) if table.largest_bytes() > MAX_CHUNK_BYTES => {
+                Ok(Err("stored chunks of 4 GiB and more".into()))
+            }
+            Ok(table) => Ok(Ok(StoredChunks { table, form })),
+            Err(NoContent::Absent(why)) => Ok(Err(why)),
+            Err(error) => Err(error),
+        }
+    }
+}
