@@ -13,7 +13,7 @@ use super::reader::{ArrayReader, Extent};
 use crate::codec::{Pipeline, Sharding, StoredForm};
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, ListingSupport, StoreError, Version, in_memory, list_prefixes};
+use crate::store::{Key, Kind, ListingSupport, StoreError, Version, in_memory, list_prefixes};
 
 /// The read chunks that an array has in its store, one behind the other in C order over their grid, with
 /// the version that each had when the table was made.
@@ -277,7 +277,7 @@ impl ArrayReader {
         let count = self.chunks.read_chunk_count().unwrap_or(0);
         let mut table = ChunkTable::default();
         for number in 0..count {
-            if number % PAUSE_CHUNKS == 0 {
+            if number.is_multiple_of(PAUSE_CHUNKS) {
                 leave_session_thread().await;
             }
             let id = self.chunk_id(Extent::ChunkMajor, number);
@@ -364,7 +364,7 @@ impl ArrayChunks {
     async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
         let key = self.stored_key(chunk)?;
         match self.store.stat(&key).await {
-            Ok(stat) if stat.kind == crate::store::Kind::Object => {
+            Ok(stat) if stat.kind == Kind::Object => {
                 Ok(Some((stat.size_bytes, stat.version)))
             }
             Ok(_) => Err(not_a_chunk(StoreError::NotAPrefix { key })),

@@ -32,7 +32,7 @@ ARRAYS = {
     "waves": ((33, 16), (16, 16), "<c8", 0, [], ZLIB, True, "C"),
     "bool": ((33, 16), (16, 16), "|b1", True, [], ZLIB, True, "C"),
     "holes": ((33, 16), (16, 16), "<f4", 7, [], ZLIB, True, "C"),
-    "many": ((400, 300), (1, 8), "<i2", 0, [], ZLIB, True, "C"),
+    "many": ((200, 80), (1, 8), "<i2", 0, [], ZLIB, True, "C"),
     # What has to be decoded.
     "gzip": ((33, 16), (16, 16), "<f4", 7, [], numcodecs.GZip(1), True, "C"),
     "half": ((33, 16), (16, 16), "<f2", 7, [], ZLIB, True, "C"),

@@ -14,7 +14,7 @@ pub(in crate::view) enum Filter {
 /// The most filters of a dataset (`H5Z_MAX_NFILTERS`).
 pub(in crate::view) const MAX_FILTERS: usize = 32;
 
-/// The chunk cannot be read without the filter; `H5Z_FLAG_OPTIONAL` is about writing.
+/// `H5Z_FLAG_OPTIONAL`, which is about writing: no reader goes on without the filter.
 const OPTIONAL: u16 = 1;
 
 /// A message of version 2: numbers below 256 have no names.
