@@ -364,9 +364,7 @@ impl ArrayChunks {
     async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
         let key = self.stored_key(chunk)?;
         match self.store.stat(&key).await {
-            Ok(stat) if stat.kind == Kind::Object => {
-                Ok(Some((stat.size_bytes, stat.version)))
-            }
+            Ok(stat) if stat.kind == Kind::Object => Ok(Some((stat.size_bytes, stat.version))),
             Ok(_) => Err(not_a_chunk(StoreError::NotAPrefix { key })),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -166,6 +166,7 @@ mod tests {
         let dimension = Dimension {
             name: "dim".into(),
             length: 5,
+            is_unlimited: false,
         };
         let number = Number::new(NumberKind::Int, 2, ByteOrder::Little);
         let header = Header {

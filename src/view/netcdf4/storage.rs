@@ -215,7 +215,7 @@ mod tests {
             (&[100_001], vec![100_001], 0),
             (&[300_001], vec![100_001], 8 * 2),
             (&[5, 1 << 20], vec![1, 1 << 20], 0),
-            (&[7, 3, 1 << 14], vec![2, 3, 1 << 14], 8 * 3 << 14),
+            (&[7, 3, 1 << 14], vec![2, 3, 1 << 14], 24 << 14),
         ] {
             let (storage, index, padding) = rows(shape, 8).unwrap();
             let Storage::Chunked(_, chunks) = storage else {
