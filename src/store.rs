@@ -487,6 +487,11 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
+    /// Whether values that are prefetched at the same time can come with one request.
+    fn joins_prefetches(&self) -> bool {
+        false
+    }
+
     /// The versions that the source has; `None` if it keeps none.
     async fn history(&self) -> Option<Result<History, StoreError>> {
         None

@@ -522,6 +522,10 @@ impl Store for Translated {
         }
     }
 
+    fn joins_prefetches(&self) -> bool {
+        self.0.store.joins_prefetches()
+    }
+
     fn transfer_stats(&self) -> Option<TransferStats> {
         self.0.store.transfer_stats()
     }

@@ -385,6 +385,10 @@ impl Store for MetadataListingStore {
         }
     }
 
+    fn joins_prefetches(&self) -> bool {
+        self.inner.joins_prefetches()
+    }
+
     fn transfer_stats(&self) -> Option<TransferStats> {
         self.inner.transfer_stats()
     }

@@ -37,6 +37,7 @@ use siphasher::sip::SipHasher13;
 use self::listing::ReferenceListing;
 use self::own::OwnPart;
 use self::span::InlineObject;
+use super::remote::First;
 use super::{
     AccessHint, Capabilities, Extent, History, Key, Kind, Listing, ListingSupport, Object,
     Prefetch, Stat, Store, StoreError, TransferStats, Version,
@@ -282,7 +283,10 @@ impl Shared {
         match &reference {
             Reference::Inline(bytes) => Ok(self.inline(&reference, bytes)),
             Reference::Target { url, range, pin } => {
-                let first = range.clone();
+                let first = range.clone().map(|range| First {
+                    range,
+                    is_ahead: false,
+                });
                 let target = self.targets.open(key, url, pin.as_ref(), first).await?;
                 let range = range.clone().unwrap_or(0..target.size_bytes());
                 let stat = self.object_stat(&reference, length(&range));
@@ -403,13 +407,26 @@ impl Store for ReferenceStore {
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
-        let found = self.shared.references.try_find(key);
-        match (found, &self.shared.own, what) {
-            (Some(Ok(Entry::Value(Reference::Own { key, .. }))), Some(own), Prefetch::Value) => {
-                own.prefetch(&key, what).await
+        let shared = &self.shared;
+        let (Prefetch::Value, Ok(Entry::Value(found))) = (what, shared.references.find(key).await)
+        else {
+            return false;
+        };
+        match (found, &shared.own) {
+            (Reference::Own { key, .. }, Some(own)) => own.prefetch(&key, what).await,
+            (Reference::Target { url, range, pin }, _) => {
+                shared
+                    .targets
+                    .prefetch(key, &url, pin.as_ref(), range)
+                    .await
             }
+            (Reference::Inline(_), _) => true,
             _ => false,
         }
+    }
+
+    fn joins_prefetches(&self) -> bool {
+        self.shared.targets.may_be_remote()
     }
 
     async fn history(&self) -> Option<Result<History, StoreError>> {

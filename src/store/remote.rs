@@ -45,7 +45,7 @@ pub(super) use client::label;
 pub use error::RemoteError as RemoteOpenError;
 pub(super) use open::{Found, open};
 pub use options::RemoteOptions;
-pub(super) use target::{RemoteTarget, RemoteTargets, Trust};
+pub(super) use target::{First, RemoteTarget, RemoteTargets, Trust};
 pub use traffic::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use web::fuzz_page;

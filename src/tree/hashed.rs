@@ -227,6 +227,22 @@ impl HashedTree {
         }
     }
 
+    /// The object that was opened for a number, if it has the content that the number stands for.
+    fn opened(
+        &self,
+        key: &Key,
+        version: Version,
+        object: Arc<dyn Object>,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        if object.version() != version {
+            return Err(changed(key.clone()));
+        }
+        if let Some(values) = &self.values {
+            values.observe(key, Some(&object));
+        }
+        Ok(object)
+    }
+
     fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
         let parent = match key == self.root {
             true => self.numbers.root,
@@ -321,22 +337,16 @@ impl Tree for HashedTree {
             Err(error) => return Some(Err(error)),
         };
         let opened = self.store.try_open(&key, AccessHint::Ranges)?;
-        Some(opened.and_then(|object| match object.version() == version {
-            true => Ok(object),
-            false => Err(changed(key)),
-        }))
+        Some(opened.and_then(|object| self.opened(&key, version, object)))
     }
 
     async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
         let (key, _, version) = self.find(ino)?;
-        let object = self.store.open(&key, AccessHint::Ranges).await?;
-        if object.version() != version {
-            return Err(changed(key));
-        }
         if let Some(values) = &self.values {
-            values.observe(&key, Some(&object));
+            values.anticipate(&key);
         }
-        Ok(object)
+        let object = self.store.open(&key, AccessHint::Ranges).await?;
+        self.opened(&key, version, object)
     }
 
     fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {

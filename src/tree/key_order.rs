@@ -1,6 +1,7 @@
 //! The orders in which programs visit the keys of a store: as they are listed, by name (a shell's
-//! `*`), or by inode number (`cp -r`, `find`).
+//! `*`), by inode number (`cp -r`, `find`), or by the numbers in names (chunks over their grid).
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,18 @@ pub(super) enum KeyOrder {
     Name,
     /// By inode number.
     Inode,
+    /// By the numbers in the name: chunks in C order over their grid, whatever the order of the listing.
+    Number,
+}
+
+/// Compares names by the numbers between their dots.
+fn by_numbers(one: &[u8], other: &[u8]) -> Ordering {
+    let part = |part| match <[u8]>::iter(part).all(u8::is_ascii_digit) {
+        true => (part.len(), part),
+        false => (0, part),
+    };
+    let parts = |name| <[u8]>::split(name, |byte| *byte == b'.').map(part);
+    parts(one).cmp(parts(other))
 }
 
 /// A way from one key to the next.
@@ -39,6 +52,7 @@ struct Directory {
     names: Names,
     by_name: Permutation,
     by_inode: Permutation,
+    by_number: Permutation,
 }
 
 /// Names in listing order, one behind the other in memory.
@@ -79,10 +93,10 @@ struct Permutation {
 }
 
 impl Permutation {
-    fn sorted_by_key<K: Ord>(count: usize, key: impl Fn(usize) -> K) -> Self {
+    fn sorted_by(count: usize, compare: impl Fn(usize, usize) -> Ordering) -> Self {
         let index = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         let mut index_at: Vec<u32> = (0..count).map(index).collect();
-        index_at.sort_by_key(|index| key(*index as usize));
+        index_at.sort_by(|one, other| compare(*one as usize, *other as usize));
         let mut rank_of = vec![0; count];
         for (rank, at) in index_at.iter().enumerate() {
             if let Some(slot) = rank_of.get_mut(*at as usize) {
@@ -91,14 +105,28 @@ impl Permutation {
         }
         Self { index_at, rank_of }
     }
+
+    fn rank(&self, index: usize) -> Option<usize> {
+        Some(*self.rank_of.get(index)? as usize)
+    }
+
+    fn at(&self, rank: usize) -> Option<usize> {
+        Some(*self.index_at.get(rank)? as usize)
+    }
 }
 
 impl Directory {
     fn new(names: Names, numbers: &[Ino]) -> Self {
         let count = names.kinds.len();
+        let name = |index| names.get(index).map_or(&b""[..], |(name, _)| name);
         Self {
-            by_name: Permutation::sorted_by_key(count, |index| names.get(index).map(|of| of.0)),
-            by_inode: Permutation::sorted_by_key(count, |index| numbers.get(index)),
+            by_name: Permutation::sorted_by(count, |one, other| name(one).cmp(name(other))),
+            by_inode: Permutation::sorted_by(count, |one, other| {
+                numbers.get(one).cmp(&numbers.get(other))
+            }),
+            by_number: Permutation::sorted_by(count, |one, other| {
+                by_numbers(name(one), name(other))
+            }),
             names,
         }
     }
@@ -114,15 +142,17 @@ impl Directory {
         match order {
             KeyOrder::Listing => Some(index),
             KeyOrder::Name => Some(at),
-            KeyOrder::Inode => Some(*self.by_inode.rank_of.get(index)? as usize),
+            KeyOrder::Inode => self.by_inode.rank(index),
+            KeyOrder::Number => self.by_number.rank(index),
         }
     }
 
     fn at(&self, rank: usize, order: KeyOrder) -> Option<(&[u8], Kind)> {
         self.names.get(match order {
             KeyOrder::Listing => rank,
-            KeyOrder::Name => *self.by_name.index_at.get(rank)? as usize,
-            KeyOrder::Inode => *self.by_inode.index_at.get(rank)? as usize,
+            KeyOrder::Name => self.by_name.at(rank)?,
+            KeyOrder::Inode => self.by_inode.at(rank)?,
+            KeyOrder::Number => self.by_number.at(rank)?,
         })
     }
 
@@ -132,8 +162,8 @@ impl Directory {
     }
 }
 
-/// A name takes so much beside its bytes: its end, its kind, and its place in two orders and back.
-const NAME_BYTES: u64 = 24;
+/// A name takes so much beside its bytes: its end, its kind, and its place in three orders and back.
+const NAME_BYTES: u64 = 32;
 /// Directories with more names have no order that is worth its memory.
 const MAX_NAMES: usize = 1 << 18;
 const MAX_NAMES_BYTES: usize = 8 << 20;
@@ -212,11 +242,25 @@ impl KeyOrders {
 
     /// The step that keys which were used lately follow. A program with one thread shows it with the last
     /// two keys, unless `is_certain` is wanted; one with several threads with two pairs among the latest
-    /// keys, and a stride with three keys of one directory.
-    pub(super) async fn step(&self, newest: &Key, older: &[Key], is_certain: bool) -> Option<Step> {
+    /// keys, and a stride with three keys of one directory. If keys follow each other in several orders, it
+    /// is that of the stream which was continued last, `usual`.
+    pub(super) async fn step(
+        &self,
+        newest: &Key,
+        older: &[Key],
+        is_certain: bool,
+        usual: Option<KeyOrder>,
+    ) -> Option<Step> {
         let [previous, ..] = older else { return None };
         let latest = older.get(..MAX_PAIRED).unwrap_or(older);
-        for order in [KeyOrder::Listing, KeyOrder::Name, KeyOrder::Inode] {
+        let all = [
+            KeyOrder::Listing,
+            KeyOrder::Name,
+            KeyOrder::Inode,
+            KeyOrder::Number,
+        ];
+        let others = all.into_iter().filter(|order| Some(*order) != usual);
+        for order in usual.into_iter().chain(others) {
             let stride = 1;
             if !is_certain && let Some(top) = self.is_next(previous, newest, order).await {
                 return Some(Step { order, stride, top });
@@ -355,15 +399,21 @@ mod tests {
     fn two_keys_that_follow_each_other_lead_to_the_rest_of_their_directory() {
         let orders = orders(&["a/.zarray", "a/0", "a/1", "a/2", "a/3", "b/0"]);
         let older = [key("a/0"), key("b/0")];
-        assert_eq!(block_on(orders.step(&key("a/1"), &older[..1], true)), None);
-        let step = block_on(orders.step(&key("a/1"), &older, false)).unwrap();
+        assert_eq!(
+            block_on(orders.step(&key("a/1"), &older[..1], true, None)),
+            None
+        );
+        let step = block_on(orders.step(&key("a/1"), &older, false, None)).unwrap();
         assert_eq!((step.stride, &step.top), (1, &key("a")));
         assert_eq!(all_after(&orders, "a/1", &step), ["a/2", "a/3"]);
         let elsewhere = [key("a/1"), key("a/2"), key("a/3")];
-        assert_eq!(block_on(orders.step(&key("b/0"), &elsewhere, true)), None);
+        assert_eq!(
+            block_on(orders.step(&key("b/0"), &elsewhere, true, None)),
+            None
+        );
         // Of several threads, the last two need not follow each other.
         let older = [key("a/1"), key("a/2"), key("a/0")];
-        let step = block_on(orders.step(&key("a/3"), &older, true)).unwrap();
+        let step = block_on(orders.step(&key("a/3"), &older, true, None)).unwrap();
         assert_eq!((step.stride, &step.top), (1, &key("a")));
     }
 
@@ -373,9 +423,34 @@ mod tests {
             "a/c/0/0", "a/c/0/1", "a/c/1/0", "a/c/1/1", "a/c/2/0", "b/c/0/0",
         ];
         let orders = orders(&chunks);
-        let step = block_on(orders.step(&key("a/c/1/0"), &[key("a/c/0/1")], false)).unwrap();
+        let step = block_on(orders.step(&key("a/c/1/0"), &[key("a/c/0/1")], false, None)).unwrap();
         assert_eq!(step.top, key("a/c"));
         assert_eq!(all_after(&orders, "a/c/1/0", &step), ["a/c/1/1", "a/c/2/0"]);
+    }
+
+    #[test]
+    fn chunks_in_the_order_of_their_grid_are_a_step_in_any_listing() {
+        let names: Vec<String> = (0..3)
+            .flat_map(|row| (0..12).map(move |column| format!("a/{row}.{column}")))
+            .collect();
+        let mut listed: Vec<&str> = names.iter().map(String::as_str).collect();
+        listed.sort_unstable();
+        let orders = orders(&listed);
+        let step = |usual| orders.step(&key("a/0.1"), &[key("a/0.0")], false, usual);
+        let first = block_on(step(None)).unwrap();
+        assert_eq!(all_after(&orders, "a/0.1", &first)[0], "a/0.10");
+        let later = orders.step(
+            &key("a/0.3"),
+            &[key("a/0.2")],
+            false,
+            Some(KeyOrder::Listing),
+        );
+        assert_eq!(block_on(later).unwrap().order, KeyOrder::Listing);
+        let later = block_on(orders.step(&key("a/0.10"), &[key("a/0.9")], false, None)).unwrap();
+        assert_eq!(later.order, KeyOrder::Number);
+        assert_eq!(all_after(&orders, "a/0.1", &later), names[2..]);
+        let usual = block_on(step(Some(KeyOrder::Number))).unwrap();
+        assert_eq!(usual.order, KeyOrder::Number);
     }
 
     #[test]
@@ -383,7 +458,7 @@ mod tests {
         let names: Vec<String> = (0..20).map(|number| format!("a/{number:02}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let orders = orders(&names);
-        let step = |older: &[Key]| block_on(orders.step(&key("a/08"), older, true));
+        let step = |older: &[Key]| block_on(orders.step(&key("a/08"), older, true, None));
         assert_eq!(step(&[key("a/04"), key("a/01")]), None);
         let step = step(&[key("a/04"), key("a/00")]).unwrap();
         assert_eq!(step.stride, 4);

@@ -3,8 +3,9 @@
 //! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
 //! in equal strides, start a stream; after streams that were not continued, more keys are needed. The
 //! window of a stream doubles whenever the program has to wait for a key that is still being fetched, so
-//! it becomes what latency times bandwidth needs; it halves when the store has no memory for more. A
-//! stream that is not continued and whose files are closed ends after [`IDLE`], and cancels its
+//! it becomes what latency times bandwidth needs; it halves when the store has no memory for more. Where
+//! the store joins prefetches, a window is filled once half of it is used, so that there is something to
+//! join. A stream that is not continued and whose files are closed ends after [`IDLE`], and cancels its
 //! requests.
 //!
 //! Lock order: the lock of the state is not held while a directory is listed, a prefetch is started or
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use async_task::Task;
 
-use super::key_order::{KeyOrders, Step};
+use super::key_order::{KeyOrder, KeyOrders, Step};
 use crate::hierarchy::is_document;
 use crate::runtime;
 use crate::store::{Key, Object, Prefetch, Store};
@@ -49,6 +50,8 @@ pub(super) struct KeyReadahead(Arc<Shared>);
 struct Shared {
     store: Arc<dyn Store>,
     what: Prefetch,
+    /// Keys are prefetched several at a time.
+    in_batches: bool,
     orders: Arc<KeyOrders>,
     state: Mutex<State>,
 }
@@ -61,6 +64,8 @@ struct State {
     next_id: u64,
     /// Streams that were not continued since the last one that was.
     false_starts: u32,
+    /// The order of the stream that was continued last.
+    usual: Option<KeyOrder>,
     is_recognizing: bool,
     is_watched: bool,
 }
@@ -160,6 +165,14 @@ impl Stream {
         }
     }
 
+    /// Marks the stream as one that is being filled; returns its number if it was none and needs more keys.
+    fn begin_filling(&mut self, in_batches: bool) -> Option<u64> {
+        let is_low = !in_batches || self.ahead.len() <= self.window / 2;
+        let begins = is_low && !self.is_filling;
+        self.is_filling |= begins;
+        begins.then_some(self.id)
+    }
+
     fn is_over(&self) -> bool {
         let is_open = self
             .object
@@ -173,6 +186,7 @@ impl KeyReadahead {
     /// Watches a tree of a remote store; `what` is what is prefetched.
     pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
+            in_batches: store.joins_prefetches(),
             orders,
             store,
             what,
@@ -202,10 +216,10 @@ impl KeyReadahead {
         stream.last_used = Instant::now();
         if stream.used == CONTINUED {
             state.false_starts = 0;
+            state.usual = Some(stream.step.order);
         }
         stream.object = object.map(Arc::downgrade).or(stream.object);
-        let id = (!stream.is_filling).then_some(stream.id);
-        stream.is_filling = true;
+        let id = stream.begin_filling(self.0.in_batches);
         state.streams.insert(0, stream);
         drop(state);
         drop(dropped);
@@ -214,7 +228,7 @@ impl KeyReadahead {
         }
     }
 
-    /// Notes that a key is looked up, and that the lookup waits for an answer: if the key follows others
+    /// Notes that a key is looked up or opened, and that this waits for an answer: if the key follows others
     /// that were used, it will be used, too, and those behind it need not wait for the answer. If it is
     /// being prefetched, the window is too small.
     pub(super) fn anticipate(&self, key: &Key) {
@@ -226,8 +240,7 @@ impl KeyReadahead {
             let stream = state.streams.get_mut(number);
             let id = stream.and_then(|stream| {
                 stream.await_key(place);
-                let is_filling = std::mem::replace(&mut stream.is_filling, true);
-                (!is_filling).then_some(stream.id)
+                stream.begin_filling(self.0.in_batches)
             });
             drop(state);
             if let Some(id) = id {
@@ -246,11 +259,12 @@ impl KeyReadahead {
         }
         state.is_recognizing = true;
         let is_certain = state.false_starts >= MAX_FALSE_STARTS;
+        let usual = state.usual;
         drop(state);
         let shared = Arc::clone(&self.0);
         let recognize = async move {
             if let [newest, older @ ..] = &recent[..]
-                && let Some(step) = shared.step(newest, older, is_certain).await
+                && let Some(step) = shared.step(newest, older, is_certain, usual).await
             {
                 shared.start(newest, step).await;
             }
@@ -261,14 +275,20 @@ impl KeyReadahead {
 }
 
 impl Shared {
-    async fn step(&self, newest: &Key, older: &[Key], is_certain: bool) -> Option<Step> {
+    async fn step(
+        &self,
+        newest: &Key,
+        older: &[Key],
+        is_certain: bool,
+        usual: Option<KeyOrder>,
+    ) -> Option<Step> {
         // Attributes are only fetched where a lookup brings no more than them.
         let is_wanted = match self.what {
             Prefetch::Attributes => self.store.prefetch(newest, self.what).await,
             Prefetch::Value => true,
         };
         match is_wanted {
-            true => self.orders.step(newest, older, is_certain).await,
+            true => self.orders.step(newest, older, is_certain, usual).await,
             false => None,
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::io::Errno;
 
-use crate::servers::{Moto, Nginx};
+use crate::servers::{Azurite, FakeGcs, Moto, Nginx, Remote};
 use crate::support::*;
 use crate::{FORMATS, PREFIX_BYTES, Repository, is_version};
 
@@ -138,22 +138,55 @@ fn a_virtual_chunk_at_another_server_has_to_be_allowed() {
     mount.unmount();
 }
 
+/// A repository whose virtual chunks are beside it in a bucket.
+fn in_bucket(format: &str, bucket: &str) -> Repository {
+    let repository = Repository::bare(format);
+    // No slash of a key can be one too many.
+    let name = "t".repeat(PREFIX_BYTES - format!("{bucket}//").len());
+    repository.move_targets(&format!("{bucket}/{name}/"));
+    fs::rename(repository.targets(), repository.dir.path().join(name)).unwrap();
+    repository
+}
+
+/// All versions of a repository are there, and names that it lacks are refused with those that it has.
+fn is_repository(remote: &Remote) {
+    let mount = remote.mount("repository");
+    is_version(mount.path(), "second");
+    mount.unmount();
+    let mount = remote.clone().arg("--ref").arg("v1").mount("repository");
+    is_version(mount.path(), "first");
+    mount.unmount();
+    let refused = remote.clone().arg("--ref").arg("other");
+    let refused = refused.attempt(&refused.source("repository")).unwrap_err();
+    let names = "branches: dev, main; tags: v1";
+    assert!(refused.stderr.contains(names), "{}", refused.stderr);
+}
+
+#[test]
+fn a_repository_at_google_has_every_array() {
+    for format in FORMATS {
+        let repository = in_bucket(format, "gs://data");
+        let gcs = FakeGcs::start("data", repository.dir.path());
+        is_repository(&gcs.remote("data"));
+    }
+}
+
+#[test]
+fn a_repository_at_azure_has_every_array() {
+    let azurite = Azurite::start();
+    for (format, container) in FORMATS.into_iter().zip(["first", "second"]) {
+        let repository = in_bucket(format, &format!("az://{container}"));
+        azurite.put(container, repository.dir.path(), false);
+        is_repository(&azurite.remote(container, Some(azurite.keys())));
+    }
+}
+
 #[test]
 fn a_repository_in_a_bucket_has_every_array() {
     for format in FORMATS {
-        let (moto, repository) = (Moto::start(), Repository::bare(format));
-        // No slash of a key can be one too many.
-        let name = "t".repeat(PREFIX_BYTES - "s3://data//".len());
-        repository.move_targets(&format!("s3://data/{name}/"));
-        fs::rename(repository.targets(), repository.dir.path().join(name)).unwrap();
+        let (moto, repository) = (Moto::start(), in_bucket(format, "s3://data"));
         moto.put("data", repository.dir.path());
         let keys = moto.enforce("data");
-        let mount = moto.remote("data", &keys).mount("repository");
-        is_version(mount.path(), "second");
-        mount.unmount();
-        let refused = moto.remote("data", &keys).arg("--ref").arg("other");
-        let refused = refused.attempt(&refused.source("repository")).unwrap_err();
-        let names = "branches: dev, main; tags: v1";
-        assert!(refused.stderr.contains(names), "{}", refused.stderr);
+        is_repository(&moto.remote("data", &keys));
     }
 }

@@ -11,11 +11,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ahead;
 mod hostile;
 mod kerchunk;
 mod remote;
 
-pub use support::servers;
+pub use support::{clients, faulty, servers};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,7 +19,7 @@ pub(in crate::store) use super::place::Base;
 use super::place::{AllowedTarget, Place, Policy, Refused};
 use super::span::{SpanObject, check_span, missing};
 use crate::runtime::leave_session_thread;
-use crate::store::remote::{self, RemoteTarget, RemoteTargets};
+use crate::store::remote::{self, First, RemoteTarget, RemoteTargets};
 use crate::store::{
     AccessHint, DirOptions, DirStore, Key, Object, OpenOptions, Stat, StoreError, SyncStore,
     TransferStats, Version,
@@ -198,7 +198,7 @@ impl Targets {
         key: &Key,
         url: &Arc<str>,
         pin: Option<&Pin>,
-        first: Option<Range<u64>>,
+        first: Option<First>,
     ) -> Result<Arc<Target>, StoreError> {
         let slot = {
             let mut open = self.open.lock();
@@ -209,11 +209,45 @@ impl Targets {
         Ok(Arc::clone(target))
     }
 
+    /// Fetches a part of a remote target that a read will most likely ask for, all of it if there is no
+    /// range; returns whether that was possible.
+    pub(super) async fn prefetch(
+        &self,
+        key: &Key,
+        url: &Arc<str>,
+        pin: Option<&Pin>,
+        range: Option<Range<u64>>,
+    ) -> bool {
+        let opened = match self.opened(key, url, pin) {
+            Some(target) => Ok(target),
+            // A place is held until the target is open, and another one while the part is fetched.
+            None if matches!(self.policy.place(url), Ok(Place::Remote { .. })) => {
+                let Some(_place) = self.remote.prefetch_place().await else {
+                    return false;
+                };
+                let first = |range| First {
+                    range,
+                    is_ahead: true,
+                };
+                self.open(key, url, pin, range.clone().map(first)).await
+            }
+            None => return false,
+        };
+        // A read opens the target again, and returns the error.
+        match opened.as_ref().map(|target| (target, &target.bytes)) {
+            Ok((target, Bytes::Remote(remote))) => {
+                let range = range.unwrap_or(0..target.size_bytes());
+                remote.prefetch(range).await
+            }
+            Ok((_, Bytes::Local(_))) | Err(_) => false,
+        }
+    }
+
     async fn load(
         &self,
         key: &Key,
         url: &Arc<str>,
-        first: Option<Range<u64>>,
+        first: Option<First>,
     ) -> Result<Arc<Target>, StoreError> {
         let label = match url.contains("://") {
             true => remote::label(url),

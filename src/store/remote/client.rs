@@ -206,7 +206,7 @@ impl Client {
                 .filter(|_| is_immutable || !reads_whole),
             counters,
             speculation: Speculation::default(),
-            prefetches: Semaphore::new((options.parallel / 2).max(1)),
+            prefetches: Arc::clone(&shared.prefetches),
             value_lookups: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
             anchor: OnceLock::new(),
             modified: OnceLock::new(),
@@ -223,6 +223,7 @@ pub(super) struct Shared {
     pub(super) ranges: Arc<RangeCache>,
     pub(super) bodies: Arc<BodyBudget>,
     pub(super) counters: Arc<Counters>,
+    pub(super) prefetches: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -231,6 +232,7 @@ impl Shared {
             ranges: Arc::new(RangeCache::new(options.memory_bytes)),
             bodies: Arc::new(BodyBudget::new(options.memory_bytes.saturating_mul(2))),
             counters: Arc::new(Counters::new(classes)),
+            prefetches: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
         }
     }
 }

@@ -38,7 +38,8 @@ pub(super) struct Speculation {
 
 #[derive(Debug)]
 struct Unread {
-    values: LruCache<Key, (u64, Instant)>,
+    /// By key and offset.
+    values: LruCache<(Key, u64), (u64, Instant)>,
     bytes: u64,
 }
 
@@ -95,19 +96,21 @@ impl Speculation {
         let _ = self.credit.fetch_update(set, get, add);
     }
 
-    /// Notes a value that was fetched and not read yet.
-    pub(super) fn insert_unread(&self, key: &Key, bytes: u64) {
+    /// Notes a value, or a part of one from `start`, that was fetched and not read yet.
+    pub(super) fn insert_unread(&self, key: &Key, start: u64, bytes: u64) {
         let mut unread = self.unread.lock();
-        let replaced = unread.values.push(key.clone(), (bytes, Instant::now()));
+        let place = (key.clone(), start);
+        let replaced = unread.values.push(place, (bytes, Instant::now()));
         let replaced = replaced.map_or(0, |(_, (bytes, _))| bytes);
         unread.bytes = unread.bytes.saturating_add(bytes).saturating_sub(replaced);
     }
 
-    /// Notes the first read of a value; returns its size if it was fetched before.
-    pub(super) fn read(&self, key: &Key, bytes: u64) -> Option<u64> {
+    /// Notes the first read of a value, or of a part of one from `start`; returns its size if it was fetched
+    /// before.
+    pub(super) fn read(&self, key: &Key, start: u64, bytes: u64) -> Option<u64> {
         self.add_credit(signed(bytes));
         let mut unread = self.unread.lock();
-        let (bytes, _) = unread.values.pop(key)?;
+        let (bytes, _) = unread.values.pop(&(key.clone(), start))?;
         unread.bytes = unread.bytes.saturating_sub(bytes);
         Some(bytes)
     }
@@ -144,13 +147,13 @@ mod tests {
         while speculation.lookup_limit().is_some() {
             speculation.observe_size(700_000);
             speculation.charge(700_000);
-            speculation.insert_unread(&key(fetched), 700_000);
+            speculation.insert_unread(&key(fetched), 0, 700_000);
             fetched += 1;
         }
         assert!((3..=7).contains(&fetched), "{fetched}");
         assert_eq!(speculation.unread_bytes(), fetched * 700_000);
-        assert_eq!(speculation.read(&key(0), 700_000), Some(700_000));
-        assert_eq!(speculation.read(&key(0), 700_000), None);
+        assert_eq!(speculation.read(&key(0), 0, 700_000), Some(700_000));
+        assert_eq!(speculation.read(&key(0), 0, 700_000), None);
         assert_eq!(speculation.lookup_limit(), Some(1_400_000));
         assert_eq!(speculation.unread_bytes(), (fetched - 1) * 700_000);
     }

@@ -49,7 +49,7 @@ pub(super) struct RemoteSource {
     pub(super) counters: Arc<Counters>,
     pub(super) speculation: Speculation,
     /// Places for prefetches, half of `--parallel`: the others are for reads that wait.
-    pub(super) prefetches: Semaphore,
+    pub(super) prefetches: Arc<Semaphore>,
     /// Places for lookups that fetch the value, too, half of `--parallel`: the others are for requests
     /// that bring only names and attributes.
     pub(super) value_lookups: Arc<Semaphore>,

@@ -1,26 +1,29 @@
 //! Remote objects of which references name parts, held to the version that was found at first.
 //!
-//! Parts of one object that are asked for at about the same time are fetched together. All targets of a
-//! store have one cache and one budget of memory.
+//! Parts of one object that are asked for at about the same time are fetched together; those that a read
+//! waits for are not fetched with those that are prefetched. All targets of a store have one cache and one
+//! budget of memory.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, join, join_all, select};
 use futures_util::pin_mut;
 use lru::LruCache;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
-use tokio::sync::oneshot;
+use tokio::sync::{SemaphorePermit, oneshot};
 
 use super::blocks::Blocks;
+use super::bodies::ReservedBody;
 use super::client::{Client, Shared};
 use super::error::RemoteError;
 use super::store::{RemoteSource, panicked};
-use super::value::{fetch_joined, joined};
+use super::value::{GAP_BYTES, fetch, insert_parts, joined};
 use super::web::Address;
 use super::{Get, Meta, Part, RemoteOptions, RequestError, TransferStats};
 use crate::runtime::{self, leave_session_thread};
@@ -45,6 +48,14 @@ pub(in crate::store) enum Trust {
     Any,
 }
 
+/// What is read of a target first.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct First {
+    pub(in crate::store) range: Range<u64>,
+    /// No read waits for it: the target is opened only if there is memory to spare.
+    pub(in crate::store) is_ahead: bool,
+}
+
 /// The servers and buckets of targets.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteTargets {
@@ -64,6 +75,11 @@ impl RemoteTargets {
         }
     }
 
+    /// A place for the prefetch of a target that is not open; half of `--parallel` is for reads that wait.
+    pub(in crate::store) async fn prefetch_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.shared.prefetches.acquire().await.ok()
+    }
+
     /// Opens the object at a URL; `first` is what will be read of it. Headers of the user's are sent to
     /// the server of the references only.
     ///
@@ -73,7 +89,7 @@ impl RemoteTargets {
         &self,
         url: &str,
         trust: Trust,
-        first: Option<Range<u64>>,
+        first: Option<First>,
     ) -> Result<Arc<RemoteTarget>, StoreError> {
         let (origin, key) = split(url);
         let source = self.origin(origin, trust).map_err(unusable)?;
@@ -167,13 +183,28 @@ type Answer = Result<Arc<Vec<u8>>, StoreError>;
 struct Waiting {
     range: Range<u64>,
     senders: Vec<oneshot::Sender<Answer>>,
+    /// Memory for a part that is prefetched; a part that a read waits for has none yet.
+    reserved: Option<ReservedBody>,
+}
+
+impl Waiting {
+    fn is_cancelled(&self) -> bool {
+        self.senders.iter().all(oneshot::Sender::is_closed)
+    }
+
+    fn answer(self, answer: &Answer) {
+        for sender in self.senders {
+            // A caller that was cancelled does not wait for it.
+            let _ = sender.send(answer.clone());
+        }
+    }
 }
 
 impl RemoteTarget {
     async fn open(
         source: &Arc<RemoteSource>,
         key: &Key,
-        first: Option<Range<u64>>,
+        first: Option<First>,
     ) -> Result<Self, StoreError> {
         let meta = pin(source, key, first).await?;
         Ok(Self {
@@ -214,6 +245,7 @@ impl RemoteTarget {
             target: Arc::clone(self),
             span,
             is_exact,
+            is_read: AtomicBool::new(false),
             blocks,
         })
     }
@@ -233,19 +265,51 @@ impl RemoteTarget {
             self.source.counters.hit(&self.key);
             return Ok(bytes);
         }
-        let answer = self.wait_for(range).await;
+        let answer = self.wait_for(range, None).await;
         answer.unwrap_or_else(|_| Err(panicked()))
     }
 
-    fn wait_for(self: &Arc<Self>, range: Range<u64>) -> oneshot::Receiver<Answer> {
+    /// Fetches a range of the object that a read will most likely ask for, together with others; returns
+    /// whether that was possible.
+    pub(in crate::store) async fn prefetch(self: &Arc<Self>, range: Range<u64>) -> bool {
+        let source = &self.source;
+        let bytes = range.end.saturating_sub(range.start);
+        // Longer parts are read in blocks, and a wrong one fails when it is read.
+        if bytes == 0 || bytes > source.whole_limit() || range.end > self.meta.size_bytes {
+            return true;
+        }
+        if source.disk.is_some() {
+            leave_session_thread().await;
+        }
+        if source.cached(&self.key, &self.meta, &range).is_some() {
+            return true;
+        }
+        let Some(reserved) = source.try_reserve_ahead(bytes.saturating_add(GAP_BYTES)) else {
+            return false;
+        };
+        // A read of the range asks again, and returns the error.
+        let answer = self.wait_for(range, Some(reserved)).await;
+        answer.is_ok_and(|answer| answer.is_ok())
+    }
+
+    /// Asks for a range; `reserved` is the memory of a prefetch.
+    fn wait_for(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        reserved: Option<ReservedBody>,
+    ) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         let is_first = waiting.is_empty();
         match waiting.iter_mut().find(|there| there.range == range) {
-            Some(there) => there.senders.push(sender),
+            Some(there) => {
+                there.reserved = there.reserved.take().filter(|_| reserved.is_some());
+                there.senders.push(sender);
+            }
             None => waiting.push(Waiting {
                 range,
                 senders: vec![sender],
+                reserved,
             }),
         }
         drop(waiting);
@@ -263,21 +327,58 @@ impl RemoteTarget {
     /// Fetches the parts that are waited for; those whose readers were cancelled are dropped.
     async fn fetch_waiting(self: Arc<Self>) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.retain(|part| !part.senders.iter().all(oneshot::Sender::is_closed));
+        waiting.retain(|part| !part.is_cancelled());
         waiting.sort_by_key(|part| (part.range.start, part.range.end));
-        let ranges: Vec<Range<u64>> = waiting.iter().map(|part| part.range.clone()).collect();
+        let (wanted, ahead) = waiting
+            .into_iter()
+            .partition(|part: &Waiting| part.reserved.is_none());
+        join(self.fetch_parts(wanted), self.fetch_ahead(ahead)).await;
+    }
+
+    /// Prefetches parts in order. Each request waits for its place before it counts as in flight: a read of
+    /// its parts does not wait for that.
+    async fn fetch_ahead(self: &Arc<Self>, parts: Vec<Waiting>) {
+        let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
+        let mut parts = parts.into_iter();
+        let groups = joined(&ranges, (0..ranges.len()).collect());
+        let groups = groups.into_iter().map(|(group, _)| {
+            let parts: Vec<Waiting> = parts.by_ref().take(group.len()).collect();
+            async move {
+                let Ok(_place) = self.source.prefetches.acquire().await else {
+                    return;
+                };
+                let mut missing = Vec::new();
+                for part in parts {
+                    match self.in_memory(&part.range) {
+                        Some(bytes) => part.answer(&Ok(bytes)),
+                        None if part.is_cancelled() => {}
+                        None => missing.push(part),
+                    }
+                }
+                self.fetch_parts(missing).await;
+            }
+        });
+        let groups: Vec<_> = groups.collect();
+        join_all(groups).await;
+    }
+
+    /// Fetches parts in order, and answers those who wait for them.
+    async fn fetch_parts(self: &Arc<Self>, mut parts: Vec<Waiting>) {
+        let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
+        let mut reserved: Vec<_> = parts.iter_mut().map(|part| part.reserved.take()).collect();
         let key_of = |range| self.source.range_key(&self.key, &self.meta, range);
         let keys: Vec<_> = ranges.iter().map(key_of).collect();
         let start = |idle: Vec<usize>| {
             let groups = joined(&ranges, idle).into_iter().map(|(group, all)| {
                 let own = group.iter().filter_map(|i| ranges.get(*i).cloned());
-                let fetch = Arc::clone(&self).fetch(all, own.collect());
+                let held = group.iter().filter_map(|i| reserved.get_mut(*i)?.take());
+                let fetch = Arc::clone(self).fetch(all, own.collect(), held.collect());
                 (group, fetch)
             });
             groups.collect()
         };
         let loads = self.source.range_loads.run_groups(&keys, start, panicked());
-        let answers = waiting
+        let answers = parts
             .into_iter()
             .zip(loads)
             .map(|(mut part, load)| async move {
@@ -290,28 +391,32 @@ impl RemoteTarget {
                         Either::Right(_) => return,
                     }
                 };
-                for sender in part.senders {
-                    // A caller that was cancelled does not wait for it.
-                    let _ = sender.send(answer.clone());
-                }
+                part.answer(&answer);
             });
         join_all(answers).await;
     }
 
-    /// Fetches a range, and caches the parts `own` of it.
+    /// Fetches a range, and caches the parts `own` of it. `held` is the memory of a prefetch.
     async fn fetch(
         self: Arc<Self>,
         all: Range<u64>,
         own: Vec<Range<u64>>,
+        held: Vec<ReservedBody>,
     ) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
-        let bytes = all.end.saturating_sub(all.start);
-        let _reserved = self.source.reserve(&self.key, bytes).await?;
-        let (source, key, meta) = (
-            Arc::clone(&self.source),
-            self.key.clone(),
-            self.meta.clone(),
-        );
-        fetch_joined(source, key, meta, all, own).await
+        let (source, key, meta) = (&self.source, &self.key, &self.meta);
+        let (start, length) = (all.start, all.end.saturating_sub(all.start));
+        let _reserved = match held.is_empty() {
+            true => Some(source.reserve(key, length).await?),
+            false => None,
+        };
+        let bytes = fetch(source, key, meta, all).await?;
+        if !held.is_empty() {
+            // Before any reader has them.
+            for range in &own {
+                source.note_prefetched(key, range.start, range.end.saturating_sub(range.start));
+            }
+        }
+        insert_parts(source, key, meta, (start, &bytes), own)
     }
 }
 
@@ -319,7 +424,7 @@ impl RemoteTarget {
 async fn pin(
     source: &Arc<RemoteSource>,
     key: &Key,
-    first: Option<Range<u64>>,
+    first: Option<First>,
 ) -> Result<Meta, StoreError> {
     let mut last = None;
     if source.disk.is_some() {
@@ -330,21 +435,27 @@ async fn pin(
         return Ok(meta.clone());
     }
     let known = last.filter(|meta| meta.etag.is_some());
-    let is_short = |range: &Range<u64>| {
-        let length = range.end.saturating_sub(range.start);
+    let is_short = |first: &First| {
+        let length = first.range.end.saturating_sub(first.range.start);
         (1..=MAX_FIRST_BYTES).contains(&length)
     };
-    let Some(range) = first.filter(is_short) else {
+    let Some(First { range, is_ahead }) = first.filter(is_short) else {
         let meta = source.request_head(key).await;
         return meta.map_err(|error| error.of(key));
     };
     let length = range.end.saturating_sub(range.start);
-    let _reserved = source.reserve(key, length).await?;
+    let _reserved = match is_ahead {
+        true => source.try_reserve_ahead(length).ok_or_else(no_memory)?,
+        false => source.reserve(key, length).await?,
+    };
     let mut get = Get::new(key, Part::Range(range.clone()));
     get.known = known.clone();
     match (source.get(get).await, known) {
         (Ok(got), _) => {
             if got.start == range.start && got.bytes.len() as u64 == length {
+                if is_ahead {
+                    source.note_prefetched(key, range.start, length);
+                }
                 source.insert(key, &got.meta, range.start, &Arc::new(got.bytes));
             }
             Ok(got.meta)
@@ -359,12 +470,19 @@ async fn pin(
     }
 }
 
+/// No caller sees it: a prefetch has no errors.
+fn no_memory() -> StoreError {
+    StoreError::internal("a prefetch without memory")
+}
+
 /// A part of one version of an object.
 #[derive(Debug)]
 struct RemoteSpan {
     target: Arc<RemoteTarget>,
     span: Range<u64>,
     is_exact: bool,
+    /// A part of it was read.
+    is_read: AtomicBool,
     blocks: Blocks,
 }
 
@@ -378,6 +496,15 @@ impl RemoteSpan {
     /// Whether all of the span is fetched for a read of any part of it.
     fn is_whole(&self) -> bool {
         self.size_bytes() <= self.target.source.whole_limit()
+    }
+
+    fn note_read(&self) {
+        if !self.is_read.swap(true, Ordering::Relaxed) {
+            let target = &self.target;
+            target
+                .source
+                .note_read(&target.key, self.span.start, self.size_bytes());
+        }
     }
 
     /// A range of the bytes of the span.
@@ -421,11 +548,13 @@ impl Object for RemoteSpan {
         if range.is_empty() {
             return Some(Ok(Data::Filled(0..0)));
         }
-        match (self.is_exact, self.is_whole()) {
-            (true, _) => Some(Ok(all(self.target.in_memory(&range)?))),
-            (false, true) => Some(self.part(self.target.in_memory(&self.span)?, &range)),
-            (false, false) => self.blocks.try_read(range, buffer),
-        }
+        let read = match (self.is_exact, self.is_whole()) {
+            (true, _) => Ok(all(self.target.in_memory(&range)?)),
+            (false, true) => self.part(self.target.in_memory(&self.span)?, &range),
+            (false, false) => return self.blocks.try_read(range, buffer),
+        };
+        self.note_read();
+        Some(read)
     }
 
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
@@ -433,13 +562,16 @@ impl Object for RemoteSpan {
         if range.is_empty() {
             return Ok(Data::Filled(0..0));
         }
-        match (self.is_exact, self.is_whole()) {
-            (true, _) => self.target.read(range).await.map(all),
-            (false, true) => {
-                let bytes = self.target.read(self.span.clone()).await?;
-                self.part(bytes, &range)
-            }
-            (false, false) => self.blocks.read(range).await,
+        let wanted = match (self.is_exact, self.is_whole()) {
+            (true, _) => range.clone(),
+            (false, true) => self.span.clone(),
+            (false, false) => return self.blocks.read(range).await,
+        };
+        let bytes = self.target.read(wanted).await?;
+        self.note_read();
+        match self.is_exact {
+            true => Ok(all(bytes)),
+            false => self.part(bytes, &range),
         }
     }
 

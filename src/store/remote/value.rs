@@ -28,7 +28,7 @@ pub(super) struct Value {
 }
 
 /// Parts with no more than this between them are fetched together.
-const GAP_BYTES: u64 = 64 << 10;
+pub(super) const GAP_BYTES: u64 = 64 << 10;
 /// But not more than this.
 const JOINED_BYTES: u64 = 8 << 20;
 
@@ -101,7 +101,7 @@ impl RemoteObject {
 
     fn note_read(&self) {
         if !self.is_read.swap(true, Ordering::Relaxed) {
-            self.source.note_read(&self.key, self.size_bytes());
+            self.source.note_read(&self.key, 0, self.size_bytes());
         }
     }
 
@@ -352,11 +352,22 @@ pub(super) async fn fetch_joined(
 ) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
     let start = all.start;
     let bytes = fetch(&source, &key, &meta, all).await?;
+    insert_parts(&source, &key, &meta, (start, &bytes), own)
+}
+
+/// Caches the parts `own` of bytes that were fetched from an offset on.
+pub(super) fn insert_parts(
+    source: &RemoteSource,
+    key: &Key,
+    meta: &Meta,
+    (start, bytes): (u64, &[u8]),
+    own: Vec<Range<u64>>,
+) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
     let mut parts = Vec::with_capacity(own.len());
     for range in own {
         let place = in_memory(range.start - start)?..in_memory(range.end - start)?;
-        let part = Arc::new(crate::store::part(&bytes, place)?.to_vec());
-        source.insert(&key, &meta, range.start, &part);
+        let part = Arc::new(crate::store::part(bytes, place)?.to_vec());
+        source.insert(key, meta, range.start, &part);
         parts.push(part);
     }
     Ok(parts)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::attr_cache::Attrs;
+use super::bodies::ReservedBody;
 use super::speculation::WHOLE_BYTES;
 use super::store::{RemoteSource, panicked};
 use super::value::Value;
@@ -25,11 +26,24 @@ pub(super) enum Purpose {
 const WHOLE: Part = Part::All(u64::MAX);
 
 impl RemoteSource {
-    /// Notes the first read of an opened value.
-    pub(super) fn note_read(&self, key: &Key, bytes: u64) {
-        if let Some(bytes) = self.speculation.read(key, bytes) {
+    /// Notes the first read of an opened value, or of a part of one from `start`.
+    pub(super) fn note_read(&self, key: &Key, start: u64, bytes: u64) {
+        if let Some(bytes) = self.speculation.read(key, start, bytes) {
             self.counters.prefetch_read(key, bytes);
         }
+    }
+
+    /// Notes a value, or a part of one from `start`, that was fetched before a read.
+    pub(super) fn note_prefetched(&self, key: &Key, start: u64, bytes: u64) {
+        self.counters.prefetched(key, bytes);
+        self.speculation.insert_unread(key, start, bytes);
+    }
+
+    /// Reserves memory for a prefetch of so many bytes; `None` if requests need it, or if much of what was
+    /// prefetched waits for its reader.
+    pub(super) fn try_reserve_ahead(&self, bytes: u64) -> Option<ReservedBody> {
+        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
+        (!is_full).then(|| self.try_reserve_spare(bytes)).flatten()
     }
 
     /// The largest value that is fetched whole and cached.
@@ -53,13 +67,13 @@ impl RemoteSource {
             }
             if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
                 self.counters.hit(key);
-                self.note_read(key, meta.size_bytes);
+                self.note_read(key, 0, meta.size_bytes);
                 let bytes = Some(bytes);
                 return Ok(Value { meta, bytes });
             }
         }
         let value = self.load_whole(key, at_most, Purpose::Read).await?;
-        self.note_read(key, value.meta.size_bytes);
+        self.note_read(key, 0, value.meta.size_bytes);
         Ok(value)
     }
 
@@ -143,8 +157,7 @@ impl RemoteSource {
                 self.insert(key, &got.meta, 0, &bytes);
                 // Before any reader has the value.
                 if is_speculative {
-                    self.counters.prefetched(key, bytes.len() as u64);
-                    self.speculation.insert_unread(key, bytes.len() as u64);
+                    self.note_prefetched(key, 0, bytes.len() as u64);
                 }
                 if is_lookup {
                     self.speculation.charge(bytes.len() as u64);
@@ -195,9 +208,7 @@ impl RemoteSource {
         let Ok(_turn) = self.prefetches.acquire().await else {
             return false;
         };
-        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
-        let reserved = (!is_full).then(|| self.try_reserve_spare(limit)).flatten();
-        let Some(_reserved) = reserved else {
+        let Some(_reserved) = self.try_reserve_ahead(limit) else {
             return false;
         };
         match self.load_whole(key, limit, Purpose::Prefetch).await {

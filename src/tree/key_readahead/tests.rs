@@ -15,6 +15,7 @@ struct Prefetches {
     running: AtomicUsize,
     hangs: AtomicBool,
     refuses: AtomicBool,
+    joins: bool,
 }
 
 struct Running<'a>(&'a AtomicUsize);
@@ -60,6 +61,10 @@ impl Store for Prefetches {
         }
         !self.refuses.load(Ordering::Relaxed)
     }
+
+    fn joins_prefetches(&self) -> bool {
+        self.joins
+    }
 }
 
 fn key(number: usize) -> Key {
@@ -67,6 +72,10 @@ fn key(number: usize) -> Key {
 }
 
 fn watched() -> (KeyReadahead, Arc<Prefetches>) {
+    watched_by(false)
+}
+
+fn watched_by(joins: bool) -> (KeyReadahead, Arc<Prefetches>) {
     let inner = MemoryStore::new((0..200).map(|number| (key(number), vec![1])));
     let store = Arc::new(Prefetches {
         inner: Arc::new(inner),
@@ -74,6 +83,7 @@ fn watched() -> (KeyReadahead, Arc<Prefetches>) {
         running: AtomicUsize::new(0),
         hangs: AtomicBool::new(false),
         refuses: AtomicBool::new(false),
+        joins,
     });
     let own: Arc<dyn Store> = Arc::clone(&store) as _;
     let orders = KeyOrders::new(Arc::clone(&own), Numbers::NATIVE);
@@ -146,6 +156,33 @@ fn keys_in_order_are_fetched_once_each_and_the_window_grows_while_the_reader_wai
     assert_eq!(keys.first(), Some(&key(2)));
     keys.dedup();
     assert_eq!(keys.len(), begun());
+}
+
+#[test]
+fn a_window_is_filled_when_half_of_it_is_used_if_the_store_joins_prefetches() {
+    let (readahead, store) = watched_by(true);
+    let is_done = || {
+        let state = readahead.0.state.lock();
+        let mut ahead = state.streams.iter().flat_map(|stream| &stream.ahead);
+        ahead.all(|ahead| ahead.state == AheadState::Done)
+    };
+    let settled = |count| settles(&store, count) && (0..500).any(|_| is_done() || pause());
+    readahead.observe(&key(0), None);
+    readahead.observe(&key(1), None);
+    assert!(settled(FIRST_WINDOW));
+    for number in 2..5 {
+        readahead.observe(&key(number), None);
+    }
+    pause();
+    assert_eq!(store.keys.lock().len(), FIRST_WINDOW);
+    readahead.observe(&key(5), None);
+    assert!(settled(FIRST_WINDOW + FIRST_WINDOW / 2));
+}
+
+/// Waits for a moment; returns false.
+fn pause() -> bool {
+    std::thread::sleep(Duration::from_millis(20));
+    false
 }
 
 #[test]
