@@ -482,6 +482,7 @@ async fn open(
         database: DatabaseOptions {
             timeout: options.remote.timeout,
             memory_limit_bytes: memory.limit_bytes,
+            ttl: options.ttl().unwrap_or(LOCAL_TTL),
         },
         targets: options.targets.options(),
         icechunk: IcechunkOptions {

@@ -86,6 +86,7 @@ impl Opened {
             database: DatabaseOptions {
                 timeout: args.remote.timeout,
                 memory_limit_bytes,
+                ttl: FOREVER,
             },
             targets: args.targets.options(),
             icechunk: IcechunkOptions {

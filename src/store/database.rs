@@ -3,14 +3,16 @@
 //! - [`Database`] is what a kind of database implements: consistent snapshots of its keys in byte order.
 //! - `tree` maps flat keys to prefixes and children with index seeks, without a scan of all keys.
 //! - `listing` and `object` are the open directories and values, `versions` tells contents apart.
+//! - `held` keeps short values from the transaction of their lookup, and reads those that follow in it.
 //!
 //! **Invariant:** an answer is given only after [`Database::read`] has proved that all of it comes from
 //! one state of the database. A value that has changed is [`StoreError::Stale`], and a lock that another
 //! process keeps is waited for until the deadline: neither is absence.
 //!
-//! Lock order: the lock of a database, then that of the versions.
+//! Lock order: the lock of a database, then those of the versions and of `held`.
 
 mod dbm;
+mod held;
 mod listing;
 mod lmdb;
 mod object;
@@ -36,6 +38,7 @@ use async_trait::async_trait;
 pub(super) use self::dbm::file_of_stem;
 #[cfg(feature = "fuzzing")]
 pub use self::dbm::fuzz_dbm;
+use self::held::{HeldValues, Read, Reserved};
 use self::listing::DatabaseListing;
 use self::lmdb::LmdbDatabase;
 use self::object::{DatabaseObject, HeldObject};
@@ -46,12 +49,12 @@ use super::{
     AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
     StoreError, Version,
 };
-use crate::cache::WeightedLru;
 use crate::runtime::{self, leave_session_thread};
-use crate::sync::Mutex;
 
-/// Values up to this size are identified by their content, and held by an object that is open.
+/// Values up to this size are identified by their content.
 const SMALL_BYTES: u64 = 4096;
+/// Values up to this size are read whole when they are looked up or opened.
+const HELD_BYTES: u64 = 64 << 10;
 
 /// How often a lock of another process is tried.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
@@ -119,11 +122,11 @@ struct Value {
 #[derive(Debug)]
 struct FoundValue {
     value: Value,
-    /// All bytes of a value that is identified by its content.
+    /// All bytes, up to [`HELD_BYTES`].
     content: Option<Vec<u8>>,
 }
 
-/// A value, and its bytes if they identify it.
+/// A value, and its bytes if it is short.
 type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
 
 /// What is read of rows.
@@ -162,8 +165,9 @@ trait Snapshot {
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure>;
 }
 
-/// What a scan calls for each row. A value that was not read or cannot be read is `None`.
-type VisitRow<'a> = dyn FnMut(&[u8], Option<Value>) -> ControlFlow<()> + 'a;
+/// What a scan calls for each row. A value that was not read or cannot be read is `None`; the bytes are there
+/// of a value up to [`SMALL_BYTES`].
+type VisitRow<'a> = dyn FnMut(&[u8], Option<ReadValue<'_>>) -> ControlFlow<()> + 'a;
 
 /// What is done with one snapshot. It can be called again with another one.
 type Work<'a> = dyn FnMut(&mut dyn Snapshot) -> Result<(), Failure> + Send + 'a;
@@ -185,6 +189,8 @@ pub struct DatabaseOptions {
     pub timeout: Duration,
     /// Memory that the index of the keys of a database may take, in bytes.
     pub memory_limit_bytes: u64,
+    /// How long names and attributes are trusted.
+    pub ttl: Duration,
 }
 
 impl Default for DatabaseOptions {
@@ -192,6 +198,7 @@ impl Default for DatabaseOptions {
         Self {
             timeout: Duration::from_secs(30),
             memory_limit_bytes: 1 << 30,
+            ttl: Duration::from_secs(1),
         }
     }
 }
@@ -270,23 +277,22 @@ struct Shared {
     notes: Notes,
     /// Attributes that were asked for by their keys, so that listings learn whether they are wanted.
     lookups: AtomicU64,
-    /// Small values that were looked up last, and when.
-    looked_up: Mutex<WeightedLru<Key, (Instant, Arc<HeldObject>)>>,
+    held: HeldValues,
 }
 
 /// What a lookup has found.
 #[derive(Debug)]
 enum LookedUp {
     Other(Stat),
-    Small(Arc<HeldObject>),
+    Held(Read),
 }
 
-/// How long a program may take from the lookup of a small value to opening it, so that it is not read
-/// again. The kernel looks up a name again once its attributes are too old.
-const MAX_LOOKUP_AGE: Duration = Duration::from_millis(100);
-/// The bytes of such values, and their number.
-const MAX_LOOKED_UP_BYTES: u64 = 1 << 20;
-const MAX_LOOKED_UP: usize = 1024;
+/// What was opened.
+#[derive(Debug)]
+enum Opened {
+    Long(DatabaseObject),
+    Held(Read),
+}
 
 impl DatabaseStore {
     fn new(label: &str, database: Box<dyn Database>, options: DatabaseOptions) -> Self {
@@ -297,7 +303,7 @@ impl DatabaseStore {
             versions: Versions::default(),
             notes: Notes::default(),
             lookups: AtomicU64::new(0),
-            looked_up: Mutex::new(WeightedLru::new(MAX_LOOKED_UP_BYTES, MAX_LOOKED_UP)),
+            held: HeldValues::new(options.ttl),
         };
         Self {
             shared: Arc::new(shared),
@@ -365,6 +371,12 @@ impl Shared {
         }
     }
 
+    /// The attributes of a value that was read ahead, for a lookup.
+    fn held_stat(&self, key: &Key) -> Option<Stat> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.held.attributes(key)
+    }
+
     /// Looks up a key; `None` if its attributes take reads of a long value, and `hash` forbids them.
     fn look_up(
         &self,
@@ -372,41 +384,57 @@ impl Shared {
         key: &Key,
         hash: Hash,
     ) -> Result<Option<LookedUp>, Failure> {
-        self.lookups.fetch_add(1, Ordering::Relaxed);
-        let FoundValue { value, content } = match tree::find(snapshot, key, &self.notes)? {
+        let (found, next) = tree::find_before(snapshot, key, &self.notes)?;
+        let FoundValue { value, content } = match found {
             Found::Prefix => return Ok(Some(LookedUp::Other(prefix_stat(snapshot)))),
             Found::Object(found) => found,
         };
-        if let Some(content) = content {
-            let object = HeldObject::new(snapshot, value, content)?;
-            return Ok(Some(LookedUp::Small(Arc::new(object))));
+        if let Some(content) = content
+            && let Some(reserved) = self.held.reserve(content.len())
+        {
+            let read = self.hold(snapshot, key, (value, content, reserved), next, hash)?;
+            return Ok(read.map(LookedUp::Held));
         }
         let version = self.versions.version(snapshot, key, value, hash)?;
         let stat = version.map(|version| object_stat(snapshot, value, version));
         Ok(stat.map(LookedUp::Other))
     }
 
-    /// The attributes of a lookup that was proved, and keeps a small value for the open that follows.
-    fn keep(&self, key: &Key, found: LookedUp) -> Result<Stat, StoreError> {
-        match found {
-            LookedUp::Other(stat) => Ok(stat),
-            LookedUp::Small(object) => {
-                let stat = object.stat()?;
-                let kept = (Instant::now(), object);
-                let evicted = self
-                    .looked_up
-                    .lock()
-                    .insert(key.clone(), kept, stat.size_bytes);
-                drop(evicted);
-                Ok(stat)
+    /// A short value as an object, with those that follow it if they are expected to be asked for. `next` is
+    /// the key behind it.
+    fn hold(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        (value, content, reserved): (Value, Vec<u8>, Reserved),
+        next: Option<Vec<u8>>,
+        hash: Hash,
+    ) -> Result<Option<Read>, Failure> {
+        let version = match value.identity {
+            Some(identity) => Some(Version(identity)),
+            None => {
+                let proof = self.versions.open(snapshot, key, value, hash)?;
+                proof.map(|proof| proof.version)
             }
-        }
+        };
+        let Some(version) = version else {
+            return Ok(None);
+        };
+        let stat = object_stat(snapshot, value, version);
+        let object = HeldObject::new(content, stat, Some(reserved));
+        Ok(Some(self.held.read_ahead(snapshot, key, object, next)))
     }
 
-    /// A small value that was looked up just now.
-    fn take_looked_up(&self, key: &Key) -> Option<Arc<dyn Object>> {
-        let (since, object) = self.looked_up.lock().remove(key)?;
-        (since.elapsed() < MAX_LOOKUP_AGE).then_some(object)
+    /// The attributes of a lookup that was proved, and keeps a short value for the open that follows.
+    fn keep(&self, key: &Key, found: LookedUp) -> Stat {
+        match found {
+            LookedUp::Other(stat) => stat,
+            LookedUp::Held(read) => {
+                let object = self.held.keep(read);
+                self.held.insert(key, &object);
+                object.attributes()
+            }
+        }
     }
 
     /// Opens a key; `None` if that takes reads of a long value, and `hash` forbids them.
@@ -415,20 +443,30 @@ impl Shared {
         snapshot: &mut dyn Snapshot,
         key: &Key,
         hash: Hash,
-    ) -> Result<Option<Arc<dyn Object>>, Failure> {
-        let Found::Object(FoundValue { value, content }) = tree::find(snapshot, key, &self.notes)?
-        else {
+    ) -> Result<Option<Opened>, Failure> {
+        let (found, next) = tree::find_before(snapshot, key, &self.notes)?;
+        let Found::Object(FoundValue { value, content }) = found else {
             return Err(not_an_object(key));
         };
-        if let Some(content) = content {
-            let object = HeldObject::new(snapshot, value, content)?;
-            return Ok(Some(Arc::new(object)));
+        if let Some(content) = content
+            && let Some(reserved) = self.held.reserve(content.len())
+        {
+            let read = self.hold(snapshot, key, (value, content, reserved), next, hash)?;
+            return Ok(read.map(Opened::Held));
         }
         let Some(proof) = self.versions.open(snapshot, key, value, hash)? else {
             return Ok(None);
         };
         let object = DatabaseObject::new(Arc::clone(self), snapshot, key, value, proof);
-        Ok(Some(Arc::new(object)))
+        Ok(Some(Opened::Long(object)))
+    }
+
+    /// The object of an open that was proved.
+    fn opened(&self, opened: Opened) -> Arc<dyn Object> {
+        match opened {
+            Opened::Long(object) => Arc::new(object),
+            Opened::Held(read) => self.held.keep(read),
+        }
     }
 }
 
@@ -486,20 +524,24 @@ impl Store for DatabaseStore {
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         let shared = &self.shared;
+        if let Some(stat) = shared.held_stat(key) {
+            return Ok(stat);
+        }
         let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Allowed);
         let found = shared.read(key, work).await?;
         let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
-        shared.keep(key, found)
+        Ok(shared.keep(key, found))
     }
 
     async fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let shared = &self.shared;
-        if let Some(object) = shared.take_looked_up(key) {
+        if let Some(object) = shared.held.take(key) {
             return Ok(object);
         }
         let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Allowed);
-        let object = shared.read(key, work).await?;
-        object.ok_or_else(|| StoreError::internal("a value that was not hashed"))
+        let opened = shared.read(key, work).await?;
+        let opened = opened.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
+        Ok(shared.opened(opened))
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
@@ -509,21 +551,23 @@ impl Store for DatabaseStore {
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         let shared = &self.shared;
+        if let Some(stat) = shared.held_stat(key) {
+            return Some(Ok(stat));
+        }
         let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Forbidden);
         let found = shared.try_once(key, Wait::NonBlocking, work).ok()?;
         let found = found.transpose()?;
-        Some(found.and_then(|found| shared.keep(key, found)))
+        Some(found.map(|found| shared.keep(key, found)))
     }
 
     fn try_open(&self, key: &Key, _: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         let shared = &self.shared;
-        if let Some(object) = shared.take_looked_up(key) {
+        if let Some(object) = shared.held.take(key) {
             return Some(Ok(object));
         }
         let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Forbidden);
-        shared
-            .try_once(key, Wait::NonBlocking, work)
-            .ok()?
-            .transpose()
+        let opened = shared.try_once(key, Wait::NonBlocking, work).ok()?;
+        let opened = opened.transpose()?;
+        Some(opened.map(|opened| shared.opened(opened)))
     }
 }

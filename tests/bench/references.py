@@ -3,13 +3,15 @@
 
     scripts/bench-references [MEASURE ...] [--reps N] [--ms N ...] [--zarrfs FILE]
 
-Measures: `variable`, which reads one variable of 40 references into one file on nginx, whose ranges lie
-together, or 1 MiB apart, behind a program that counts requests and adds 0 or 20 ms to each; and `ready`,
-the time until a mount of 1,000,000 references is ready, and its memory.
+Measures: `variable`, which reads one variable of 40 references into one file on nginx as `.npy`, whose ranges
+lie together, or 1 MiB apart, behind a program that counts requests and adds 0 or 20 ms to each; `keys`, which
+reads its 40 native keys with `cat`; and `ready`, the time until a mount of 1,000,000 references is ready, and
+its memory.
 
 Beside the variable: 16 threads that fetch the same ranges, zarr-python over fsspec's file system of the
-same references, and tensorstore over the same chunks as objects of their own. All are timed without their
-imports. A mount is new for every figure. Figures are medians over the repetitions.
+same references, and tensorstore over the same chunks as objects of their own. Beside the keys: the same 16
+threads, and fsspec's file system of the same references, which reads the keys one after the other, with 16
+threads, and all with one call. All are timed without their imports. A mount is new for every figure. Figures are medians over the repetitions.
 """
 import argparse
 import json
@@ -25,7 +27,7 @@ from pathlib import Path
 import remote
 from remote import CHUNKS, DATA, MOUNT, ROOT, VARIABLE, WORK, say
 
-MEASURES = ("variable", "ready")
+MEASURES = ("variable", "keys", "ready")
 LAYOUTS = {"together": 0, "apart": 1 << 20}
 REFERENCES = 1_000_000
 LARGE = ROOT / "target/bench/references"
@@ -57,6 +59,24 @@ files = fsspec.filesystem("reference", fo=sys.argv[1], remote_protocol="http", a
 store = zarr.storage.FsspecStore(files, read_only=True)
 total = zarr.open_array(store, path=sys.argv[2], mode="r", zarr_format=2)[...].nbytes
 print(time.perf_counter() - start, total)
+"""
+
+
+FSSPEC_KEYS = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+import aiohttp, fsspec
+start = time.perf_counter()
+files = fsspec.filesystem("reference", fo=sys.argv[1], remote_protocol="http", skip_instance_cache=True)
+keys, way = sorted(key for key in files.references if key.startswith(sys.argv[2] + "/") and "/.z" not in key), sys.argv[3]
+if way == "loop":
+    values = list(map(files.cat_file, keys))
+elif way == "threads":
+    with ThreadPoolExecutor(16) as pool:
+        values = list(pool.map(files.cat_file, keys))
+else:
+    values = list(files.cat(keys).values())
+print(time.perf_counter() - start, sum(map(len, values)))
 """
 
 
@@ -93,10 +113,10 @@ def make_large():
 
 class Bench(remote.Bench):
     def variable(self, served):
-        result = {}
-        for layout in LAYOUTS:
-            result[layout] = self.layout(served, layout)
-        return result
+        return {layout: self.layout(served, layout) for layout in LAYOUTS}
+
+    def keys(self, served):
+        return {layout: self.keys_of(served, layout) for layout in LAYOUTS}
 
     def timed(self, served, python, program, *arguments):
         served.requests()
@@ -104,7 +124,8 @@ class Bench(remote.Bench):
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return {"s": float(done.stdout.split()[0]), **remote.total(served.requests())}
 
-    def layout(self, served, layout):
+    def absolute(self, served, layout):
+        """Writes the references with absolute URLs; returns the file and the ranges."""
         references = json.loads((self.served_dir / f"references/{layout}.json").read_text())
         url = served.url(f"references/{layout}.dat")
         targets = [value for value in references["refs"].values() if isinstance(value, list)]
@@ -113,17 +134,28 @@ class Bench(remote.Bench):
             value[0] = url
         absolute = WORK / "absolute.json"
         absolute.write_text(json.dumps(references))
+        return absolute, ranges
+
+    def keys_of(self, served, layout):
+        absolute, ranges = self.absolute(served, layout)
+        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))}
+        with self.mounted(served, f"references/{layout}.json"):
+            served.requests()
+            start = time.perf_counter()
+            subprocess.run(f"cat {MOUNT}/{VARIABLE}/*.*.* > /dev/null", shell=True, check=True)
+            result["cat"] = {"s": time.perf_counter() - start, **remote.total(served.requests())}
+        for way in ("loop", "threads", "call"):
+            result[f"fsspec {way}"] = self.timed(served, sys.executable, FSSPEC_KEYS, absolute, VARIABLE, way)
+        return result
+
+    def layout(self, served, layout):
+        absolute, ranges = self.absolute(served, layout)
         file = MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy"
         result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))}
         with self.mounted(served, f"references/{layout}.json"):
             served.requests()
             result["npy"] = self.cat(served, file)
             self.check(served, layout, file, DATA / "tas.npy")
-        with self.mounted(served, f"references/{layout}.json"):
-            served.requests()
-            start = time.perf_counter()
-            subprocess.run(f"cat {MOUNT}/{VARIABLE}/*.*.* > /dev/null", shell=True, check=True)
-            result["keys"] = {"s": time.perf_counter() - start, **remote.total(served.requests())}
         result["fsspec"] = self.timed(served, sys.executable, FSSPEC, absolute, VARIABLE)
         spec = {"driver": "zarr", "kvstore": served.store(f"many/{VARIABLE}/")}
         tensorstore = self.tensorstore(served, spec)
@@ -160,22 +192,31 @@ def median(results, *path):
     return remote.median(results, *path)
 
 
-def variable_rows(where, results):
+def rows(where, results, name, what, peers, best):
+    """The rows of one figure: seconds beside those of the peers, of which `best` are compared with; requests."""
     is_delayed = not where.endswith("+0 ms")
     for layout in LAYOUTS:
         def of(*path):
             return median(results, layout, *path)
 
-        peers = {name: of(name, "s") for name in ("threads", "fsspec", "tensorstore")}
-        best = min(peers["fsspec"], peers["tensorstore"])
-        beside = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in peers.items())
-        for what, name in (("npy", ".npy"), ("keys", "cat of 40 keys")):
-            figure = f"{of(what, 's'):.3f} s, {of(what, 'requests'):.0f} requests, {of(what, 'bytes') / 1e6:.1f} MB"
-            ratio = of(what, "s") / best
-            is_met = ratio <= 1.3 if is_delayed else None
-            yield remote.row(where, f"{name}, {layout}", figure, beside, ratio, "<= 1.3 at 20 ms", is_met)
-            most = CHUNKS + 4
-            yield remote.row(where, "  its requests", f"{of(what, 'requests'):.0f}", target=f"<= {most}", is_met=of(what, "requests") <= most)
+        seconds = {peer: of(peer, "s") for peer in peers}
+        beside = ", ".join(f"{peer} {value:.3f} s" for peer, value in seconds.items())
+        figure = f"{of(what, 's'):.3f} s, {of(what, 'requests'):.0f} requests, {of(what, 'bytes') / 1e6:.1f} MB"
+        ratio = of(what, "s") / min(seconds[peer] for peer in best)
+        is_met = ratio <= 1.3 if is_delayed else None
+        yield remote.row(where, f"{name}, {layout}", figure, beside, ratio, "<= 1.3 at 20 ms", is_met)
+        most = CHUNKS + 4
+        yield remote.row(where, "  its requests", f"{of(what, 'requests'):.0f}", target=f"<= {most}", is_met=of(what, "requests") <= most)
+
+
+def variable_rows(where, results):
+    peers = ("threads", "fsspec", "tensorstore")
+    yield from rows(where, results, ".npy", "npy", peers, ("fsspec", "tensorstore"))
+
+
+def keys_rows(where, results):
+    fsspec = tuple(f"fsspec {way}" for way in ("loop", "threads", "call"))
+    yield from rows(where, results, "cat of 40 keys", "cat", ("threads", *fsspec), fsspec)
 
 
 def ready_rows(results):
@@ -197,7 +238,9 @@ def main():
     measures = given.measures or MEASURES
     WORK.mkdir(parents=True, exist_ok=True)
     table = []
-    if "variable" in measures:
+    shown = {"variable": variable_rows, "keys": keys_rows}
+    served_measures = [name for name in shown if name in measures]
+    if served_measures:
         served_dir = remote.make_inputs(given.big_mib)
         make_variable(served_dir)
         bench, results = Bench(given, served_dir), {}
@@ -211,10 +254,12 @@ def main():
                 places.append(place)
             for number in range(given.reps):
                 for place in places:
-                    say(f"{number + 1}/{given.reps} variable {place.name}")
-                    results.setdefault(place.name, []).append(bench.variable(place))
-        for where, found in results.items():
-            table.extend(variable_rows(where, found))
+                    for name in served_measures:
+                        say(f"{number + 1}/{given.reps} {name} {place.name}")
+                        found = getattr(bench, name)(place)
+                        results.setdefault((name, place.name), []).append(found)
+        for (name, where), found in results.items():
+            table.extend(shown[name](where, found))
     if "ready" in measures:
         make_large()
         found = []

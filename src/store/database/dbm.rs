@@ -20,6 +20,7 @@ mod index;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{Hash, Hasher};
@@ -37,8 +38,8 @@ use self::files::{Files, Open, Reading, State};
 use self::index::{Builder, Duplicates, Index, Place, Stored};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, Value, VisitRow,
-    Wait, Work, corrupt,
+    Columns, Database, Failure, FoundValue, HEADER_BYTES, HELD_BYTES, SMALL_BYTES, Snapshot, Value,
+    VisitRow, Wait, Work, corrupt,
 };
 use crate::store::{Extent, StoreError, in_memory};
 use crate::sync::Mutex;
@@ -332,15 +333,17 @@ impl View<'_> {
         self.content.read(values, stored, offset, target)
     }
 
-    fn value(&self, stored: Stored) -> Result<FoundValue, Failure> {
+    /// A value, and its bytes if there are at most `most`.
+    fn value(&self, stored: Stored, most: u64) -> Result<FoundValue, Failure> {
         let Stored { size_bytes, .. } = stored;
         let mut content = None;
-        if size_bytes <= SMALL_BYTES {
+        if size_bytes <= most {
             let mut bytes = vec![0; in_memory(size_bytes)?];
             self.read(stored, 0, &mut bytes)?;
             content = Some(bytes);
         }
-        let identity = content.as_deref().map(identity_of);
+        let small = content.as_deref().filter(|_| size_bytes <= SMALL_BYTES);
+        let identity = small.map(identity_of);
         let value = Value {
             size_bytes,
             identity,
@@ -366,7 +369,9 @@ impl Snapshot for View<'_> {
 
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         let stored = self.content.index.find(key);
-        stored.map(|stored| self.value(stored)).transpose()
+        stored
+            .map(|stored| self.value(stored, HELD_BYTES))
+            .transpose()
     }
 
     fn scan(
@@ -380,8 +385,9 @@ impl Snapshot for View<'_> {
         while let Some((key, stored)) = index.get(number) {
             let value = match columns {
                 Columns::Keys => None,
-                Columns::All => self.value(stored).ok().map(|found| found.value),
+                Columns::All => self.value(stored, SMALL_BYTES).ok(),
             };
+            let value = value.map(|found| (found.value, found.content.map(Cow::Owned)));
             if visit(key, value).is_break() {
                 break;
             }

@@ -7,7 +7,8 @@
 //! reads. A commit of transaction N writes the meta page that N - 2 has written, and a writer takes only
 //! pages that transactions up to two before its own have freed. A page of state N is freed by N + 1 at
 //! the earliest, so it is written again by N + 3 at the earliest, which begins when N + 2 has replaced
-//! the meta page of N.
+//! the meta page of N. A state that an earlier call has proved is the present one if both meta pages are
+//! what they were then, so that most calls read them once, behind the pages that they need.
 //!
 //! Pages are untrusted: numbers, kinds, levels, bounds, and the order of keys within a page and between
 //! a page and those above it are checked. Damage is an error, and never the absence of a key.
@@ -23,6 +24,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
@@ -56,6 +58,26 @@ struct DataFile {
     inode: u64,
     format: Format,
     cache: Mutex<Cache>,
+    /// The state of the last call.
+    last: Mutex<Option<Metas>>,
+}
+
+/// A state, and the bytes of both meta pages.
+#[derive(Debug, Clone)]
+struct Metas {
+    meta: Meta,
+    pages: Arc<[Vec<u8>; 2]>,
+}
+
+impl Metas {
+    /// The bytes of the meta page of the state.
+    fn own(&self) -> &[u8] {
+        let [zero, one] = &*self.pages;
+        match self.meta.txn & 1 {
+            0 => zero,
+            _ => one,
+        }
+    }
 }
 
 /// Branches of one state, which was proved.
@@ -67,6 +89,8 @@ struct Cache {
 
 /// Pages that are kept, in bytes.
 const CACHE_BYTES: usize = 8 << 20;
+/// Meta pages up to this size are read together.
+const MAX_NEAR_BYTES: usize = 8 << 10;
 /// States that one call tries before it waits.
 const MAX_ATTEMPTS: usize = 16;
 
@@ -78,32 +102,41 @@ impl LmdbDatabase {
         Ok(Self { path, file })
     }
 
-    /// The file that the path leads to.
-    fn current(&self) -> Result<Arc<DataFile>, Failure> {
+    /// The file that the path leads to, and when it was modified.
+    fn current(&self) -> Result<(Arc<DataFile>, SystemTime), Failure> {
         let failed = |error| Failure::Failed(gone(error));
         let there = fs::metadata(&self.path).map_err(failed)?;
         let mut file = self.file.lock();
         if (file.device, file.inode) != (there.dev(), there.ino()) {
             *file = Arc::new(DataFile::open(&self.path).map_err(failed)?);
         }
-        Ok(Arc::clone(&file))
+        Ok((Arc::clone(&file), there.modified().unwrap_or(UNIX_EPOCH)))
     }
 }
 
 impl Database for LmdbDatabase {
     fn read(&self, _: Wait, work: &mut Work<'_>) -> Result<(), Failure> {
         for _ in 0..MAX_ATTEMPTS {
-            let file = self.current()?;
-            let Some((meta, before)) = file.state()? else {
+            let (file, modified) = self.current()?;
+            let last = file.last.lock().clone();
+            let is_fresh = last.is_none();
+            let Some(metas) = last.map_or_else(|| file.state(), |last| Ok(Some(last)))? else {
                 continue;
             };
-            let mut snapshot = State::new(&file, meta);
+            let meta = metas.meta;
+            let mut snapshot = State::new(&file, meta, modified);
             let result = work(&mut snapshot);
             let read = snapshot.into_branches();
-            if file.meta_page(meta.page_bytes, meta.txn & 1)? == before {
+            let is_proved = match is_fresh {
+                true => file.meta_page(meta.page_bytes, meta.txn & 1)? == metas.own(),
+                false => file.meta_pages(meta.page_bytes)? == *metas.pages,
+            };
+            if is_proved {
                 file.remember(&meta, read);
+                *file.last.lock() = Some(metas);
                 return result;
             }
+            *file.last.lock() = None;
         }
         Err(Failure::Busy(
             "state of the database that lasts for one read",
@@ -113,10 +146,10 @@ impl Database for LmdbDatabase {
     fn extent(&self) -> Extent {
         // The apparent size is often that of the map, which was chosen to be large.
         let blocks = |file: fs::Metadata| file.blocks().saturating_mul(512);
-        let state = || self.current().ok()?.state().ok()?;
+        let state = || self.current().ok()?.0.state().ok()?;
         Extent {
             bytes: fs::metadata(&self.path).map_or(0, blocks),
-            keys: state().map_or(0, |(meta, _)| meta.entries),
+            keys: state().map_or(0, |metas| metas.meta.entries),
         }
     }
 }
@@ -135,6 +168,7 @@ impl DataFile {
             inode: there.ino(),
             format,
             cache: Mutex::default(),
+            last: Mutex::default(),
         })
     }
 
@@ -156,11 +190,28 @@ impl DataFile {
         read.map(|()| bytes).ok_or_else(ends)
     }
 
-    /// The present state, and the bytes of its meta page; `None` if a commit came between.
+    /// Both meta pages, with one read if they are near to each other.
+    fn meta_pages(&self, page_bytes: usize) -> Result<[Vec<u8>; 2], Failure> {
+        if page_bytes > MAX_NEAR_BYTES {
+            return Ok([
+                self.meta_page(page_bytes, 0)?,
+                self.meta_page(page_bytes, 1)?,
+            ]);
+        }
+        let length = self.format.head_bytes + META_BYTES;
+        let mut zero = vec![0; page_bytes.saturating_add(length)];
+        let ends = || corrupt("the file ends in its meta pages");
+        self.bytes(0, &mut zero)?.ok_or_else(ends)?;
+        let one = zero.split_off(page_bytes);
+        zero.truncate(length);
+        Ok([zero, one])
+    }
+
+    /// The present state; `None` if a commit came between.
     ///
     /// The first page is read again behind the second: a page that is being written is that of the older
     /// state, and both would have to change to make the older one look like the newer one.
-    fn state(&self) -> Result<Option<(Meta, Vec<u8>)>, Failure> {
+    fn state(&self) -> Result<Option<Metas>, Failure> {
         let first = self.meta_page(0, 0)?;
         let state = self.parse_metas(&first);
         if self.meta_page(0, 0)? != first {
@@ -176,7 +227,7 @@ impl DataFile {
         }
     }
 
-    fn parse_metas(&self, first: &[u8]) -> Result<(Meta, Vec<u8>), Failure> {
+    fn parse_metas(&self, first: &[u8]) -> Result<Metas, Failure> {
         let zero = Meta::parse(&self.format, first, 0)?;
         let second = self.meta_page(zero.page_bytes, 1)?;
         let one = Meta::parse(&self.format, &second, 1)?;
@@ -187,9 +238,12 @@ impl DataFile {
         if zero.txn.abs_diff(one.txn) > 1 {
             return Err(corrupt("its meta pages are of transactions far apart"));
         }
-        Ok(match zero.txn < one.txn {
-            true => (one, second),
-            false => (zero, first.to_vec()),
+        Ok(Metas {
+            meta: match zero.txn < one.txn {
+                true => one,
+                false => zero,
+            },
+            pages: Arc::new([first.to_vec(), second]),
         })
     }
 

@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
+use super::held::Reserved;
 use super::versions::{Hash, Proof, renew};
 use super::{Failure, Shared, Snapshot, Value, object_stat};
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, part_mut};
 use crate::sync::Mutex;
 
-/// A small value, read when it was opened.
+/// A short value, read when it was looked up or opened.
 #[derive(Debug)]
 pub(super) struct HeldObject {
     content: Arc<Vec<u8>>,
     stat: Stat,
+    _reserved: Option<Reserved>,
 }
 
 impl HeldObject {
-    /// A value that is identified by its content, which was read.
-    pub(super) fn new(
-        snapshot: &dyn Snapshot,
-        value: Value,
-        content: Vec<u8>,
-    ) -> Result<Self, Failure> {
-        let identity = value.identity.ok_or_else(|| {
-            StoreError::internal("a small value that is not identified by its content")
-        })?;
-        Ok(Self {
+    /// All bytes of a value, and its attributes.
+    pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: Option<Reserved>) -> Self {
+        Self {
             content: Arc::new(content),
-            stat: object_stat(snapshot, value, Version(identity)),
-        })
+            stat,
+            _reserved: reserved,
+        }
+    }
+
+    pub(super) fn attributes(&self) -> Stat {
+        self.stat
     }
 }
 

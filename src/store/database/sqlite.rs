@@ -29,8 +29,8 @@ use self::connection::{Ended, Session};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
-    Wait, Work, corrupt, gone, unsupported,
+    Columns, Database, Failure, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value,
+    VisitRow, Wait, Work, corrupt, gone, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
@@ -199,8 +199,11 @@ fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
     }
 }
 
-/// The value of a row of the columns of [`Table::rows`], and the bytes of a small one.
-fn value_of<'a>(row: &'a SqlRow<'_>) -> Result<Result<ReadValue<'a>, StoreError>, Failure> {
+/// The value of a row of the columns of [`Table::rows`], and its bytes if there are at most `most`.
+fn value_of<'a>(
+    row: &'a SqlRow<'_>,
+    most: u64,
+) -> Result<Result<ReadValue<'a>, StoreError>, Failure> {
     let size_bytes = match column(row, 1)? {
         ValueRef::Integer(size) => u64::try_from(size).ok(),
         _ => None,
@@ -212,12 +215,12 @@ fn value_of<'a>(row: &'a SqlRow<'_>) -> Result<Result<ReadValue<'a>, StoreError>
         ValueRef::Text(content) | ValueRef::Blob(content) => {
             let value = Value {
                 size_bytes: content.len() as u64,
-                identity: Some(identity_of(content)),
+                identity: (content.len() as u64 <= SMALL_BYTES).then(|| identity_of(content)),
             };
             Ok((value, Some(content.into())))
         }
         // Numbers have a length, too, but none of so many digits.
-        ValueRef::Null if size_bytes > SMALL_BYTES => {
+        ValueRef::Null if size_bytes > most => {
             let identity = None;
             Ok((
                 Value {
@@ -261,7 +264,7 @@ impl Snapshot for Transaction<'_> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.row)?;
         self.rows(&mut statement, key, &mut |row| {
-            let (value, content) = value_of(row)??;
+            let (value, content) = value_of(row, HELD_BYTES)??;
             let content = content.map(Cow::into_owned);
             found = Some(FoundValue { value, content });
             Ok(ControlFlow::Break(()))
@@ -283,7 +286,7 @@ impl Snapshot for Transaction<'_> {
         self.rows(&mut statement, bound, &mut |row| {
             let value = match columns {
                 Columns::Keys => None,
-                Columns::All => value_of(row)?.ok().map(|(value, _)| value),
+                Columns::All => value_of(row, SMALL_BYTES)?.ok(),
             };
             Ok(visit(key_of(row)?, value))
         })

@@ -21,10 +21,12 @@ struct Content {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     generation: u64,
     is_busy: bool,
+    reads: usize,
 }
 
 impl Database for Map {
     fn read(&self, _: Wait, work: &mut Work<'_>) -> Result<(), Failure> {
+        self.0.lock().reads += 1;
         let mut content = self.0.lock().clone();
         match content.is_busy {
             true => Err(Failure::Busy("lock of a test")),
@@ -65,7 +67,7 @@ impl Snapshot for Content {
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         Ok(self.values.get(key).map(|content| {
             let value = value_of(content);
-            let content = value.identity.map(|_| content.clone());
+            let content = (value.size_bytes <= HELD_BYTES).then(|| content.clone());
             FoundValue { value, content }
         }))
     }
@@ -77,7 +79,10 @@ impl Snapshot for Content {
         visit: &mut VisitRow<'_>,
     ) -> Result<(), Failure> {
         for (key, content) in self.values.range(bound.to_vec()..) {
-            let value = (columns == Columns::All).then(|| value_of(content));
+            let value = (columns == Columns::All).then(|| {
+                let value = value_of(content);
+                (value, value.identity.map(|_| content.into()))
+            });
             if visit(key, value).is_break() {
                 break;
             }
@@ -285,7 +290,112 @@ fn an_open_takes_the_small_value_of_the_lookup_before_it() {
     assert_ne!(open().version(), looked_up.version, "only once");
     stat(&store, b"a").unwrap();
     put(&map, b"a", b"third".to_vec());
-    std::thread::sleep(MAX_LOOKUP_AGE);
+    std::thread::sleep(Duration::from_millis(150));
     let data = open().try_read(0, 10, &mut []).unwrap().unwrap();
     assert_eq!(data.bytes(&[]).unwrap(), b"third");
+}
+
+/// Looks up, opens and reads a key, as a program does.
+fn use_key(store: &DatabaseStore, text: &[u8]) -> Vec<u8> {
+    let found = store.try_stat(&key(text)).unwrap().unwrap();
+    let object = store.try_open(&key(text), AccessHint::Ranges);
+    let object = object.unwrap().unwrap();
+    assert_eq!(object.version(), found.version);
+    let data = object.try_read(0, 1 << 20, &mut []).unwrap().unwrap();
+    data.bytes(&[]).unwrap().to_vec()
+}
+
+fn numbered(count: usize, length: usize) -> (Map, DatabaseStore, Vec<Vec<u8>>) {
+    let names: Vec<Vec<u8>> = (0..count)
+        .map(|number| format!("a/{number:03}").into_bytes())
+        .collect();
+    let (map, store) = store(&[]);
+    let values = names.iter().enumerate();
+    map.0.lock().values = values
+        .map(|(number, name)| (name.clone(), vec![number as u8; length]))
+        .collect();
+    (map, store, names)
+}
+
+#[test]
+fn small_keys_in_their_order_share_transactions() {
+    let (map, store, names) = numbered(200, 700);
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(use_key(&store, name), vec![number as u8; 700]);
+    }
+    let reads = map.0.lock().reads;
+    assert!(reads <= 40, "{reads}");
+    // In any other order each takes one.
+    for name in names.iter().rev() {
+        use_key(&store, name);
+    }
+    assert!(map.0.lock().reads >= reads + 200);
+}
+
+#[test]
+fn a_short_value_takes_one_transaction_and_a_long_one_a_transaction_for_each_step() {
+    let used = |length: usize| {
+        let (map, store, names) = numbered(1, length);
+        store.try_stat(&key(&names[0])).unwrap().unwrap();
+        let object = store.try_open(&key(&names[0]), AccessHint::Ranges);
+        let object = object.unwrap().unwrap();
+        let read = block_on(object.read(0, length)).unwrap();
+        assert_eq!(read.bytes(&[]).unwrap(), vec![0; length]);
+        map.0.lock().reads
+    };
+    for (length, reads) in [(60_000, 1), (70_000, 3)] {
+        // A machine that does much else can make a program wait.
+        assert_eq!((0..5).map(|_| used(length)).min(), Some(reads));
+    }
+}
+
+#[test]
+fn values_beyond_the_memory_for_them_are_read_by_ranges() {
+    let (_, store, names) = numbered(1, 60_000);
+    let open = || store.try_open(&key(&names[0]), AccessHint::Ranges);
+    let open = || open().unwrap().unwrap();
+    let is_held = |object: &dyn Object| object.try_read(0, 10, &mut []).is_some();
+    let held = &store.shared.held;
+    let all: Vec<_> = std::iter::from_fn(|| held.reserve(60_000)).collect();
+    assert_eq!(all.len(), (64 << 20) / 60_000);
+    let object = open();
+    assert!(!is_held(&*object));
+    let read = block_on(object.read(0, 60_000)).unwrap();
+    assert_eq!(read.bytes(&[]).unwrap().len(), 60_000);
+    drop(all);
+    assert!(is_held(&*open()));
+}
+
+#[test]
+fn a_change_behind_values_that_were_read_ahead_is_seen() {
+    let (map, store, names) = numbered(20, 10);
+    for name in &names[..3] {
+        use_key(&store, name);
+    }
+    {
+        let mut content = map.0.lock();
+        content.generation += 1;
+        for name in &names {
+            content.values.insert(name.clone(), vec![9; 20]);
+        }
+    }
+    // Another transaction notices it.
+    assert_eq!(use_key(&store, &names[19]), [9; 20]);
+    assert_eq!(use_key(&store, &names[3]), [9; 20]);
+    map.0.lock().values.remove(&names[5]);
+    // Without one, it is seen after a moment.
+    std::thread::sleep(Duration::from_millis(150));
+    let gone = store.try_stat(&key(&names[5])).unwrap();
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+}
+
+#[test]
+fn a_value_that_a_prefix_hides_is_not_read_ahead() {
+    let (_, store) = store(&[b"a/0", b"a/00", b"a/1", b"a/1!", b"a/1/x", b"a/2"]);
+    for name in [&b"a/0"[..], b"a/00"] {
+        assert_eq!(use_key(&store, name), b"value");
+    }
+    assert_eq!(stat(&store, b"a/1").unwrap().kind, Kind::Prefix);
+    assert_eq!(use_key(&store, b"a/1!"), b"value");
+    assert_eq!(use_key(&store, b"a/2"), b"value");
 }

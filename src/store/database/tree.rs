@@ -141,13 +141,34 @@ pub(super) fn find(
     key: &Key,
     notes: &Notes,
 ) -> Result<Found, Failure> {
-    if key.is_root() || has_below(snapshot, &directory(key), notes)? {
-        return Ok(Found::Prefix);
+    Ok(find_before(snapshot, key, notes)?.0)
+}
+
+/// As [`find`], with the first key behind a value and all that could be below it.
+pub(super) fn find_before(
+    snapshot: &mut dyn Snapshot,
+    key: &Key,
+    notes: &Notes,
+) -> Result<(Found, Option<Vec<u8>>), Failure> {
+    if key.is_root() {
+        return Ok((Found::Prefix, None));
     }
+    let next = match below(snapshot, &directory(key), notes)? {
+        Below::Key => return Ok((Found::Prefix, None)),
+        Below::None(next) => next,
+    };
     match snapshot.find(key.as_bytes())? {
-        Some(found) => Ok(Found::Object(found)),
+        Some(found) => Ok((Found::Object(found), next)),
         None => Err(Failure::Failed(StoreError::NotFound { key: key.clone() })),
     }
+}
+
+/// What there is below a prefix.
+enum Below {
+    /// A valid key.
+    Key,
+    /// No key; the first one behind it.
+    None(Option<Vec<u8>>),
 }
 
 /// What all keys below a prefix begin with.
@@ -164,17 +185,21 @@ fn has_below(
     directory: &[u8],
     notes: &Notes,
 ) -> Result<bool, Failure> {
+    Ok(matches!(below(snapshot, directory, notes)?, Below::Key))
+}
+
+fn below(snapshot: &mut dyn Snapshot, directory: &[u8], notes: &Notes) -> Result<Below, Failure> {
     let mut bound = directory.to_vec();
     for _ in 0..MAX_INVALID {
         let Some(key) = snapshot.seek(&bound)? else {
-            return Ok(false);
+            return Ok(Below::None(None));
         };
         check_order(&bound, &key)?;
         if !key.starts_with(directory) {
-            return Ok(false);
+            return Ok(Below::None(Some(key)));
         }
         match behind_invalid(&key) {
-            None => return Ok(true),
+            None => return Ok(Below::Key),
             Some(next) => {
                 notes.invalid(&key);
                 bound = next;
@@ -275,7 +300,7 @@ pub(super) fn children(
                 step = Step::Jump(behind_directory(&[directory, name].concat()));
                 return ControlFlow::Break(());
             }
-            found.object(below, value);
+            found.object(below, value.map(|(value, _)| value));
             bound.clear();
             bound.extend_from_slice(key);
             bound.push(0);

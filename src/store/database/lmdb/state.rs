@@ -1,18 +1,18 @@
 //! One state of an LMDB database: the tree of its keys.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::format::{Format, Head, Meta, OVERFLOW};
 use super::page::{Page, Stored};
 use super::{CACHE_BYTES, DataFile};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundValue, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow, corrupt,
+    Columns, Failure, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
+    corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
 
@@ -21,7 +21,7 @@ pub(super) struct State<'a> {
     file: &'a DataFile,
     meta: Meta,
     generation: u64,
-    modified: OnceCell<SystemTime>,
+    modified: SystemTime,
     /// Branches that were read for the first time.
     read: HashMap<u64, Arc<Page>>,
     /// The leaf that was read last, by its number: the next call most likely needs the same.
@@ -78,12 +78,12 @@ fn child(branch: &Page, index: usize) -> Result<u64, Failure> {
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(file: &'a DataFile, meta: Meta) -> Self {
+    pub(super) fn new(file: &'a DataFile, meta: Meta, modified: SystemTime) -> Self {
         Self {
             file,
             meta,
             generation: file.generation(meta.txn),
-            modified: OnceCell::new(),
+            modified,
             read: HashMap::new(),
             leaf: None,
         }
@@ -200,21 +200,26 @@ impl<'a> State<'a> {
         }))
     }
 
-    /// A value, and the bytes of a small one.
-    fn value<'p>(&self, stored: Option<Stored<'p>>) -> Result<ReadValue<'p>, StoreError> {
-        let small = |content: Cow<'p, [u8]>| {
+    /// A value, and its bytes if there are at most `most`.
+    fn value<'p>(
+        &self,
+        stored: Option<Stored<'p>>,
+        most: u64,
+    ) -> Result<ReadValue<'p>, StoreError> {
+        let read = |content: Cow<'p, [u8]>| {
+            let size_bytes = content.len() as u64;
             let value = Value {
-                size_bytes: content.len() as u64,
-                identity: Some(identity_of(&content)),
+                size_bytes,
+                identity: (size_bytes <= SMALL_BYTES).then(|| identity_of(&content)),
             };
             (value, Some(content))
         };
         match stored {
-            Some(Stored::Inline(content)) => Ok(small(content.into())),
-            Some(Stored::Long { page, size_bytes }) if size_bytes <= SMALL_BYTES => {
+            Some(Stored::Inline(content)) => Ok(read(content.into())),
+            Some(Stored::Long { page, size_bytes }) if size_bytes <= most => {
                 let mut content = vec![0; in_memory(size_bytes)?];
                 match self.read_long(page, size_bytes, 0, &mut content) {
-                    Ok(()) => Ok(small(content.into())),
+                    Ok(()) => Ok(read(content.into())),
                     Err(Failure::Failed(error)) => Err(error),
                     Err(Failure::Busy(what)) => Err(StoreError::internal(what)),
                 }
@@ -275,8 +280,7 @@ impl Snapshot for State<'_> {
     }
 
     fn modified(&self) -> SystemTime {
-        let time = || self.file.file.metadata().and_then(|file| file.modified());
-        *self.modified.get_or_init(|| time().unwrap_or(UNIX_EPOCH))
+        self.modified
     }
 
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
@@ -291,7 +295,7 @@ impl Snapshot for State<'_> {
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         match self.descend(key)? {
             Some(Place { leaf, index, .. }) if index < leaf.len() && leaf.key(index) == key => {
-                let (value, content) = self.value(leaf.stored(index))?;
+                let (value, content) = self.value(leaf.stored(index), HELD_BYTES)?;
                 let content = content.map(Cow::into_owned);
                 Ok(Some(FoundValue { value, content }))
             }
@@ -308,9 +312,9 @@ impl Snapshot for State<'_> {
         self.entries(bound, &mut |state, leaf, index| {
             let value = match columns {
                 Columns::Keys => None,
-                Columns::All => state.value(leaf.stored(index)).ok(),
+                Columns::All => state.value(leaf.stored(index), SMALL_BYTES).ok(),
             };
-            visit(leaf.key(index), value.map(|(value, _)| value))
+            visit(leaf.key(index), value)
         })
     }
 

@@ -4,7 +4,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::connection::failure;
-use super::{Failure, SMALL_BYTES, unsupported};
+use super::{Failure, HELD_BYTES, SMALL_BYTES, unsupported};
 
 /// Table, column of keys, column of values: as zarr-python 2 and zarr-sqlite write them, and as
 /// `dbm.sqlite3` of Python does.
@@ -29,7 +29,7 @@ pub(super) struct Table {
     pub(super) keys: String,
     /// Rows at and behind a bound: key, size of the value, the value if it is small.
     pub(super) rows: String,
-    /// The row of a key, with the same columns.
+    /// The row of a key, with the same columns; the value if it is held.
     pub(super) row: String,
     /// The number of the row of a key.
     pub(super) number: String,
@@ -50,10 +50,13 @@ impl Table {
             KeyType::Text => format!("{key} COLLATE BINARY >= ?1 AND {key} COLLATE BINARY < x''"),
             KeyType::Blob => format!("{key} COLLATE BINARY >= ?1"),
         };
-        let columns = format!(
-            "{key}, octet_length({value}), \
-             CASE WHEN octet_length({value}) <= {SMALL_BYTES} THEN {value} END"
-        );
+        let columns = |most: u64| {
+            format!(
+                "{key}, octet_length({value}), \
+                 CASE WHEN octet_length({value}) <= {most} THEN {value} END"
+            )
+        };
+        let (small, held) = (columns(SMALL_BYTES), columns(HELD_BYTES));
         let order = format!("ORDER BY {key} COLLATE BINARY");
         let is_key = format!("{key} COLLATE BINARY = ?1");
         Self {
@@ -62,8 +65,8 @@ impl Table {
             key_type,
             seek: format!("SELECT {key} FROM {source} WHERE {behind} {order} LIMIT 1"),
             keys: format!("SELECT {key} FROM {source} WHERE {behind} {order}"),
-            rows: format!("SELECT {columns} FROM {source} WHERE {behind} {order}"),
-            row: format!("SELECT {columns} FROM {source} WHERE {is_key}"),
+            rows: format!("SELECT {small} FROM {source} WHERE {behind} {order}"),
+            row: format!("SELECT {held} FROM {source} WHERE {is_key}"),
             number: format!("SELECT rowid FROM {source} WHERE {is_key}"),
         }
     }

@@ -359,6 +359,9 @@ impl Shared {
         let limit_bytes = self.limit_bytes;
         let opened = self.store.open(&key, AccessHint::Whole(limit_bytes)).await;
         let partition = match opened {
+            // The writer leaves out partitions without a reference (`LazyReferenceMapper.flush` of fsspec
+            // writes those that were given one), and its reader takes them for absent (`_load_one_key`), so a
+            // file that is proved to be missing is no error. `check` proves that the references are there.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error),
             Ok(object) => {

@@ -1,0 +1,256 @@
+//! Short values that were read in the transaction of a lookup, for the open that follows, and those of the
+//! keys behind it.
+//!
+//! A program that uses keys in their order, one behind the other, gets the values of the next keys from the
+//! transaction of one of them: transactions cost more than rows. What is read ahead is trusted for
+//! [`MAX_AGE`] at most, so that a change is seen no later than with a listing.
+//!
+//! **Invariant:** what a transaction has read is kept after the transaction was proved.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::object::HeldObject;
+use super::{Columns, Failure, SMALL_BYTES, Snapshot, object_stat};
+use crate::cache::WeightedLru;
+use crate::store::{Key, Object, Stat, Version};
+use crate::sync::Mutex;
+
+/// How long a value may be kept before it is opened. The kernel looks up a name again once its attributes
+/// are too old.
+const MAX_AGE: Duration = Duration::from_millis(100);
+/// The bytes of values that are kept, and their number.
+const MAX_BYTES: u64 = 4 << 20;
+const MAX_VALUES: usize = 1024;
+/// The bytes of all longer values that objects hold, kept or open. Others are read by ranges.
+const MAX_HELD_BYTES: u64 = 64 << 20;
+/// Values that are read ahead at first, and at most.
+const FIRST_WINDOW: usize = 8;
+const MAX_WINDOW: usize = 128;
+
+/// The values of one database.
+#[derive(Debug)]
+pub(super) struct HeldValues {
+    max_age: Duration,
+    values: Mutex<WeightedLru<Key, Held>>,
+    sequence: Mutex<Sequence>,
+    held_bytes: Arc<AtomicU64>,
+}
+
+/// Memory for a value that is held, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    held_bytes: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    since: Instant,
+    object: Arc<HeldObject>,
+    /// No lookup has found it yet.
+    is_ahead: bool,
+}
+
+/// A program that uses keys in their order.
+#[derive(Debug)]
+struct Sequence {
+    /// The key that is used next; `None` if there is none.
+    expected: Option<Vec<u8>>,
+    window: usize,
+    /// That of the last transaction.
+    generation: u64,
+}
+
+/// What one transaction has read.
+#[derive(Debug)]
+pub(super) struct Read {
+    object: Arc<HeldObject>,
+    /// The values of the keys that follow.
+    ahead: Vec<(Key, Arc<HeldObject>)>,
+    /// The first key behind all of them.
+    next: Option<Vec<u8>>,
+    generation: u64,
+}
+
+impl HeldValues {
+    /// `ttl` is how long names and attributes are trusted.
+    pub(super) fn new(ttl: Duration) -> Self {
+        Self {
+            max_age: ttl.min(MAX_AGE),
+            values: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_VALUES)),
+            sequence: Mutex::new(Sequence {
+                expected: None,
+                window: FIRST_WINDOW,
+                generation: 0,
+            }),
+            held_bytes: Arc::default(),
+        }
+    }
+
+    /// Memory for a value; small ones are not counted. `None` if too much is held.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
+        let bytes = match bytes as u64 {
+            small if small <= SMALL_BYTES => 0,
+            bytes => bytes,
+        };
+        let held_bytes = Arc::clone(&self.held_bytes);
+        let held = held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Dropping it gives the bytes back.
+        let reserved = Reserved { held_bytes, bytes };
+        (held.saturating_add(bytes) <= MAX_HELD_BYTES).then_some(reserved)
+    }
+
+    /// The attributes of a value that was read ahead. They are given out once: a later lookup wants to know
+    /// whether they have changed.
+    pub(super) fn attributes(&self, key: &Key) -> Option<Stat> {
+        let mut values = self.values.lock();
+        let fresh = |held: &&Held| held.is_ahead && held.since.elapsed() < self.max_age;
+        let held = values.get(key).filter(fresh)?.clone();
+        let stat = held.object.attributes();
+        let seen = Held {
+            is_ahead: false,
+            ..held
+        };
+        let replaced = values.insert(key.clone(), seen, stat.size_bytes);
+        drop(values);
+        drop(replaced);
+        Some(stat)
+    }
+
+    /// A value that was looked up or read ahead just now.
+    pub(super) fn take(&self, key: &Key) -> Option<Arc<dyn Object>> {
+        let held = self.values.lock().remove(key)?;
+        let max_age = match held.is_ahead {
+            true => self.max_age,
+            // The kernel has trusted the lookup.
+            false => MAX_AGE,
+        };
+        (held.since.elapsed() < max_age).then_some(held.object as _)
+    }
+
+    /// Keeps a value that was looked up.
+    pub(super) fn insert(&self, key: &Key, object: &Arc<HeldObject>) {
+        self.put(key.clone(), Arc::clone(object), false);
+    }
+
+    fn put(&self, key: Key, object: Arc<HeldObject>, is_ahead: bool) {
+        let bytes = object.size_bytes();
+        let held = Held {
+            since: Instant::now(),
+            object,
+            is_ahead,
+        };
+        let evicted = self.values.lock().insert(key, held, bytes);
+        drop(evicted);
+    }
+
+    /// Reads the values of the keys that follow, if `key` follows the one that was used before. `next` is the
+    /// key behind it. What cannot be read fails when it is asked for.
+    pub(super) fn read_ahead(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        key: &Key,
+        object: HeldObject,
+        next: Option<Vec<u8>>,
+    ) -> Read {
+        let mut read = Read {
+            object: Arc::new(object),
+            ahead: Vec::new(),
+            next,
+            generation: snapshot.generation(),
+        };
+        let window = self.sequence.lock().window(key);
+        let window = window.filter(|_| !self.max_age.is_zero());
+        if let (Some(window), Some(bound)) = (window, &read.next) {
+            let followed = following(snapshot, &key.parent(), bound, window);
+            (read.ahead, read.next) = followed.unwrap_or_default();
+        }
+        read
+    }
+
+    /// Keeps what a transaction has read that was proved; returns the value that was asked for.
+    pub(super) fn keep(&self, read: Read) -> Arc<HeldObject> {
+        let Read {
+            object,
+            ahead,
+            next,
+            generation,
+        } = read;
+        let is_same = self.sequence.lock().go_on(ahead.len(), next, generation);
+        if !is_same {
+            // What was read before is older than what the caller gets.
+            *self.values.lock() = WeightedLru::new(MAX_BYTES, MAX_VALUES);
+        }
+        for (key, object) in ahead {
+            self.put(key, object, true);
+        }
+        object
+    }
+}
+
+impl Sequence {
+    /// How many values are read ahead behind a key.
+    fn window(&self, key: &Key) -> Option<usize> {
+        (self.expected.as_deref() == Some(key.as_bytes())).then_some(self.window)
+    }
+
+    /// Notes a transaction; returns whether its generation is that of the one before.
+    fn go_on(&mut self, ahead: usize, next: Option<Vec<u8>>, generation: u64) -> bool {
+        self.expected = next;
+        self.window = match ahead {
+            0 => FIRST_WINDOW,
+            _ => self.window.saturating_mul(2).min(MAX_WINDOW),
+        };
+        std::mem::replace(&mut self.generation, generation) == generation
+    }
+}
+
+/// Values below a prefix from `bound` on, and the first key behind them.
+type Following = (Vec<(Key, Arc<HeldObject>)>, Option<Vec<u8>>);
+
+/// Reads up to `most` small values directly below a prefix, from the key `bound` on.
+fn following(
+    snapshot: &mut dyn Snapshot,
+    prefix: &Key,
+    bound: &[u8],
+    most: usize,
+) -> Result<Following, Failure> {
+    let mut found = Vec::new();
+    let mut next = None;
+    let mut rows = 0;
+    let scanned = snapshot.scan(bound, Columns::All, &mut |key, value| {
+        // A key that goes on with a byte up to `/` may have keys below it that hide its value.
+        let is_open = |(last, ..): &(Key, _, _)| {
+            let rest = key.strip_prefix(last.as_bytes());
+            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte <= b'/'))
+        };
+        found.pop_if(|last| is_open(last));
+        let here = Key::new(key).ok().filter(|here| here.parent() == *prefix);
+        match (here, value) {
+            (Some(here), Some((value, Some(content)))) if rows < most => {
+                found.push((here, value, content.into_owned()));
+                rows += 1;
+                ControlFlow::Continue(())
+            }
+            _ => {
+                next = Some(key.to_vec());
+                ControlFlow::Break(())
+            }
+        }
+    });
+    scanned?;
+    let held = found.into_iter().filter_map(|(key, value, content)| {
+        let stat = object_stat(snapshot, value, Version(value.identity?));
+        Some((key, Arc::new(HeldObject::new(content, stat, None))))
+    });
+    Ok((held.collect(), next))
+}
