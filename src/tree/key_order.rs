@@ -436,21 +436,17 @@ mod tests {
         let mut listed: Vec<&str> = names.iter().map(String::as_str).collect();
         listed.sort_unstable();
         let orders = orders(&listed);
-        let step = |usual| orders.step(&key("a/0.1"), &[key("a/0.0")], false, usual);
-        let first = block_on(step(None)).unwrap();
+        let step =
+            |usual| block_on(orders.step(&key("a/0.1"), &[key("a/0.0")], false, usual)).unwrap();
+        let first = step(None);
         assert_eq!(all_after(&orders, "a/0.1", &first)[0], "a/0.10");
-        let later = orders.step(
-            &key("a/0.3"),
-            &[key("a/0.2")],
-            false,
-            Some(KeyOrder::Listing),
-        );
-        assert_eq!(block_on(later).unwrap().order, KeyOrder::Listing);
+        let listing = Some(KeyOrder::Listing);
+        let later = block_on(orders.step(&key("a/0.3"), &[key("a/0.2")], false, listing));
+        assert_eq!(later.unwrap().order, KeyOrder::Listing);
         let later = block_on(orders.step(&key("a/0.10"), &[key("a/0.9")], false, None)).unwrap();
         assert_eq!(later.order, KeyOrder::Number);
         assert_eq!(all_after(&orders, "a/0.1", &later), names[2..]);
-        let usual = block_on(step(Some(KeyOrder::Number))).unwrap();
-        assert_eq!(usual.order, KeyOrder::Number);
+        assert_eq!(step(Some(KeyOrder::Number)).order, KeyOrder::Number);
     }
 
     #[test]

@@ -112,10 +112,10 @@ def make_large():
 
 
 class Bench(remote.Bench):
-    def variable(self, served):
+    def read_variable(self, served):
         return {layout: self.layout(served, layout) for layout in LAYOUTS}
 
-    def keys(self, served):
+    def read_keys(self, served):
         return {layout: self.keys_of(served, layout) for layout in LAYOUTS}
 
     def timed(self, served, python, program, *arguments):
@@ -256,7 +256,7 @@ def main():
                 for place in places:
                     for name in served_measures:
                         say(f"{number + 1}/{given.reps} {name} {place.name}")
-                        found = getattr(bench, name)(place)
+                        found = getattr(bench, f"read_{name}")(place)
                         results.setdefault((name, place.name), []).append(found)
         for (name, where), found in results.items():
             table.extend(shown[name](where, found))
