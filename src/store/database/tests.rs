@@ -200,7 +200,7 @@ fn put(map: &Map, name: &[u8], content: Vec<u8>) {
 
 #[test]
 fn a_long_value_is_the_same_if_another_key_has_changed_and_stale_if_it_has() {
-    const LONG: usize = 10_000;
+    const LONG: usize = 100_000;
     let (map, store) = store(&[b"a"]);
     put(&map, b"long", vec![1; LONG]);
     let open = || block_on(store.open(&key(b"long"), AccessHint::Ranges)).unwrap();
