@@ -15,10 +15,13 @@ pub(super) trait Evict: Debug + Send + Sync {
     fn evict(&self) -> bool;
 }
 
+/// A record and its bytes.
+type Closed = (Weak<dyn Evict>, u64);
+
 /// Records of files that are closed, whose pages the kernel may still have.
 #[derive(Debug)]
 pub(super) struct ClosedRecords {
-    records: Mutex<LruCache<u64, (Weak<dyn Evict>, u64)>>,
+    records: Mutex<LruCache<u64, Closed>>,
     numbers: AtomicU64,
 }
 
@@ -36,7 +39,7 @@ impl ClosedRecords {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<u64, (Weak<dyn Evict>, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Closed>> {
         self.records.lock()
     }
 

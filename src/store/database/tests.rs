@@ -310,9 +310,9 @@ fn numbered(count: usize, length: usize) -> (Map, DatabaseStore, Vec<Vec<u8>>) {
         .map(|number| format!("a/{number:03}").into_bytes())
         .collect();
     let (map, store) = store(&[]);
-    let values = names.iter().enumerate();
+    let values = (0_u8..).zip(&names);
     map.0.lock().values = values
-        .map(|(number, name)| (name.clone(), vec![number as u8; length]))
+        .map(|(number, name)| (name.clone(), vec![number; length]))
         .collect();
     (map, store, names)
 }
@@ -320,8 +320,8 @@ fn numbered(count: usize, length: usize) -> (Map, DatabaseStore, Vec<Vec<u8>>) {
 #[test]
 fn small_keys_in_their_order_share_transactions() {
     let (map, store, names) = numbered(200, 700);
-    for (number, name) in names.iter().enumerate() {
-        assert_eq!(use_key(&store, name), vec![number as u8; 700]);
+    for (number, name) in (0_u8..).zip(&names) {
+        assert_eq!(use_key(&store, name), vec![number; 700]);
     }
     let reads = map.0.lock().reads;
     assert!(reads <= 40, "{reads}");
