@@ -15,13 +15,19 @@ use super::table::{ColumnData, Table};
 
 /// The longest row, which is made in memory.
 const MAX_ROW_BYTES: u64 = 1 << 20;
+/// The part of a row that texts may take; other values of all arrays of a group are shorter than the rest.
+const MAX_TEXTS_BYTES: usize = 1 << 19;
 
 /// The table of a group as a CSV file. If no column has integers, the first one has the numbers of the rows.
 ///
 /// # Errors
 /// Why there is no table.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let table = Table::of(tree, check)?;
+    let mut table = Table::of(tree, check)?;
+    leave_out_long_texts(&mut table);
+    if table.columns.is_empty() {
+        return Err(table.notes.into_iter().next().unwrap_or_default());
+    }
     let mut columns = columns(&table)?;
     let mut names: Vec<Cow<'_, str>> = Vec::new();
     if !columns.iter().any(Column::is_always_number) {
@@ -45,6 +51,29 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
         sources: table.readers().cloned().collect(),
         notes: table.notes,
     })
+}
+
+/// Leaves out the columns with the longest texts until rows are short enough.
+fn leave_out_long_texts(table: &mut Table) {
+    let longest = |data: &ColumnData| match data {
+        // Quotes, and each quote in a text twice.
+        ColumnData::Texts(texts) => texts.iter().map(|text| 2 * text.len() + 2).max(),
+        ColumnData::Elements(_) => None,
+    };
+    let lengths = table.columns.iter().map(|column| longest(&column.data));
+    let mut lengths: Vec<usize> = lengths.map(Option::unwrap_or_default).collect();
+    while lengths.iter().sum::<usize>() > MAX_TEXTS_BYTES {
+        let Some((place, _)) = (lengths.iter().enumerate()).max_by_key(|(_, length)| **length)
+        else {
+            return;
+        };
+        lengths.remove(place);
+        let column = table.columns.remove(place);
+        let key = column.node.key();
+        table.notes.push(format!(
+            "{key} is not in it: rows of all its texts are too long"
+        ));
+    }
 }
 
 fn check(data: &ColumnData) -> Result<(), String> {

@@ -1,25 +1,24 @@
 //! The table of view formats: name, kind of node, and the pure function that renders it.
 //!
-//! A new format is one file with one function, and one line in [`TABLE`].
+//! A new format is one file with one function, and one row in `format/table.rs`.
+
+mod table;
 
 use futures_util::future::BoxFuture;
 
 use std::fmt;
 use std::str::FromStr;
 
+use self::table::{Name, Row, TABLE};
 use super::around::{ArrayView, NodeResolver};
 use super::branch::{Depth, GroupTree};
 use super::content::NoContent;
 use super::layout::VirtualFile;
-use super::node::{ViewNode, pretty};
+use super::node::ViewNode;
 use super::readme::shell_quoted;
-use super::{
-    anndata, classic, csv, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, parquet, png,
-    sidecar,
-};
 use crate::array::Engine;
 use crate::store::{Key, Store};
-use crate::translate::{NoOutline, Target, Whole, zmetadata_json, zom_json};
+use crate::translate::{NoOutline, Target, Whole};
 
 /// Stands between name and format of a file where a group or another file has the plain name.
 pub const ESCAPE: &str = "~view";
@@ -31,17 +30,6 @@ pub struct Format(u8);
 /// Renders a text with the documents of all nodes of a group.
 pub type RenderHierarchy =
     for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
-
-/// The name of a view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
-    /// A fixed name, only in the directory of the node's views.
-    Own(&'static str),
-    /// A fixed name; `<array>.<name>` in the directory of its group.
-    Member(&'static str),
-    /// `<node><suffix>`.
-    Suffix(&'static str),
-}
 
 /// The function that renders a format, by the kind of node.
 #[derive(Debug, Clone, Copy)]
@@ -93,285 +81,6 @@ pub enum Renderer {
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
 }
-
-/// One row of the table.
-#[derive(Debug)]
-struct Row {
-    /// The name in `--formats`.
-    word: &'static str,
-    name: Name,
-    /// The format, in a few words.
-    description: &'static str,
-    /// A command that reads a file of the format, without the file.
-    command: &'static str,
-    /// The suffix of the file that the command reads, if that is another file of the array.
-    command_suffix: Option<&'static str>,
-    renderer: Renderer,
-}
-
-const fn row(
-    word: &'static str,
-    name: Name,
-    description: &'static str,
-    command: &'static str,
-    renderer: Renderer,
-) -> Row {
-    Row {
-        word,
-        name,
-        description,
-        command,
-        command_suffix: None,
-        renderer,
-    }
-}
-
-const JSON_TOOL: &str = "python3 -m json.tool";
-const LOAD_NPY: &str =
-    r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#;
-const READ_NRRD: &str = "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'";
-const READ_NIFTI: &str = "python3 -c 'import nibabel, sys; print(nibabel.load(sys.argv[1]))'";
-const READ_MRC: &str = "python3 -c 'import mrcfile, sys; mrcfile.mmap(sys.argv[1]).print_header()'";
-const READ_FITS: &str =
-    "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'";
-const READ_H5AD: &str = "python3 -c 'import anndata, sys; print(anndata.read_h5ad(sys.argv[1]))'";
-
-const SHOW_PNG: &str = "python3 -c 'import PIL.Image, sys; PIL.Image.open(sys.argv[1]).show()'";
-
-const READ_PARQUET: &str =
-    "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'";
-
-/// The result of a check that proves that a file exists, or that it does not.
-fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
-    Ok(checked.map(|()| true)?)
-}
-
-/// All formats, in listing order.
-static TABLE: [Row; 31] = [
-    row(
-        "attributes",
-        Name::Own("attributes.json"),
-        "the attributes",
-        JSON_TOOL,
-        Renderer::Node(ViewNode::attributes_text),
-    ),
-    row(
-        "info",
-        Name::Own("info.json"),
-        "the metadata",
-        JSON_TOOL,
-        Renderer::Node(|node| Ok(pretty(&node.info()))),
-    ),
-    row(
-        "readme",
-        Name::Own("README.txt"),
-        "this list",
-        "cat",
-        Renderer::Readme,
-    ),
-    row(
-        "views",
-        Name::Member("views.json"),
-        "this list as JSON",
-        JSON_TOOL,
-        Renderer::ViewList,
-    ),
-    row(
-        "zom",
-        Name::Own("zom.json"),
-        "the metadata of the group and all nodes below it as a Zarr Object Model",
-        JSON_TOOL,
-        Renderer::Hierarchy(zom_json),
-    ),
-    row(
-        "zmetadata",
-        Name::Own(".zmetadata"),
-        "consolidated metadata of Zarr v2",
-        JSON_TOOL,
-        Renderer::Hierarchy(zmetadata_json),
-    ),
-    row(
-        "npy",
-        Name::Suffix(".npy"),
-        "NumPy",
-        LOAD_NPY,
-        Renderer::Array(npy::render),
-    ),
-    row(
-        "bin",
-        Name::Suffix(".bin"),
-        "the elements in row-major order, without a header",
-        "od -A d -t x1 -N 64",
-        Renderer::Array(sidecar::bin),
-    ),
-    Row {
-        command_suffix: Some(".bin"),
-        ..row(
-            "hdr",
-            Name::Suffix(".hdr"),
-            "the ENVI header of the .bin file",
-            "gdalinfo",
-            Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
-        )
-    },
-    row(
-        "vrt",
-        Name::Suffix(".vrt"),
-        "a GDAL virtual raster of the .bin file",
-        "gdalinfo",
-        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
-    ),
-    row(
-        "nhdr",
-        Name::Suffix(".nhdr"),
-        "the NRRD header of the .bin file",
-        READ_NRRD,
-        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
-    ),
-    row(
-        "tif",
-        Name::Suffix(".tif"),
-        "GeoTIFF",
-        "gdalinfo",
-        Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::render),
-    ),
-    Row {
-        command_suffix: Some(".tif"),
-        ..row(
-            "aux",
-            Name::Suffix(".tif.aux.xml"),
-            "the coordinate reference system of the .tif file, for GDAL",
-            "gdalinfo",
-            Renderer::UncheckedArray(geotiff::render_aux),
-        )
-    },
-    row(
-        "ome",
-        Name::Suffix(".ome.tif"),
-        "OME-TIFF with the levels of the pyramid",
-        "tiffinfo",
-        Renderer::Image(ome_tiff::render),
-    ),
-    row(
-        "imagej",
-        Name::Suffix(".imagej.tif"),
-        "a hyperstack of ImageJ",
-        "imagej",
-        Renderer::Image(ome_tiff::render_imagej),
-    ),
-    row(
-        "nii",
-        Name::Suffix(".nii"),
-        "NIfTI",
-        READ_NIFTI,
-        Renderer::ArrayWithNodes(|view, _| certain(nifti::check(view)), nifti::render),
-    ),
-    row(
-        "mrc",
-        Name::Suffix(".mrc"),
-        "MRC",
-        READ_MRC,
-        Renderer::ArrayWithNodes(|view, _| certain(mrc::check(view)), mrc::render),
-    ),
-    row(
-        "fits",
-        Name::Suffix(".fits"),
-        "FITS",
-        READ_FITS,
-        Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
-    ),
-    row(
-        "h5",
-        Name::Suffix(".h5"),
-        "HDF5 of the group and all that is below it, as it is",
-        "h5dump -H",
-        Renderer::Group(Depth::Raw, h5::is_certain, h5::render),
-    ),
-    row(
-        "h5ad",
-        Name::Suffix(".h5ad"),
-        "AnnData",
-        READ_H5AD,
-        Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
-    ),
-    row(
-        "png",
-        Name::Suffix(".png"),
-        "a quick look as a picture of at most 1024 x 1024 pixels",
-        SHOW_PNG,
-        Renderer::Image(png::render),
-    ),
-    row(
-        "parquet",
-        Name::Suffix(".parquet"),
-        "the arrays of the group that share their only dimension as a Parquet table",
-        READ_PARQUET,
-        Renderer::Group(Depth::Own, |_| false, parquet::render),
-    ),
-    row(
-        "csv",
-        Name::Suffix(".csv"),
-        "the same table as text",
-        "head -n 5",
-        Renderer::Group(Depth::Own, |_| false, csv::render),
-    ),
-    row(
-        "packed-tif",
-        Name::Suffix(".packed.tif"),
-        "GeoTIFF with the chunks as they are stored",
-        "gdalinfo",
-        Renderer::StoredArray(geotiff::check_packed, geotiff::render_packed),
-    ),
-    row(
-        "packed-nc",
-        Name::Suffix(".packed.nc"),
-        "NetCDF-4 with the chunks as they are stored",
-        "ncdump -hs",
-        Renderer::StoredChunks(netcdf4::render_packed),
-    ),
-    row(
-        "nc",
-        Name::Suffix(".nc"),
-        "NetCDF-4 of the group and all groups below it",
-        "ncdump -h",
-        Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::render),
-    ),
-    row(
-        "cdf",
-        Name::Suffix(".cdf.nc"),
-        "classic NetCDF of the arrays of the group",
-        "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::render),
-    ),
-    row(
-        "cdf5",
-        Name::Suffix(".cdf5.nc"),
-        "CDF-5 of the arrays of the group",
-        "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::render_cdf5),
-    ),
-    row(
-        "json",
-        Name::Suffix(".json"),
-        "the elements, which have variable length",
-        JSON_TOOL,
-        Renderer::Elements,
-    ),
-    row(
-        "chunks",
-        Name::Member("chunks"),
-        "a directory of decoded chunks",
-        "ls",
-        Renderer::Chunks,
-    ),
-    row(
-        "inner",
-        Name::Member("inner"),
-        "a directory of the decoded inner chunks of the shards",
-        "ls",
-        Renderer::Inner,
-    ),
-];
 
 impl Format {
     /// Returns all formats, in listing order.

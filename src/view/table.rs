@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::branch::{GroupArray, GroupTree};
 use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
-use crate::zarr::Node;
+use crate::zarr::{Node, Scalar};
 
 /// The most decoded text of all columns.
 const MAX_TEXT_BYTES: usize = 32 << 20;
@@ -97,6 +97,19 @@ impl Table {
             ColumnData::Texts(_) => None,
         })
     }
+}
+
+/// Whether an array is certainly a column of a table, by its metadata alone.
+pub(super) fn is_certain(node: &ViewNode) -> bool {
+    let Some(view) = node.array_view() else {
+        return false;
+    };
+    let scalar = &view.data_type().scalar;
+    let is_number = matches!(
+        scalar,
+        Scalar::Bool | Scalar::Int(_) | Scalar::UInt(_) | Scalar::Float(_)
+    );
+    is_number && dimension_of(node).is_some() && !node.name().contains('\0')
 }
 
 /// The dimension of an array of one axis.

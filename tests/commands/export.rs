@@ -146,7 +146,7 @@ fn what_cannot_be_exported_is_refused_with_what_there_is() {
     export("demo:v3/t2m", &file("a"), &["--as", "nc"]).failed(1, &["an array", "no `nc`", "npy"]);
     export("demo:v3", &file("a.npy"), &[]).failed(1, &["v3", "a group", "nc"]);
     export("demo:v3/nope", &file("a.npy"), &[]).failed(1, &["v3/nope", "no such key"]);
-    export("demo:v3", &file("a"), &["--as", "png"]).failed(2, &["png", "unknown format"]);
+    export("demo:v3", &file("a"), &["--as", "gif"]).failed(2, &["gif", "unknown format"]);
     export("demo:v3", dir.path(), &["--as", "nc"]).failed(1, &["a directory"]);
     export("demo:v3", Path::new("-"), &[]).failed(1, &["--as"]);
     export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "is no directory"]);

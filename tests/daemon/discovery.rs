@@ -106,7 +106,7 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
     path(&[mountpoint, "v3/t2m", "--as", "nc"]).failed(1, &["v3/t2m: no `nc`", "it has", "npy"]);
     path(&[mountpoint, "v3/time", "--as", "inner"]).failed(1, &["v3/time: no `inner`", "shards"]);
     path(&[mountpoint, "v3", "--as", "as-v2"]).failed(1, &["no `as-v2`"]);
-    path(&[mountpoint, "v3", "--as", "png"]).failed(1, &["unknown format `png`", "nc"]);
+    path(&[mountpoint, "v3", "--as", "gif"]).failed(1, &["unknown format `gif`", "nc"]);
     path(&[mountpoint, "v3/nope", "--as", "npy"]).failed(1, &["v3/nope: no such file"]);
     path(&[mountpoint, "v3/zarr.json", "--as", "npy"]).failed(1, &["neither a group nor an array"]);
     path(&["/tmp", "--as", "nc"]).failed(1, &["/tmp: not a directory of a mount"]);

@@ -59,6 +59,9 @@ fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
 fn a_header_of_hdf5_decodes_nothing() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
+    // Elements of more than 16 MiB are apart from the header.
+    let large = json!({"shape": [5 << 20], "chunk_grid": grid(&[1 << 20])});
+    stores.v3("absent", large, &[]);
     let mount = stores.mount(&[]);
     let Some(mut python) = python() else { return };
     let file = mount.join(".zarrfs/root.h5");

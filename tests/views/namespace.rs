@@ -127,11 +127,21 @@ fn a_group_shows_the_views_of_its_arrays() {
     assert_eq!(names(view(&mount, "", "")), expected);
     let more = [".zmetadata", "unsharded", "views.json", "zom.json"];
     expected.extend(more.map(String::from));
-    for format in ["cdf.nc", "cdf5.nc", "h5", "parquet", "csv"] {
+    for format in ["cdf.nc", "cdf5.nc", "h5", "packed.nc", "parquet", "csv"] {
         expected.push(format!("{name}.{format}"));
     }
     for array in ["good", "x", "y"] {
-        for format in ["bin", "hdr", "vrt", "nhdr", "chunks", "views.json", "fits"] {
+        let formats = [
+            "bin",
+            "hdr",
+            "vrt",
+            "nhdr",
+            "chunks",
+            "views.json",
+            "fits",
+            "packed.nc",
+        ];
+        for format in formats {
             expected.push(format!("{array}.{format}"));
         }
     }
