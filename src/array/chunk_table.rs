@@ -41,6 +41,10 @@ const GATHERED_BYTES: u64 = size_of::<StoredChunk>() as u64 + 16;
 const TABLE_PART: u64 = 16;
 /// Chunks of a remote store whose sizes are asked for one by one.
 const MAX_REQUESTS: u64 = 4096;
+/// Keys of a directory whose sizes are asked for: each takes a system call.
+const MAX_SYSTEM_CALLS: u64 = 1 << 19;
+/// So many of them are not worth mentioning.
+const FREE_SYSTEM_CALLS: u64 = 1 << 16;
 /// Requests that are sent at the same time.
 const CONCURRENT: u64 = 32;
 /// Chunks between two points at which an interrupted request ends.
@@ -159,6 +163,11 @@ impl ArrayReader {
             ));
         }
         let keys = self.chunks.grid().chunk_count();
+        if self.takes_system_calls() && keys > MAX_SYSTEM_CALLS {
+            return Err(format!(
+                "the sizes of {keys} chunks take a system call each, and no more than {MAX_SYSTEM_CALLS} are made"
+            ));
+        }
         if self.takes_requests() && keys > MAX_REQUESTS {
             return Err(format!(
                 "the sizes of {keys} chunks take a request each, and no more than {MAX_REQUESTS} are sent"
@@ -167,10 +176,23 @@ impl ArrayReader {
         Ok(())
     }
 
-    /// Whether the sizes of chunks are known without a request to a remote store or a read of each.
+    /// Whether the sizes of chunks are known without a request to a remote store, a read of each, or many
+    /// system calls.
     pub fn has_free_sizes(&self) -> bool {
         let store = &self.chunks.store;
-        !self.chunks.is_remote() || (store.index().is_some() && self.chunks.sharding().is_none())
+        match self.chunks.is_remote() {
+            true => store.index().is_some() && self.chunks.sharding().is_none(),
+            false => {
+                let keys = self.chunks.grid().chunk_count();
+                !self.takes_system_calls() || keys <= FREE_SYSTEM_CALLS
+            }
+        }
+    }
+
+    /// Whether each size of a local store takes a system call.
+    fn takes_system_calls(&self) -> bool {
+        let has_sizes = self.chunks.store.index().is_some() && self.chunks.sharding().is_none();
+        !self.chunks.is_remote() && !has_sizes
     }
 
     /// Whether each size takes a request.

@@ -194,7 +194,9 @@ pub(super) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
     view.reader.check_chunk_table()?;
     match view.reader.has_free_sizes() {
         true => Ok(()),
-        false => Err("not listed: the sizes of its chunks take requests".into()),
+        false => {
+            Err("not listed: the sizes of its chunks take requests or many system calls".into())
+        }
     }
 }
 
