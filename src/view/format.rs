@@ -139,6 +139,11 @@ impl Format {
         matches!(self.renderer(), Renderer::Image(_))
     }
 
+    /// Whether it has the arrays of a group as columns.
+    pub fn is_table(self) -> bool {
+        matches!(self.word(), "parquet" | "csv")
+    }
+
     /// Whether it has stored chunks, whose sizes are found out for each.
     pub fn is_packed(self) -> bool {
         matches!(

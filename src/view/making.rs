@@ -167,6 +167,13 @@ impl Nodes {
                 packed::check(&array_of(node)?)?;
                 true
             }
+            // Few groups have one, and to look for its columns takes a request for each array.
+            (Renderer::Group(..), Elements::None)
+                if format.is_table() && self.store().capabilities().is_remote =>
+            {
+                let why = "not listed: whether arrays are columns takes a request for each";
+                return Err(why.to_owned().into());
+            }
             (Renderer::Group(depth, is_certain, _), Elements::None) => {
                 self.has_certain(node, depth, is_certain).await?
             }

@@ -183,6 +183,9 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 /// Why it is not so.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     hdf5_form(view)?;
+    if view.shape().contains(&0) {
+        return Err("it has no elements".into());
+    }
     check_sizes(view)
 }
 

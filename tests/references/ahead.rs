@@ -102,7 +102,9 @@ fn keys_of_one_remote_file_take_one_request_each_at_most_and_neighbours_are_join
                 requests.len()
             );
             let sent: u64 = requests.iter().map(|request| request.bytes).sum();
-            assert!(sent <= (KEYS * (LENGTH + gap.min(1000))) as u64, "{sent}");
+            // A part that a read fetches may be in the gap of a joined request.
+            let all = (KEYS * (LENGTH + gap.min(1000))) as u64;
+            assert!(10 * sent <= 11 * all, "{sent}");
             let (bytes, used) = prefetched(&mount);
             // A part that a read asks for before its prefetch is sent counts as read.
             assert!(bytes > 0, "{gap}");
