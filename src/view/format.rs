@@ -58,7 +58,7 @@ pub enum Renderer {
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
     /// A file of an array, or of a group that is an image of OME-NGFF.
     Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
-    /// A file of the stored chunks of an array. The first function returns why metadata rule it out.
+    /// A file of the stored chunks of an array. The first function returns why metadata do not prove it.
     StoredArray(
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<(), NoContent>,
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,

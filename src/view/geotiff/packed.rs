@@ -5,24 +5,30 @@ use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::context::{Context, Groups, Notes};
+use crate::view::georef::raster::Raster;
+use crate::view::georef::samples::SampleMetadata;
 use crate::view::georef::text::shown;
 use crate::view::layout::{StoredExtent, VirtualFile};
 use crate::view::number::Number;
 use crate::view::packed::{swapped, tiff_form};
 use crate::view::tiff::{self, Image};
 
-/// Whether the metadata of an array rule out the file.
+/// Whether the metadata of an array prove that it has the file, whichever chunks are missing.
 ///
 /// # Errors
-/// Why they do; those of the store.
+/// Why they do not; those of the store.
 pub(in crate::view) fn check(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<(), NoContent> {
     tiff_form(view)?;
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
-    let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
-    Ok(tiff::check_stored(&pixels(&raster), view.reader)?)
+    let context = Context::new(view, nodes, &groups);
+    let raster = RasterMetadata::raster(&context)?;
+    tiff::check_stored(&pixels(&raster), view.reader)?;
+    // Chunks may be missing.
+    let samples = SampleMetadata::of(&context, &raster, &mut Notes::default())?;
+    Ok(check_fill_value(view, &raster, &samples)?)
 }
 
 /// An array as a GeoTIFF with its chunks as they are stored.
@@ -60,7 +66,7 @@ fn image(
     let (image, extent) =
         tiff::stored_image(&pixels, view.reader, source, form.compression, table)?;
     if image.is_sparse() {
-        check_fill_value(level)?;
+        check_fill_value(view, raster, level.samples)?;
     }
     Ok((image, extent))
 }
@@ -69,12 +75,16 @@ fn image(
 ///
 /// # Errors
 /// Why they do not.
-fn check_fill_value(level: &LevelView<'_>) -> Result<(), String> {
-    let fill = level.view.reader.chunks().fill_value();
-    let is_read = match (&level.samples.no_data, level.view.number()) {
+fn check_fill_value(
+    view: &ArrayView<'_>,
+    raster: &Raster,
+    samples: &SampleMetadata,
+) -> Result<(), String> {
+    let fill = view.reader.chunks().fill_value();
+    let is_read = match (&samples.no_data, view.number()) {
         (Some(no_data), Some((own, 1))) => {
             let meant = Number {
-                kind: level.raster.number.kind,
+                kind: raster.number.kind,
                 ..own
             };
             Number::read(meant, fill).is_some_and(|value| shown(value) == *no_data)
