@@ -168,7 +168,7 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
     let own = format!("{}.nc", source_name(stores.path()));
     for (node, name, is_there) in [
         ("", &*own, true),
-        ("structs", "structs.nc", false),
+        ("structs", "structs.nc", true),
         ("structs", "structs.cdf.nc", false),
         ("empty", "empty.nc", true),
         ("empty", "empty.cdf.nc", false),
