@@ -20,10 +20,9 @@ impl ArrayReader {
     /// Notes a read, and starts to decode what a sequential reader will read next.
     pub(super) fn read_ahead(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) {
         let size_bytes = order.geometry.size_bytes();
-        let Some(ahead) = order
-            .readahead
-            .observe(range, self.window_bytes, size_bytes)
-        else {
+        // In steps of half a window: looking for chunks at every read costs more than it brings.
+        let (window, step) = (self.window_bytes, self.window_bytes / 2);
+        let Some(ahead) = order.readahead.observe(range, window, step, size_bytes) else {
             return;
         };
         let reached = self.prefetch(order, &ahead);

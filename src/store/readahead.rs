@@ -73,9 +73,15 @@ impl Stream {
 }
 
 impl Readahead {
-    /// Notes a read of `read`; returns what to begin now so that `window` bytes behind it are
-    /// begun, if this is a reader that goes on and on.
-    pub fn observe(&self, read: &Range<u64>, window: u64, end: u64) -> Option<Range<u64>> {
+    /// Notes a read of `read`; returns what to begin now so that about `window` bytes behind it are
+    /// begun, if this is a reader that goes on and on. It ends at a multiple of `step`, or at the end of all.
+    pub fn observe(
+        &self,
+        read: &Range<u64>,
+        window: u64,
+        step: u64,
+        end: u64,
+    ) -> Option<Range<u64>> {
         let mut streams = self.0.lock();
         let place = streams
             .iter()
@@ -92,8 +98,8 @@ impl Readahead {
         if stream.streak >= needed {
             let from = stream.begun.max(read.end);
             let to = read.end.saturating_add(window).min(end);
-            // In steps of half a window: asking for every read costs more than it brings.
-            if to.saturating_sub(from) >= window / 2 || (to == end && from < to) {
+            let to = if to < end { to - to % step.max(1) } else { to };
+            if from < to {
                 stream.begun = to;
                 begin = Some(from..to);
             }
@@ -135,7 +141,7 @@ mod tests {
         let end = 100 * MIB;
         let mut begun = Vec::new();
         for start in (0..end).step_by(1 << 20) {
-            begun.extend(ahead.observe(&(start..start + MIB), 8 * MIB, end));
+            begun.extend(ahead.observe(&(start..start + MIB), 8 * MIB, 4 * MIB, end));
         }
         assert!(ahead.is_streaming());
         assert_eq!(begun.first().unwrap().start, 2 * MIB);
@@ -148,23 +154,35 @@ mod tests {
     #[test]
     fn who_begins_in_the_middle_has_to_go_on_for_longer() {
         let ahead = Readahead::default();
-        let note =
-            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), 8 * MIB, 100 * MIB);
+        let note = |start: u64| {
+            ahead.observe(
+                &(start * MIB..(start + 1) * MIB),
+                8 * MIB,
+                4 * MIB,
+                100 * MIB,
+            )
+        };
         assert_eq!(note(50), None);
         assert_eq!(note(51), None);
-        assert_eq!(note(52), Some(53 * MIB..61 * MIB));
+        assert_eq!(note(52), Some(53 * MIB..60 * MIB));
     }
 
     #[test]
     fn what_could_not_be_begun_comes_again() {
         let ahead = Readahead::default();
-        let note =
-            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), 20 * MIB, 100 * MIB);
+        let note = |start: u64| {
+            ahead.observe(
+                &(start * MIB..(start + 1) * MIB),
+                20 * MIB,
+                10 * MIB,
+                100 * MIB,
+            )
+        };
         assert_eq!(note(0), None);
         let range = note(1).unwrap();
-        assert_eq!(range, 2 * MIB..22 * MIB);
+        assert_eq!(range, 2 * MIB..20 * MIB);
         ahead.truncate(&range, 5 * MIB);
-        assert_eq!(note(2), Some(5 * MIB..23 * MIB));
+        assert_eq!(note(2), Some(5 * MIB..20 * MIB));
         assert_eq!(note(3), None);
     }
 
@@ -177,7 +195,7 @@ mod tests {
                 let at = start + step * MIB;
                 begun += usize::from(
                     ahead
-                        .observe(&(at..at + MIB), 4 * MIB, 1000 * MIB)
+                        .observe(&(at..at + MIB), 4 * MIB, 2 * MIB, 1000 * MIB)
                         .is_some(),
                 );
             }
@@ -189,9 +207,16 @@ mod tests {
     fn a_read_that_is_asked_for_twice_is_one() {
         let ahead = Readahead::default();
         for _ in 0..5 {
-            assert_eq!(ahead.observe(&(0..4096), 8 * MIB, 1000 * MIB), None);
+            assert_eq!(
+                ahead.observe(&(0..4096), 8 * MIB, 4 * MIB, 1000 * MIB),
+                None
+            );
         }
-        assert!(ahead.observe(&(4096..8192), 8 * MIB, 1000 * MIB).is_some());
+        assert!(
+            ahead
+                .observe(&(4096..8192), 8 * MIB, 4 * MIB, 1000 * MIB)
+                .is_some()
+        );
     }
 
     #[test]
@@ -200,12 +225,16 @@ mod tests {
         for i in 0..1000 {
             let start = i * 7_919 * 4096 % (16 * MIB);
             let read = start..start + 4096;
-            assert_eq!(ahead.observe(&read, 8 * MIB, 1000 * MIB), None, "{i}");
+            assert_eq!(
+                ahead.observe(&read, 8 * MIB, 4 * MIB, 1000 * MIB),
+                None,
+                "{i}"
+            );
         }
         let ahead = Readahead::default();
         for start in [500, 20, 900, 40, 700, 1].map(|n| n * MIB) {
             assert_eq!(
-                ahead.observe(&(start..start + 4096), 8 * MIB, 1000 * MIB),
+                ahead.observe(&(start..start + 4096), 8 * MIB, 4 * MIB, 1000 * MIB),
                 None
             );
         }

@@ -244,6 +244,9 @@ impl HashedTree {
     }
 
     fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
+        if let Some(values) = &self.values {
+            values.note_listed(&key);
+        }
         let parent = match key == self.root {
             true => self.numbers.root,
             false => self.numbers.directory_number(&self.root, &key.parent()),

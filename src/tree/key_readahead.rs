@@ -27,14 +27,20 @@ use crate::sync::{Mutex, MutexGuard};
 const MAX_STREAMS: usize = 8;
 /// Keys that were opened lately, in which an order is looked for.
 const MAX_RECENT: usize = 12;
-/// Keys that a new stream fetches.
-const FIRST_WINDOW: usize = 8;
+/// Keys that a new stream fetches, at most.
+const FIRST_WINDOW: usize = 16;
+/// The same as long as the size of values is unknown.
+const FIRST_WINDOW_OF_UNKNOWN: usize = 8;
+/// Values that a new stream fetches have about so many bytes together.
+const FIRST_WINDOW_BYTES: u64 = 16 << 20;
 /// Keys that any stream fetches, at most.
 const MAX_WINDOW: usize = 64;
 /// Keys that a program with several threads may open later than their successors.
 const MAX_DISORDER: usize = 16;
 /// A stream of which so many keys were used was no accident.
 const CONTINUED: usize = 4;
+/// Directories that were opened lately.
+const MAX_LISTED: usize = 8;
 /// After so many accidents a pair of keys starts no stream.
 const MAX_FALSE_STARTS: u32 = 2;
 /// A stream without open files ends after this time.
@@ -60,6 +66,10 @@ struct Shared {
 struct State {
     /// The newest key first.
     recent: VecDeque<Key>,
+    /// Directories that a program has opened, the newest first.
+    listed: VecDeque<Key>,
+    /// Size of the value that was opened last; 0 if none was.
+    value_bytes: u64,
     streams: Vec<Stream>,
     next_id: u64,
     /// Streams that were not continued since the last one that was.
@@ -117,6 +127,23 @@ impl State {
             let place = stream.ahead.iter().position(|ahead| ahead.key == *key)?;
             Some((number, place))
         })
+    }
+
+    /// Whether the use of a key says nothing about the next one: programs read the documents of a node at
+    /// any time. One that has listed the directory before will most likely read all of it, in order.
+    fn is_ignored(&self, key: &Key) -> bool {
+        is_document(key) && !self.listed.contains(&key.parent())
+    }
+
+    /// Number of keys that a new stream fetches.
+    fn first_window(&self, what: Prefetch) -> usize {
+        match (what, self.value_bytes) {
+            (Prefetch::Attributes, _) => FIRST_WINDOW,
+            (Prefetch::Value, 0) => FIRST_WINDOW_OF_UNKNOWN,
+            (Prefetch::Value, bytes) => usize::try_from(FIRST_WINDOW_BYTES / bytes)
+                .unwrap_or(FIRST_WINDOW)
+                .clamp(1, FIRST_WINDOW),
+        }
     }
 
     fn note_false_starts(&mut self, over: &[Stream]) {
@@ -194,13 +221,23 @@ impl KeyReadahead {
         }))
     }
 
+    /// Notes that a program has opened a directory, to list it.
+    pub(super) fn note_listed(&self, prefix: &Key) {
+        let mut state = self.0.state.lock();
+        state.listed.retain(|listed| listed != prefix);
+        state.listed.push_front(prefix.clone());
+        state.listed.truncate(MAX_LISTED);
+    }
+
     /// Notes the use of a key: that it was opened, or for attributes that it was looked up.
     pub(super) fn observe(&self, key: &Key, object: Option<&Arc<dyn Object>>) {
-        // Programs read the documents of a node at any time.
-        if is_document(key) {
+        let mut state = self.0.state.lock();
+        if state.is_ignored(key) {
             return;
         }
-        let mut state = self.0.state.lock();
+        if let Some(object) = object.filter(|_| !is_document(key)) {
+            state.value_bytes = object.size_bytes();
+        }
         let place = state.place_of(key);
         if state.recent.front() != Some(key) {
             state.recent.push_front(key.clone());
@@ -233,7 +270,7 @@ impl KeyReadahead {
     /// being prefetched, the window is too small.
     pub(super) fn anticipate(&self, key: &Key) {
         let mut state = self.0.state.lock();
-        if is_document(key) || state.recent.is_empty() || state.recent.contains(key) {
+        if state.is_ignored(key) || state.recent.is_empty() || state.recent.contains(key) {
             return;
         }
         if let Some((number, place)) = state.place_of(key) {
@@ -298,6 +335,10 @@ impl Shared {
         let Some(next) = self.orders.after(key, &step).await else {
             return;
         };
+        // Documents lead to the values beside them, not to the nodes below.
+        if is_document(key) && (is_document(&next) || next.parent() != key.parent()) {
+            return;
+        }
         let mut state = self.state.lock();
         let has_next = |stream: &Stream| stream.ahead.iter().any(|ahead| ahead.key == next);
         if state.streams.iter().any(has_next) {
@@ -305,6 +346,7 @@ impl Shared {
         }
         let id = state.next_id;
         state.next_id += 1;
+        let window = state.first_window(self.what);
         state.streams.insert(
             0,
             Stream {
@@ -313,7 +355,7 @@ impl Shared {
                 cursor: key.clone(),
                 ahead: VecDeque::new(),
                 opened: VecDeque::new(),
-                window: FIRST_WINDOW,
+                window,
                 used: 0,
                 last_used: Instant::now(),
                 object: None,

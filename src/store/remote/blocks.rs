@@ -18,7 +18,7 @@ const BLOCK_BYTES: u64 = 256 << 10;
 /// And so many of them, that follow each other, with one request.
 const RUN_BLOCKS: u64 = 16;
 /// What is read ahead of a sequential reader.
-const READAHEAD_BYTES: u64 = 32 << 20;
+const READAHEAD_BYTES: u64 = 64 << 20;
 
 /// The bytes of `span` of one version of an object.
 #[derive(Debug)]
@@ -70,7 +70,10 @@ impl Blocks {
         let blocks = numbers(&range).map(|number| source.ranges.get(&self.part.range_key(number)));
         let blocks: Vec<Block> = blocks.collect::<Option<_>>()?;
         source.counters.hit(&self.part.key);
-        Some(self.part.copy(&range, &blocks, buffer))
+        Some(match &blocks[..] {
+            [block] => shared(&range, block),
+            _ => self.part.copy(&range, &blocks, buffer),
+        })
     }
 
     /// Reads a range of the object, which lies in the span.
@@ -82,6 +85,9 @@ impl Blocks {
         let bytes = (numbers.end - numbers.start).saturating_mul(BLOCK_BYTES);
         let _reserved = part.source.reserve(&part.key, bytes).await?;
         let blocks = part.blocks(numbers).await?;
+        if let [block] = &blocks[..] {
+            return shared(&range, block);
+        }
         let need_bytes = range.end.saturating_sub(range.start);
         let no_memory = |()| StoreError::TooLarge {
             key: part.key.clone(),
@@ -99,7 +105,9 @@ impl Blocks {
         let part = &self.part;
         let length = part.span.end - part.span.start;
         let window = READAHEAD_BYTES.min(part.source.ranges.budget_bytes() / 4);
-        let Some(ahead) = self.readahead.observe(range, window, length) else {
+        // With one request for each step.
+        let step = RUN_BLOCKS * BLOCK_BYTES;
+        let Some(ahead) = self.readahead.observe(range, window, step, length) else {
             return;
         };
         let numbers = numbers(&ahead);
@@ -118,6 +126,13 @@ impl Blocks {
             from = to;
         }
     }
+}
+
+/// A range that one block has.
+fn shared(range: &Range<u64>, block: &Block) -> Result<Data, StoreError> {
+    let start = range.start / BLOCK_BYTES * BLOCK_BYTES;
+    let range = in_memory(range.start - start)?..in_memory(range.end - start)?;
+    Ok(Data::Shared(Arc::clone(block), range))
 }
 
 /// The blocks that have a byte of a range.

@@ -7,6 +7,9 @@ use super::super::hashed::Numbers;
 use crate::runtime::block_on;
 use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
 
+/// Keys that a new stream fetches in these tests, whose values have no size.
+const WINDOW: usize = FIRST_WINDOW_OF_UNKNOWN;
+
 /// Counts prefetches, which take a while, or refuses them.
 #[derive(Debug)]
 struct Prefetches {
@@ -76,7 +79,13 @@ fn watched() -> (KeyReadahead, Arc<Prefetches>) {
 }
 
 fn watched_by(joins: bool) -> (KeyReadahead, Arc<Prefetches>) {
-    let inner = MemoryStore::new((0..200).map(|number| (key(number), vec![1])));
+    watched_over(
+        MemoryStore::new((0..200).map(|number| (key(number), vec![1]))),
+        joins,
+    )
+}
+
+fn watched_over(inner: MemoryStore, joins: bool) -> (KeyReadahead, Arc<Prefetches>) {
     let store = Arc::new(Prefetches {
         inner: Arc::new(inner),
         keys: Mutex::default(),
@@ -118,20 +127,20 @@ fn a_lookup_that_waits_for_a_prefetch_widens_the_window_once() {
     };
     readahead.observe(&key(0), None);
     readahead.observe(&key(1), None);
-    all_done(FIRST_WINDOW);
+    all_done(WINDOW);
     for number in 2..10 {
         readahead.observe(&key(number), None);
-        all_done(FIRST_WINDOW + number - 1);
+        all_done(WINDOW + number - 1);
     }
     store.hangs.store(true, Ordering::Relaxed);
     readahead.observe(&key(10), None);
-    assert!(settles(&store, 2 * FIRST_WINDOW + 1));
+    assert!(settles(&store, 2 * WINDOW + 1));
     for _ in 0..3 {
         readahead.anticipate(&key(18));
     }
-    assert!(settles(&store, 3 * FIRST_WINDOW + 1));
+    assert!(settles(&store, 3 * WINDOW + 1));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(settles(&store, 3 * FIRST_WINDOW + 1));
+    assert!(settles(&store, 3 * WINDOW + 1));
 }
 
 #[test]
@@ -141,11 +150,11 @@ fn keys_in_order_are_fetched_once_each_and_the_window_grows_while_the_reader_wai
     assert!(settles(&store, 0));
     store.hangs.store(true, Ordering::Relaxed);
     readahead.observe(&key(1), None);
-    assert!(settles(&store, FIRST_WINDOW));
+    assert!(settles(&store, WINDOW));
     // The reader waits for one that is in flight.
     readahead.observe(&key(2), None);
     readahead.observe(&key(3), None);
-    let window = 2 * FIRST_WINDOW;
+    let window = 2 * WINDOW;
     let begun = || store.keys.lock().len();
     let end = Instant::now() + Duration::from_secs(10);
     while begun() < window && Instant::now() < end {
@@ -169,14 +178,14 @@ fn a_window_is_filled_when_half_of_it_is_used_if_the_store_joins_prefetches() {
     let settled = |count| settles(&store, count) && (0..500).any(|_| is_done() || pause());
     readahead.observe(&key(0), None);
     readahead.observe(&key(1), None);
-    assert!(settled(FIRST_WINDOW));
+    assert!(settled(WINDOW));
     for number in 2..5 {
         readahead.observe(&key(number), None);
     }
     pause();
-    assert_eq!(store.keys.lock().len(), FIRST_WINDOW);
+    assert_eq!(store.keys.lock().len(), WINDOW);
     readahead.observe(&key(5), None);
-    assert!(settled(FIRST_WINDOW + FIRST_WINDOW / 2));
+    assert!(settled(WINDOW + WINDOW / 2));
 }
 
 /// Waits for a moment; returns false.
@@ -191,7 +200,7 @@ fn a_stream_that_is_not_continued_cancels_its_requests() {
     store.hangs.store(true, Ordering::Relaxed);
     readahead.observe(&key(0), None);
     readahead.observe(&key(1), None);
-    assert!(settles(&store, FIRST_WINDOW));
+    assert!(settles(&store, WINDOW));
     let end = Instant::now() + 10 * IDLE;
     while store.running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
@@ -218,10 +227,7 @@ fn a_store_without_memory_is_asked_for_less() {
         let state = readahead.0.state.lock();
         state.streams.iter().map(|stream| stream.window).collect()
     };
-    assert!(
-        windows.iter().any(|window| *window < FIRST_WINDOW),
-        "{windows:?}"
-    );
+    assert!(windows.iter().any(|window| *window < WINDOW), "{windows:?}");
 }
 
 #[test]
@@ -237,4 +243,52 @@ fn keys_at_random_and_documents_begin_nothing() {
         std::future::pending::<()>(),
     ));
     assert_eq!(store.keys.lock().len(), 0);
+}
+
+#[test]
+fn documents_of_a_directory_that_was_listed_lead_to_the_values_beside_them() {
+    let names = [
+        "a/.zarray",
+        "a/.zattrs",
+        "a/0",
+        "a/1",
+        "b/.zattrs",
+        "b/.zgroup",
+        "b/c/.zarray",
+        "b/c/0",
+    ];
+    let key = |name: &str| Key::new(name.as_bytes()).unwrap();
+    let (readahead, store) = watched_over(
+        MemoryStore::new(names.map(|name| (key(name), vec![1]))),
+        false,
+    );
+    let open = |one: &str, other: &str| {
+        readahead.observe(&key(one), None);
+        pause();
+        readahead.anticipate(&key(other));
+        pause();
+    };
+    open("a/.zarray", "a/.zattrs");
+    readahead.note_listed(&key("b"));
+    open("b/.zattrs", "b/.zgroup");
+    assert_eq!(*store.keys.lock(), []);
+    readahead.note_listed(&key("a"));
+    open("a/.zarray", "a/.zattrs");
+    assert!(settles(&store, 2));
+    assert_eq!(*store.keys.lock(), [key("a/0"), key("a/1")]);
+}
+
+#[test]
+fn a_new_stream_fetches_fewer_keys_where_values_are_long() {
+    for (bytes, window) in [(1000, FIRST_WINDOW), (4 << 20, 4), (20 << 20, 1)] {
+        let (readahead, store) = watched();
+        store.hangs.store(true, Ordering::Relaxed);
+        readahead.0.state.lock().value_bytes = bytes;
+        for number in 0..2 {
+            readahead.observe(&key(number), None);
+        }
+        assert!(settles(&store, window), "{bytes}");
+        pause();
+        assert_eq!(store.keys.lock().len(), window);
+    }
 }
