@@ -43,7 +43,7 @@ pub use key_classes::KeyClasses;
 pub use memory::MemoryStore;
 pub use prefixes::{list_prefixes, map_concurrent, visit_all};
 pub use read::{read_into, read_range, read_to_end};
-pub use readahead::Readahead;
+pub use readahead::{Readahead, Window};
 pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};

@@ -9,6 +9,7 @@ use super::geometry::Geometry;
 use super::order::ElementOrder;
 use super::reader::ArrayReader;
 use crate::runtime::{Priority, accepts_prefetch};
+use crate::store::Window;
 
 /// Prefetch tasks that one reader starts at a time.
 const MAX_TASKS: usize = 64;
@@ -20,9 +21,15 @@ impl ArrayReader {
     /// Notes a read, and starts to decode what a sequential reader will read next.
     pub(super) fn read_ahead(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) {
         let size_bytes = order.geometry.size_bytes();
-        // In steps of half a window: looking for chunks at every read costs more than it brings.
-        let (window, step) = (self.window_bytes, self.window_bytes / 2);
-        let Some(ahead) = order.readahead.observe(range, window, step, size_bytes) else {
+        let bytes = self.window_bytes;
+        let window = Window {
+            bytes,
+            // Looking for chunks at every read costs more than it brings.
+            step_bytes: bytes / 2,
+            // A round trip to the source takes longer than to decode what nobody may want.
+            first_bytes: if self.chunks.is_remote() { bytes } else { 0 },
+        };
+        let Some(ahead) = order.readahead.observe(range, &window, size_bytes) else {
             return;
         };
         let reached = self.prefetch(order, &ahead);

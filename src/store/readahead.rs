@@ -9,6 +9,17 @@ use crate::sync::Mutex;
 #[derive(Debug, Default)]
 pub struct Readahead(Mutex<VecDeque<Stream>>);
 
+/// How much is read ahead.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Behind a read of a sequential reader.
+    pub bytes: u64,
+    /// What is begun ends at a multiple of this, or at the end of all.
+    pub step_bytes: u64,
+    /// Behind a first, long read from the beginning: it may be the only one.
+    pub first_bytes: u64,
+}
+
 /// Reads that seem to be one reader's.
 #[derive(Debug, Clone)]
 struct Stream {
@@ -31,6 +42,9 @@ struct Stream {
 const MAX_STREAMS: usize = 8;
 /// The kernel asks for parts of a file in parallel: reads this near to each other are one reader's.
 const NEAR_BYTES: u64 = 4 << 20;
+/// A first read of so many bytes from the beginning is that of a program that reads on: the kernel asks for
+/// fewer bytes for one that looks at the beginning only.
+const LONG_READ_BYTES: u64 = 96 << 10;
 /// So many reads in a row are a habit.
 const SEQUENTIAL_READS: u32 = 2;
 /// Who begins at the beginning and goes on will most likely read it all.
@@ -73,15 +87,9 @@ impl Stream {
 }
 
 impl Readahead {
-    /// Notes a read of `read`; returns what to begin now so that about `window` bytes behind it are
-    /// begun, if this is a reader that goes on and on. It ends at a multiple of `step`, or at the end of all.
-    pub fn observe(
-        &self,
-        read: &Range<u64>,
-        window: u64,
-        step: u64,
-        end: u64,
-    ) -> Option<Range<u64>> {
+    /// Notes a read of `read` of all the bytes up to `end`; returns what to begin now, if this is a reader that
+    /// goes on and on.
+    pub fn observe(&self, read: &Range<u64>, window: &Window, end: u64) -> Option<Range<u64>> {
         let mut streams = self.0.lock();
         let place = streams
             .iter()
@@ -95,10 +103,19 @@ impl Readahead {
             true => SEQUENTIAL_READS_FROM_START,
             false => SEQUENTIAL_READS,
         };
-        if stream.streak >= needed {
+        let window_bytes = match stream.streak {
+            0 if stream.is_from_start && stream.bytes >= LONG_READ_BYTES => window.first_bytes,
+            streak if streak >= needed => window.bytes,
+            _ => 0,
+        };
+        if window_bytes > 0 {
             let from = stream.begun.max(read.end);
-            let to = read.end.saturating_add(window).min(end);
-            let to = if to < end { to - to % step.max(1) } else { to };
+            let to = read.end.saturating_add(window_bytes).min(end);
+            let to = if to < end {
+                to - to % window.step_bytes.max(1)
+            } else {
+                to
+            };
             if from < to {
                 stream.begun = to;
                 begin = Some(from..to);
@@ -135,13 +152,41 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// A window of so many MiB, without a first one.
+    fn window(mib: u64) -> Window {
+        Window {
+            bytes: mib * MIB,
+            step_bytes: mib * MIB / 2,
+            first_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_long_first_read_from_the_beginning_begins_the_first_window() {
+        let window = Window {
+            first_bytes: 2 * MIB,
+            step_bytes: MIB,
+            ..window(8)
+        };
+        let first = |read: Range<u64>| Readahead::default().observe(&read, &window, 100 * MIB);
+        let long = 128 << 10;
+        assert_eq!(first(0..long), Some(long..2 * MIB));
+        assert_eq!(first(0..16384), None);
+        assert_eq!(first(MIB..2 * MIB), None);
+        let ahead = Readahead::default();
+        let note = |read: Range<u64>| ahead.observe(&read, &window, 100 * MIB);
+        assert_eq!(note(0..long), Some(long..2 * MIB));
+        assert_eq!(note(0..long), None);
+        assert_eq!(note(long..2 * long), Some(2 * MIB..8 * MIB));
+    }
+
     #[test]
     fn a_reader_that_goes_on_gets_every_byte_begun_once() {
         let ahead = Readahead::default();
         let end = 100 * MIB;
         let mut begun = Vec::new();
         for start in (0..end).step_by(1 << 20) {
-            begun.extend(ahead.observe(&(start..start + MIB), 8 * MIB, 4 * MIB, end));
+            begun.extend(ahead.observe(&(start..start + MIB), &window(8), end));
         }
         assert!(ahead.is_streaming());
         assert_eq!(begun.first().unwrap().start, 2 * MIB);
@@ -154,14 +199,8 @@ mod tests {
     #[test]
     fn who_begins_in_the_middle_has_to_go_on_for_longer() {
         let ahead = Readahead::default();
-        let note = |start: u64| {
-            ahead.observe(
-                &(start * MIB..(start + 1) * MIB),
-                8 * MIB,
-                4 * MIB,
-                100 * MIB,
-            )
-        };
+        let note =
+            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), &window(8), 100 * MIB);
         assert_eq!(note(50), None);
         assert_eq!(note(51), None);
         assert_eq!(note(52), Some(53 * MIB..60 * MIB));
@@ -170,14 +209,8 @@ mod tests {
     #[test]
     fn what_could_not_be_begun_comes_again() {
         let ahead = Readahead::default();
-        let note = |start: u64| {
-            ahead.observe(
-                &(start * MIB..(start + 1) * MIB),
-                20 * MIB,
-                10 * MIB,
-                100 * MIB,
-            )
-        };
+        let note =
+            |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), &window(20), 100 * MIB);
         assert_eq!(note(0), None);
         let range = note(1).unwrap();
         assert_eq!(range, 2 * MIB..20 * MIB);
@@ -195,7 +228,7 @@ mod tests {
                 let at = start + step * MIB;
                 begun += usize::from(
                     ahead
-                        .observe(&(at..at + MIB), 4 * MIB, 2 * MIB, 1000 * MIB)
+                        .observe(&(at..at + MIB), &window(4), 1000 * MIB)
                         .is_some(),
                 );
             }
@@ -207,14 +240,11 @@ mod tests {
     fn a_read_that_is_asked_for_twice_is_one() {
         let ahead = Readahead::default();
         for _ in 0..5 {
-            assert_eq!(
-                ahead.observe(&(0..4096), 8 * MIB, 4 * MIB, 1000 * MIB),
-                None
-            );
+            assert_eq!(ahead.observe(&(0..4096), &window(8), 1000 * MIB), None);
         }
         assert!(
             ahead
-                .observe(&(4096..8192), 8 * MIB, 4 * MIB, 1000 * MIB)
+                .observe(&(4096..8192), &window(8), 1000 * MIB)
                 .is_some()
         );
     }
@@ -225,16 +255,12 @@ mod tests {
         for i in 0..1000 {
             let start = i * 7_919 * 4096 % (16 * MIB);
             let read = start..start + 4096;
-            assert_eq!(
-                ahead.observe(&read, 8 * MIB, 4 * MIB, 1000 * MIB),
-                None,
-                "{i}"
-            );
+            assert_eq!(ahead.observe(&read, &window(8), 1000 * MIB), None, "{i}");
         }
         let ahead = Readahead::default();
         for start in [500, 20, 900, 40, 700, 1].map(|n| n * MIB) {
             assert_eq!(
-                ahead.observe(&(start..start + 4096), 8 * MIB, 4 * MIB, 1000 * MIB),
+                ahead.observe(&(start..start + 4096), &window(8), 1000 * MIB),
                 None
             );
         }

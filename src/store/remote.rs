@@ -17,6 +17,7 @@ mod attr_cache;
 mod attributes;
 mod blocks;
 mod bodies;
+mod body;
 mod bucket;
 mod cached;
 mod client;
@@ -64,6 +65,7 @@ use tokio::sync::oneshot;
 
 use super::{Key, Kind, Stat, StoreError, Version};
 use crate::sync::Mutex;
+use body::Body;
 
 /// What a source tells of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +157,8 @@ struct Get {
     expected: Option<Meta>,
     /// Nothing needs to be sent if this is still the content.
     known: Option<Meta>,
+    /// The bytes are wanted in pieces of this length; 0 is one piece.
+    piece_bytes: usize,
     /// Receives the attributes of the object before its bytes.
     early: Option<EarlyMeta>,
 }
@@ -177,6 +181,7 @@ impl Get {
             part,
             expected: None,
             known: None,
+            piece_bytes: 0,
             early: None,
         }
     }
@@ -196,7 +201,7 @@ struct Got {
     meta: Meta,
     /// Where the bytes begin in the object.
     start: u64,
-    bytes: Vec<u8>,
+    bytes: Body,
 }
 
 /// Some names below a prefix, one level deep or all the way down.
@@ -326,6 +331,10 @@ impl RequestError {
             what: what.into(),
             ..Failed::default()
         })
+    }
+
+    fn no_memory() -> Self {
+        Self::lasting("there is no memory for it")
     }
 
     /// A failure that may be over soon.

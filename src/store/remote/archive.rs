@@ -219,9 +219,10 @@ impl SnapshotReader for RemoteArchive {
         let blocks = self.blocks(span);
         match self.note_change(blocks.read(range).await)? {
             Data::Shared(bytes, range) if range == (0..bytes.len()) => Ok(bytes),
-            _ => Err(SnapshotError::Store(StoreError::internal(
-                "blocks without bytes of their own",
-            ))),
+            data => {
+                let bytes = data.bytes(&[]).map_err(SnapshotError::Store)?;
+                Ok(Arc::new(bytes.to_vec()))
+            }
         }
     }
 

@@ -9,14 +9,16 @@ use futures_util::future::try_join_all;
 use super::Meta;
 use super::range_cache::RangeKey;
 use super::store::{RemoteSource, panicked};
-use super::value::{fetch, wrong_length};
+use super::value::fetch_in_pieces;
 use crate::runtime::{self, leave_session_thread};
-use crate::store::{Data, Key, Readahead, StoreError, in_memory, part, part_mut};
+use crate::store::{Data, Key, Readahead, StoreError, Window, in_memory, part, part_mut};
 
 /// Files are fetched in blocks of this size.
 const BLOCK_BYTES: u64 = 256 << 10;
 /// And so many of them, that follow each other, with one request.
 const RUN_BLOCKS: u64 = 16;
+/// What is read ahead of a reader that has read from the beginning once.
+const FIRST_READAHEAD_BYTES: u64 = 16 << 20;
 /// What is read ahead of a sequential reader.
 const READAHEAD_BYTES: u64 = 64 << 20;
 
@@ -104,10 +106,13 @@ impl Blocks {
     fn read_ahead(&self, range: &Range<u64>) {
         let part = &self.part;
         let length = part.span.end - part.span.start;
-        let window = READAHEAD_BYTES.min(part.source.ranges.budget_bytes() / 4);
-        // With one request for each step.
-        let step = RUN_BLOCKS * BLOCK_BYTES;
-        let Some(ahead) = self.readahead.observe(range, window, step, length) else {
+        let bytes = READAHEAD_BYTES.min(part.source.ranges.budget_bytes() / 4);
+        let window = Window {
+            bytes,
+            step_bytes: RUN_BLOCKS * BLOCK_BYTES,
+            first_bytes: FIRST_READAHEAD_BYTES.min(bytes),
+        };
+        let Some(ahead) = self.readahead.observe(range, &window, length) else {
             return;
         };
         let numbers = numbers(&ahead);
@@ -235,19 +240,17 @@ impl Spanned {
                 return Ok(blocks);
             }
         }
-        let bytes = fetch(&self.source, &self.key, &self.meta, range).await?;
-        let mut blocks = Vec::new();
-        let mut rest = &bytes[..];
-        for number in run {
-            let range = self.block(number);
-            let length = in_memory(range.end - range.start)?;
-            let (own, behind) = rest
-                .split_at_checked(length)
-                .ok_or_else(|| wrong_length(&self.key, rest.len() as u64, length as u64))?;
-            rest = behind;
-            let own = Arc::new(own.to_vec());
-            self.source.insert(&self.key, &self.meta, range.start, &own);
-            blocks.push(own);
+        let piece_bytes = in_memory(BLOCK_BYTES)?;
+        let (source, key, meta) = (&self.source, &self.key, &self.meta);
+        let body = fetch_in_pieces(source, key, meta, range, piece_bytes).await?;
+        let blocks: Vec<Block> = body
+            .into_pieces(piece_bytes)
+            .into_iter()
+            .map(Arc::new)
+            .collect();
+        for (number, block) in run.zip(&blocks) {
+            let start = self.block(number).start;
+            self.source.insert(&self.key, &self.meta, start, block);
         }
         Ok(blocks)
     }

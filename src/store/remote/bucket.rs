@@ -26,6 +26,7 @@ use build::{Provider, S3};
 pub use names::fuzz_listing;
 use service::{Asks, Seen, watched};
 
+use super::body::Body;
 use super::{
     Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError,
 };
@@ -144,7 +145,7 @@ impl Objects {
                 let meta = self.head_of(from, &get.key).await?;
                 let start = meta.size_bytes.saturating_sub(*bytes);
                 if meta.size_bytes == 0 {
-                    let (start, bytes) = (0, Vec::new());
+                    let (start, bytes) = (0, Body::default());
                     return Ok(Got { meta, start, bytes });
                 }
                 Some(GetRange::Bounded(start..meta.size_bytes))
@@ -188,17 +189,19 @@ impl Objects {
             return Err(RequestError::TooLong(meta));
         }
         get.headers_came(&meta);
-        let mut bytes = Vec::new();
+        let mut bytes = Body::new(get.piece_bytes);
         let room = usize::try_from(length.min(FIRST_ROOM_BYTES)).unwrap_or(0);
-        if bytes.try_reserve_exact(room).is_err() {
-            return Err(RequestError::lasting("there is no memory for it"));
+        if bytes.try_reserve(room).is_err() {
+            return Err(RequestError::no_memory());
         }
         let mut stream = answer.into_stream();
         let mut failure = None;
         while let Some(chunk) = stream.next().await {
             match chunk {
                 Ok(chunk) if (bytes.len() + chunk.len()) as u64 <= length => {
-                    bytes.extend_from_slice(&chunk);
+                    if bytes.try_extend(&chunk).is_err() {
+                        return Err(RequestError::no_memory());
+                    }
                 }
                 Ok(_) => {
                     let what = format!("the server sends more than {length} bytes");
@@ -233,7 +236,7 @@ impl Objects {
                 Err(RequestError::Changed(what))
             }
             (_, 0) => {
-                let (start, bytes) = (0, Vec::new());
+                let (start, bytes) = (0, Body::default());
                 Ok(Got { meta, start, bytes })
             }
             _ => Err(RequestError::NoSuchRange),

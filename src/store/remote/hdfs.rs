@@ -20,6 +20,7 @@ use http::Method;
 use reqwest::{Response, Url};
 use serde_json::Value;
 
+use super::body::Body;
 use super::web::{Web, body, identity, wanted};
 use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
@@ -77,8 +78,8 @@ impl Hdfs {
         parameters: &[(&str, &str)],
     ) -> Result<Value, RequestError> {
         let response = self.ask(key, operation, parameters).await?;
-        let bytes = body(response, None, MAX_REPLY_BYTES).await;
-        let bytes = bytes.map_err(|(error, _)| error)?;
+        let bytes = body(response, None, MAX_REPLY_BYTES, 0).await;
+        let bytes = bytes.map_err(|(error, _)| error)?.into_bytes();
         serde_json::from_slice(&bytes).map_err(|_| reply::unknown(operation))
     }
 
@@ -116,7 +117,7 @@ impl Hdfs {
         get.headers_came(&meta);
         let start = range.start;
         if length == 0 {
-            let bytes = Vec::new();
+            let bytes = Body::default();
             return Ok(Got { meta, start, bytes });
         }
         let (offset, count) = (start.to_string(), length.to_string());
@@ -136,8 +137,8 @@ impl Hdfs {
             }
             Err(error) => return Err(error),
         };
-        let (bytes, is_same) =
-            join(body(response, Some(length), length), self.check(get, &meta)).await;
+        let body = body(response, Some(length), length, get.piece_bytes);
+        let (bytes, is_same) = join(body, self.check(get, &meta)).await;
         is_same?;
         let bytes = bytes.map_err(|(error, _)| error)?;
         Ok(Got { meta, start, bytes })

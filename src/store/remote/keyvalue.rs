@@ -220,7 +220,11 @@ impl KeyValues {
         let (first, end) = (in_memory(start), in_memory(range.end));
         bytes.truncate(end);
         bytes.drain(..first.min(end));
-        Ok(Got { meta, start, bytes })
+        Ok(Got {
+            meta,
+            start,
+            bytes: bytes.into(),
+        })
     }
 
     async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {

@@ -196,6 +196,7 @@ impl Remote for Limited {
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::Body;
     use super::*;
     use futures_util::future::join_all;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,7 +230,7 @@ mod tests {
 
     impl Remote for Scripted {
         fn get<'a>(&'a self, _: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-            let (start, bytes) = (0, Vec::new());
+            let (start, bytes) = (0, Body::default());
             let meta = Meta {
                 size_bytes: 0,
                 etag: None,

@@ -166,6 +166,7 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
         part: Part::Range(at..end),
         expected: Some(have.meta.clone()),
         known: None,
+        piece_bytes: get.piece_bytes,
         early: None,
     })
 }
@@ -188,12 +189,12 @@ impl Remote for Retry {
                 let answer = self.inner.get(next.as_ref().unwrap_or(get));
                 let mut failed = match self.attempt(deadline, answer).await {
                     None => return Err(self.timed_out(attempts)),
-                    Some(Ok(got)) => return Ok(joined(have, next.is_some(), got)),
+                    Some(Ok(got)) => return joined(have, next.is_some(), got),
                     Some(Err(RequestError::Failed(failed))) => failed,
                     Some(Err(error)) => return Err(error),
                 };
                 if let Some(more) = failed.partial.take() {
-                    have = Some(joined(have, next.is_some(), *more));
+                    have = Some(joined(have, next.is_some(), *more)?);
                 }
                 self.pause(&get.key, attempts, failed, deadline).await?;
             }
@@ -211,13 +212,13 @@ impl Remote for Retry {
 }
 
 /// Both parts, if the second one was asked for as the rest of the first.
-fn joined(have: Option<Got>, is_rest: bool, more: Got) -> Got {
-    match have {
-        Some(mut have) if is_rest => {
-            have.bytes.extend_from_slice(&more.bytes);
-            have
-        }
-        _ => more,
+fn joined(have: Option<Got>, is_rest: bool, more: Got) -> Result<Got, RequestError> {
+    let Some(mut have) = have.filter(|_| is_rest) else {
+        return Ok(more);
+    };
+    match have.bytes.try_extend(&more.bytes.into_bytes()) {
+        Ok(()) => Ok(have),
+        Err(_) => Err(RequestError::no_memory()),
     }
 }
 
@@ -257,7 +258,7 @@ mod tests {
     }
 
     fn got(start: u64, bytes: &[u8]) -> Got {
-        let (meta, bytes) = (meta("\"a\""), bytes.to_vec());
+        let (meta, bytes) = (meta("\"a\""), bytes.to_vec().into());
         Got { meta, start, bytes }
     }
 
@@ -299,7 +300,10 @@ mod tests {
         ];
         let (answer, asked, counters) = ask(script, 5);
         let answer = answer.unwrap();
-        assert_eq!((answer.start, &answer.bytes[..]), (0, &b"abcdef"[..]));
+        assert_eq!(
+            (answer.start, answer.bytes.into_bytes()),
+            (0, b"abcdef".to_vec())
+        );
         assert_eq!(asked[1].part, Part::Range(2..6));
         assert_eq!(asked[2].part, Part::Range(4..6));
         assert_eq!(asked[2].expected, Some(meta("\"a\"")));

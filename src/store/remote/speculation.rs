@@ -93,6 +93,11 @@ impl Speculation {
         self.add_credit(-cost(bytes));
     }
 
+    /// Notes the first read of a value.
+    pub(super) fn earn(&self, bytes: u64) {
+        self.add_credit(cost(bytes));
+    }
+
     fn add_credit(&self, bytes: i64) {
         let add = |credit: i64| Some(credit.saturating_add(bytes).min(MAX_CREDIT_BYTES));
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -110,8 +115,7 @@ impl Speculation {
 
     /// Notes the first read of a value, or of a part of one from `start`; returns its size if it was fetched
     /// before.
-    pub(super) fn read(&self, key: &Key, start: u64, bytes: u64) -> Option<u64> {
-        self.add_credit(cost(bytes));
+    pub(super) fn read(&self, key: &Key, start: u64) -> Option<u64> {
         let mut unread = self.unread.lock();
         let (bytes, _) = unread.values.pop(&(key.clone(), start))?;
         unread.bytes = unread.bytes.saturating_sub(bytes);
@@ -155,8 +159,10 @@ mod tests {
         }
         assert_eq!(fetched, 2);
         assert_eq!(speculation.unread_bytes(), fetched * 700_000);
-        assert_eq!(speculation.read(&key(0), 0, 700_000), Some(700_000));
-        assert_eq!(speculation.read(&key(0), 0, 700_000), None);
+        assert_eq!(speculation.read(&key(0), 0), Some(700_000));
+        assert_eq!(speculation.read(&key(0), 0), None);
+        assert_eq!(speculation.lookup_limit(), None);
+        speculation.earn(700_000);
         assert_eq!(speculation.lookup_limit(), Some(1_400_000));
         assert_eq!(speculation.unread_bytes(), (fetched - 1) * 700_000);
     }

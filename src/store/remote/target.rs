@@ -456,7 +456,12 @@ async fn pin(
                 if is_ahead {
                     source.note_prefetched(key, range.start, length);
                 }
-                source.insert(key, &got.meta, range.start, &Arc::new(got.bytes));
+                source.insert(
+                    key,
+                    &got.meta,
+                    range.start,
+                    &Arc::new(got.bytes.into_bytes()),
+                );
             }
             Ok(got.meta)
         }

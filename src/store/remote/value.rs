@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 
 use super::blocks::Blocks;
 use super::bodies::ReservedBody;
+use super::body::Body;
 use super::range_cache::RangeKey;
 use super::store::{RemoteSource, panicked};
 use super::whole::Purpose;
@@ -207,9 +208,22 @@ pub(super) async fn fetch(
     meta: &Meta,
     range: Range<u64>,
 ) -> Result<Vec<u8>, StoreError> {
+    let body = fetch_in_pieces(source, key, meta, range, 0).await?;
+    Ok(body.into_bytes())
+}
+
+/// Bytes of one version of an object, all that were asked for, in pieces of `piece_bytes`.
+pub(super) async fn fetch_in_pieces(
+    source: &RemoteSource,
+    key: &Key,
+    meta: &Meta,
+    range: Range<u64>,
+    piece_bytes: usize,
+) -> Result<Body, StoreError> {
     let length = range.end.saturating_sub(range.start);
     let mut get = Get::new(key, Part::Range(range));
     get.expected = Some(meta.clone());
+    get.piece_bytes = piece_bytes;
     let got = source.get(get).await.map_err(|error| gone(error, key))?;
     match got.bytes.len() as u64 == length && got.meta.is_same(meta) {
         true => Ok(got.bytes),

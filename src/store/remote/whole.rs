@@ -28,7 +28,11 @@ const WHOLE: Part = Part::All(u64::MAX);
 impl RemoteSource {
     /// Notes the first read of an opened value, or of a part of one from `start`.
     pub(super) fn note_read(&self, key: &Key, start: u64, bytes: u64) {
-        if let Some(bytes) = self.speculation.read(key, start, bytes) {
+        // Documents are always fetched with their lookup: that they are read says nothing about values.
+        if !self.classes.is_document(key) {
+            self.speculation.earn(bytes);
+        }
+        if let Some(bytes) = self.speculation.read(key, start) {
             self.counters.prefetch_read(key, bytes);
         }
     }
@@ -153,7 +157,7 @@ impl RemoteSource {
         get.known = cached.as_ref().map(|(meta, _)| meta.clone());
         match (self.get(get).await, cached) {
             (Ok(got), _) => {
-                let bytes = Arc::new(got.bytes);
+                let bytes = Arc::new(got.bytes.into_bytes());
                 self.insert(key, &got.meta, 0, &bytes);
                 // Before any reader has the value.
                 if is_speculative {
@@ -263,7 +267,7 @@ impl RemoteSource {
                 Ok(value)
             }
             (Ok(got), _) => {
-                let bytes = Arc::new(got.bytes);
+                let bytes = Arc::new(got.bytes.into_bytes());
                 self.insert(key, &got.meta, got.start, &bytes);
                 let (meta, bytes) = (got.meta, Some(bytes));
                 Ok(Value { meta, bytes })

@@ -106,9 +106,10 @@ impl Exception {
             )),
             other => other,
         };
-        let Ok(bytes) = body(response, None, MAX_EXCEPTION_BYTES).await else {
+        let Ok(body) = body(response, None, MAX_EXCEPTION_BYTES, 0).await else {
             return by_status;
         };
+        let bytes = body.into_bytes();
         let reply: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let exception = &reply["RemoteException"];
         let Some(name) = exception["exception"].as_str() else {

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::causes;
 use crate::store::Key;
+use crate::store::remote::body::Body;
 use crate::store::remote::{Failed, FailureKind, Get, Got, Meta, Part, Refusal, RequestError};
 
 /// A server that sends all of a value for a part of it is read up to here, if it says how much it
@@ -165,7 +166,7 @@ pub(super) async fn of_get(
             Some((None, 0)) => {
                 let meta = meta(headers, 0);
                 check_expected(get, &meta)?;
-                let (start, bytes) = (0, Vec::new());
+                let (start, bytes) = (0, Body::default());
                 Ok(Got { meta, start, bytes })
             }
             Some((_, size)) if get.expected.is_some() => {
@@ -225,7 +226,8 @@ async fn whole(
     let meta = meta(response.headers(), length);
     let range = wanted(&get.part, length);
     let start = range.start;
-    match window(response, Some(length), length, range, &mut 0).await {
+    let bytes = Body::new(get.piece_bytes);
+    match window(response, Some(length), length, range, &mut 0, bytes).await {
         Ok(bytes) => Ok(Got { meta, start, bytes }),
         Err((error, _)) => Err(error),
     }
@@ -240,7 +242,8 @@ async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestEr
     };
     let headers = response.headers().clone();
     let mut came = 0;
-    let kept = window(response, None, MAX_UNSIZED_BYTES, range.clone(), &mut came).await;
+    let (most, bytes) = (MAX_UNSIZED_BYTES, Body::new(get.piece_bytes));
+    let kept = window(response, None, most, range.clone(), &mut came, bytes).await;
     let bytes = kept.map_err(|(error, _)| error)?;
     let meta = meta(&headers, came);
     check_expected(get, &meta)?;
@@ -268,7 +271,7 @@ async fn all(
         true => LONG_BODIES.acquire().await.ok(),
         false => None,
     };
-    let bytes = match body(response, length, most).await {
+    let bytes = match body(response, length, most, get.piece_bytes).await {
         Ok(bytes) => bytes,
         Err((error, bytes)) => {
             let part = length.map(|length| Got {
@@ -289,10 +292,11 @@ async fn all(
 fn part_of(got: Got, part: &Part) -> Got {
     let range = wanted(part, got.meta.size_bytes);
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    let bytes = got.bytes.get(index(range.start)..index(range.end));
+    let bytes = got.bytes.into_bytes();
+    let own = bytes.get(index(range.start)..index(range.end));
     Got {
         start: range.start,
-        bytes: bytes.unwrap_or_default().to_vec(),
+        bytes: own.unwrap_or_default().to_vec().into(),
         meta: got.meta,
     }
 }
@@ -329,7 +333,7 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     {
         return Err(RequestError::TooLong(meta));
     }
-    match body(response, Some(length), length).await {
+    match body(response, Some(length), length, get.piece_bytes).await {
         Ok(bytes) if bytes.len() as u64 == length => Ok(Got {
             meta,
             start: range.start,
@@ -360,31 +364,31 @@ fn broken(error: RequestError, part: Option<Got>) -> RequestError {
 }
 
 /// Reads a body of at most `most` bytes; fails, with what has come, if it is longer, or not of the
-/// length that was announced.
+/// length that was announced. What comes is in pieces of `piece_bytes`.
 pub(in crate::store::remote) async fn body(
     response: Response,
     length: Option<u64>,
     most: u64,
-) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
-    window(response, length, most, 0..u64::MAX, &mut 0).await
+    piece_bytes: usize,
+) -> Result<Body, (RequestError, Body)> {
+    let bytes = Body::new(piece_bytes);
+    window(response, length, most, 0..u64::MAX, &mut 0, bytes).await
 }
 
-/// As [`body`], but keeps only a part of it. `came` counts the bytes of all of it.
+/// As [`body`], but keeps only a part of it, in `bytes`. `came` counts the bytes of all of it.
 async fn window(
     mut response: Response,
     length: Option<u64>,
     most: u64,
     kept: Range<u64>,
     came: &mut u64,
-) -> Result<Vec<u8>, (RequestError, Vec<u8>)> {
-    let mut bytes = Vec::new();
+    mut bytes: Body,
+) -> Result<Body, (RequestError, Body)> {
     let whole = kept.end.min(length.unwrap_or(0)).saturating_sub(kept.start);
     let room = whole.min(most).min(FIRST_ROOM_BYTES);
-    if bytes
-        .try_reserve_exact(usize::try_from(room).unwrap_or(0))
-        .is_err()
-    {
-        return Err((RequestError::lasting("there is no memory for it"), bytes));
+    let room = usize::try_from(room).unwrap_or(0);
+    if bytes.try_reserve(room).is_err() {
+        return Err((RequestError::no_memory(), bytes));
     }
     let mut turn = None;
     loop {
@@ -397,7 +401,7 @@ async fn window(
                 *came = came.saturating_add(chunk.len() as u64);
                 if *came > most {
                     let what = format!("the server sends more than {most} bytes");
-                    return Err((RequestError::lasting(what), Vec::new()));
+                    return Err((RequestError::lasting(what), Body::default()));
                 }
                 let index = |at: u64| {
                     let within = at.clamp(start, *came).saturating_sub(start);
@@ -405,10 +409,9 @@ async fn window(
                 };
                 let own = chunk.get(index(kept.start)..index(kept.end));
                 let own = own.unwrap_or_default();
-                if bytes.try_reserve(own.len()).is_err() {
-                    return Err((RequestError::lasting("there is no memory for it"), bytes));
+                if bytes.try_extend(own).is_err() {
+                    return Err((RequestError::no_memory(), bytes));
                 }
-                bytes.extend_from_slice(own);
             }
             Ok(None) => break,
             Err(error) => {

@@ -33,8 +33,8 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
         let what = "the server sends no list for it".into();
         return Err(RequestError::NoListing(what));
     }
-    let body = answer::body(response, None, MAX_PAGE_BYTES).await;
-    let body = body.map_err(|(error, _)| error)?;
+    let body = answer::body(response, None, MAX_PAGE_BYTES, 0).await;
+    let body = body.map_err(|(error, _)| error)?.into_bytes();
     let names = match is_json {
         true => of_json(&body),
         false => of_html(url, &body),
