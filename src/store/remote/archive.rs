@@ -201,8 +201,8 @@ impl SnapshotReader for RemoteArchive {
         if let Err(error) = self.check_range(&range) {
             return Some(Err(error));
         }
-        let read = self.blocks(span).try_read(range, buffer)?;
-        Some(self.note_change(read.map(drop)))
+        let copied = self.blocks(span).try_copy(range, buffer)?;
+        Some(self.note_change(copied))
     }
 
     async fn read_within(

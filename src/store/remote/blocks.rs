@@ -59,23 +59,40 @@ impl Blocks {
         }
     }
 
-    /// Copies a range of the object, which lies in the span, to the beginning of `buffer` if its
-    /// blocks are in memory.
+    /// Reads a range of the object, which lies in the span, if its blocks are in memory; copies it to the
+    /// beginning of `buffer` only if it has parts of several.
     pub(super) fn try_read(
         &self,
         range: Range<u64>,
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
         let range = self.part.within(&range);
-        self.read_ahead(&range);
-        let source = &self.part.source;
-        let blocks = numbers(&range).map(|number| source.ranges.get(&self.part.range_key(number)));
-        let blocks: Vec<Block> = blocks.collect::<Option<_>>()?;
-        source.counters.hit(&self.part.key);
-        Some(match &blocks[..] {
+        Some(match &self.in_memory(&range)?[..] {
             [block] => shared(&range, block),
-            _ => self.part.copy(&range, &blocks, buffer),
+            blocks => self.part.copy(&range, blocks, buffer),
         })
+    }
+
+    /// Copies a range of the object, which lies in the span, to the beginning of `buffer` if its
+    /// blocks are in memory.
+    pub(super) fn try_copy(
+        &self,
+        range: Range<u64>,
+        buffer: &mut [u8],
+    ) -> Option<Result<(), StoreError>> {
+        let range = self.part.within(&range);
+        let blocks = self.in_memory(&range)?;
+        Some(self.part.copy(&range, &blocks, buffer).map(drop))
+    }
+
+    /// The blocks of a range of the span, if all are in memory. Notes the read.
+    fn in_memory(&self, range: &Range<u64>) -> Option<Vec<Block>> {
+        self.read_ahead(range);
+        let source = &self.part.source;
+        let blocks = numbers(range).map(|number| source.ranges.get(&self.part.range_key(number)));
+        let blocks = blocks.collect::<Option<_>>()?;
+        source.counters.hit(&self.part.key);
+        Some(blocks)
     }
 
     /// Reads a range of the object, which lies in the span.
@@ -109,7 +126,7 @@ impl Blocks {
         let bytes = READAHEAD_BYTES.min(part.source.ranges.budget_bytes() / 4);
         let window = Window {
             bytes,
-            step_bytes: RUN_BLOCKS * BLOCK_BYTES,
+            step_bytes: step_bytes(bytes),
             first_bytes: FIRST_READAHEAD_BYTES.min(bytes),
         };
         let Some(ahead) = self.readahead.observe(range, &window, length) else {
@@ -131,6 +148,11 @@ impl Blocks {
             from = to;
         }
     }
+}
+
+/// What one request brings: several of them are in flight in a window.
+fn step_bytes(window_bytes: u64) -> u64 {
+    (window_bytes / 2 / BLOCK_BYTES).clamp(1, RUN_BLOCKS) * BLOCK_BYTES
 }
 
 /// A range that one block has.

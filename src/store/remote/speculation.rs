@@ -5,7 +5,7 @@
 //! `find -size`, and `rsync` at first) use up a credit, and are answered with HEAD from then on.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -15,13 +15,13 @@ use crate::sync::Mutex;
 
 /// Values up to this size are fetched whole.
 pub(super) const WHOLE_BYTES: u64 = 8 << 20;
-/// A lookup that fetches a value costs at least so much, however short the value is: programs that only
-/// look are to be recognized after few of them.
-const LOOKUP_COST_BYTES: u64 = 1 << 20;
 /// Bytes that lookups may fetch before the first read.
-const FIRST_CREDIT_BYTES: i64 = 2 << 20;
+const FIRST_CREDIT_BYTES: i64 = 4 << 20;
 /// More credit than this is not collected.
-const MAX_CREDIT_BYTES: i64 = 8 << 20;
+const MAX_CREDIT_BYTES: i64 = 16 << 20;
+/// Values that lookups fetch, and nobody reads, before lookups ask for attributes only. Programs with several
+/// threads read each value right after its lookup.
+const MAX_LOOKUPS_WITHOUT_READ: u32 = 3;
 /// A lookup fetches at least values up to this size.
 const MIN_LIMIT_BYTES: u64 = 1 << 20;
 /// Values that are remembered as not read.
@@ -34,6 +34,8 @@ const UNREAD_TTL: Duration = Duration::from_secs(5);
 pub(super) struct Speculation {
     /// Bytes that lookups may fetch.
     credit: AtomicI64,
+    /// Lookups that have fetched a value since the last read of any.
+    lookups_without_read: AtomicU32,
     /// Size of the largest of the latest values; 0 if none is known.
     typical_bytes: AtomicU64,
     unread: Mutex<Unread>,
@@ -50,6 +52,7 @@ impl Default for Speculation {
     fn default() -> Self {
         Self {
             credit: AtomicI64::new(FIRST_CREDIT_BYTES),
+            lookups_without_read: AtomicU32::new(0),
             typical_bytes: AtomicU64::new(0),
             unread: Mutex::new(Unread {
                 values: LruCache::new(MAX_UNREAD),
@@ -62,9 +65,9 @@ impl Default for Speculation {
 impl Speculation {
     /// The largest value that a lookup fetches; `None` if it asks for the attributes only.
     pub(super) fn lookup_limit(&self) -> Option<u64> {
-        match self.credit.load(Ordering::Relaxed) > 0 {
-            true => self.limit(),
-            false => None,
+        match self.is_only_looked_at() {
+            true => None,
+            false => self.limit(),
         }
     }
 
@@ -77,8 +80,9 @@ impl Speculation {
     }
 
     /// Whether lookups ask for attributes only, because they are not followed by reads.
-    pub(super) fn is_credit_used_up(&self) -> bool {
-        self.credit.load(Ordering::Relaxed) <= 0
+    pub(super) fn is_only_looked_at(&self) -> bool {
+        let lookups = self.lookups_without_read.load(Ordering::Relaxed);
+        lookups >= MAX_LOOKUPS_WITHOUT_READ || self.credit.load(Ordering::Relaxed) <= 0
     }
 
     /// Notes the size of a value.
@@ -90,12 +94,14 @@ impl Speculation {
 
     /// Notes that a lookup has fetched a value.
     pub(super) fn charge(&self, bytes: u64) {
-        self.add_credit(-cost(bytes));
+        self.add_credit(-signed(bytes));
+        self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes the first read of a value.
     pub(super) fn earn(&self, bytes: u64) {
-        self.add_credit(cost(bytes));
+        self.add_credit(signed(bytes));
+        self.lookups_without_read.store(0, Ordering::Relaxed);
     }
 
     fn add_credit(&self, bytes: i64) {
@@ -135,8 +141,8 @@ impl Speculation {
     }
 }
 
-fn cost(bytes: u64) -> i64 {
-    i64::try_from(bytes.max(LOOKUP_COST_BYTES)).unwrap_or(i64::MAX)
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -157,7 +163,7 @@ mod tests {
             speculation.insert_unread(&key(fetched), 0, 700_000);
             fetched += 1;
         }
-        assert_eq!(fetched, 2);
+        assert_eq!(fetched, u64::from(MAX_LOOKUPS_WITHOUT_READ));
         assert_eq!(speculation.unread_bytes(), fetched * 700_000);
         assert_eq!(speculation.read(&key(0), 0), Some(700_000));
         assert_eq!(speculation.read(&key(0), 0), None);

@@ -264,7 +264,7 @@ impl Store for RemoteStore {
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
         match what {
             Prefetch::Value => self.source.prefetch_value(key).await,
-            Prefetch::Attributes if self.source.speculation.is_credit_used_up() => {
+            Prefetch::Attributes if self.source.speculation.is_only_looked_at() => {
                 self.source.attrs(key).await.is_ok()
             }
             Prefetch::Attributes => false,
