@@ -124,14 +124,17 @@ impl VirtualFile {
         Ok(Data::Shared(Arc::new(bytes), 0..filled))
     }
 
-    /// The elements that a read consists of, if there is nothing else and they are not converted: the
+    /// The elements that a read consists of, if there is nothing else and they are as in the array: the
     /// reply is made from the decoded chunk itself.
     fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
         let Some(part) = self.only_part(offset, size)? else {
             return Ok(None);
         };
         let elements = self.elements(&part)?;
-        Ok(elements.filter(|elements| elements.conversion.is_none()))
+        Ok(
+            elements
+                .filter(|elements| elements.conversion.is_none() && elements.encoding.is_none()),
+        )
     }
 
     /// The stored chunks that a read consists of, if there is nothing else: the reply is made by the store.

@@ -57,6 +57,49 @@ fn member(stores: &Stores, name: &str, length: u64, more: Value, chunks: &[(&str
     stores.v3(name, changes, chunks);
 }
 
+#[test]
+fn each_part_of_an_encoded_column_is_encoded() {
+    const ROWS: u32 = 300_000;
+    const REQUEST_BYTES: usize = 4096;
+    let stores = Stores::new();
+    stores.put("g/zarr.json", GROUP);
+    let seconds: Vec<u8> = (0..ROWS)
+        .map(i64::from)
+        .flat_map(i64::to_le_bytes)
+        .collect();
+    let flags: Vec<u8> = (0..ROWS).map(|row| u8::from(row % 3 == 0)).collect();
+    let unit = json!({"unit": "s", "scale_factor": 1});
+    let times = json!({
+        "data_type": {"name": "numpy.datetime64", "configuration": unit},
+        "chunk_grid": grid(&[ROWS.into()]), "fill_value": 0,
+    });
+    let booleans = json!({
+        "data_type": "bool", "chunk_grid": grid(&[ROWS.into()]), "fill_value": false,
+        "codecs": [{"name": "bytes"}],
+    });
+    member(&stores, "g/t", ROWS.into(), times, &[("c/0", &seconds)]);
+    member(&stores, "g/f", ROWS.into(), booleans, &[("c/0", &flags)]);
+    let mount = stores.mount(&[]);
+    let file = File::open(view(&mount, "g", "g.parquet")).unwrap();
+    // Backwards, so that the kernel requests no more than one part of a column.
+    let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+    for (part, bytes) in bytes.chunks_mut(REQUEST_BYTES).enumerate().rev() {
+        let offset = (part * REQUEST_BYTES) as u64;
+        file.read_exact_at(bytes, offset).unwrap();
+    }
+    let milliseconds = (0..ROWS).map(|row| i64::from(row) * 1000);
+    let milliseconds: Vec<u8> = milliseconds.flat_map(i64::to_le_bytes).collect();
+    let bits = flags.chunks(8).map(|eight| {
+        let bits = eight.iter().enumerate();
+        bits.fold(0, |byte, (bit, flag)| byte | flag << bit)
+    });
+    for (column, expected) in [("t", milliseconds), ("f", bits.collect())] {
+        let mut places = bytes.windows(expected.len());
+        assert!(places.any(|found| found == expected), "{column}");
+    }
+    assert!(!mount.log().contains("ERROR"), "{}", mount.log());
+}
+
 fn text(mount: &Mount, group: &str) -> String {
     String::from_utf8(read(view(mount, group, &format!("{group}.csv"))).unwrap()).unwrap()
 }
