@@ -171,6 +171,14 @@ pub(super) fn number(json: &Json) -> Option<Value> {
     }
 }
 
+/// A number of an attribute, also one that JSON cannot express: Python writes it bare, and it is read as its name.
+pub(super) fn number_or_special(json: &Json) -> Option<Value> {
+    match json {
+        Json::String(text) => special(text),
+        json => number(json),
+    }
+}
+
 /// A float that JSON cannot express, by its name.
 pub(super) fn special(text: &str) -> Option<Value> {
     match text {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attr, Attribute, Item};
-use crate::view::cf::{self, number, special};
+use crate::view::cf::{self, number_or_special, special};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
@@ -155,10 +155,7 @@ fn named<'a>(
 
 /// Whether a number, or one of a list, is a float in JSON: `1.0`, not `1`.
 fn has_floats(json: &Json) -> bool {
-    let is_float = |json: &Json| match json {
-        Json::String(text) => special(text).is_some(),
-        json => matches!(number(json), Some(Value::Float(_))),
-    };
+    let is_float = |json: &Json| matches!(number_or_special(json), Some(Value::Float(_)));
     match json {
         Json::Array(list) => list.iter().any(is_float),
         json => is_float(json),
@@ -179,11 +176,11 @@ fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
 fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),
-        json => number(json),
+        json => number_or_special(json),
     };
     let list = match json {
         Json::Null => return Ok(None),
-        Json::String(text) => return text_of(text).map(Some),
+        Json::String(text) if special(text).is_none() => return text_of(text).map(Some),
         // netCDF has no structures: they remain JSON text, as in xarray's engines.
         Json::Object(_) => return Ok(Some(Attr::Text(json.to_string()))),
         Json::Array(list) => &list[..],
@@ -193,11 +190,7 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
         return Ok(None);
     }
     let texts: Option<Vec<&str>> = list.iter().map(Json::as_str).collect();
-    if let Some(texts) = texts {
-        let numbers: Option<Vec<Value>> = texts.iter().map(|text| special(text)).collect();
-        if let Some(numbers) = numbers {
-            return Ok(Some(Attr::Numbers(F8, numbers)));
-        }
+    if let Some(texts) = texts.filter(|texts| texts.iter().any(|text| special(text).is_none())) {
         if texts.iter().any(|text| text.contains('\0')) {
             return Err("text with NUL".into());
         }
@@ -252,6 +245,7 @@ mod tests {
                 "text": "a", "texts": ["a", "b"], "int": 5, "big": 1_u64 << 40, "float": 0.5,
                 "mixed": [1, 2.5], "flag": true, "nothing": null, "none": [], "nested": {"a": [1]},
                 "nul": "a\u{0}b", "a/b": 1, "_ARRAY_DIMENSIONS": ["x"], "huge": u64::MAX,
+                "endless": "-Infinity", "limits": [0, "Infinity"], "words": ["Infinity", "a"],
             })),
             &mut |note| notes.push(note),
         );
@@ -268,7 +262,16 @@ mod tests {
         assert_eq!(value("mixed"), &Attr::Numbers(F8, mixed));
         assert_eq!(value("flag"), &Attr::Numbers(I4, vec![Value::Int(1)]));
         assert_eq!(value("nested"), &Attr::Text("{\"a\":[1]}".into()));
-        assert_eq!(found.len(), 9);
+        let endless = Value::Float(f64::INFINITY);
+        assert_eq!(
+            value("endless"),
+            &Attr::Numbers(F8, vec![Value::Float(f64::NEG_INFINITY)])
+        );
+        let limits = vec![Value::Float(0.0), endless];
+        assert_eq!(value("limits"), &Attr::Numbers(F8, limits));
+        let words = vec!["Infinity".into(), "a".into()];
+        assert_eq!(value("words"), &Attr::Texts(words));
+        assert_eq!(found.len(), 12);
         assert_eq!(notes.len(), 2, "{notes:?}");
     }
 

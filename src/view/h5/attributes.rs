@@ -40,7 +40,7 @@ pub(super) fn encode(
 ) -> (Attribute, bool) {
     let value = match json {
         Json::Null => Some((Datatype::Number(F8), Payload::Null)),
-        Json::String(_) => of_text(json, texts, file),
+        Json::String(text) if cf::special(text).is_none() => of_text(json, texts, file),
         Json::Array(list) => texts_of_list(list, texts, file).or_else(|| {
             let (datatype, bytes) = values(list)?;
             Some((datatype, Payload::Many(list.len() as u64, bytes)))
@@ -76,6 +76,9 @@ fn texts_of_list(
     file: &mut hdf5::File<'_>,
 ) -> Option<(Datatype, Payload)> {
     let plain: Vec<&str> = list.iter().map(plain_text).collect::<Option<_>>()?;
+    if plain.iter().all(|text| cf::special(text).is_some()) {
+        return None;
+    }
     let plain = plain.into_iter().map(|text| texts.add(text, file));
     let entries: Vec<(u32, usize)> = plain.collect();
     (!entries.is_empty()).then_some((Datatype::VariableText, Payload::Texts(entries)))
@@ -98,7 +101,10 @@ fn values(list: &[Json]) -> Option<(Datatype, Vec<u8>)> {
     if let Some(booleans) = booleans {
         return Some((Datatype::Bool, booleans));
     }
-    let numbers: Vec<Value> = list.iter().map(cf::number).collect::<Option<_>>()?;
+    let numbers: Vec<Value> = list
+        .iter()
+        .map(cf::number_or_special)
+        .collect::<Option<_>>()?;
     let is_whole = numbers.iter().all(|value| matches!(value, Value::Int(_)));
     let write = |target: Number| {
         let words: Option<Vec<Vec<u8>>> =
@@ -129,6 +135,10 @@ mod tests {
             (json!(u64::MAX), number(U8), false),
             (json!(0.5), number(F8), false),
             (json!([1, 2.5]), number(F8), false),
+            (json!("NaN"), number(F8), false),
+            (json!([1, "Infinity"]), number(F8), false),
+            (json!(["NaN", "-Infinity"]), number(F8), false),
+            (json!(["NaN", "a"]), Datatype::VariableText, false),
             (json!([]), number(F8), false),
             (json!(true), Datatype::Bool, false),
             (json!([true, false]), Datatype::Bool, false),
