@@ -177,7 +177,8 @@ class Server:
                 documents.append({"_id": bson.ObjectId(), **update["u"]})
                 inserted.append({"index": number, "_id": documents[-1]["_id"]})
         count = len(command["updates"])
-        return {"n": count, "nModified": count - len(inserted), "upserted": inserted, "ok": 1.0}
+        upserted = {"upserted": inserted} if inserted else {}
+        return {"n": count, "nModified": count - len(inserted), **upserted, "ok": 1.0}
 
     def delete(self, command):
         documents = self.documents(command, "delete")
