@@ -47,7 +47,7 @@ pub use readahead::{Readahead, Window};
 pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};
-pub use remote::{RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
+pub use remote::{RemoteMemory, RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader};
@@ -490,6 +490,11 @@ pub trait Store: Debug + Send + Sync {
     /// Whether values that are prefetched at the same time can come with one request.
     fn joins_prefetches(&self) -> bool {
         false
+    }
+
+    /// Whether all names of a prefix can be listed without a request once some were.
+    fn lists_without_requests(&self) -> bool {
+        !self.capabilities().is_remote
     }
 
     /// The versions that the source has; `None` if it keeps none.

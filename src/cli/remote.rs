@@ -83,6 +83,7 @@ impl RemoteArgs {
             ttl: ttl.unwrap_or(defaults.ttl),
             absent_ttl: ttl.unwrap_or(defaults.absent_ttl),
             memory_bytes,
+            memory: defaults.memory,
             disk: None,
             is_public_only: false,
         }

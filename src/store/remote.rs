@@ -42,6 +42,7 @@ mod whole;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;
+pub use client::RemoteMemory;
 pub(super) use client::label;
 pub use error::RemoteError as RemoteOpenError;
 pub(super) use open::{Found, open};

@@ -226,13 +226,46 @@ pub(super) struct Shared {
     pub(super) prefetches: Arc<Semaphore>,
 }
 
+/// Memory for bytes that are cached, and for bodies of answers. Clones are the same memory.
+#[derive(Debug, Clone, Default)]
+pub struct RemoteMemory(Arc<OnceLock<(Arc<RangeCache>, Arc<BodyBudget>)>>);
+
+impl RemoteMemory {
+    /// The first call decides how much there is.
+    fn get(&self, bytes: u64) -> (Arc<RangeCache>, Arc<BodyBudget>) {
+        let make = || {
+            let ranges = RangeCache::new(bytes);
+            let bodies = BodyBudget::new(bytes.saturating_mul(2));
+            (Arc::new(ranges), Arc::new(bodies))
+        };
+        self.0.get_or_init(make).clone()
+    }
+}
+
 impl Shared {
     pub(super) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+        let (ranges, bodies) = options.memory.get(options.memory_bytes);
         Self {
-            ranges: Arc::new(RangeCache::new(options.memory_bytes)),
-            bodies: Arc::new(BodyBudget::new(options.memory_bytes.saturating_mul(2))),
+            ranges,
+            bodies,
             counters: Arc::new(Counters::new(classes)),
             prefetches: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_clones_of_options_have_one_memory() {
+        let options = RemoteOptions::default();
+        let shared = |options: &RemoteOptions| Shared::new(options, KeyClasses::default());
+        let (one, other) = (shared(&options), shared(&options.clone()));
+        assert!(Arc::ptr_eq(&one.ranges, &other.ranges));
+        assert!(Arc::ptr_eq(&one.bodies, &other.bodies));
+        let apart = shared(&RemoteOptions::default());
+        assert!(!Arc::ptr_eq(&one.bodies, &apart.bodies));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
+use super::client::RemoteMemory;
 use super::web;
 use crate::store::DiskCache;
 
@@ -36,6 +37,8 @@ pub struct RemoteOptions {
     pub absent_ttl: Duration,
     /// What bytes may take in memory.
     pub memory_bytes: u64,
+    /// The memory itself: sources that are opened with clones of these options have it in common.
+    pub memory: RemoteMemory,
     /// Where bytes are kept for the next time.
     pub disk: Option<Arc<DiskCache>>,
     /// No name of a host may lead to a private address.
@@ -82,6 +85,7 @@ impl Default for RemoteOptions {
             ttl: Duration::from_secs(60),
             absent_ttl: Duration::from_secs(1),
             memory_bytes: 128 << 20,
+            memory: RemoteMemory::default(),
             disk: None,
             is_public_only: false,
         }

@@ -48,7 +48,7 @@ pub struct TransferStats {
 }
 
 impl TransferStats {
-    /// With what another source of the same process has done.
+    /// With what another source of the same process has done, which has its memory in common with this one.
     pub(in crate::store) fn with(mut self, other: &Self) -> Self {
         let (own, more) = (&mut self.total, &other.total);
         own.requests += more.requests;
@@ -60,7 +60,7 @@ impl TransferStats {
         own.prefetch_read_bytes += more.prefetch_read_bytes;
         self.arrays.extend(other.arrays.iter().cloned());
         self.disk = self.disk.or(other.disk);
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.memory_bytes = self.memory_bytes.max(other.memory_bytes);
         self
     }
 }
