@@ -526,6 +526,10 @@ impl Store for Translated {
         self.0.store.joins_prefetches()
     }
 
+    fn lists_without_requests(&self) -> bool {
+        self.0.store.lists_without_requests()
+    }
+
     fn transfer_stats(&self) -> Option<TransferStats> {
         self.0.store.transfer_stats()
     }

@@ -389,6 +389,10 @@ impl Store for MetadataListingStore {
         self.inner.joins_prefetches()
     }
 
+    fn lists_without_requests(&self) -> bool {
+        self.inner.lists_without_requests()
+    }
+
     fn transfer_stats(&self) -> Option<TransferStats> {
         self.inner.transfer_stats()
     }

@@ -425,6 +425,11 @@ impl Store for ReferenceStore {
         }
     }
 
+    fn lists_without_requests(&self) -> bool {
+        let own = self.shared.own.as_ref();
+        own.is_none_or(|own| own.lists_without_requests())
+    }
+
     fn joins_prefetches(&self) -> bool {
         self.shared.targets.may_be_remote()
     }

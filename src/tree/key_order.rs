@@ -167,7 +167,7 @@ const NAME_BYTES: u64 = 32;
 /// Directories with more names have no order that is worth its memory.
 const MAX_NAMES: usize = 1 << 18;
 const MAX_NAMES_BYTES: usize = 8 << 20;
-/// Pages of names that are fetched to know an order.
+/// Pages of names that are fetched to know an order, where that takes requests.
 const MAX_PAGES: usize = 4;
 /// All directories of a tree together take at most so much, or one of them twice as much.
 const BUDGET_BYTES: u64 = 8 << 20;
@@ -218,7 +218,11 @@ impl KeyOrders {
         let mut listing = self.store.list(prefix).await.ok()?;
         let (mut names, mut inodes) = (Names::default(), Vec::new());
         let mut cookie = 0;
-        for _ in 0..=MAX_PAGES {
+        let pages = match self.store.lists_without_requests() {
+            true => usize::MAX,
+            false => MAX_PAGES,
+        };
+        for _ in 0..=pages {
             let visited = listing.visit(cookie, &mut |listed| {
                 cookie = listed.next;
                 let number = self.numbers.listed(prefix, &listed);
@@ -372,7 +376,7 @@ fn child<'a>(key: &'a Key, prefix: &Key) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::runtime::block_on;
-    use crate::store::MemoryStore;
+    use crate::store::{MemoryStore, OpenOptions, SourceName};
 
     fn key(text: &str) -> Key {
         Key::new(text.as_bytes()).unwrap()
@@ -447,6 +451,21 @@ mod tests {
         assert_eq!(later.order, KeyOrder::Number);
         assert_eq!(all_after(&orders, "a/0.1", &later), names[2..]);
         assert_eq!(step(Some(KeyOrder::Number)).order, KeyOrder::Number);
+    }
+
+    #[test]
+    fn a_long_directory_has_an_order_if_its_listing_takes_no_requests() {
+        let keys = (0..10_000).map(|number| format!("\"a/{number:04}\": [\"target\", 0, 1]"));
+        let keys: Vec<String> = keys.collect();
+        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+        let json = format!("{{\"version\": 1, \"refs\": {{{}}}}}", keys.join(","));
+        std::fs::write(file.path(), json).unwrap();
+        let source = SourceName::parse(file.path()).unwrap();
+        let store = block_on(source.open(&OpenOptions::default())).unwrap();
+        let orders = KeyOrders::new(Arc::from(store), Numbers::NATIVE);
+        let step = block_on(orders.step(&key("a/0001"), &[key("a/0000")], false, None)).unwrap();
+        let next = block_on(orders.after(&key("a/9998"), &step));
+        assert_eq!(next, Some(key("a/9999")));
     }
 
     #[test]
