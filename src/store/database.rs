@@ -126,6 +126,9 @@ struct FoundValue {
     content: Option<Vec<u8>>,
 }
 
+/// A value, and the bound of the keys behind it.
+type FoundBefore = Option<(FoundValue, Vec<u8>)>;
+
 /// A value, and its bytes if it is short.
 type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
 
@@ -151,6 +154,12 @@ trait Snapshot {
 
     /// Finds the value of a key; `None` proves absence.
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure>;
+
+    /// As [`Snapshot::find`], with a bound that all keys at and behind `_bound` are at or behind. `None` if
+    /// there is no value, or if it takes further reads.
+    fn find_before(&mut self, _key: &[u8], _bound: &[u8]) -> Result<FoundBefore, Failure> {
+        Ok(None)
+    }
 
     /// Visits the rows at and behind `bound` in byte order, until `visit` breaks.
     fn scan(
@@ -187,7 +196,8 @@ trait Database: Debug + Send + Sync {
 pub struct DatabaseOptions {
     /// How long a lock of another process is waited for.
     pub timeout: Duration,
-    /// Memory that the index of the keys of a database may take, in bytes.
+    /// Memory that the index of the keys of a database may take, in bytes. Pages and values take an eighth
+    /// of it at most.
     pub memory_limit_bytes: u64,
     /// How long names and attributes are trusted.
     pub ttl: Duration,
@@ -240,9 +250,11 @@ pub(super) fn open(
     };
     let header = header.get(..filled).unwrap_or_default();
     let database: Box<dyn Database> = match header {
-        header if lmdb::is_lmdb(header) => Box::new(LmdbDatabase::new(&data)?),
+        header if lmdb::is_lmdb(header) => {
+            Box::new(LmdbDatabase::new(&data, options.memory_limit_bytes)?)
+        }
         header if header.starts_with(sqlite::MAGIC) && !path.is_dir() => {
-            Box::new(SqliteDatabase::new(path)?)
+            Box::new(SqliteDatabase::new(path, options.memory_limit_bytes)?)
         }
         _ if path.is_dir() => return Ok(None),
         header => match dbm::open(path, header, options.memory_limit_bytes)? {
@@ -303,7 +315,7 @@ impl DatabaseStore {
             versions: Versions::default(),
             notes: Notes::default(),
             lookups: AtomicU64::new(0),
-            held: HeldValues::new(options.ttl),
+            held: HeldValues::new(options.ttl, options.memory_limit_bytes),
         };
         Self {
             shared: Arc::new(shared),
@@ -421,7 +433,7 @@ impl Shared {
             return Ok(None);
         };
         let stat = object_stat(snapshot, value, version);
-        let object = HeldObject::new(content, stat, Some(reserved));
+        let object = HeldObject::new(content, stat, reserved);
         Ok(Some(self.held.read_ahead(snapshot, key, object, next)))
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::object::HeldObject;
-use super::{Columns, Failure, SMALL_BYTES, Snapshot, object_stat};
+use super::{Columns, Failure, Snapshot, object_stat};
 use crate::cache::WeightedLru;
 use crate::store::{Key, Object, Stat, Version};
 use crate::sync::Mutex;
@@ -24,7 +24,7 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// The bytes of values that are kept, and their number.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_VALUES: usize = 1024;
-/// The bytes of all longer values that objects hold, kept or open. Others are read by ranges.
+/// The bytes of all values that objects hold, kept or open. Others are read by ranges.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 /// Values that are read ahead at first, and at most.
 const FIRST_WINDOW: usize = 8;
@@ -37,6 +37,8 @@ pub(super) struct HeldValues {
     values: Mutex<WeightedLru<Key, Held>>,
     sequence: Mutex<Sequence>,
     held_bytes: Arc<AtomicU64>,
+    max_bytes: u64,
+    max_held_bytes: u64,
 }
 
 /// Memory for a value that is held, until this is dropped.
@@ -82,11 +84,14 @@ pub(super) struct Read {
 }
 
 impl HeldValues {
-    /// `ttl` is how long names and attributes are trusted.
-    pub(super) fn new(ttl: Duration) -> Self {
+    /// `ttl` is how long names and attributes are trusted. Values take a part of the memory limit.
+    pub(super) fn new(ttl: Duration, memory_limit_bytes: u64) -> Self {
+        let max_bytes = MAX_BYTES.min(memory_limit_bytes / 256);
         Self {
             max_age: ttl.min(MAX_AGE),
-            values: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_VALUES)),
+            values: Mutex::new(WeightedLru::new(max_bytes, MAX_VALUES)),
+            max_bytes,
+            max_held_bytes: MAX_HELD_BYTES.min(memory_limit_bytes / 16),
             sequence: Mutex::new(Sequence {
                 expected: None,
                 window: FIRST_WINDOW,
@@ -96,17 +101,14 @@ impl HeldValues {
         }
     }
 
-    /// Memory for a value; small ones are not counted. `None` if too much is held.
+    /// Memory for a value. `None` if too much is held.
     pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
-        let bytes = match bytes as u64 {
-            small if small <= SMALL_BYTES => 0,
-            bytes => bytes,
-        };
+        let bytes = bytes as u64;
         let held_bytes = Arc::clone(&self.held_bytes);
         let held = held_bytes.fetch_add(bytes, Ordering::Relaxed);
         // Dropping it gives the bytes back.
         let reserved = Reserved { held_bytes, bytes };
-        (held.saturating_add(bytes) <= MAX_HELD_BYTES).then_some(reserved)
+        (held.saturating_add(bytes) <= self.max_held_bytes).then_some(reserved)
     }
 
     /// The attributes of a value that was read ahead. They are given out once: a later lookup wants to know
@@ -171,7 +173,7 @@ impl HeldValues {
         let window = self.sequence.lock().window(key);
         let window = window.filter(|_| !self.max_age.is_zero());
         if let (Some(window), Some(bound)) = (window, &read.next) {
-            let followed = following(snapshot, &key.parent(), bound, window);
+            let followed = self.following(snapshot, &key.parent(), bound, window);
             (read.ahead, read.next) = followed.unwrap_or_default();
         }
         read
@@ -188,7 +190,7 @@ impl HeldValues {
         let is_same = self.sequence.lock().go_on(ahead.len(), next, generation);
         if !is_same {
             // What was read before is older than what the caller gets.
-            *self.values.lock() = WeightedLru::new(MAX_BYTES, MAX_VALUES);
+            *self.values.lock() = WeightedLru::new(self.max_bytes, MAX_VALUES);
         }
         for (key, object) in ahead {
             self.put(key, object, true);
@@ -217,40 +219,62 @@ impl Sequence {
 /// Values below a prefix from `bound` on, and the first key behind them.
 type Following = (Vec<(Key, Arc<HeldObject>)>, Option<Vec<u8>>);
 
-/// Reads up to `most` small values directly below a prefix, from the key `bound` on.
-fn following(
-    snapshot: &mut dyn Snapshot,
-    prefix: &Key,
-    bound: &[u8],
-    most: usize,
-) -> Result<Following, Failure> {
-    let mut found = Vec::new();
-    let mut next = None;
-    let mut rows = 0;
-    let scanned = snapshot.scan(bound, Columns::All, &mut |key, value| {
-        // A key that goes on with a byte up to `/` may have keys below it that hide its value.
-        let is_open = |(last, ..): &(Key, _, _)| {
-            let rest = key.strip_prefix(last.as_bytes());
-            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte <= b'/'))
-        };
-        found.pop_if(|last| is_open(last));
-        let here = Key::new(key).ok().filter(|here| here.parent() == *prefix);
-        match (here, value) {
-            (Some(here), Some((value, Some(content)))) if rows < most => {
-                found.push((here, value, content.into_owned()));
-                rows += 1;
-                ControlFlow::Continue(())
+impl HeldValues {
+    /// Reads up to `most` small values directly below a prefix, from the key `bound` on.
+    fn following(
+        &self,
+        snapshot: &mut dyn Snapshot,
+        prefix: &Key,
+        bound: &[u8],
+        most: usize,
+    ) -> Result<Following, Failure> {
+        let mut found = Vec::new();
+        let mut next = None;
+        let mut rows = 0;
+        let scanned = snapshot.scan(bound, Columns::All, &mut |key, value| {
+            // A key that goes on with a byte up to `/` may have keys below it that hide its value.
+            let is_open = |(last, ..): &(Key, _, _)| {
+                let rest = key.strip_prefix(last.as_bytes());
+                rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte <= b'/'))
+            };
+            found.pop_if(|last| is_open(last));
+            let here = Key::new(key).ok().filter(|here| here.parent() == *prefix);
+            match (here, value) {
+                (Some(here), Some((value, Some(content)))) if rows < most => {
+                    found.push((here, value, content.into_owned()));
+                    rows += 1;
+                    ControlFlow::Continue(())
+                }
+                _ => {
+                    next = Some(key.to_vec());
+                    ControlFlow::Break(())
+                }
             }
-            _ => {
-                next = Some(key.to_vec());
-                ControlFlow::Break(())
-            }
-        }
-    });
-    scanned?;
-    let held = found.into_iter().filter_map(|(key, value, content)| {
-        let stat = object_stat(snapshot, value, Version(value.identity?));
-        Some((key, Arc::new(HeldObject::new(content, stat, None))))
-    });
-    Ok((held.collect(), next))
+        });
+        scanned?;
+        let held = found.into_iter().filter_map(|(key, value, content)| {
+            let stat = object_stat(snapshot, value, Version(value.identity?));
+            let reserved = self.reserve(content.len())?;
+            Some((key, Arc::new(HeldObject::new(content, stat, reserved))))
+        });
+        Ok((held.collect(), next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_held_take_a_part_of_the_memory_limit() {
+        let values = HeldValues::new(MAX_AGE, 16 * 1000);
+        let long = values.reserve(900).unwrap();
+        let short = values.reserve(100).unwrap();
+        assert!(values.reserve(1).is_none());
+        drop(short);
+        assert!(values.reserve(101).is_none());
+        assert!(values.reserve(100).is_some());
+        drop(long);
+        assert_eq!(values.held_bytes.load(Ordering::Relaxed), 0);
+    }
 }

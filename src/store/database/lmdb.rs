@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
-use self::format::{Format, META_BYTES, Meta, format_of};
+use self::format::{Format, MAX_HEAD_BYTES, META_BYTES, Meta, format_of};
 use self::page::Page;
 use self::state::State;
 use super::{Database, Failure, Wait, Work, corrupt, gone};
@@ -48,6 +48,7 @@ pub(super) fn is_lmdb(header: &[u8]) -> bool {
 pub(super) struct LmdbDatabase {
     path: PathBuf,
     file: Mutex<Arc<DataFile>>,
+    cache_bytes: usize,
 }
 
 /// An open data file.
@@ -57,6 +58,7 @@ struct DataFile {
     device: u64,
     inode: u64,
     format: Format,
+    cache_bytes: usize,
     cache: Mutex<Cache>,
     /// The state of the last call.
     last: Mutex<Option<Metas>>,
@@ -95,11 +97,17 @@ const MAX_NEAR_BYTES: usize = 8 << 10;
 const MAX_ATTEMPTS: usize = 16;
 
 impl LmdbDatabase {
-    /// Opens a data file.
-    pub(super) fn new(path: &Path) -> io::Result<Self> {
+    /// Opens a data file. Pages take a part of the memory limit.
+    pub(super) fn new(path: &Path, memory_limit_bytes: u64) -> io::Result<Self> {
         let path = path.canonicalize()?;
-        let file = Mutex::new(Arc::new(DataFile::open(&path)?));
-        Ok(Self { path, file })
+        let part = usize::try_from(memory_limit_bytes / 128).unwrap_or(CACHE_BYTES);
+        let cache_bytes = part.min(CACHE_BYTES);
+        let file = Mutex::new(Arc::new(DataFile::open(&path, cache_bytes)?));
+        Ok(Self {
+            path,
+            file,
+            cache_bytes,
+        })
     }
 
     /// The file that the path leads to, and when it was modified.
@@ -108,7 +116,7 @@ impl LmdbDatabase {
         let there = fs::metadata(&self.path).map_err(failed)?;
         let mut file = self.file.lock();
         if (file.device, file.inode) != (there.dev(), there.ino()) {
-            *file = Arc::new(DataFile::open(&self.path).map_err(failed)?);
+            *file = Arc::new(DataFile::open(&self.path, self.cache_bytes).map_err(failed)?);
         }
         Ok((Arc::clone(&file), there.modified().unwrap_or(UNIX_EPOCH)))
     }
@@ -129,7 +137,7 @@ impl Database for LmdbDatabase {
             let read = snapshot.into_branches();
             let is_proved = match is_fresh {
                 true => file.meta_page(meta.page_bytes, meta.txn & 1)? == metas.own(),
-                false => file.meta_pages(meta.page_bytes)? == *metas.pages,
+                false => file.has_meta_pages(meta.page_bytes, &metas.pages)?,
             };
             if is_proved {
                 file.remember(&meta, read);
@@ -155,7 +163,7 @@ impl Database for LmdbDatabase {
 }
 
 impl DataFile {
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, cache_bytes: usize) -> io::Result<Self> {
         let file = File::open(path)?;
         let there = file.metadata()?;
         let mut header = [0; 64];
@@ -167,6 +175,7 @@ impl DataFile {
             device: there.dev(),
             inode: there.ino(),
             format,
+            cache_bytes,
             cache: Mutex::default(),
             last: Mutex::default(),
         })
@@ -190,21 +199,19 @@ impl DataFile {
         read.map(|()| bytes).ok_or_else(ends)
     }
 
-    /// Both meta pages, with one read if they are near to each other.
-    fn meta_pages(&self, page_bytes: usize) -> Result<[Vec<u8>; 2], Failure> {
-        if page_bytes > MAX_NEAR_BYTES {
-            return Ok([
-                self.meta_page(page_bytes, 0)?,
-                self.meta_page(page_bytes, 1)?,
-            ]);
-        }
-        let length = self.format.head_bytes + META_BYTES;
-        let mut zero = vec![0; page_bytes.saturating_add(length)];
+    /// Whether both meta pages have these bytes; one read if they are near to each other.
+    fn has_meta_pages(&self, page_bytes: usize, pages: &[Vec<u8>; 2]) -> Result<bool, Failure> {
+        let [zero, one] = pages;
+        let mut near = [0; MAX_NEAR_BYTES + MAX_HEAD_BYTES + META_BYTES];
+        let end = page_bytes.saturating_add(one.len());
+        let Some(near) = near.get_mut(..end) else {
+            return Ok(
+                self.meta_page(page_bytes, 0)? == *zero && self.meta_page(page_bytes, 1)? == *one
+            );
+        };
         let ends = || corrupt("the file ends in its meta pages");
-        self.bytes(0, &mut zero)?.ok_or_else(ends)?;
-        let one = zero.split_off(page_bytes);
-        zero.truncate(length);
-        Ok([zero, one])
+        self.bytes(0, near)?.ok_or_else(ends)?;
+        Ok(near.starts_with(zero) && near.ends_with(one))
     }
 
     /// The present state; `None` if a commit came between.
@@ -261,7 +268,7 @@ impl DataFile {
 
     /// Keeps branches of a state that was proved.
     fn remember(&self, meta: &Meta, pages: HashMap<u64, Arc<Page>>) {
-        let most = CACHE_BYTES / meta.page_bytes.max(1);
+        let most = self.cache_bytes / meta.page_bytes.max(1);
         let mut cache = self.cache.lock();
         if cache.txn != meta.txn || cache.pages.len().saturating_add(pages.len()) > most {
             cache.pages.clear();

@@ -13,12 +13,12 @@ use crate::sync::Mutex;
 pub(super) struct HeldObject {
     content: Arc<Vec<u8>>,
     stat: Stat,
-    _reserved: Option<Reserved>,
+    _reserved: Reserved,
 }
 
 impl HeldObject {
     /// All bytes of a value, and its attributes.
-    pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: Option<Reserved>) -> Self {
+    pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: Reserved) -> Self {
         Self {
             content: Arc::new(content),
             stat,

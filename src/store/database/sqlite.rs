@@ -2,7 +2,8 @@
 //!
 //! One connection, which never writes. Each request is one read transaction, so that a writer is not
 //! kept from its checkpoints, and the data version of SQLite tells whether another process has
-//! committed since the last one. In WAL mode even an idle connection keeps the last writer from a
+//! committed since the last one. While the file does not change, a second one reads it without locks (see
+//! `connection`). In WAL mode even an idle connection keeps the last writer from a
 //! checkpoint, so such a connection is closed when it is idle.
 //!
 //! The file is untrusted: triggers, views and functions of its schema are off, sizes are limited, and
@@ -14,6 +15,8 @@
 mod connection;
 mod files;
 mod schema;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::io;
@@ -43,13 +46,15 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 #[derive(Debug)]
 pub(super) struct SqliteDatabase {
     path: PathBuf,
+    heap_bytes: u64,
     state: Arc<Mutex<State>>,
 }
 
 impl SqliteDatabase {
-    /// A database that is opened when it is read.
-    pub(super) fn new(path: &Path) -> io::Result<Self> {
+    /// A database that is opened when it is read. SQLite takes a part of the memory limit.
+    pub(super) fn new(path: &Path, memory_limit_bytes: u64) -> io::Result<Self> {
         Ok(Self {
+            heap_bytes: connection::heap_bytes(memory_limit_bytes),
             // An absolute path is never taken for a URI.
             path: path.canonicalize()?,
             state: Arc::default(),
@@ -60,9 +65,26 @@ impl SqliteDatabase {
 #[derive(Debug, Default)]
 struct State {
     session: Option<Session>,
+    /// Reads without locks the state of the last transaction of `session`.
+    unlocked: Option<Session>,
     generation: u64,
     /// When the connection was used, if it is closed when it is idle.
     used: Option<Instant>,
+}
+
+impl State {
+    /// Reads without locks; `None` if that cannot be, or the file is not what it was.
+    fn read_unlocked(&mut self, path: &Path, work: &mut Work<'_>) -> Option<Result<(), Failure>> {
+        let open = self.unlocked.as_mut()?;
+        match open.transaction(path, &mut self.generation, work) {
+            Ended::Read(result) => Some(result),
+            // A transaction with locks tells what it is.
+            Ended::Failed(_) | Ended::Moved => {
+                self.unlocked = None;
+                None
+            }
+        }
+    }
 }
 
 /// How long a connection may be idle that is in the way of a writer.
@@ -92,13 +114,18 @@ impl Database for SqliteDatabase {
                 .try_lock()
                 .ok_or(Failure::Busy("connection to the database"))?,
         };
+        if let Some(result) = state.read_unlocked(&self.path, work) {
+            return result;
+        }
         let State {
             session,
+            unlocked,
             generation,
             used,
         } = &mut *state;
         for _ in 0..MAX_SESSIONS {
             if let Some(open) = &*session
+                && !open.is_proved_later()
                 && !open.is_current(&self.path)?
             {
                 *session = None;
@@ -107,7 +134,7 @@ impl Database for SqliteDatabase {
                 Some(open) => open,
                 None => {
                     *generation = generation.wrapping_add(1);
-                    session.insert(Session::open(&self.path)?)
+                    session.insert(Session::open(&self.path, self.heap_bytes)?)
                 }
             };
             let is_in_the_way = open.is_in_the_way();
@@ -116,6 +143,11 @@ impl Database for SqliteDatabase {
                     if is_in_the_way && used.replace(Instant::now()).is_none() {
                         runtime::spawn(close_when_idle(Arc::clone(&self.state))).detach();
                     }
+                    // Without it, reads go on with locks.
+                    let files = open.take_unlocked();
+                    *unlocked = files.and_then(|files| {
+                        Session::open_unlocked(&self.path, self.heap_bytes, files).ok()
+                    });
                     return result;
                 }
                 // What failed may be the connection's own state: the next call has another.

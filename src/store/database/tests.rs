@@ -72,6 +72,12 @@ impl Snapshot for Content {
         }))
     }
 
+    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
+        // As LMDB, which does not tell at the end of its last leaf.
+        let next = self.seek(bound)?;
+        Ok(self.find(key)?.zip(next))
+    }
+
     fn scan(
         &mut self,
         bound: &[u8],

@@ -144,7 +144,7 @@ pub(super) fn find(
     Ok(find_before(snapshot, key, notes)?.0)
 }
 
-/// As [`find`], with the first key behind a value and all that could be below it.
+/// As [`find`], with a bound behind a value and all that could be below it, which mostly is a key.
 pub(super) fn find_before(
     snapshot: &mut dyn Snapshot,
     key: &Key,
@@ -153,7 +153,15 @@ pub(super) fn find_before(
     if key.is_root() {
         return Ok((Found::Prefix, None));
     }
-    let next = match below(snapshot, &directory(key), notes)? {
+    let directory = directory(key);
+    if let Some((found, next)) = snapshot.find_before(key.as_bytes(), &directory)? {
+        check_order(&directory, &next)?;
+        // All keys below the prefix would be before it.
+        if !next.starts_with(&directory) {
+            return Ok((Found::Object(found), Some(next)));
+        }
+    }
+    let next = match below(snapshot, &directory, notes)? {
         Below::Key => return Ok((Found::Prefix, None)),
         Below::None(next) => next,
     };

@@ -20,6 +20,9 @@ pub(super) struct Format {
     max_page_bytes: usize,
 }
 
+/// The longest head of a page.
+pub(super) const MAX_HEAD_BYTES: usize = 24;
+
 const FORMATS: [Format; 2] = [
     Format {
         head_bytes: 16,
@@ -29,7 +32,7 @@ const FORMATS: [Format; 2] = [
         max_page_bytes: 1 << 15,
     },
     Format {
-        head_bytes: 24,
+        head_bytes: MAX_HEAD_BYTES,
         base: 24,
         has_txn: true,
         version: 3,

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::DataFile;
 use super::format::{Format, Head, Meta, OVERFLOW};
 use super::page::{Page, Stored};
-use super::{CACHE_BYTES, DataFile};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
-    corrupt,
+    Columns, Failure, FoundBefore, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value,
+    VisitRow, corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
 
@@ -32,10 +32,16 @@ pub(super) struct State<'a> {
 struct Place {
     leaf: Arc<Page>,
     index: usize,
-    /// The smallest key behind those of the leaf; `None` in the last leaf.
-    end: Option<Vec<u8>>,
+    /// What the keys of the leaf are before; `None` in the last leaf.
+    end: Option<Bound>,
     /// `None` if the root is a leaf.
     above: Option<Above>,
+}
+
+impl Place {
+    fn stored(&self) -> Option<Stored<'_>> {
+        self.leaf.stored(self.index)
+    }
 }
 
 /// The branch above a leaf.
@@ -43,8 +49,29 @@ struct Above {
     branch: Arc<Page>,
     /// The entry of the leaf.
     index: usize,
-    /// The smallest key behind those below the branch; `None` in the last branch.
-    end: Option<Vec<u8>>,
+    /// What the keys below the branch are before; `None` in the last branch.
+    end: Option<Bound>,
+}
+
+/// A key of a branch: the keys of the pages before it are smaller, those of the pages behind it are not.
+#[derive(Clone)]
+struct Bound {
+    branch: Arc<Page>,
+    index: usize,
+}
+
+impl Bound {
+    /// The bound between an entry of a branch and the one before it, if it has both.
+    fn before(branch: &Arc<Page>, index: usize) -> Option<Self> {
+        (1..branch.len()).contains(&index).then(|| Self {
+            branch: Arc::clone(branch),
+            index,
+        })
+    }
+
+    fn key(&self) -> &[u8] {
+        self.branch.key(self.index)
+    }
 }
 
 /// Fails unless a page is of the kind that its level has, and its keys are from `start` on and before
@@ -53,9 +80,10 @@ fn check(
     page: &Page,
     number: u64,
     is_leaf: bool,
-    start: &[u8],
-    end: Option<&[u8]>,
+    start: Option<&Bound>,
+    end: Option<&Bound>,
 ) -> Result<(), Failure> {
+    let (start, end) = (start.map(Bound::key), end.map(Bound::key));
     if page.is_leaf != is_leaf {
         return Err(corrupt(format!("page {number}: it is of another level")));
     }
@@ -63,7 +91,9 @@ fn check(
     let first = page.key(usize::from(!page.is_leaf));
     let last = page.key(page.len().saturating_sub(1));
     let has_keys = page.is_leaf || page.len() > 1;
-    match has_keys && (first < start || end.is_some_and(|end| last >= end)) {
+    match has_keys
+        && (start.is_some_and(|start| first < start) || end.is_some_and(|end| last >= end))
+    {
         true => Err(corrupt(format!(
             "page {number}: its keys belong to another page"
         ))),
@@ -122,7 +152,7 @@ impl<'a> State<'a> {
             self.leaf = Some((number, Arc::clone(&page)));
             return Ok(page);
         }
-        if self.read.len() >= CACHE_BYTES / page_bytes.max(1) {
+        if self.read.len() >= self.file.cache_bytes / page_bytes.max(1) {
             self.read.clear();
         }
         self.read.insert(number, Arc::clone(&page));
@@ -135,7 +165,7 @@ impl<'a> State<'a> {
         let Some(mut number) = self.meta.root else {
             return Ok(None);
         };
-        let (mut start, mut end): (Vec<u8>, Option<Vec<u8>>) = (Vec::new(), None);
+        let (mut start, mut end): (Option<Bound>, Option<Bound>) = (None, None);
         let mut above = None;
         for level in 1..=self.meta.depth {
             let page = self.page(number)?;
@@ -143,8 +173,8 @@ impl<'a> State<'a> {
                 &page,
                 number,
                 level == self.meta.depth,
-                &start,
-                end.as_deref(),
+                start.as_ref(),
+                end.as_ref(),
             )?;
             if page.is_leaf {
                 let index = page.first_at(key);
@@ -158,12 +188,8 @@ impl<'a> State<'a> {
             let index = page.branch_of(key);
             number = child(&page, index)?;
             let branch_end = end.clone();
-            if index > 0 {
-                start = page.key(index).to_vec();
-            }
-            if index + 1 < page.len() {
-                end = Some(page.key(index + 1).to_vec());
-            }
+            start = Bound::before(&page, index).or(start);
+            end = Bound::before(&page, index + 1).or(end);
             above = Some(Above {
                 branch: page,
                 index,
@@ -182,16 +208,13 @@ impl<'a> State<'a> {
         let next = |above: &Above| above.index + 1 < above.branch.len();
         let Some(Above { branch, index, end }) = above.filter(next) else {
             // Keys of a page are below its end, so the end grows from leaf to leaf.
-            return self.descend(&start);
+            return self.descend(start.key());
         };
         let index = index + 1;
         let number = child(&branch, index)?;
-        let leaf_end = match index + 1 < branch.len() {
-            true => Some(branch.key(index + 1).to_vec()),
-            false => end.clone(),
-        };
+        let leaf_end = Bound::before(&branch, index + 1).or_else(|| end.clone());
         let leaf = self.page(number)?;
-        check(&leaf, number, true, &start, leaf_end.as_deref())?;
+        check(&leaf, number, true, Some(&start), leaf_end.as_ref())?;
         Ok(Some(Place {
             leaf,
             index: 0,
@@ -293,14 +316,24 @@ impl Snapshot for State<'_> {
     }
 
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
-        match self.descend(key)? {
-            Some(Place { leaf, index, .. }) if index < leaf.len() && leaf.key(index) == key => {
-                let (value, content) = self.value(leaf.stored(index), HELD_BYTES)?;
-                let content = content.map(Cow::into_owned);
-                Ok(Some(FoundValue { value, content }))
-            }
-            _ => Ok(None),
+        match self.place_of(key)? {
+            Some(place) => self.found(&place).map(Some),
+            None => Ok(None),
         }
+    }
+
+    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
+        let Some(place) = self.place_of(key)? else {
+            return Ok(None);
+        };
+        let next = place.leaf.first_at(bound);
+        let next = match (next < place.leaf.len(), &place.end) {
+            (true, _) => place.leaf.key(next).to_vec(),
+            // Keys behind the leaf are at or behind its end.
+            (false, Some(end)) if end.key() >= bound => end.key().to_vec(),
+            (false, _) => return Ok(None),
+        };
+        Ok(Some((self.found(&place)?, next)))
     }
 
     fn scan(
@@ -319,12 +352,8 @@ impl Snapshot for State<'_> {
     }
 
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure> {
-        let place = self.descend(key)?;
-        let stored = place
-            .as_ref()
-            .filter(|place| place.index < place.leaf.len() && place.leaf.key(place.index) == key)
-            .and_then(|place| place.leaf.stored(place.index));
-        match stored {
+        let place = self.place_of(key)?;
+        match place.as_ref().and_then(Place::stored) {
             Some(Stored::Inline(content)) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let end = start.saturating_add(target.len());
@@ -346,6 +375,20 @@ impl Snapshot for State<'_> {
 type VisitEntry<'a> = dyn FnMut(&State<'_>, &Page, usize) -> ControlFlow<()> + 'a;
 
 impl State<'_> {
+    /// The entry of a key.
+    fn place_of(&mut self, key: &[u8]) -> Result<Option<Place>, Failure> {
+        let is_key =
+            |place: &Place| place.index < place.leaf.len() && place.leaf.key(place.index) == key;
+        Ok(self.descend(key)?.filter(is_key))
+    }
+
+    /// The value of an entry.
+    fn found(&self, place: &Place) -> Result<FoundValue, Failure> {
+        let (value, content) = self.value(place.stored(), HELD_BYTES)?;
+        let content = content.map(Cow::into_owned);
+        Ok(FoundValue { value, content })
+    }
+
     /// Visits the entries at and behind `bound`, leaf by leaf, until `visit` breaks.
     fn entries(&mut self, bound: &[u8], visit: &mut VisitEntry<'_>) -> Result<(), Failure> {
         let mut next = self.descend(bound)?;

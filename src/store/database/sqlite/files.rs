@@ -7,6 +7,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::store::snapshot::{SETTLING, time};
+
+/// File systems of this machine, which move the times of a file before its bytes: btrfs, ext2 to ext4, f2fs,
+/// overlayfs, tmpfs, XFS and ZFS. Others may cache times of files that another machine writes.
+const LOCAL: [u64; 7] = [
+    0x9123_683E,
+    0xEF53,
+    0xF2F5_2010,
+    0x794C_7630,
+    0x0102_1994,
+    0x5846_5342,
+    0x2FC1_2FC1,
+];
+
 /// What the files look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Files {
@@ -14,27 +28,59 @@ pub(super) struct Files {
     inode: u64,
     size_bytes: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
     wal_bytes: u64,
     journal_bytes: u64,
 }
 
 impl Files {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            wal_bytes: size_of(&beside(path, "-wal"))?,
+            journal_bytes: size_of(&beside(path, "-journal"))?,
+            ..Self::of_database(path)?
+        })
+    }
+
+    /// The same of the database alone.
+    pub(super) fn of_database(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self {
             device: file.dev(),
             inode: file.ino(),
             size_bytes: file.len(),
             modified: (file.mtime(), file.mtime_nsec()),
-            wal_bytes: size_of(&beside(path, "-wal"))?,
-            journal_bytes: size_of(&beside(path, "-journal"))?,
+            changed: (file.ctime(), file.ctime_nsec()),
+            wal_bytes: 0,
+            journal_bytes: 0,
         })
+    }
+
+    /// Whether each later write to the database gives it other times than it has.
+    pub(super) fn has_exact_times(&self, path: &Path) -> bool {
+        let is_old = |(seconds, nanoseconds): (i64, i64)| {
+            let then = time(seconds, u64::try_from(nanoseconds).unwrap_or(0));
+            let age = SystemTime::now().duration_since(then);
+            age.is_ok_and(|age| age > SETTLING)
+        };
+        let is_local = || {
+            let system = rustix::fs::statfs(path);
+            system.is_ok_and(|system| {
+                u64::try_from(system.f_type).is_ok_and(|kind| LOCAL.contains(&kind))
+            })
+        };
+        is_old(self.modified) && is_old(self.changed) && is_local()
     }
 
     /// Whether the path leads to the same file still.
     pub(super) fn is_file_at(&self, path: &Path) -> io::Result<bool> {
         let file = fs::metadata(path)?;
         Ok((self.device, self.inode) == (file.dev(), file.ino()))
+    }
+
+    /// Whether the databases are one file.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// Whether the write-ahead log has content that is not in the database.
