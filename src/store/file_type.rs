@@ -56,21 +56,29 @@ const FORMATS: [(usize, &[u8], &str); 21] = [
 /// The longest offset of a magic number, and the number, in bytes.
 pub const HEADER_BYTES: usize = 520;
 
+/// The first bytes of an entry of a zip archive.
+pub(super) const ZIP_ENTRY: &[u8; 4] = b"PK\x03\x04";
+
 /// Whether a file begins with an entry of a zip archive.
 pub(super) fn is_zip_entry(path: &Path) -> bool {
-    let mut magic = [0; 4];
+    let mut magic = [0; ZIP_ENTRY.len()];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
-    read.is_ok() && magic == *b"PK\x03\x04"
+    read.is_ok() && magic == *ZIP_ENTRY
 }
 
 /// What an empty file is.
 const EMPTY: &str = "an empty file";
+/// The beginnings of HTML pages, in any case of letters.
+const PAGES: [&[u8]; 2] = [b"<!doctype html", b"<html"];
+const PAGE: &str = "an HTML page, such as one of an error or for signing in";
+/// What a JSON document is that is no source.
+const JSON: &str = "a JSON document without references";
 /// What a zip archive is, as a file in a directory.
 const ZIP: &str = "a zip archive, which can be a source";
 
 /// Returns what a file with these first bytes is, also if it is a zip archive; `None` if they tell nothing.
 pub fn file_format(header: &[u8]) -> Option<&'static str> {
-    match header.starts_with(b"PK\x03\x04") {
+    match header.starts_with(ZIP_ENTRY) {
         true => Some(ZIP),
         false => of_header(header),
     }
@@ -87,13 +95,28 @@ pub(super) fn describe(file: &File) -> Option<&'static str> {
             Err(_) => return None,
         }
     }
-    match filled {
-        0 => Some(EMPTY),
-        _ => of_header(header.get(..filled)?),
+    of_source(header.get(..filled)?)
+}
+
+/// Returns what a file with these first bytes is, if it is no source; `None` if they tell nothing.
+pub(super) fn of_source(header: &[u8]) -> Option<&'static str> {
+    let text = header.trim_ascii_start();
+    match header {
+        [] => Some(EMPTY),
+        _ if text.starts_with(b"{") => Some(JSON),
+        _ => of_header(header),
     }
 }
 
 fn of_header(header: &[u8]) -> Option<&'static str> {
+    let text = header.trim_ascii_start();
+    let begins = |page: &&[u8]| {
+        let start = text.get(..page.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(page))
+    };
+    if PAGES.iter().any(begins) {
+        return Some(PAGE);
+    }
     let mut formats = FORMATS.iter();
     let found = formats.find(|(offset, magic, _)| {
         let there = header.get(*offset..);
@@ -120,6 +143,13 @@ mod tests {
         assert_eq!(of_header(b""), None);
         assert_eq!(of_header(b"CDF"), None);
         assert_eq!(of_header(b"text"), None);
+        assert_eq!(of_header(b"\n<!DOCTYPE HTML><title>"), Some(PAGE));
+        assert_eq!(of_header(b"<Html lang=en>"), Some(PAGE));
+        assert_eq!(of_header(b"<htm"), None);
+        assert_eq!(of_header(b"{}"), None);
+        assert_eq!(of_source(b" {}"), Some(JSON));
+        assert_eq!(of_source(b""), Some(EMPTY));
+        assert_eq!(of_source(b"CDF\x01"), Some(NETCDF));
         assert_eq!(file_format(b"PK\x03\x04\0"), Some(ZIP));
         assert_eq!(file_format(b"CDF\x01"), Some(NETCDF));
         let empty = tempfile::tempfile().unwrap();

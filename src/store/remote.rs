@@ -45,7 +45,7 @@ pub use bucket::fuzz_listing;
 pub use client::RemoteMemory;
 pub(super) use client::label;
 pub use error::RemoteError as RemoteOpenError;
-pub(super) use open::{Found, open};
+pub(super) use open::{Found, open, refuse};
 pub use options::RemoteOptions;
 pub(super) use target::{First, RemoteTarget, RemoteTargets, Trust};
 pub use traffic::{TransferCounters, TransferStats};

@@ -464,28 +464,31 @@ async fn open_remote(
         }),
         Found::Archive(archive, tail) => {
             let label = archive.label().to_owned();
-            ZipStore::open_remote(archive, tail.to_vec(), &label, options.zip)
-                .await
-                .map(|store| Box::new(store) as _)
-                .map_err(|error| OpenError::Zip {
+            let reader = Arc::clone(&archive) as _;
+            match ZipStore::open_remote(reader, tail.to_vec(), &label, options.zip).await {
+                Ok(store) => Ok(Box::new(store)),
+                Err(ZipError::NoDirectory) => Err(remote::refuse(&archive).await.into()),
+                Err(error) => Err(OpenError::Zip {
                     source_name: label,
                     error,
-                })
+                }),
+            }
         }
         Found::Json(object, tail) => {
             let label = object.label().to_owned();
             let opened = reference::open_remote(&*object, &tail, url, &label, options).await;
-            let store = opened.map_err(|error| OpenError::Reference {
-                source_name: label.clone(),
-                error,
-            })?;
-            let what = match is_document(url, options.classes) {
-                true => METADATA,
-                false => "a JSON document is there, and it has no references",
-            };
-            let what = what.to_owned();
-            let nothing = || RemoteOpenError::NothingThere { label, what };
-            Ok(Box::new(store.ok_or_else(nothing)?))
+            match opened {
+                Ok(Some(store)) => Ok(Box::new(store)),
+                Ok(None) if is_document(url, options.classes) => {
+                    let what = METADATA.to_owned();
+                    Err(RemoteOpenError::OtherFormat { label, what }.into())
+                }
+                Ok(None) => Err(remote::refuse(&object).await.into()),
+                Err(error) => Err(OpenError::Reference {
+                    source_name: label,
+                    error,
+                }),
+            }
         }
     }
 }

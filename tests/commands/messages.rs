@@ -25,7 +25,7 @@ const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) 
 }
 
 /// Mistakes without a network. The numbers are only for reference.
-const MISTAKES: [Mistake; 62] = [
+const MISTAKES: [Mistake; 64] = [
     // Commands.
     mistake(
         "treee ocean.zarr",
@@ -179,6 +179,20 @@ const MISTAKES: [Mistake; 62] = [
         &["x.tar.gz", "tar.gz", "unpack it first"],
     ),
     mistake("x.h5 mnt", 32, &["x.h5", "HDF5", "open it without a mount"]),
+    mistake(
+        "x.html mnt",
+        32,
+        &["x.html", "an HTML page", "zarrfs mounts"],
+    ),
+    mistake(
+        "x.json mnt",
+        32,
+        &[
+            "x.json",
+            "a JSON document without references",
+            "zarrfs mounts",
+        ],
+    ),
     mistake(
         "x.nc mnt",
         32,
@@ -360,6 +374,8 @@ fn prepare(dir: &Path) {
     write(dir.join("x.tar"), tar);
     write(dir.join("x.tar.gz"), b"\x1f\x8b\x08\0\0\0\0\0");
     write(dir.join("x.h5"), b"\x89HDF\r\n\x1a\n00000000");
+    write(dir.join("x.html"), "<!DOCTYPE html>");
+    write(dir.join("x.json"), "{}");
     write(dir.join("x.nc"), b"CDF\x01000000000000");
     let zip = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
     write(dir.join("files/x.nc"), b"CDF\x01000000000000");
@@ -492,6 +508,95 @@ fn the_url_of_a_document_is_told_from_that_of_its_hierarchy() {
         32,
         &["a document of Zarr metadata", "the directory that holds it"],
     );
+}
+
+/// Objects at a URL that are no source: name, first bytes, and parts of the message.
+fn other_objects() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
+    let mut tar = vec![0; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    let zip = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
+    vec![
+        ("x.nc", b"CDF\x01".into(), &["a NetCDF file", "kerchunk"]),
+        ("x.h5", b"\x89HDF\r\n\x1a\n".into(), &["HDF5", "kerchunk"]),
+        (
+            "x.tif",
+            b"II*\0".into(),
+            &["a TIFF file", "open it without"],
+        ),
+        ("x.tar", tar, &["a tar archive", "ratarmount"]),
+        (
+            "x.tar.gz",
+            b"\x1f\x8b\x08\0\0\0\0\0".into(),
+            &["tar.gz", "unpack it first"],
+        ),
+        (
+            "x.html",
+            b"<!DOCTYPE html>".into(),
+            &["an HTML page", "the URL of a Zarr hierarchy"],
+        ),
+        (
+            "x.json",
+            b"{\"a\": 1}".into(),
+            &["a JSON document without references"],
+        ),
+        (
+            "x.bin",
+            b"\xff\xff".into(),
+            &["in an unknown format", "the URL of a Zarr hierarchy"],
+        ),
+        (
+            "empty",
+            Vec::new(),
+            &["an empty file", "the URL of a Zarr hierarchy"],
+        ),
+        (
+            "page.zip",
+            b"<html>".into(),
+            &["an HTML page", "the URL of a Zarr hierarchy"],
+        ),
+        (
+            "x.zip",
+            zip[..5000].into(),
+            &["the zip archive is truncated", "store it again"],
+        ),
+    ]
+}
+
+#[test]
+fn an_object_at_a_url_that_is_no_source_is_told_by_its_first_bytes() {
+    let dir = scratch();
+    prepare(dir.path());
+    for (name, head, words) in other_objects() {
+        let long = match head.is_empty() {
+            true => head.clone(),
+            false => [head.clone(), vec![0; 300_000]].concat(),
+        };
+        for bytes in [head, long] {
+            let size = format!("{name}, {} bytes", bytes.len());
+            let (web, bucket) = (Server::files(), Server::s3("bucket"));
+            web.put(name, bytes.clone());
+            bucket.put(name, bytes.clone());
+            let endpoint = bucket.url();
+            let s3 = format!("s3://bucket/{name}");
+            let on_s3 = format!("{s3} mnt --endpoint-url {endpoint} --anonymous --retries 0");
+            let url = web.url_of(name);
+            // The header of a file takes at most one request more than the search for a hierarchy.
+            for (line, label, server, limit) in [
+                (format!("{url} mnt --retries 0"), &url, &web, 11),
+                (on_s3, &s3, &bucket, 4),
+            ] {
+                let refused = run_line(dir.path(), &line);
+                refused.failed(32, words);
+                refused.failed(32, &[&format!("zarrfs: {label}: ")]);
+                let requests = server.requests().len();
+                assert!(requests <= limit, "{size}: {:#?}", server.requests());
+            }
+        }
+    }
+    let web = Server::files();
+    let line = format!("{} mnt --retries 0", web.url_of("nosuch/ocean.zarr"));
+    let words = ["the server has nothing at this URL", "check the URL"];
+    run_line(dir.path(), &line).failed(32, &words);
 }
 
 #[test]

@@ -30,6 +30,17 @@ pub enum RemoteError {
         /// What was looked for.
         what: String,
     },
+    /// A single object is there, in a format that is no source.
+    #[error(
+        "{label}: {what}; zarrfs mounts the URL of a Zarr hierarchy, of a zip archive of one, or of \
+         references (kerchunk, VirtualiZarr) to such files"
+    )]
+    OtherFormat {
+        /// The source, without secrets.
+        label: String,
+        /// What the object is.
+        what: String,
+    },
     /// The system gives no threads.
     #[error("{label}: {error}")]
     System {

@@ -15,6 +15,7 @@ use super::listing::RemoteListing;
 use super::options::RemoteOptions;
 use super::store::{RemoteSource, RemoteStore};
 use super::traffic::Counters;
+use crate::store::file_type::{self, HEADER_BYTES};
 use crate::store::icechunk::{self, Layout};
 use crate::store::reference::{is_json, looks_like_json};
 use crate::store::{Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreError};
@@ -81,7 +82,7 @@ pub(in crate::store) async fn open(
     if !is_zip
         && is_json(&client.file_name)
         && let Some((object, tail)) = archive(&source).await.map_err(failed)?
-        && has_json(&object, &tail).await.map_err(failed)?
+        && looks_like_json(&head(&object).await.map_err(failed)?)
     {
         return Ok(Found::Json(object, tail));
     }
@@ -106,18 +107,21 @@ pub(in crate::store) async fn open(
     if is_tree {
         return Ok(Found::Tree(Box::new(RemoteStore { source })));
     }
-    if !looks_zipped && let Some((archive, tail)) = archive(&source).await.map_err(failed)? {
+    if !looks_zipped && let Some((object, tail)) = archive(&source).await.map_err(failed)? {
         if is_archive(&tail) {
-            return Ok(Found::Archive(archive, tail));
+            return Ok(Found::Archive(object, tail));
         }
-        if has_json(&archive, &tail).await.map_err(failed)? {
-            return Ok(Found::Json(archive, tail));
+        let head = head(&object).await.map_err(failed)?;
+        if looks_like_json(&head) {
+            return Ok(Found::Json(object, tail));
         }
+        return Err(other_format(&object, &head));
     }
     let what = match protocol {
         Protocol::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
         Protocol::Web | Protocol::Hdfs | Protocol::KeyValue => format!(
-            "none of {} is there, and it is not listed (is it the URL of the hierarchy itself?)",
+            "the server has nothing at this URL, and none of {} below it; check the URL, which is \
+             that of the hierarchy itself",
             classes.node_documents.join(", ")
         ),
     };
@@ -271,7 +275,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
                         key: document(name),
                         what:
                             "a page in HTML or XML is there in place of the document; the server \
-                               may send it for every name"
+                               may send it for every name (check the URL in a browser)"
                                 .into(),
                     });
                 }
@@ -317,25 +321,42 @@ async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreErro
     }
 }
 
-/// What tells whether an object is a JSON document.
-const HEAD_BYTES: usize = 64;
-
-/// Whether the beginning of an object looks like that of a JSON document, compressed or not.
-async fn has_json(object: &RemoteArchive, tail: &[u8]) -> Result<bool, StoreError> {
-    let size_bytes = object.size_bytes();
-    if tail.len() as u64 >= size_bytes {
-        return Ok(looks_like_json(tail));
-    }
-    let length = usize::try_from(size_bytes)
-        .unwrap_or(usize::MAX)
-        .min(HEAD_BYTES);
+/// The first bytes of an object, which tell its format.
+async fn head(object: &RemoteArchive) -> Result<Vec<u8>, StoreError> {
+    let size_bytes = usize::try_from(object.size_bytes()).unwrap_or(usize::MAX);
+    let length = size_bytes.min(HEADER_BYTES);
     match object.read_exact_at(0, length).await {
-        Ok(head) => Ok(looks_like_json(&head)),
+        Ok(head) => Ok(head.to_vec()),
         Err(SnapshotError::Store(error)) => Err(error),
         Err(error) => Err(StoreError::Unavailable {
             key: Key::root(),
             what: error.to_string(),
         }),
+    }
+}
+
+/// Says what an object with these first bytes is, which is no source.
+fn other_format(object: &RemoteArchive, head: &[u8]) -> RemoteError {
+    let size_bytes = object.size_bytes();
+    let what = match file_type::of_source(head) {
+        Some(what) => what.to_owned(),
+        None if head.starts_with(file_type::ZIP_ENTRY) => {
+            format!("the zip archive is truncated, {size_bytes} bytes are there; store it again")
+        }
+        None => format!("a file of {size_bytes} bytes in an unknown format"),
+    };
+    let label = object.label().to_owned();
+    RemoteError::OtherFormat { label, what }
+}
+
+/// Says what an object is that looked like an archive or like JSON.
+pub(in crate::store) async fn refuse(object: &RemoteArchive) -> RemoteError {
+    match head(object).await {
+        Ok(head) => other_format(object, &head),
+        Err(error) => RemoteError::Failed {
+            label: object.label().to_owned(),
+            error,
+        },
     }
 }
 
