@@ -188,7 +188,13 @@ impl<'a> Target<'a> {
         let found = Format::parse_beside(name.as_bytes()).filter(|(_, format)| suits(format));
         let found = found.min_by_key(|(stem, _)| stem.len());
         let of_name = || Format::all().find(|f| suits(f) && name == OsStr::new(&f.own_name("")));
-        let found = found.map(|(_, format)| format).or_else(of_name);
+        // Such as `.tiff`.
+        let of_extension = || {
+            let extension = Path::new(name).extension()?.to_str()?;
+            extension.parse().ok().filter(suits)
+        };
+        let found = found.map(|(_, format)| format);
+        let found = found.or_else(of_name).or_else(of_extension);
         found.ok_or_else(|| {
             let key = node.key();
             let others = Format::parse_beside(name.as_bytes());

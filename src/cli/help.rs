@@ -55,6 +55,29 @@ pub const TOPICS: [Topic; 23] = topics![
     "comparison",
 ];
 
+/// Words for which the manual is searched, and the topic that is about them.
+const RELATED: [(&str, &[&str]); 10] = [
+    (
+        "netcdf",
+        &["nc", "cdf", "ncdump", "cdo", "nco", "h5", "hdf5"],
+    ),
+    ("geotiff", &["tif", "tiff", "gdal", "qgis"]),
+    (
+        "views",
+        &["npy", "numpy", "png", "csv", "parquet", "formats"],
+    ),
+    ("convert", &["zarr", "v2", "v3", "as-v2", "as-v3"]),
+    (
+        "sources",
+        &["zip", "sqlite", "kerchunk", "icechunk", "redis"],
+    ),
+    ("credentials", &["s3", "gs", "az", "aws", "azure", "login"]),
+    ("hpc", &["slurm", "apptainer", "jupyter", "cluster"]),
+    ("containers", &["docker", "podman", "kubernetes"]),
+    ("admin", &["fstab", "systemd", "root", "overlay"]),
+    ("errors", &["eio", "estale", "messages", "diagnostics"]),
+];
+
 impl Topic {
     /// What the page is about.
     pub fn title(&self) -> &'static str {
@@ -92,6 +115,14 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
         None => {
             let topics = || TOPICS.iter().map(|topic| topic.name);
             let commands = command.get_subcommands().map(clap::Command::get_name);
+            let word = name.to_ascii_lowercase();
+            let mut related = RELATED.iter();
+            let related = related.find(|(_, words)| words.contains(&&*word));
+            if let Some((topic, _)) = related {
+                return Err(format!(
+                    "no command and no topic `{name}`; `zarrfs help {topic}` is about it"
+                ));
+            }
             let hint = match nearest(name, topics().chain(commands)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the topics are {}", topics().collect::<Vec<_>>().join(", ")),
@@ -119,5 +150,12 @@ mod tests {
         );
         let error = help(Some("vews")).unwrap_err();
         assert!(error.ends_with("did you mean `views`?"), "{error}");
+        for (topic, words) in RELATED {
+            assert!(find_topic(topic).is_some(), "{topic}");
+            for word in words {
+                let error = help(Some(word)).unwrap_err();
+                assert!(error.contains(&format!("`zarrfs help {topic}`")), "{error}");
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::{Failure, Source, kernel, mountpoint};
+use crate::view::shell_quoted;
 
 /// The number of mounts of sources with the same name.
 const MAX_SAME_NAME: u32 = 1000;
@@ -15,14 +16,18 @@ const MAX_SAME_NAME: u32 = 1000;
 /// # Errors
 /// If there is no runtime directory, or the directory cannot be created.
 pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
-    let directory = directory().ok_or(
-        "no MOUNTPOINT is given, and XDG_RUNTIME_DIR, where one is made otherwise, is not set; give \
-         an empty directory, such as: zarrfs SOURCE /tmp/ocean --mkdir",
-    )?;
     let name = match source {
         Source::Given(given) => name(given.as_os_str().as_bytes()),
         Source::Demo => b"demo".to_vec(),
     };
+    let directory = directory().ok_or_else(|| {
+        let example = format!("/tmp/{}", String::from_utf8_lossy(&name));
+        format!(
+            "no MOUNTPOINT is given, and XDG_RUNTIME_DIR, where one is made otherwise, is not set; \
+             give an empty directory behind SOURCE, such as {} --mkdir",
+            shell_quoted(&example)
+        )
+    })?;
     for number in 1..=MAX_SAME_NAME {
         let mut name = name.clone();
         if number > 1 {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Failure;
 use super::mounted_views::{MountedViews, NodeViews};
-use crate::cli::{PathArgs, SourceArgs, ViewsArgs};
+use crate::cli::{DEMO, PathArgs, SourceArgs, ViewsArgs};
 use crate::inspect;
 use crate::translate::Target;
 use crate::view::{Format, shell_quoted};
@@ -88,6 +88,10 @@ fn add_commands(list: &mut Value, source: &str) {
             "" => format!("{{{name}"),
             key => format!("{{{key}/{name}"),
         };
+        if cfg!(not(feature = "mount")) {
+            view.insert("example".into(), export_command(view, &key, source).into());
+            return;
+        }
         // The file of the command may have another suffix. It is the last word, and quoted for its brace.
         let command = match member(view, "format").parse::<Format>() {
             Ok(format) => format.example(&opened),
@@ -99,6 +103,25 @@ fn add_commands(list: &mut Value, source: &str) {
     });
 }
 
+/// Returns the command that writes a view without FUSE; of a directory there is none.
+fn export_command(view: &Map<String, Value>, key: &str, source: &str) -> String {
+    let format = member(view, "format").parse::<Format>();
+    if format.map_or(true, Format::is_directory) {
+        return "needs a mount, which this build cannot make".into();
+    }
+    let colon = if key.is_empty() || source == DEMO {
+        ""
+    } else {
+        ":"
+    };
+    let (source, name) = (format!("{source}{colon}{key}"), member(view, "name"));
+    format!(
+        "zarrfs export {} {}",
+        shell_quoted(&source),
+        shell_quoted(name)
+    )
+}
+
 fn text(list: &Value) -> String {
     let mut text = String::new();
     let members = |name: &str| list[name].as_array().into_iter().flatten();
@@ -106,6 +129,9 @@ fn text(list: &Value) -> String {
         let member = |name: &str| inspect::printable(view[name].as_str().unwrap_or_default());
         let (name, description) = (member("name"), member("description"));
         let _ = writeln!(text, "{name}  ({description})\n    {}", member("example"));
+    }
+    if list["node_type"] == "group" {
+        text.push_str("Arrays have views of their own, which a KEY behind the source lists.\n");
     }
     for diagnostic in members("diagnostics") {
         let reason = diagnostic["reason"].as_str().unwrap_or_default();
@@ -118,7 +144,7 @@ fn text(list: &Value) -> String {
     text
 }
 
-/// Prints the path of one view of a mount.
+/// Prints the path of one view of a mount; of an array in a format of groups, that of its group.
 ///
 /// # Errors
 /// If there is no such view; the message has the reason, and the formats that exist.
@@ -127,13 +153,24 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
         format!("{shown}: not a directory of a mount of zarrfs, or of one without views")
     })?;
-    let node = mounted.node(args.key.as_deref().unwrap_or_default())?;
+    let key = args.key.as_deref().unwrap_or_default();
+    let node = mounted.node(key)?;
     let path = match Target::ALL
         .iter()
         .find(|target| target.word() == args.format)
     {
         Some(target) => node.directory.join(target.word()),
-        None => node.path(args.format.parse()?)?,
+        None => {
+            let format: Format = args.format.parse()?;
+            match key.trim_matches('/') {
+                // The file of its group has an array that has none of its own.
+                key if !key.is_empty() && !format.suits(true) && node.is_array() => {
+                    let group = key.rsplit_once('/').map_or("", |(group, _)| group);
+                    mounted.node(group)?.path(format)?
+                }
+                _ => node.path(format)?,
+            }
+        }
     };
     match std::fs::symlink_metadata(&path) {
         Ok(_) => Ok(inspect::print(

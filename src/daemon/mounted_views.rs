@@ -157,6 +157,11 @@ impl NodeViews {
         serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", file.display()).into())
     }
 
+    /// Returns whether the node is known to be an array.
+    pub(super) fn is_array(&self) -> bool {
+        self.list().is_ok_and(|list| list["node_type"] == "array")
+    }
+
     /// Returns an error that a view does not exist: the reason, and the formats that exist.
     pub(super) fn missing(&self, name: &str, format: &str) -> Failure {
         let list = self.list().unwrap_or_default();

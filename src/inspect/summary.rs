@@ -72,7 +72,10 @@ fn of_consolidated(consolidated: &Consolidated) -> String {
             .zip(more)
             .and_then(|(sum, more)| sum.checked_add(more));
     }
-    let mut text = format!("{}, {}", count(groups, "group"), count(arrays, "array"));
+    let mut text = match groups {
+        0 => count(arrays, "array"),
+        _ => format!("{}, {}", count(groups, "group"), count(arrays, "array")),
+    };
     if let Some(bytes) = bytes {
         text.push_str(&format!(", {} decoded", size(bytes)));
     }

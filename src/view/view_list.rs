@@ -96,6 +96,11 @@ impl Nodes {
         if node.key == self.options().root {
             self.add_translations(node, &mut readme, &mut asked).await;
         }
+        // The views that a directory lists come first, and metadata last.
+        let is_metadata = |word: &str| word.parse().is_ok_and(Format::is_of_node);
+        readme
+            .views
+            .sort_by_key(|view| (is_metadata(view.format), !view.is_listed));
         Ok((readme, asked))
     }
 

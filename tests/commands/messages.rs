@@ -25,7 +25,7 @@ const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) 
 }
 
 /// Mistakes without a network. The numbers are only for reference.
-const MISTAKES: [Mistake; 64] = [
+const MISTAKES: [Mistake; 66] = [
     // Commands.
     mistake(
         "treee ocean.zarr",
@@ -306,6 +306,16 @@ const MISTAKES: [Mistake; 64] = [
         1,
         &["ocean.zarr: ssh: no such key", "there are sst, lat"],
     ),
+    mistake(
+        "info ocean.zarr:sst",
+        1,
+        &["source ocean.zarr:sst", "ocean.zarr exists: --path sst"],
+    ),
+    mistake(
+        "help nc",
+        1,
+        &["no topic `nc`", "`zarrfs help netcdf` is about it"],
+    ),
     // Exports.
     mistake(
         "export ocean.zarr sst sst.tif",
@@ -580,10 +590,11 @@ fn an_object_at_a_url_that_is_no_source_is_told_by_its_first_bytes() {
             let s3 = format!("s3://bucket/{name}");
             let on_s3 = format!("{s3} mnt --endpoint-url {endpoint} --anonymous --retries 0");
             let url = web.url_of(name);
-            // The header of a file takes at most one request more than the search for a hierarchy.
+            // The search for a hierarchy takes eight requests of a web server and two of a bucket, the end and the
+            // header of the object two, its contents and the header again two more.
             for (line, label, server, limit) in [
-                (format!("{url} mnt --retries 0"), &url, &web, 11),
-                (on_s3, &s3, &bucket, 4),
+                (format!("{url} mnt --retries 0"), &url, &web, 12),
+                (on_s3, &s3, &bucket, 6),
             ] {
                 let refused = run_line(dir.path(), &line);
                 refused.failed(32, words);

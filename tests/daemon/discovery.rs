@@ -73,6 +73,8 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
         ("", "netcdf", ".zarrfs/demo.nc"),
         ("v3", "nc", "v3/.zarrfs/v3.nc"),
         ("/v3/t2m/", "npy", "v3/t2m/.zarrfs/t2m.npy"),
+        // The file of its group has an array that has none of its own.
+        ("v3/t2m", "nc", "v3/.zarrfs/v3.nc"),
         ("v3/t2m", "chunks", "v3/t2m/.zarrfs/chunks"),
         ("", "as-v2", ".zarrfs/as-v2"),
         ("", "readme", ".zarrfs/README.txt"),
@@ -103,7 +105,7 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
     );
     assert_eq!(sh(&command), below("v3/.zarrfs/v3.nc"));
 
-    path(&[mountpoint, "v3/t2m", "--as", "nc"]).failed(1, &["v3/t2m: no `nc`", "it has", "npy"]);
+    path(&[mountpoint, "v3/t2m", "--as", "json"]).failed(1, &["v3/t2m: no `json`", "has", "npy"]);
     path(&[mountpoint, "v3/time", "--as", "inner"]).failed(1, &["v3/time: no `inner`", "shards"]);
     path(&[mountpoint, "v3", "--as", "as-v2"]).failed(1, &["no `as-v2`"]);
     path(&[mountpoint, "v3", "--as", "gif"]).failed(1, &["unknown format `gif`", "nc"]);
@@ -117,6 +119,7 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
         ("", "nc", "demo.nc"),
         ("v3", "nc", "v3/v3.nc"),
         ("v3/t2m", "npy", "v3/t2m.npy"),
+        ("v3/t2m", "nc", "v3/v3.nc"),
         ("v3/t2m", "chunks", "v3/t2m.chunks"),
     ] {
         assert_eq!(

@@ -41,6 +41,12 @@ pub(super) fn of_path(path: &Path, error: &io::Error) -> String {
         let rest = rest.trim_start_matches('/');
         return format!("; did you mean {scheme}://{rest}?");
     }
+    if let Some((source, key)) = text.rsplit_once(':')
+        && !source.is_empty()
+        && Path::new(source).exists()
+    {
+        return format!("; {source} exists: --path {key} chooses a key in it");
+    }
     let above = path.ancestors().skip(1).find(|above| above.exists());
     match above {
         Some(above) if above != Path::new("") && Some(above) != path.parent() => {
@@ -75,6 +81,10 @@ mod tests {
         assert_eq!(advice("s3:/b/x"), "; did you mean s3://b/x?");
         assert_eq!(advice("s3:b"), "; did you mean s3://b?");
         assert_eq!(advice("nosuch.zarr"), "; check the path");
+        assert_eq!(
+            advice("/proc:a/b"),
+            "; /proc exists: --path a/b chooses a key in it"
+        );
         let advice = advice("/proc/nosuch/deeper");
         assert_eq!(advice, "; check the path, which exists up to /proc");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
