@@ -140,7 +140,7 @@ fn counters(traffic: &TransferCounters) -> Map<String, Value> {
         ("prefetched_bytes", traffic.prefetched_bytes),
         ("prefetch_read_bytes", traffic.prefetch_read_bytes),
         ("retries", traffic.retries),
-        ("errors", traffic.errors),
+        ("failed_requests", traffic.errors),
     ];
     let counters = counters.map(|(name, count)| (name.to_owned(), count.into()));
     Map::from_iter(counters)

@@ -15,7 +15,7 @@ const COLUMNS: [(&str, &str); 7] = [
     ("prefetched", "prefetched_bytes"),
     ("of it read", "prefetch_read_bytes"),
     ("retries", "retries"),
-    ("errors", "errors"),
+    ("errors", "failed_requests"),
 ];
 
 /// The members that have lines of their own.
@@ -171,7 +171,7 @@ fn network(store: &Map<String, Value>, rates: &Rates<'_>) -> String {
         size(number("bytes")),
         rates.megabytes(&["store", "bytes"]),
     );
-    for (name, noun) in [("retries", "retried"), ("errors", "failed")] {
+    for (name, noun) in [("retries", "retried"), ("failed_requests", "failed")] {
         if number(name) > 0 {
             text.push_str(&format!(", {} {noun}", thousands(number(name))));
         }
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     fn document() -> Value {
-        let metrics = |requests: u64| json!({"requests": requests, "bytes": 12_345_678, "cache_hits": 0, "prefetched_bytes": 70, "prefetch_read_bytes": 60, "retries": 1, "errors": 0});
+        let metrics = |requests: u64| json!({"requests": requests, "bytes": 12_345_678, "cache_hits": 0, "prefetched_bytes": 70, "prefetch_read_bytes": 60, "retries": 1, "failed_requests": 0});
         json!({
             "source": "http://host/a\u{1b}[2J", "mountpoint": "/mnt/a", "pid": 12,
             "uptime_seconds": 7500.5, "failed_requests": 2, "panics": 0, "inodes": 3, "handles": 1,

@@ -16,6 +16,7 @@ mod check;
 mod export;
 mod far;
 mod generated;
+mod json;
 mod messages;
 mod pages;
 mod show;

@@ -34,7 +34,13 @@ fn agree(remote: &Remote, stats: &Value) {
     let counted = number(&stats["store"], "requests");
     assert_eq!(counted, seen.len() as u64, "{stats}\n{seen:#?}");
     let arrays = stats["arrays"].as_object().unwrap();
-    for name in ["requests", "bytes", "cache_hits", "retries", "errors"] {
+    for name in [
+        "requests",
+        "bytes",
+        "cache_hits",
+        "retries",
+        "failed_requests",
+    ] {
         let sum: u64 = arrays.values().map(|of| number(of, name)).sum();
         assert_eq!(sum, number(&stats["store"], name), "{name}: {stats}");
     }
@@ -59,7 +65,7 @@ fn every_request_is_counted_once() {
         let a = &stats["arrays"]["a"];
         assert!(number(a, "requests") >= 4, "{stats}");
         assert!(number(a, "bytes") >= 4 * CHUNK as u64 * 4, "{stats}");
-        assert_eq!(number(&stats["store"], "errors"), 0, "{stats}");
+        assert_eq!(number(&stats["store"], "failed_requests"), 0, "{stats}");
         assert_eq!(number(&stats["store"], "retries"), 0, "{stats}");
         let source = stats["store"]["source"].as_str().unwrap();
         assert!(source.contains("store"), "{stats}");
@@ -100,12 +106,16 @@ fn retries_errors_and_redirects_are_counted() {
         let stats = counted(&mount);
         agree(&remote, &stats);
         let a = &stats["arrays"]["a"];
-        assert_eq!((number(a, "retries"), number(a, "errors")), (2, 2), "{a}");
+        assert_eq!(
+            (number(a, "retries"), number(a, "failed_requests")),
+            (2, 2),
+            "{a}"
+        );
 
         // Nobody answers, and nobody waits any more.
         let gate = remote.server.hold(&remote.at("z", 2));
         read(mount.join(remote.key("z", 2))).unwrap_err();
-        let is_counted = || number(&counted(&mount)["arrays"]["z"], "errors") > 0;
+        let is_counted = || number(&counted(&mount)["arrays"]["z"], "failed_requests") > 0;
         assert!(wait_until(SOON, is_counted), "{}", counted(&mount));
         agree(&remote, &counted(&mount));
         drop(gate);
