@@ -21,6 +21,17 @@ const GROUPS: [(&str, &[&str]); 4] = [
 /// The width of the names of commands.
 const NAMES: usize = 12;
 
+#[cfg(not(feature = "mount"))]
+const EXAMPLES: &str = "
+  zarrfs export ocean.zarr ocean.nc     # or a zip, a database, a URL
+  zarrfs export ocean.zarr:sst sst.tif  # an array
+  zarrfs info ocean.zarr sst
+
+This build has no FUSE: mount, umount, mounts, run, stats and demo say so.
+`zarrfs COMMAND -h` describes a command, `zarrfs help` lists the topics of the
+manual.";
+
+#[cfg(feature = "mount")]
 const EXAMPLES: &str = "
   zarrfs ocean.zarr /mnt/ocean              # or a zip, a database, a URL
   ncdump -h /mnt/ocean/.zarrfs/ocean.nc     # a view
@@ -53,6 +64,9 @@ pub(super) fn template() -> String {
 
 /// Returns the end of `-h`: common options of a mount, and examples.
 pub(super) fn short_end() -> String {
+    if cfg!(not(feature = "mount")) {
+        return format!("{}{EXAMPLES}", heading("Examples").trim_end());
+    }
     let options = mount_options(false);
     let (common, examples) = (heading("Common options of a mount"), heading("Examples"));
     format!("{common}{options}\n\n{}{}", examples.trim_end(), EXAMPLES)

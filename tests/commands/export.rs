@@ -12,11 +12,20 @@ use crate::stores::*;
 use crate::support::*;
 
 fn export(source: &str, file: &Path, more: &[&str]) -> Said {
-    said(zarrfs().arg("export").arg(source).arg(file).args(more))
+    export_with(&mut zarrfs(), source, file, more)
+}
+
+fn export_with(program: &mut Command, source: &str, file: &Path, more: &[&str]) -> Said {
+    said(program.arg("export").arg(source).arg(file).args(more))
 }
 
 #[test]
 fn every_view_of_the_demo_is_that_of_a_mount() {
+    assert_exports_are_views_of_a_mount(zarrfs);
+}
+
+/// Compares what a program exports of the demo with the files of a mount.
+pub fn assert_exports_are_views_of_a_mount(program: impl Fn() -> Command) {
     let mount = Mount::new("demo:");
     let dir = scratch();
     let mut compared = 0;
@@ -36,7 +45,7 @@ fn every_view_of_the_demo_is_that_of_a_mount() {
                 continue;
             }
             let file = dir.path().join(name);
-            export(&source, &file, &["--overwrite"]).ok();
+            export_with(&mut program(), &source, &file, &["--overwrite"]).ok();
             assert!(
                 read(&file).unwrap() == read(&expected).unwrap(),
                 "{key} {name}"
@@ -46,7 +55,7 @@ fn every_view_of_the_demo_is_that_of_a_mount() {
     }
     assert!(compared > 24, "{compared}");
     let output = run_for(
-        zarrfs().args(["export", "demo:v3", "-", "--as", "netcdf"]),
+        program().args(["export", "demo:v3", "-", "--as", "netcdf"]),
         std::time::Duration::from_secs(40),
     );
     assert!(output.stdout == read(mount.join("v3/.zarrfs/v3.nc")).unwrap());
@@ -150,6 +159,7 @@ fn what_cannot_be_exported_is_refused_with_what_there_is() {
     export("demo:v3", dir.path(), &["--as", "nc"]).failed(1, &["a directory"]);
     export("demo:v3", Path::new("-"), &[]).failed(1, &["--as"]);
     export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "is no directory"]);
+    export("demo:v3/t2m", &file("a.tiff"), &[]).ok();
     write(file("a.nc"), b"kept");
     export("demo:v3", &file("a.nc"), &[]).failed(1, &["a.nc", "exists", "--overwrite"]);
     assert_eq!(read(file("a.nc")).unwrap(), b"kept");

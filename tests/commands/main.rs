@@ -21,3 +21,4 @@ mod messages;
 mod pages;
 mod show;
 mod stores;
+mod without_fuse;
