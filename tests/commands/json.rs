@@ -12,8 +12,8 @@ use crate::support::*;
 
 /// Members whose values are the source's own.
 const OF_THE_SOURCE: [&str; 4] = ["attributes", "codecs", "chunk_grid", "fill_value"];
-/// Members that can be objects with names of views or arrays as keys.
-const BY_NAME: [&str; 2] = ["views", "arrays"];
+/// Members that can be objects with names of views, arrays or versions as keys.
+const BY_NAME: [&str; 5] = ["views", "arrays", "branches", "tags", "snapshots"];
 
 /// The words of the sections that describe a schema, in backticks.
 fn documented(schema: &str) -> BTreeSet<String> {

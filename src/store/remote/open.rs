@@ -120,7 +120,7 @@ pub(in crate::store) async fn open(
     let what = match protocol {
         Protocol::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
         Protocol::Web | Protocol::Hdfs | Protocol::KeyValue => format!(
-            "the server has nothing at this URL, and none of {} below it; check the URL, which is \
+            "the server has nothing at this URL, and none of {} below it; check the URL, which must be \
              that of the hierarchy itself",
             classes.node_documents.join(", ")
         ),
