@@ -194,7 +194,8 @@ impl<'a> Target<'a> {
             extension.parse().ok().filter(suits)
         };
         let found = found.map(|(_, format)| format);
-        let found = found.or_else(of_name).or_else(of_extension);
+        // The whole name counts more than its suffix: `attributes.json` has no elements.
+        let found = of_name().or(found).or_else(of_extension);
         found.ok_or_else(|| {
             let key = node.key();
             let others = Format::parse_beside(name.as_bytes());

@@ -160,6 +160,7 @@ fn what_cannot_be_exported_is_refused_with_what_there_is() {
     export("demo:v3", Path::new("-"), &[]).failed(1, &["--as"]);
     export("demo:v3", &file("no/a.nc"), &[]).failed(1, &["no/", "is no directory"]);
     export("demo:v3/t2m", &file("a.tiff"), &[]).ok();
+    export("demo:v3/t2m", &file("attributes.json"), &[]).ok();
     write(file("a.nc"), b"kept");
     export("demo:v3", &file("a.nc"), &[]).failed(1, &["a.nc", "exists", "--overwrite"]);
     assert_eq!(read(file("a.nc")).unwrap(), b"kept");
