@@ -19,6 +19,7 @@ use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{Full, overviews};
 use super::georef::raster::Raster;
 use super::georef::samples::{attribute_text, packing};
+use super::georef::transform::is_turned;
 use super::layout::{Segment, VirtualFile};
 use super::node::ViewNode;
 use super::number::{Number, Value};
@@ -34,6 +35,7 @@ use plane::{MAX_SIDE, Plane, Side, Stored};
 pub struct Picture {
     plane: Plane,
     format: Format,
+    turned: Turned,
     /// The numbers as they are stored, and as `_Unsigned` says.
     own: Number,
     meant: Number,
@@ -54,6 +56,14 @@ struct Legend {
     units: String,
 }
 
+/// The sides of an image whose elements are shown in reverse order, so that north is at the top and east on
+/// the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Turned {
+    rows: bool,
+    columns: bool,
+}
+
 /// The longest number of a range, and the text between two.
 const NUMBER_BYTES: usize = 24;
 const BETWEEN: &str = " to ";
@@ -72,7 +82,7 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
         false => Some(ome_tiff::finest_level(node, nodes)?),
     };
     let finest = finest.as_deref().unwrap_or(node);
-    let coarse = sufficient_level(finest, nodes)?;
+    let (coarse, turned) = sufficient_level(finest, nodes)?;
     let shown = coarse.as_deref().unwrap_or(finest);
     let view = view_of(shown)?;
     let mut notes = Notes::default();
@@ -81,7 +91,7 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
     let raster = RasterMetadata::raster(&context).ok();
     let plane = plane_of(&view, raster.as_ref())?.reduced();
     plane.check(stored(view.reader, &largest_chunk(view.reader)))?;
-    let picture = Picture::of(&context, plane, &mut notes)?;
+    let picture = Picture::of(&context, (plane, turned), &mut notes)?;
     let texts = [
         ("Title", text(node.name())),
         ("Description", picture.description(shown, view.shape())),
@@ -97,23 +107,30 @@ fn view_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
     view.ok_or_else(|| format!("the elements of {} cannot be read", node.key()))
 }
 
-/// The coarsest level of the pyramid of an array whose picture is large enough; none if that is the array.
+/// The coarsest level of the pyramid of an array whose picture is large enough, or none if that is the array;
+/// and what is turned.
 fn sufficient_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
-) -> Result<Option<Arc<ViewNode>>, NoContent> {
+) -> Result<(Option<Arc<ViewNode>>, Turned), NoContent> {
     let view = view_of(node)?;
     let mut notes = Notes::default();
     let groups = Groups::above(&view, nodes, &mut notes)?;
     let context = Context::new(&view, nodes, &groups);
     let raster = RasterMetadata::raster(&context).ok();
     let plane = plane_of(&view, raster.as_ref())?;
+    let turned = match raster.filter(|raster| plane.rows.axis == raster.planes.len()) {
+        Some(raster) => is_turned(&context, &raster)?,
+        None => (false, false),
+    };
+    let (rows, columns) = turned;
+    let turned = Turned { rows, columns };
     if plane.longest() <= MAX_SIDE || context.level_entry().is_none() {
-        return Ok(None);
+        return Ok((None, turned));
     }
     let metadata = match RasterMetadata::of(&context, &mut notes) {
         Ok(metadata) => metadata,
-        Err(NoContent::Absent(_)) => return Ok(None),
+        Err(NoContent::Absent(_)) => return Ok((None, turned)),
         Err(error) => return Err(error),
     };
     let full = Full {
@@ -129,7 +146,8 @@ fn sufficient_level(
         plane.is_some_and(|plane| plane.reduced().longest() >= sufficient)
     };
     let levels = levels.into_iter().map(|(node, raster, _)| (node, raster));
-    Ok(levels.filter(suffices).last().map(|(node, _)| node))
+    let coarsest = levels.filter(suffices).last();
+    Ok((coarsest.map(|(node, _)| node), turned))
 }
 
 /// The plane of an array, with all its elements.
@@ -221,7 +239,11 @@ fn text(text: &str) -> String {
 }
 
 impl Picture {
-    fn of(context: &Context<'_>, plane: Plane, notes: &mut Notes) -> Result<Self, String> {
+    fn of(
+        context: &Context<'_>,
+        (plane, turned): (Plane, Turned),
+        notes: &mut Notes,
+    ) -> Result<Self, String> {
         let view = context.view;
         let own = match view.number() {
             Some((own, 1)) => own,
@@ -257,6 +279,7 @@ impl Picture {
                 units: text(&units),
             }),
             plane,
+            turned,
         })
     }
 
@@ -268,6 +291,14 @@ impl Picture {
             _ => "the first plane",
         };
         let (down, across) = (self.plane.rows.step, self.plane.columns.step);
+        let turned = match (self.turned.rows, self.turned.columns) {
+            (false, false) => "",
+            (true, false) => "; the last row is at the top (north)",
+            (false, true) => "; the last column is on the left (west)",
+            (true, true) => {
+                "; the last row is at the top (north), the last column on the left (west)"
+            }
+        };
         let colours = match self.legend {
             Some(_) => {
                 "; viridis from the 2nd (dark) to the 98th percentile, no value is transparent"
@@ -275,7 +306,7 @@ impl Picture {
             None => "",
         };
         format!(
-            "{plane} of {} ({}), steps of {down} x {across} elements{colours}",
+            "{plane} of {} ({}), steps of {down} x {across} elements{turned}{colours}",
             text(shown.name()),
             shape.join(" x ")
         )
@@ -310,7 +341,14 @@ impl Picture {
 
     /// The number of a sample in the picture, by row, column and channel.
     pub(super) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
-        let pixel = row * u64::from(self.format.width) + column;
+        let (height, width) = (u64::from(self.format.height), u64::from(self.format.width));
+        let turn = |is_turned, place: u64, length: u64| match is_turned {
+            true => length.saturating_sub(1).saturating_sub(place),
+            false => place,
+        };
+        let row = turn(self.turned.rows, row, height);
+        let column = turn(self.turned.columns, column, width);
+        let pixel = row * width + column;
         pixel * self.format.colours.pixel_bytes() as u64 + channel
     }
 

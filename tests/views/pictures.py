@@ -64,8 +64,43 @@ def write():
         "datasets": [{"path": str(n), "coordinateTransformations": [{"type": "scale", "scale": [2.0 ** n] * 2}]} for n in range(4)]}]}})
     for level in range(4):
         create(str(level), rng.integers(0, 999, (2048 >> level, 3072 >> level), dtype="u2"), (256, 256), image)
+    # Rasters by their coordinates: name, latitudes or y, their attributes, attributes of the array.
+    for name, down, about, own in TURNED:
+        part = group.create_group(name)
+        across = np.linspace(5, 15, 30) if name != "west" else np.linspace(15, 5, 30)
+        create("a", rng.random((20, 30)), (8, 8), part, dimension_names=(name == "rows" and "row" or "lat", "lon"), attributes=own)
+        if down is not None:
+            create(name == "rows" and "row" or "lat", down, None, part, dimension_names=(name == "rows" and "row" or "lat",), attributes=about)
+        create("lon", across, None, part, dimension_names=("lon",), attributes={"units": "degrees_east"})
+    ome = group.create_group("turned_image", attributes={"ome": {"version": "0.5", "multiscales": [{
+        "axes": [{"name": n, "type": "space"} for n in "yx"],
+        "datasets": [{"path": "a", "coordinateTransformations": [{"type": "scale", "scale": [1.0, 1.0]}]}]}]}})
+    create("a", rng.random((20, 30)), (8, 8), ome, dimension_names=("y", "x"))
+    for name, length in ("y", 20), ("x", 30):
+        create(name, np.arange(length) * 0.5, None, ome, dimension_names=(name,))
+    geo = group.create_group("pyramid", attributes={"multiscales": {"layout": [
+        {"asset": "0", "spatial:shape": [1200, 1600], "spatial:transform": [0.5, 0, 0, 0, 0.5, 10]},
+        {"asset": "1", "derived_from": "0", "transform": {"scale": [2.0, 2.0], "translation": [0.0, 0.0]},
+         "spatial:shape": [600, 800], "spatial:transform": [1.0, 0, 0, 0, 1.0, 10]}]},
+        "spatial:dimensions": ["y", "x"]})
+    for level in range(2):
+        create(f"{level}", rng.random((1200 >> level, 1600 >> level)), (256, 256), geo, dimension_names=("y", "x"))
 
 
+NORTH = {"units": "degrees_north"}
+# Name, coordinates, their attributes, attributes of the array.
+TURNED = [
+    ("ascending", np.linspace(-30, 30, 20), NORTH, {}),
+    ("descending", np.linspace(30, -30, 20), NORTH, {}),
+    ("gaussian", np.sin(np.linspace(-1.5, 1.5, 20)) * 80, NORTH, {}),
+    ("packed_lat", np.arange(20, 0, -1, dtype="i2"), {**NORTH, "scale_factor": -0.5}, {}),
+    ("unordered", np.array([*range(19), 3.0]), NORTH, {}),
+    ("west", np.linspace(-30, 30, 20), NORTH, {}),
+    ("rows", np.arange(20.0), {}, {}),
+    ("absent", None, {}, {}),
+    ("declared", np.linspace(-30, 30, 20), NORTH, {"spatial:transform": [0.5, 0, 0, 0, -0.5, 10]}),
+]
+UP = ["ascending", "gaussian", "packed_lat", "west"]
 bad, counts = [], {"pictures": 0}
 
 
@@ -133,6 +168,16 @@ def check():
         picture = open_picture(name)
         equal(f"{name}: mode", picture.mode, "RGBA" if expected.shape[2] == 4 else "RGB")
         equal(f"{name}: colours", np.asarray(picture), expected)
+    for name, *_ in TURNED:
+        plane = zarr.open_array(store(f"{name}/a"), mode="r")[...]
+        plane = plane[::-1] if name in UP else plane
+        check_numbers(f"{name}/a", plane[:, ::-1] if name == "west" else plane)
+        text = open_picture(f"{name}/a").text["Description"]
+        equal(f"{name}: description", ("top (north)" in text, "left (west)" in text), (name in UP, name == "west"))
+    check_numbers("turned_image/a", zarr.open_array(store("turned_image/a"), mode="r")[...])
+    level = zarr.open_array(store("pyramid/1"), mode="r")[...][::-1]
+    check_numbers("pyramid/0", level)
+    check_numbers("pyramid/1", level)
     picture = open_picture("big")
     equal("title", picture.text["Title"], "big")
     equal("dark and bright", picture.palette.getdata()[1][3:6] + picture.palette.getdata()[1][-3:], bytes([68, 1, 84, 253, 231, 37]))

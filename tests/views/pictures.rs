@@ -35,7 +35,7 @@ fn pictures_have_the_colours_of_the_elements() {
     let mount = Mount::new(&store);
     let output = pictures("check", &[&store, mount.path()]);
     let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
-    assert!(counts["pictures"].as_u64().unwrap() >= 21, "{counts}");
+    assert!(counts["pictures"].as_u64().unwrap() >= 42, "{counts}");
     assert_eq!(counts["differences"], 0, "{output}");
     assert_eq!(gauge(mount.path(), "panics"), 0);
     let log = mount.log();

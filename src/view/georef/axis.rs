@@ -17,6 +17,8 @@ use crate::zarr::Scalar;
 pub(in crate::view) struct Axis {
     /// The pixel centres.
     pub(in crate::view) steps: Steps,
+    /// Whether each coordinate is larger than the one before, or smaller; none if neither is known.
+    is_ascending: Option<bool>,
     /// Whether the axis has coordinates.
     pub(in crate::view) is_there: bool,
     name: String,
@@ -92,6 +94,7 @@ impl Axis {
                 scale,
                 offset,
             }) => {
+                side.is_ascending = ascending(&numbers).map(|is| is == (scale > 0.0));
                 side.steps = match steps(&numbers, is_exact) {
                     Steps::Regular(first, step) => {
                         Steps::Regular(first * scale + offset, step * scale)
@@ -146,6 +149,18 @@ impl Axis {
     /// Whether the attributes of the coordinates have the other direction.
     pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
         self.is_there && self.direction().is_some_and(|said| said != direction)
+    }
+
+    /// Whether coordinates that are places in this direction increase along the axis; none if that is not
+    /// known, as for numbers of rows or pixels.
+    pub(in crate::view) fn increases(&self, direction: Direction) -> Option<bool> {
+        let is_in_pixels = |units: &str| matches!(units, "pixel" | "pixels" | "px");
+        let is_counted = ["row", "rows", "col", "cols", "column", "columns"]
+            .iter()
+            .any(|name| self.name.eq_ignore_ascii_case(name))
+            || self.units.as_deref().is_some_and(is_in_pixels);
+        let is_place = !is_counted && self.direction() == Some(direction);
+        self.is_ascending.filter(|_| is_place)
     }
 
     /// Why the coordinates contradict a coordinate reference system.
@@ -305,6 +320,18 @@ pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> 
     bytes.and_then(|bytes| meant.read(&bytes)).unwrap_or(value)
 }
 
+/// Whether numbers increase, or decrease; none if they do neither.
+fn ascending(numbers: &[Value]) -> Option<bool> {
+    let all = |is_next: fn(f64, f64) -> bool| {
+        let pairs = numbers.iter().zip(numbers.get(1..)?);
+        // NaN is neither.
+        let mut pairs = pairs.map(|(one, next)| is_next(one.float(), next.float()));
+        (numbers.len() > 1 && pairs.all(|is| is)).then_some(())
+    };
+    let increase = all(|one, next| one < next).map(|()| true);
+    increase.or_else(|| all(|one, next| one > next).map(|()| false))
+}
+
 /// The spacing of numbers.
 fn steps(numbers: &[Value], is_exact: bool) -> Steps {
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
@@ -380,6 +407,39 @@ mod tests {
             Steps::Regular(0.0, 1000.0)
         );
         assert_eq!(steps(&whole(&[0, 1001, 2000]), true), Steps::Irregular);
+    }
+
+    #[test]
+    fn coordinates_of_places_have_a_direction() {
+        let numbers = |numbers: &[f64]| -> Option<bool> {
+            ascending(&numbers.iter().map(|n| Value::Float(*n)).collect::<Vec<_>>())
+        };
+        assert_eq!(numbers(&[-88.5, -30.0, 87.0]), Some(true));
+        assert_eq!(numbers(&[3.0, 2.0]), Some(false));
+        for none in [
+            &[][..],
+            &[1.0],
+            &[1.0, 1.0],
+            &[1.0, 2.0, f64::NAN],
+            &[1.0, 3.0, 2.0],
+        ] {
+            assert_eq!(numbers(none), None, "{none:?}");
+        }
+        for (axis, increases) in [
+            (side("lat", "", "", ""), Some(true)),
+            (side("a", "degrees_north", "", ""), Some(true)),
+            (side("y", "m", "", ""), Some(true)),
+            (side("y", "pixel", "", ""), None),
+            (side("row", "", "", ""), None),
+            (side("lev", "hPa", "", "Z"), None),
+            (side("x", "", "", ""), None),
+        ] {
+            let axis = Axis {
+                is_ascending: Some(true),
+                ..axis
+            };
+            assert_eq!(axis.increases(Direction::Down), increases, "{axis:?}");
+        }
     }
 
     fn side(name: &str, units: &str, standard_name: &str, axis: &str) -> Axis {

@@ -7,6 +7,7 @@ use super::context::{Context, Notes, Source, number, short, some};
 use super::crs::Crs;
 use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
+use super::scale::ome_image;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
@@ -112,6 +113,53 @@ pub(in crate::view) fn find(
         notes.add("no place is known: neither a transform nor coordinates of regular distances");
     }
     Ok(place)
+}
+
+/// Whether rows run from south to north, and columns from east to west, as far as metadata say.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::view) fn is_turned(
+    context: &Context<'_>,
+    raster: &Raster,
+) -> Result<(bool, bool), NoContent> {
+    let mut notes = Notes::default();
+    let transform = match declared(context, raster, &mut notes) {
+        Declared::At(affine, _) => Some(affine),
+        Declared::Refused => return Ok((false, false)),
+        Declared::Nothing => None,
+    };
+    if let Some(affine) = transform {
+        return Ok(turned(&affine));
+    }
+    // The axes of OME-NGFF have no north.
+    if ome_image(context).is_some_and(|image| image.contains_key("axes")) {
+        return Ok((false, false));
+    }
+    let across = Axis::of(context, raster.across.as_deref(), raster.width, &mut notes)?;
+    let down = Axis::of(context, raster.down.as_deref(), raster.height, &mut notes)?;
+    if across.is_transposed(Direction::Across) || down.is_transposed(Direction::Down) {
+        return Ok((false, false));
+    }
+    let grid_mapping = grid_mapping(context, &mut notes)?;
+    let members = grid_mapping
+        .as_ref()
+        .and_then(|node| node.metadata().attributes().ok());
+    let said = computed(&across, &down, raster, members, &mut notes).map(|affine| turned(&affine));
+    let (is_up, is_left) = said.unwrap_or_default();
+    // A transform applies to an axis without coordinates, or with more than are read.
+    let is_unknown = |axis: &Axis| axis.steps == Steps::Unknown;
+    let increases = |axis: &Axis, direction| axis.increases(direction);
+    Ok((
+        increases(&down, Direction::Down).unwrap_or(is_up && is_unknown(&down)),
+        !increases(&across, Direction::Across).unwrap_or(!(is_left && is_unknown(&across))),
+    ))
+}
+
+/// Whether rows run to the north, and columns to the west; neither where an axis is nearer to the other one.
+fn turned(&[a, b, _, d, e, _]: &Transform) -> (bool, bool) {
+    let is_upright = e.abs() > b.abs() && a.abs() > d.abs();
+    (is_upright && e > 0.0, is_upright && a < 0.0)
 }
 
 /// Whether regular coordinates may be those of WGS 84: longitudes and latitudes in degrees, where no metadata
@@ -499,6 +547,14 @@ mod tests {
         assert_eq!(geo_transform(&json!("500000 10 0 5e6 0 -10")), Some(good));
         assert_eq!(geo_transform(&json!("500000 10 0 nan 0 -10")), None);
         assert_eq!(geo_transform(&json!("1 2")), None);
+    }
+
+    #[test]
+    fn rows_that_run_to_the_north_are_turned() {
+        assert_eq!(turned(&[1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, false));
+        assert_eq!(turned(&[1.0, 0.2, 0.0, 0.2, 1.0, 0.0]), (true, false));
+        assert_eq!(turned(&[-1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, true));
+        assert_eq!(turned(&[0.0, 1.0, 0.0, 1.0, 0.0, 0.0]), (false, false));
     }
 
     #[test]
