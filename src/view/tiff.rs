@@ -100,7 +100,7 @@ pub(super) fn encode_directories<E: Clone + Into<Segment>>(
 /// # Errors
 /// As [`encode`].
 pub(super) fn encode_first_plane(
-    image: (Image, ArrayExtent),
+    image: (Image, Segment),
     first: &[(u16, Values)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {

@@ -23,7 +23,8 @@ hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
 
 need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
-    tiffinfo:libtiff-tools octave:octave fitsverify:fitsverify Rscript:r-base-core
+    tiffinfo:libtiff-tools octave:octave fitsverify:fitsverify Rscript:r-base-core \
+    vips:libvips-tools /usr/share/java/ij.jar:imagej xvfb-run:xvfb xauth:xauth
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
 # shellcheck disable=SC2086
 need_venv "$here/.venv" $requirements

@@ -3,10 +3,13 @@
 
 The first writes images of OME-NGFF 0.4 and 0.5 and plain arrays with zarr-python. The second opens the
 OME-TIFF and ImageJ files of each below MOUNT with tifffile and compares every value of every level; OME-XML
-is validated against the schema of the OME Data Model. Prints the counts; exits with 1 if anything differs.
+is validated against the schema of the OME Data Model. The same of `imagej DIRECTORY MOUNT` with ImageJ, and of
+`vips DIRECTORY MOUNT` with libvips. Prints the counts; exits with 1 if anything differs.
 """
 import json
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -131,13 +134,11 @@ def check(mount):
             counts["refused"] += 1
             continue
         with tifffile.TiffFile(path) as file:
-            assert file.is_imagej, path
+            # ImageJ ignores all directories but the first.
+            assert file.is_imagej and len(file.pages) == 1, path
             about = file.imagej_metadata
-            there = expected(group["0"])
             # tifffile gives the axes of length 1 back in another way.
-            full = np.zeros([sizes[axis] for axis in "tczyx"], there.dtype)
-            full[...] = there.reshape([sizes[axis] for axis in "tczyx"])
-            wanted = full.transpose(0, 2, 1, 3, 4)
+            _, wanted = hyperstack(name, axes, shape)
             here = file.series[0].asarray()
             assert np.array_equal(squeezed(here), squeezed(wanted)), (path, here.shape, wanted.shape)
             assert about["images"] == sizes["t"] * sizes["c"] * sizes["z"] and about["unit"] == "micron", about
@@ -163,7 +164,76 @@ def check(mount):
     print(json.dumps(counts))
 
 
+def hyperstack(name, axes, shape):
+    """The sizes of the five axes, and the elements in the order of ImageJ: time, z, channel, y, x."""
+    sizes = {axis: dict(zip(axes, shape)).get(axis, 1) for axis in "tczyx"}
+    there = expected(zarr.open_group(str(DIRECTORY / name), mode="r")["0"])
+    return sizes, there.reshape([sizes[axis] for axis in "tczyx"]).transpose(0, 2, 1, 3, 4)
+
+
+# Prints what ImageJ says of each file, and saves the elements of all its planes as they are, big-endian.
+MACRO = """
+setBatchMode(true);
+parts = split(getArgument(), "\\n");
+for (i = 1; i < parts.length; i++) {
+    open(parts[i]);
+    getDimensions(width, height, channels, slices, frames);
+    getVoxelSize(across, down, deep, unit);
+    about = newArray(width, height, channels, slices, frames, bitDepth(), across, down, deep, Stack.getFrameInterval());
+    for (n = 0; n < about.length; n++) about[n] = d2s(about[n], 6);
+    print(String.join(about, " ") + " " + unit);
+    saveAs("raw", parts[0] + "/" + i + ".raw");
+    close();
+}
+"""
+
+
+def check_imagej(mount):
+    images = [image for image in IMAGES if image[3] in IMAGEJ]
+    with tempfile.TemporaryDirectory() as scratch:
+        macro = Path(scratch) / "macro.ijm"
+        macro.write_text(MACRO)
+        files = [str(mount / name / ".zarrfs" / f"{name}.imagej.tif") for name, *_ in images]
+        java = ["xvfb-run", "-a", "java", f"-Duser.home={scratch}", "-cp", "/usr/share/java/ij.jar", "ij.ImageJ", "-batch", macro]
+        done = subprocess.run([*java, "\n".join([scratch, *files])], capture_output=True, text=True, timeout=120)
+        lines = done.stdout.splitlines()
+        assert len(lines) == len(images), (done.stdout, done.stderr)
+        for number, ((name, axes, shape, kind, *_), line) in enumerate(zip(images, lines), 1):
+            sizes, wanted = hyperstack(name, axes, shape)
+            steps = [STEPS[axis] if axis in axes else 1.0 for axis in "xyz"]
+            interval = STEPS["t"] if "t" in axes else 0.0
+            about = [*(sizes[axis] for axis in "xyczt"), 8 * wanted.itemsize, *steps, interval]
+            *numbers, unit = line.split()
+            assert [float(number) for number in numbers] == about and unit == "microns", (name, line, about)
+            here = np.fromfile(Path(scratch) / f"{number}.raw", wanted.dtype.newbyteorder(">"))
+            assert np.array_equal(here, wanted.ravel()), (name, here.shape, wanted.shape)
+    print(json.dumps({"imagej": len(images)}))
+
+
+def check_vips(mount):
+    counts = {"files": 0, "levels": 0}
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "planes.raw"
+        for name, axes, shape, kind, _, levels, _ in IMAGES:
+            if kind in ("<i8", "<c8"):
+                # libvips has no complex numbers in TIFF.
+                continue
+            path = mount / name / ".zarrfs" / f"{name}.ome.tif"
+            group = zarr.open_group(str(DIRECTORY / name), mode="r")
+            for level in range(levels):
+                # All planes, one below the other.
+                which = f"{path}[n=-1]" if level == 0 else f"{path}[n=-1,subifd={level - 1}]"
+                subprocess.run(["vips", "rawsave", which, out], check=True)
+                wanted = expected(group[str(level)])
+                wanted = wanted.astype(wanted.dtype.newbyteorder("="))
+                here = np.fromfile(out, wanted.dtype)
+                assert np.array_equal(here, wanted.ravel()), (name, level, here.shape, wanted.shape)
+                counts["levels"] += 1
+            counts["files"] += 1
+    print(json.dumps(counts))
+
+
 if sys.argv[1] == "write":
     write()
 else:
-    check(Path(sys.argv[3]))
+    {"check": check, "imagej": check_imagej, "vips": check_vips}[sys.argv[1]](Path(sys.argv[3]))

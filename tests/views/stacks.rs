@@ -24,6 +24,26 @@ fn stacks(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
+fn stacks_are_what_imagej_and_libvips_read() {
+    if !(may_run(&own("tests/views/.venv/bin/python")) && may_run(Path::new("vips"))) {
+        return;
+    }
+    let directory = scratch();
+    let store = directory.path().join("store");
+    stacks("write", &[&store]);
+    let mount = Mount::new(&store);
+    for (word, expected) in [
+        ("imagej", json!({"imagej": 6})),
+        ("vips", json!({"files": 7, "levels": 13})),
+    ] {
+        let output = stacks(word, &[&store, mount.path()]);
+        let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+        assert_eq!(counts, expected);
+    }
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+}
+
+#[test]
 fn stacks_are_what_the_reference_library_reads() {
     if !may_run(&own("tests/views/.venv/bin/python")) {
         return;

@@ -1,14 +1,14 @@
 //! TIFF as ImageJ writes it: the first directory describes a hyperstack, whose planes are in the order
 //! channel, slice, frame from the fastest (ij.io.TiffDecoder, ij.io.FileOpener).
 //!
-//! Planes that lie in this order need one directory, and then the file may exceed 4 GiB. Otherwise each
-//! plane has a directory.
+//! ImageJ reads the planes one behind the other from the first directory on and ignores all others, so that the
+//! file may exceed 4 GiB. Planes of an array that are in another order are moved.
 
 use std::fmt::Write as _;
 
-use super::super::layout::FileLayout;
+use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::super::number::{Number, NumberKind};
-use super::super::tiff::{self, Directories, Values, tag};
+use super::super::tiff::{self, Values, tag};
 use super::axes::{Above, StackAxes, Step};
 use super::{Stack, pixels};
 
@@ -27,16 +27,17 @@ pub(super) fn layout(stack: &Stack<'_>) -> Result<FileLayout, String> {
     let first = fields(&stack.axes);
     let image = tiff::image_in_strips(&pixels(raster), stack.context.view.reader, 0)?;
     let order = raster.number.order;
-    let planes = planes(&stack.axes);
-    if planes.iter().copied().eq(0..planes.len() as u64) {
-        return tiff::encode_first_plane(image, &first, order);
-    }
-    if u32::try_from(image.1.size_bytes).is_err() {
-        return Err(
-            "4 GiB and more with channels that are no planes side by side: see .ome.tif".into(),
-        );
-    }
-    tiff::encode_directories(&[image], Directories::Planes(&planes), &first, order)
+    let (image, extent) = image;
+    let planes = match moved(&stack.axes)? {
+        None => Segment::Array(extent),
+        Some([outer, moved, inner]) => Segment::Moved(MovedAxis {
+            extent,
+            outer,
+            moved,
+            inner,
+        }),
+    };
+    tiff::encode_first_plane((image, planes), &first, order)
 }
 
 fn is_known(number: Number, numbers: u64) -> bool {
@@ -49,26 +50,38 @@ fn is_known(number: Number, numbers: u64) -> bool {
     numbers == 1 && known.contains(&(number.kind, number.size_bytes))
 }
 
-/// The places of the planes in the array, in the order of ImageJ.
-fn planes(axes: &StackAxes) -> Vec<u64> {
-    let mut strides = [(Above::Time, 0), (Above::Depth, 0), (Above::Channel, 0)];
-    let mut stride = 1;
-    for (axis, length) in axes.above.iter().rev() {
-        if let Some((_, own)) = strides.iter_mut().find(|(other, _)| other == axis) {
-            *own = stride;
+/// The planes along the axes before the one that is moved, along that, and along those that it is moved behind;
+/// none if all are in the order of ImageJ.
+///
+/// # Errors
+/// More than one axis would have to be moved.
+fn moved(axes: &StackAxes) -> Result<Option<[u64; 3]>, String> {
+    let rank = |axis: Above| match axis {
+        Above::Time => 0,
+        Above::Depth => 1,
+        Above::Channel => 2,
+    };
+    let own: Vec<(u8, u64)> = (axes.above.iter())
+        .filter(|(_, length)| *length != 1)
+        .map(|(axis, length)| (rank(*axis), *length))
+        .collect();
+    if own.is_sorted() {
+        return Ok(None);
+    }
+    let product = |axes: &[(u8, u64)]| axes.iter().fold(1, |n: u64, (_, m)| n.saturating_mul(*m));
+    for first in 0..own.len() {
+        for behind in first + 1..own.len() {
+            for end in behind + 1..=own.len() {
+                let (before, rest) = own.split_at(first);
+                let (moved, rest) = rest.split_at(behind - first);
+                let (inner, rest) = rest.split_at(end - behind);
+                if [before, inner, moved, rest].concat().is_sorted() {
+                    return Ok(Some([product(before), product(moved), product(inner)]));
+                }
+            }
         }
-        stride *= length;
     }
-    let mut planes = vec![0];
-    for (axis, stride) in strides {
-        let indices = 0..axes.length(axis);
-        let more = planes.iter().flat_map(|plane| {
-            let plane = *plane;
-            indices.clone().map(move |index| plane + index * stride)
-        });
-        planes = more.collect();
-    }
-    planes
+    Err("axes in the order c, z, t: see .ome.tif".into())
 }
 
 /// The tags of the first directory.
@@ -133,17 +146,22 @@ mod tests {
 
     #[test]
     fn planes_are_in_the_order_channel_slice_frame() {
-        let all = [(Above::Time, 2), (Above::Channel, 2), (Above::Depth, 3)];
-        assert_eq!(
-            planes(&StackAxes::without_steps(&all)),
-            [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
-        );
-        let plain = [(Above::Time, 2), (Above::Depth, 2), (Above::Channel, 2)];
-        assert_eq!(
-            planes(&StackAxes::without_steps(&plain)),
-            [0, 1, 2, 3, 4, 5, 6, 7]
-        );
-        assert_eq!(planes(&StackAxes::without_steps(&[])), [0]);
+        let (t, c, z) = ((Above::Time, 2), (Above::Channel, 3), (Above::Depth, 5));
+        for (axes, expected) in [
+            (&[][..], None),
+            (&[t, z, c], None),
+            (&[z, c], None),
+            (&[t, c, z], Some([2, 3, 5])),
+            (&[c, z], Some([1, 3, 5])),
+            (&[c, t, z], Some([1, 3, 10])),
+            (&[z, t, c], Some([1, 5, 2])),
+            (&[z, c, t], Some([1, 15, 2])),
+            (&[c, (Above::Depth, 1), t], Some([1, 3, 2])),
+        ] {
+            let found = moved(&StackAxes::without_steps(axes));
+            assert_eq!(found, Ok(expected), "{axes:?}");
+        }
+        assert!(moved(&StackAxes::without_steps(&[c, z, t])).is_err());
     }
 
     #[test]
