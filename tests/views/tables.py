@@ -99,6 +99,11 @@ def write():
     create(group, "b", values("bool", LARGE), 500_001, "x")
     create(group, "i", rng.integers(-100, 100, LARGE).astype("i1"), 512_000, "x")
 
+    # Columns that are encoded, longer than what the kernel reads at once.
+    group = root.create_group("encoded")
+    create(group, "b", values("bool", 300_000), 50_001, "x")
+    create(group, "t", rng.integers(0, 10**9, 300_000).astype("M8[s]"), 70_000, "x")
+
     group = root.create_group("long")
     for name, fill in (("i", -3), ("j", 5)):
         group.create_array(name, shape=(LONG,), chunks=(1_000_000,), dtype="int8", fill_value=fill)
@@ -269,13 +274,25 @@ def statistics(path, data):
                 bad.append(f"{path} {key}: R reads {found[:9]}, not {expected[:9]}")
 
 
+def parts(path):
+    """Each page of the file as it is in the whole."""
+    with open(path, "rb", buffering=0) as opened:
+        whole, descriptor = opened.readall(), opened.fileno()
+        for advice in (os.POSIX_FADV_DONTNEED, os.POSIX_FADV_RANDOM):
+            os.posix_fadvise(descriptor, 0, 0, advice)
+        for at in range(0, len(whole), 3 * 4096):
+            same(f"{path} at {at}", list(os.pread(descriptor, 4096, at)), list(whole[at : at + 4096]))
+
+
 def check(mount):
     def file(group, suffix):
         return os.path.join(mount, group, ".zarrfs", group + suffix)
 
-    for name in ("types", "times", "missing", "floats", "old", "names", "large", "empty", "obs"):
+    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs"):
         parquet(name, file(name, ".parquet"))
-        if name == "large":
+        if name == "encoded":
+            parts(file(name, ".parquet"))
+        elif name == "large":
             lines = 1 + LARGE
             assert open(file(name, ".csv"), "rb").read().count(b"\n") == lines, name
             found = pd.read_csv(file(name, ".csv"), float_precision="round_trip")
