@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+import numcodecs
 import numpy as np
 import zarr
 
@@ -55,6 +56,28 @@ def write_tables(path):
         group.create_array(name, data=data, chunks=(1 << 19,), dimension_names=["row"], compressors=zarr.codecs.ZstdCodec())
 
 
+def write_cells(path):
+    """An AnnData object as anndata writes it: a dense matrix, and tables with an index of names."""
+    group = zarr.open_group(path, mode="a", zarr_format=2).create_group(
+        "cells", attributes={"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    rows, columns = args.mib * 2**20 // (4 * 2048), 2048
+    rng = np.random.default_rng(1)
+    data = group.create_array("X", shape=(rows, columns), chunks=(1024, 2048), dtype="f4", compressors=numcodecs.Blosc("lz4"))
+    data.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    for at in range(0, rows, 1024):
+        data[at : at + 1024] = rng.poisson(0.2, (min(1024, rows - at), columns))
+    for name, count in ("obs", rows), ("var", columns):
+        frame = group.create_group(name, attributes={
+            "encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": ["n"]})
+        index = frame.create_array("_index", shape=(count,), chunks=(count,), dtype=str)
+        index.attrs.update({"encoding-type": "string-array", "encoding-version": "0.2.0"})
+        index[:] = np.array([f"{name}-{number}" for number in range(count)], object)
+        number = frame.create_array("n", data=np.arange(count), chunks=(count,))
+        number.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    for name in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
+        group.create_group(name, attributes={"encoding-type": "dict", "encoding-version": "0.1.0"})
+
+
 class Mount:
     def __init__(self, source):
         self.dir = tempfile.mkdtemp()
@@ -79,7 +102,7 @@ with tempfile.TemporaryDirectory() as scratch:
     groups = write(source)
     print(f"{args.mib} MiB each, median of {args.reps}; seconds, and the ratio to .npy")
     for group in sorted(groups):
-        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc", "x.nii", "x.mrc", "x.fits"]
+        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc", f"{group}.h5", "x.nii", "x.mrc", "x.fits"]
         with Mount(source) as mount:
             files += [name for name in os.listdir(mount / group / ".zarrfs") if name.endswith(".tif")]
         seconds = {name: [] for name in files}
@@ -90,6 +113,12 @@ with tempfile.TemporaryDirectory() as scratch:
                     seconds[name].append(read(mount / group / ".zarrfs" / name))
         medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
         told = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
+        # A picture has the first plane alone.
+        pictures = []
+        for _ in range(args.reps):
+            with Mount(source) as mount:
+                pictures.append(read(mount / group / ".zarrfs" / "x.png"))
+        told.append(f"x.png {statistics.median(pictures):.3f} s")
         print(f"{group:8}", "  ".join(told))
 
     write_tables(source)
@@ -101,6 +130,16 @@ with tempfile.TemporaryDirectory() as scratch:
                 seconds[name].append(sum(read(mount / "table" / ".zarrfs" / part) for part in parts))
     medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
     print("table   ", "  ".join(f"{name} {s:.2f} ({s / medians['.npy']:.2f})" for name, s in medians.items()))
+
+    write_cells(source)
+    files = {"X.npy": "cells/X/.zarrfs/X.npy", ".h5ad": "cells/.zarrfs/cells.h5ad"}
+    seconds = {name: [] for name in files}
+    for _ in range(args.reps):
+        for name, path in files.items():
+            with Mount(source) as mount:
+                seconds[name].append(read(mount / path))
+    medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
+    print("cells   ", "  ".join(f"{name} {s:.2f} ({s / medians['X.npy']:.2f})" for name, s in medians.items()))
 
     # The stored chunks, key by key and as one file.
     for group, names in ("none", ["x.packed.nc", "x.packed.tif"]), ("zlib", ["x.packed.nc", "x.packed.tif"]):
