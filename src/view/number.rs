@@ -238,27 +238,18 @@ impl Conversion {
     /// A value that the file's numbers cannot hold exactly.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
         let size = self.from.size_bytes;
-        let is_offset = self.rule == ConversionRule::Offset;
         if self.rule == ConversionRule::Utf8 {
             let texts = from.chunks_exact(size).zip(to.chunks_exact_mut(size));
             return texts
                 .into_iter()
                 .try_for_each(|(from, to)| encode_utf8(from, self.from.order, to));
         }
-        let is_same = self.from.kind == self.to.kind || is_offset;
-        if is_same && size == self.to.size_bytes {
-            to.copy_from_slice(from);
-            if self.from.order != self.to.order {
-                swap(to, size);
+        if self.keeps_size() {
+            match self.from.order == self.to.order {
+                true => to.copy_from_slice(from),
+                false => copy_swapped(from, to, size),
             }
-            if is_offset {
-                let highest = match self.to.order {
-                    ByteOrder::Big => 0,
-                    ByteOrder::Little => size - 1,
-                };
-                let bytes = to.iter_mut().skip(highest).step_by(size.max(1));
-                bytes.for_each(|byte| *byte ^= 0x80);
-            }
+            self.invert(to);
             return Ok(());
         }
         if self.widen(from, to) {
@@ -271,6 +262,40 @@ impl Conversion {
             target.copy_from_slice(word.get(..self.to.size_bytes).ok_or(value)?);
         }
         Ok(())
+    }
+}
+
+impl Conversion {
+    /// Whether all numbers keep their size and none can fail: only bytes are swapped and bits inverted.
+    pub fn keeps_size(&self) -> bool {
+        let is_same = match self.rule {
+            ConversionRule::Values => self.from.kind == self.to.kind,
+            ConversionRule::Offset => true,
+            ConversionRule::Utf8 => false,
+        };
+        is_same && self.from.size_bytes == self.to.size_bytes
+    }
+
+    /// Converts numbers whose conversion keeps their size.
+    pub fn convert_in_place(&self, numbers: &mut [u8]) {
+        if self.from.order != self.to.order {
+            swap(numbers, self.to.size_bytes);
+        }
+        self.invert(numbers);
+    }
+
+    /// Inverts the highest bits of numbers in the order of the file, if that is the rule.
+    fn invert(&self, numbers: &mut [u8]) {
+        if self.rule != ConversionRule::Offset {
+            return;
+        }
+        let size = self.to.size_bytes;
+        let highest = match self.to.order {
+            ByteOrder::Big => 0,
+            ByteOrder::Little => size - 1,
+        };
+        let bytes = numbers.iter_mut().skip(highest).step_by(size.max(1));
+        bytes.for_each(|byte| *byte ^= 0x80);
     }
 }
 
@@ -342,6 +367,23 @@ impl Conversion {
             }
             *target = wide;
         }
+    }
+}
+
+/// Copies words with their bytes reversed.
+fn copy_swapped(from: &[u8], to: &mut [u8], size: usize) {
+    fn each<const N: usize>(from: &[u8], to: &mut [u8]) {
+        let words = from.as_chunks::<N>().0.iter();
+        for (word, target) in words.zip(to.as_chunks_mut::<N>().0) {
+            *target = *word;
+            target.reverse();
+        }
+    }
+    match size {
+        2 => each::<2>(from, to),
+        4 => each::<4>(from, to),
+        8 => each::<8>(from, to),
+        _ => to.copy_from_slice(from),
     }
 }
 
@@ -419,6 +461,45 @@ mod tests {
             let surrogate = [0xD8; 12];
             assert!(conversion.convert(&surrogate, &mut [0; 12]).is_err());
         }
+    }
+
+    #[test]
+    fn conversions_in_place_are_those_of_copies() {
+        use ByteOrder::{Big, Little};
+        let bytes: Vec<u8> = (0..48).collect();
+        for size in [1, 2, 4, 8] {
+            for rule in [ConversionRule::Values, ConversionRule::Offset] {
+                let to = match rule {
+                    ConversionRule::Offset => NumberKind::Int,
+                    _ => NumberKind::UInt,
+                };
+                let conversion = Conversion {
+                    from: number(NumberKind::UInt, size, Little),
+                    to: number(to, size, Big),
+                    rule,
+                };
+                assert!(conversion.keeps_size());
+                let (mut copy, mut in_place) = (vec![0; 48], bytes.clone());
+                conversion.convert(&bytes, &mut copy).unwrap();
+                conversion.convert_in_place(&mut in_place);
+                assert_eq!(copy, in_place);
+                let read = |number: Number, bytes: &[u8]| number.read(bytes).unwrap().whole();
+                let offset = match rule {
+                    ConversionRule::Offset => 1 << (8 * size - 1),
+                    _ => 0,
+                };
+                for (from, to) in bytes.chunks(size).zip(copy.chunks(size)) {
+                    let (from, to) = (read(conversion.from, from), read(conversion.to, to));
+                    assert_eq!(to, from.map(|from| from - offset));
+                }
+            }
+        }
+        let widens = Conversion::new(
+            number(NumberKind::Int, 2, Big),
+            number(NumberKind::Int, 4, Big),
+        );
+        assert!(!widens.keeps_size());
+        assert!(!Conversion::utf8(4, Big).keeps_size());
     }
 
     #[test]

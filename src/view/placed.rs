@@ -64,6 +64,20 @@ impl VirtualFile {
         while let Some((part, count)) = self.segment(offset, size, filled)? {
             let target = part_mut(buffer, filled..filled + count)?;
             if let Some(elements) = self.elements(&part)? {
+                if let Some(conversion) = elements.conversion_in_place(count) {
+                    let Some(data) = elements.try_read(target, served) else {
+                        return Ok(None);
+                    };
+                    match data? {
+                        Data::Filled(range) if range == (0..count) => {
+                            conversion.convert_in_place(target);
+                        }
+                        Data::Filled(_) => return Err(elements.too_short()),
+                        shared => elements.render(shared.bytes(&[])?, target)?,
+                    }
+                    filled += count;
+                    continue;
+                }
                 let mut stored = vec![0; elements.size];
                 let Some(data) = elements.try_read(&mut stored, served) else {
                     return Ok(None);
@@ -296,12 +310,24 @@ impl Elements<'_> {
             .await
     }
 
-    /// Writes stored elements as the file has them; `target` lies whole in them.
-    fn render(&self, stored: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
-        let short = || StoreError::Internal {
+    fn too_short(&self) -> StoreError {
+        StoreError::Internal {
             key: self.reader.key().clone(),
             what: "fewer elements than the file has".into(),
-        };
+        }
+    }
+
+    /// The conversion, if `size` bytes of the file are whole elements of the same size.
+    fn conversion_in_place(&self, size: usize) -> Option<&Conversion> {
+        let is_whole = self.skip == 0 && self.size == size;
+        let conversion = self.conversion?;
+        (is_whole && conversion.keeps_size() && size.is_multiple_of(conversion.to.size_bytes))
+            .then_some(conversion)
+    }
+
+    /// Writes stored elements as the file has them; `target` lies whole in them.
+    fn render(&self, stored: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
+        let short = || self.too_short();
         if stored.len() != self.size {
             return Err(short());
         }
