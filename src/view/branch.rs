@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::categories::CategoricalColumn;
 use super::georef::grid::Grid;
 use super::node::ViewNode;
 use super::packed::StoredChunks;
@@ -12,11 +13,20 @@ use crate::store::Key;
 pub enum Depth {
     /// The arrays in the group itself.
     Own,
+    /// Also the groups in it that are columns of a table.
+    Table,
     /// Also the groups in it, and so on.
     All,
     /// The same for a file that has the hierarchy as it is: with more text, with structures that have text in
     /// them, and without georeferencing.
     Raw,
+}
+
+impl Depth {
+    /// Whether no group below is in the file.
+    pub(super) fn is_one_group(self) -> bool {
+        matches!(self, Self::Own | Self::Table)
+    }
 }
 
 /// A group, its arrays and its groups, each in the order of their names.
@@ -29,6 +39,8 @@ pub struct GroupTree {
     /// Its groups; directories that no document names are left out unless an array or a group is in
     /// them.
     pub groups: Vec<GroupTree>,
+    /// Its groups that are categorical columns ([`Depth::Table`]).
+    pub(super) categorical: Vec<CategoricalColumn>,
     /// Names of its groups that were not asked for.
     pub groups_left_out: Vec<String>,
     /// Nodes in it, and in directories that are left out, of which it is not known what they are or

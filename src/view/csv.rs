@@ -17,6 +17,8 @@ use super::table::{ColumnData, Table};
 const MAX_ROW_BYTES: u64 = 1 << 20;
 /// The part of a row that texts may take; other values of all arrays of a group are shorter than the rest.
 const MAX_TEXTS_BYTES: usize = 1 << 19;
+/// The texts of all rows of one column of categories.
+const MAX_EXPANDED_BYTES: usize = 16 << 20;
 
 /// The table of a group as a CSV file. If no column has integers, the first one has the numbers of the rows.
 ///
@@ -58,6 +60,10 @@ fn leave_out_long_texts(table: &mut Table) {
     let longest = |data: &ColumnData| match data {
         // Quotes, and each quote in a text twice.
         ColumnData::Texts(texts) => texts.iter().map(|text| 2 * text.len() + 2).max(),
+        ColumnData::Categories(values) => {
+            let texts = values.texts().iter();
+            texts.map(|text| 2 * text.len() + 2).max()
+        }
         ColumnData::Elements(_) => None,
     };
     let lengths = table.columns.iter().map(|column| longest(&column.data));
@@ -79,6 +85,13 @@ fn leave_out_long_texts(table: &mut Table) {
 fn check(data: &ColumnData) -> Result<(), String> {
     match data {
         ColumnData::Texts(_) => Ok(()),
+        ColumnData::Categories(values) => {
+            let bytes: usize = values.rows().flatten().map(str::len).sum();
+            match bytes <= MAX_EXPANDED_BYTES {
+                true => Ok(()),
+                false => Err(format!("more than {MAX_EXPANDED_BYTES} bytes of text")),
+            }
+        }
         ColumnData::Elements(reader) => Cell::of(reader.chunks().data_type()).map(drop),
     }
 }
@@ -89,6 +102,14 @@ fn columns(table: &Table) -> Result<Vec<Column>, String> {
         ColumnData::Texts(texts) => {
             let mut quoted = Texts::default();
             texts.iter().for_each(|text| quoted.push(text));
+            Ok(Column::Texts(quoted))
+        }
+        ColumnData::Categories(values) => {
+            let mut quoted = Texts::default();
+            values.rows().for_each(|text| match text {
+                Some(text) => quoted.push(text),
+                None => quoted.push_none(),
+            });
             Ok(Column::Texts(quoted))
         }
         ColumnData::Elements(reader) => {

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::branch::{DecodedTexts, Depth, GroupArray, GroupTree};
+use super::categories::{CategoricalColumn, is_categorical};
 use super::content::NoContent;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
@@ -131,6 +132,7 @@ impl Nodes {
             node: Arc::clone(node),
             arrays: Vec::new(),
             groups: Vec::new(),
+            categorical: Vec::new(),
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         };
@@ -159,8 +161,15 @@ impl Nodes {
             } else if child.is_array() {
                 let array = self.gather_array(child, wanted, has_crs, room).await?;
                 branch.arrays.push(array);
-            } else if wanted == Depth::Own {
-                branch.groups_left_out.push(child.name().to_owned());
+            } else if wanted.is_one_group() {
+                let column = match room.has_elements && wanted == Depth::Table {
+                    true => self.gather_categorical(&child, room).await?,
+                    false => None,
+                };
+                match column {
+                    Some(column) => branch.categorical.push(column),
+                    None => branch.groups_left_out.push(child.name().to_owned()),
+                }
             } else {
                 let group = self
                     .gather(&child, wanted, depth + 1, has_crs, room)
@@ -187,6 +196,7 @@ impl Nodes {
             texts = self.texts_of(&node, wanted).await?;
             match wanted {
                 Depth::Raw => records = self.records_of(&node).await?,
+                Depth::Table => {}
                 Depth::Own | Depth::All => grid = self.grid_of(&node, has_crs).await?,
             }
         }
@@ -215,6 +225,27 @@ impl Nodes {
             grid,
             stored: None,
         })
+    }
+
+    /// The categorical column that a group is; none for other groups.
+    async fn gather_categorical(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        room: &mut Room,
+    ) -> Result<Option<CategoricalColumn>, NoContent> {
+        if !is_categorical(node) {
+            return Ok(None);
+        }
+        let Some(mut column) = self.categorical_column(node).await? else {
+            return Ok(None);
+        };
+        let values = column.values.as_ref();
+        let bytes = values.map_or(0, |values| values.memory_bytes());
+        match room.bytes.checked_sub(bytes as u64) {
+            Some(left) => room.bytes = left,
+            None => column.values = Err("too much text for one file".into()),
+        }
+        Ok(Some(column))
     }
 
     /// A group or an array with all chunks as they are stored that HDF5 reads so. An array comes with the
@@ -277,6 +308,7 @@ impl Nodes {
             node: Arc::clone(node),
             arrays,
             groups: Vec::new(),
+            categorical: Vec::new(),
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         })
@@ -386,7 +418,7 @@ impl Nodes {
                 let child = self.node(&key).await?;
                 match &child.elements {
                     _ if child.broken().is_some() => {}
-                    Elements::None if depth != Depth::Own => groups.push(key),
+                    Elements::None if !depth.is_one_group() => groups.push(key),
                     _ if is_certain(&child) => return Ok(true),
                     _ => {}
                 }
@@ -415,7 +447,12 @@ impl Nodes {
         Ok(Some(Ok(Arc::new(bytes))))
     }
 
-    async fn texts_of(
+    /// The decoded text of an array; none of one that is no text, or whose text has a constant size in the file.
+    /// The inner error is why it is not decoded.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn texts_of(
         &self,
         node: &ViewNode,
         depth: Depth,
@@ -426,7 +463,7 @@ impl Nodes {
         let memory = self.engine().memory_limit_bytes();
         let most = match depth {
             Depth::Raw => MAX_RAW_TEXT_BYTES.min(memory / 16),
-            Depth::Own | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
+            Depth::Own | Depth::Table | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
         };
         let too_much = || format!("more than {most} bytes of text");
         match &node.elements {
@@ -470,7 +507,10 @@ impl Nodes {
     }
 
     /// All bytes of a small array.
-    async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
         let Some(reader) = node.reader() else {
             return Err(NoContent::Absent("no elements of constant size".into()));
         };

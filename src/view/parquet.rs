@@ -1,9 +1,10 @@
 //! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed, without nulls and in
-//! PLAIN encoding, so that all sizes follow by arithmetic.
+//! PLAIN encoding, so that all sizes follow by arithmetic. Categories are decoded, and have a dictionary and nulls.
 //!
-//! A column has one page in each row group. There are no statistics: they would need all values.
+//! A column has one page of values in each row group. There are no statistics: they would need all values.
 
 mod column;
+mod dictionary;
 mod row_groups;
 mod thrift;
 
@@ -39,6 +40,7 @@ const ALIGNMENT_BYTES: u64 = 8192;
 
 const PLAIN: i32 = 0;
 const RLE: i32 = 3;
+const RLE_DICTIONARY: i32 = 8;
 
 /// The table of a group as a Parquet file.
 ///
@@ -52,7 +54,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let sources = sources(&table, &types).ok_or_else(too_long)?;
     let split = Split::of(&table, &types, &sources).ok_or_else(too_long)?;
     let mut notes = table.notes.clone();
-    let footer = footer(&table, &types, &split, tree, &mut notes)?;
+    let footer = footer(&table, (&types, &sources), &split, tree, &mut notes)?;
     let groups = RowGroups::new(sources, split.full, split.count, split.last);
     let segments = [
         Segment::Bytes(MAGIC.to_vec()),
@@ -70,7 +72,8 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 
 fn column_type(data: &ColumnData) -> Result<ColumnType, String> {
     match data {
-        ColumnData::Texts(_) => Ok(ColumnType::text()),
+        ColumnData::Texts(_) => Ok(ColumnType::text(false)),
+        ColumnData::Categories(values) => Ok(ColumnType::text(dictionary::has_nulls(values))),
         ColumnData::Elements(reader) => ColumnType::of(reader.chunks().data_type()),
     }
 }
@@ -81,13 +84,13 @@ fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
     let columns = table.columns.iter().zip(types);
     let sources = columns.map(|(column, kind)| match &column.data {
         ColumnData::Texts(texts) => {
-            let mut values = Vec::new();
-            for text in texts.iter() {
-                values.extend(u32::try_from(text.len()).ok()?.to_le_bytes());
-                values.extend(text.as_bytes());
-            }
-            Some(ColumnSource::Texts(values))
+            let texts = texts.iter().map(String::as_str);
+            Some(ColumnSource::Texts(dictionary::plain(texts)?))
         }
+        ColumnData::Categories(values) => Some(ColumnSource::Indexes {
+            dictionary: dictionary::page(values)?,
+            indexes: dictionary::indexes(values)?,
+        }),
         ColumnData::Elements(reader) => {
             let source = kind.array(arrays, reader);
             arrays += 1;
@@ -117,7 +120,10 @@ impl Split {
         let sizes = |rows: u64| {
             let columns = types.iter().zip(sources);
             let sizes = columns.map(|(kind, source)| match source {
-                ColumnSource::Texts(values) => Some(values.len() as u64),
+                ColumnSource::Texts(values)
+                | ColumnSource::Indexes {
+                    indexes: values, ..
+                } => Some(values.len() as u64),
                 _ => kind.values_bytes(rows),
             });
             sizes.collect::<Option<Vec<u64>>>()
@@ -141,16 +147,15 @@ impl Split {
             last_rows,
             gap_bytes: if all >= LARGE_BYTES { GAP_BYTES } else { 0 },
         };
-        for (full, last) in full_sizes.into_iter().zip(last_sizes) {
+        let sizes = full_sizes.into_iter().zip(last_sizes);
+        for (source, (full, last)) in sources.iter().zip(sizes) {
             if count > 0 {
-                split
-                    .full
-                    .push(page_header(group_rows, full)?, full, alignment)?;
+                let header = page_header(source, group_rows, full)?;
+                split.full.push(header, full, alignment)?;
             }
             if last_rows > 0 {
-                split
-                    .last
-                    .push(page_header(last_rows, last)?, last, alignment)?;
+                let header = page_header(source, last_rows, last)?;
+                split.last.push(header, last, alignment)?;
             }
         }
         Some(split)
@@ -183,7 +188,7 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     let has_text = table
         .columns
         .iter()
-        .any(|column| matches!(column.data, ColumnData::Texts(_)));
+        .any(|column| !matches!(column.data, ColumnData::Elements(_)));
     if has_text {
         return (whole <= most).then_some(whole);
     }
@@ -204,27 +209,32 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     (rows <= most).then_some(rows)
 }
 
-/// `PageHeader` of parquet.thrift; none if the page is too long for one.
-fn page_header(rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
+/// `PageHeader` of parquet.thrift, behind the dictionary if there is one; none if the page is too long for one.
+fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
     let (rows, size) = (i32::try_from(rows).ok()?, i32::try_from(values_bytes).ok()?);
-    Some(Fields::structure(|header| {
+    let (mut bytes, encoding) = match source {
+        ColumnSource::Indexes { dictionary, .. } => (dictionary.clone(), RLE_DICTIONARY),
+        _ => (Vec::new(), PLAIN),
+    };
+    bytes.extend(Fields::structure(|header| {
         header.i32(1, 0);
         header.i32(2, size);
         header.i32(3, size);
         header.nested(5, |data| {
             data.i32(1, rows);
-            data.i32(2, PLAIN);
+            data.i32(2, encoding);
             // Of levels, which columns without nulls do not have.
             data.i32(3, RLE);
             data.i32(4, RLE);
         });
-    }))
+    }));
+    Some(bytes)
 }
 
 /// The footer: `FileMetaData` of parquet.thrift, its length and the magic number.
 fn footer(
     table: &Table,
-    types: &[ColumnType],
+    (types, sources): (&[ColumnType], &[ColumnSource]),
     split: &Split,
     tree: &GroupTree,
     notes: &mut Vec<String>,
@@ -244,14 +254,15 @@ fn footer(
         });
         file.i64(3, signed(table.rows));
         file.structures(4, groups.into_iter(), |group, (pages, place, rows)| {
-            let chunks: Vec<_> = columns().zip(pages.places()).collect();
+            let chunks: Vec<_> = columns().zip(sources).zip(pages.places()).collect();
             group.structures(
                 1,
                 chunks.into_iter(),
-                |chunk, ((column, kind), (at, size))| {
+                |chunk, (((column, kind), source), (at, size))| {
                     chunk.i64(2, 0);
                     chunk.nested(3, |data| {
-                        column_metadata(data, column, kind, rows, place.saturating_add(at), size);
+                        let at = place.saturating_add(at);
+                        column_metadata(data, column, (kind, source), rows, at, size);
                     });
                 },
             );
@@ -276,20 +287,33 @@ fn footer(
 fn column_metadata(
     data: &mut Fields,
     column: &Column,
-    kind: &ColumnType,
+    (kind, source): (&ColumnType, &ColumnSource),
     rows: u64,
     place: u64,
     size_bytes: u64,
 ) {
+    let dictionary_bytes = match source {
+        ColumnSource::Indexes { dictionary, .. } => Some(dictionary.len() as u64),
+        _ => None,
+    };
     data.i32(1, kind.physical);
-    data.numbers(2, &[PLAIN]);
+    match dictionary_bytes {
+        Some(_) => data.numbers(2, &[PLAIN, RLE, RLE_DICTIONARY]),
+        None => data.numbers(2, &[PLAIN]),
+    }
     data.texts(3, &[&column.name]);
     // Not compressed.
     data.i32(4, 0);
     data.i64(5, signed(rows));
     data.i64(6, signed(size_bytes));
     data.i64(7, signed(size_bytes));
-    data.i64(9, signed(place));
+    data.i64(
+        9,
+        signed(place.saturating_add(dictionary_bytes.unwrap_or(0))),
+    );
+    if dictionary_bytes.is_some() {
+        data.i64(11, signed(place));
+    }
 }
 
 /// Sizes in a file are of 63 bits.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::branch::{GroupArray, GroupTree};
+use super::categories::{CategoricalColumn, Categories};
 use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
@@ -39,6 +40,8 @@ pub(super) enum ColumnData {
     Elements(Arc<ArrayReader>),
     /// Decoded text.
     Texts(Arc<Vec<String>>),
+    /// Decoded text, each of which many rows may have, and rows may have none.
+    Categories(Arc<Categories>),
 }
 
 /// What columns of one table have in common: the name of their dimension, if it has one, and its length.
@@ -66,6 +69,15 @@ impl Table {
                 Err(why) => notes.push(format!("{} is not in it: {why}", member.node.key())),
             }
         }
+        for group in &tree.categorical {
+            match categorical(group).and_then(|column| check(&column.data).map(|()| column)) {
+                Ok(column) => {
+                    let columns = tables.entry(group.dimension.clone()).or_default();
+                    columns.push(column);
+                }
+                Err(why) => notes.push(format!("{} is not in it: {why}", group.node.key())),
+            }
+        }
         for (key, why) in &tree.left_out {
             notes.push(format!("{key} is not in it: {why}"));
         }
@@ -81,7 +93,7 @@ impl Table {
         let mut columns = tables.remove(&dimension).unwrap_or_default();
         notes.extend(others(&dimension, &tables));
         let order = ColumnOrder::of(tree, dimension.0.as_deref());
-        columns.sort_by_key(|column| order.position(&column.name));
+        columns.sort_by_cached_key(|column| (order.position(&column.name), column.name.clone()));
         notes.extend(order.groups(tree));
         Ok(Self {
             rows: dimension.1,
@@ -94,7 +106,7 @@ impl Table {
     pub(super) fn readers(&self) -> impl Iterator<Item = &Arc<ArrayReader>> {
         self.columns.iter().filter_map(|column| match &column.data {
             ColumnData::Elements(reader) => Some(reader),
-            ColumnData::Texts(_) => None,
+            ColumnData::Texts(_) | ColumnData::Categories(_) => None,
         })
     }
 }
@@ -153,6 +165,17 @@ fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String>
         name: node.name().to_owned(),
         node: Arc::clone(node),
         data,
+    })
+}
+
+fn categorical(group: &CategoricalColumn) -> Result<Column, String> {
+    if group.node.name().contains('\0') {
+        return Err("a name with NUL".into());
+    }
+    Ok(Column {
+        name: group.node.name().to_owned(),
+        node: Arc::clone(&group.node),
+        data: ColumnData::Categories(Arc::clone(group.values.as_ref().map_err(Clone::clone)?)),
     })
 }
 
@@ -224,7 +247,7 @@ impl ColumnOrder {
         let columns = groups.filter(|group| self.is_dataframe && self.first.contains(group));
         let names = listed(columns.cloned())?;
         Some(format!(
-            "columns of the dataframe that are groups (categorical or with missing values) are not in it: {names}"
+            "columns of the dataframe that are groups (with missing values, for example) are not in it: {names}"
         ))
     }
 }

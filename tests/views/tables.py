@@ -118,8 +118,29 @@ def write():
     create(group, "z", values("int32", 50), 20)
     texts = group.create_array("cell", shape=(50,), chunks=(20,), dtype=str)
     texts[:] = np.array([f"cell \u00e4{i}" for i in range(50)], dtype=object)
-    kind = group.create_group("kind", attributes={"encoding-type": "categorical"})
-    create(kind, "codes", np.zeros(50, "i1"), 20)
+    categorical(group, "kind", np.arange(50) % 3, ["a", "b\u00e4", 'c "d"'], "i1")
+
+    # Categorical columns alone, and of as many values that their numbers have two bytes; one column is no text.
+    group = root.create_group("kinds", attributes={
+        "encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "cell", "column-order": ["few", "many", "none", "number"]})
+    categorical(group, "few", rng.integers(-1, 2, ROWS), ["x", "y"], "i1")
+    categorical(group, "many", rng.integers(0, 700, ROWS), [f"value {n}" for n in range(700)], "i2")
+    categorical(group, "none", np.full(ROWS, -1), ["unused"], "i1")
+    number = group.create_group("number", attributes={"encoding-type": "categorical"})
+    create(number, "codes", np.zeros(ROWS, "i1"), 200)
+    create(number, "categories", np.array([1.5]), 1)
+    wrong = group.create_group("wrong", attributes={"encoding-type": "categorical"})
+    create(wrong, "codes", np.full(ROWS, 7, "i1"), 200)
+    create(wrong, "categories", np.array(["a"], "U1"), 1)
+    group.create_group("other", attributes={"encoding-type": "nullable-integer"})
+
+
+def categorical(group, name, codes, categories, dtype):
+    """A column of texts as anndata writes it."""
+    column = group.create_group(name, attributes={"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False})
+    create(column, "codes", codes.astype(dtype), 200)
+    texts = column.create_array("categories", shape=(len(categories),), chunks=(100,), dtype=str)
+    texts[:] = np.array(categories, dtype=object)
 
 
 def same(what, found, expected):
@@ -139,8 +160,16 @@ def columns(name):
             del found[key]
         found = {"id": found["id"], **found}
     if name == "obs":
-        found = {key: found[key] for key in ("cell", "z", "a")}
+        found = {**{key: found[key] for key in ("cell", "z")}, "kind": decoded(group["kind"]), "a": found["a"]}
+    if name == "kinds":
+        found = {key: decoded(group[key]) for key in ("few", "many", "none")}
     return found
+
+
+def decoded(column):
+    """The values of a categorical column; None where there is none."""
+    codes, texts = column["codes"][...], column["categories"][...]
+    return np.array([texts[code] if code >= 0 else None for code in codes], object)
 
 
 def plain(data):
@@ -197,7 +226,7 @@ def database(what, path, data, skip=()):
                 same(f"{what} {key}", found.astype("M8[ns]"), expected.astype("M8[ns]"))
             elif expected.dtype.kind in "UTO":
                 found = np.array([value or "" for value in np.ma.filled(found, "")], object)
-                same(f"{what} {key}", found, plain(expected))
+                same(f"{what} {key}", found, np.array([value or "" for value in plain(expected)], object))
             elif expected.dtype.kind == "f":
                 same(f"{what} {key}", np.asarray(found).astype(expected.dtype.newbyteorder("=")), plain(expected))
             else:
@@ -228,7 +257,8 @@ def comma_separated(name, path):
                 texts = np.array([text + (":00:00" if unit == "h" else ":00") for text in texts])
             same(f"{path} {key}", found.fillna("").to_numpy(object), texts.astype(object))
         elif expected.dtype.kind in "UTO":
-            same(f"{path} {key}", found.fillna("").to_numpy(object), plain(expected))
+            texts = np.array([value or "" for value in plain(expected)], object)
+            same(f"{path} {key}", found.astype(object).where(found.notna(), "").to_numpy(object), texts)
         elif expected.dtype.kind == "f":
             same(f"{path} {key}", found.to_numpy().astype(expected.dtype.newbyteorder("=")), plain(expected))
         else:
@@ -288,7 +318,7 @@ def check(mount):
     def file(group, suffix):
         return os.path.join(mount, group, ".zarrfs", group + suffix)
 
-    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs"):
+    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs", "kinds"):
         parquet(name, file(name, ".parquet"))
         if name == "encoded":
             parts(file(name, ".parquet"))
@@ -324,8 +354,13 @@ def check(mount):
     readme = open(os.path.join(mount, "types", ".zarrfs", "README.txt")).read()
     for text in ("rows are along id (1003)", "other of k (5)", "nameless of a dimension of 1003", "complex is not in it"):
         assert text in readme, (text, readme)
-    readme = open(os.path.join(mount, "obs", ".zarrfs", "README.txt")).read()
-    assert "are groups (categorical or with missing values) are not in it: kind" in readme, readme
+    # A row without a value is not one of the empty text.
+    readme = open(os.path.join(mount, "kinds", ".zarrfs", "README.txt")).read()
+    for text in ("kinds/number is not in it: its categories are no text", "kinds/wrong is not in it: code 7 of 1 categories"):
+        assert text in readme, (text, readme)
+    kinds = pq.read_table(file("kinds", ".parquet"))
+    assert kinds.column("few").null_count == (columns("kinds")["few"] == None).sum() > 0  # noqa: E711
+    assert kinds.schema.field("few").nullable and not kinds.schema.field("many").nullable
     for line in bad[:50]:
         print(line[:400])
     print(json.dumps({**counts, "differences": len(bad)}))

@@ -58,6 +58,11 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds no value, which is not the empty text.
+    pub(super) fn push_none(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+
     fn get(&self, row: usize) -> Option<&[u8]> {
         let start = row.checked_sub(1).and_then(|before| self.ends.get(before));
         self.bytes

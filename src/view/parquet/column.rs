@@ -24,6 +24,8 @@ pub(super) struct ColumnType {
     pub(super) physical: i32,
     /// Bytes of a value of constant size that is no number.
     length: Option<i32>,
+    /// Whether rows may have no value.
+    is_optional: bool,
     logical: Option<Logical>,
     stored: Stored,
 }
@@ -84,14 +86,20 @@ pub(in crate::view) enum ColumnSource {
     Encoded(EncodedArray),
     /// All values, encoded.
     Texts(Vec<u8>),
+    /// The page of a dictionary with its header, and the content of that of its indexes.
+    Indexes {
+        dictionary: Vec<u8>,
+        indexes: Vec<u8>,
+    },
 }
 
 impl ColumnType {
     /// The type of text.
-    pub(super) fn text() -> Self {
+    pub(super) fn text(is_optional: bool) -> Self {
         Self {
             physical: 6,
             length: None,
+            is_optional,
             logical: Some(Logical::Text),
             stored: Stored::Texts,
         }
@@ -107,12 +115,14 @@ impl ColumnType {
             (Scalar::Bool, _) => Ok(Self {
                 physical: 0,
                 length: None,
+                is_optional: false,
                 logical: None,
                 stored: Stored::Encoded(ValueEncoding::Bits),
             }),
             (Scalar::Bytes | Scalar::Raw, _) => Ok(Self {
                 physical: 7,
                 length: Some(i32::try_from(data_type.size_bytes).map_err(|_| none())?),
+                is_optional: false,
                 logical: None,
                 stored: Stored::Elements(None),
             }),
@@ -161,7 +171,7 @@ impl ColumnType {
         if let Some(length) = self.length {
             fields.i32(2, length);
         }
-        fields.i32(3, 0);
+        fields.i32(3, i32::from(self.is_optional));
         fields.binary(4, name.as_bytes());
         let Some(logical) = self.logical else {
             return;
@@ -217,6 +227,7 @@ fn integer(number: Number) -> ColumnType {
     ColumnType {
         physical: if size == 4 { INT32 } else { INT64 },
         length: None,
+        is_optional: false,
         logical: (!is_plain).then_some(Logical::Integer { bits, is_signed }),
         stored: Stored::Elements(Some(Conversion::new(number, to))),
     }
@@ -233,6 +244,7 @@ fn float(number: Number) -> Option<ColumnType> {
     Some(ColumnType {
         physical,
         length,
+        is_optional: false,
         logical,
         stored: Stored::Elements(Some(Conversion::new(number, to))),
     })
@@ -266,6 +278,7 @@ fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
     Some(ColumnType {
         physical: INT64,
         length: None,
+        is_optional: false,
         logical: Some(Logical::Timestamp(resolution)),
         stored,
     })

@@ -111,7 +111,10 @@ impl RowGroups {
     pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         let pages = self.full.pages.iter().chain(&self.last.pages);
         let texts = self.columns.iter().filter_map(|column| match column {
-            ColumnSource::Texts(values) => Some(&values[..]),
+            ColumnSource::Texts(values)
+            | ColumnSource::Indexes {
+                indexes: values, ..
+            } => Some(&values[..]),
             _ => None,
         });
         pages.map(|page| &page.header[..]).chain(texts)
@@ -152,7 +155,10 @@ impl RowGroups {
         Some(match self.columns.get(index)? {
             ColumnSource::Array(extent) => SegmentSlice::Array(extent, range),
             ColumnSource::Encoded(array) => SegmentSlice::Encoded(array, range),
-            ColumnSource::Texts(values) => {
+            ColumnSource::Texts(values)
+            | ColumnSource::Indexes {
+                indexes: values, ..
+            } => {
                 let part = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
                 SegmentSlice::Bytes(values.get(part)?)
             }

@@ -1,0 +1,86 @@
+//! Columns of texts that rows share: a dictionary page, and a page of indexes (RLE_DICTIONARY), in which rows
+//! may have no value.
+//!
+//! <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use super::PLAIN;
+use super::thrift::Fields;
+use crate::view::categories::Categories;
+
+/// A dictionary page with its header; none if it is too long.
+pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
+    let texts = plain(values.texts().iter().map(String::as_str))?;
+    let (count, size) = (
+        i32::try_from(values.texts().len()).ok()?,
+        i32::try_from(texts.len()).ok()?,
+    );
+    let mut page = Fields::structure(|header| {
+        header.i32(1, 2);
+        header.i32(2, size);
+        header.i32(3, size);
+        header.nested(7, |dictionary| {
+            dictionary.i32(1, count);
+            dictionary.i32(2, PLAIN);
+        });
+    });
+    page.extend(texts);
+    Some(page)
+}
+
+/// Texts in PLAIN encoding; none if one is too long.
+pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
+    let mut values = Vec::new();
+    for text in texts {
+        values.extend(u32::try_from(text.len()).ok()?.to_le_bytes());
+        values.extend(text.as_bytes());
+    }
+    Some(values)
+}
+
+/// Whether rows have no value.
+pub(super) fn has_nulls(values: &Categories) -> bool {
+    values.codes().any(|code| code.is_none())
+}
+
+/// The content of the page of indexes: which rows have a value, if not all have, and their indexes. None if it
+/// is too long.
+pub(super) fn indexes(values: &Categories) -> Option<Vec<u8>> {
+    let mut page = Vec::new();
+    if has_nulls(values) {
+        let rows: Vec<bool> = values.codes().map(|code| code.is_some()).collect();
+        let bits = rows.chunks(8).map(|rows| {
+            let bits = rows.iter().rev().map(|is_there| u8::from(*is_there));
+            bits.fold(0, |byte, bit| byte << 1 | bit)
+        });
+        let mut levels = Vec::new();
+        push_run(&mut levels, rows.len(), bits);
+        page.extend(u32::try_from(levels.len()).ok()?.to_le_bytes());
+        page.extend(levels);
+    }
+    let codes: Vec<u32> = values.codes().flatten().collect();
+    let width = match values.texts().len() {
+        0..=0x100 => 1,
+        0x101..=0x1_0000 => 2,
+        _ => 4,
+    };
+    page.push(u8::try_from(8 * width).ok()?);
+    let bytes = codes
+        .iter()
+        .flat_map(|code| code.to_le_bytes().into_iter().take(width));
+    push_run(&mut page, codes.len(), bytes);
+    // A run has a multiple of eight values.
+    let missing = codes.len().next_multiple_of(8) - codes.len();
+    page.extend(std::iter::repeat_n(0, missing * width));
+    Some(page)
+}
+
+/// Adds one run of values of constant width.
+fn push_run(page: &mut Vec<u8>, values: usize, bytes: impl Iterator<Item = u8>) {
+    let mut header = (values.div_ceil(8) << 1) | 1;
+    while header > 0x7f {
+        page.push(header.to_le_bytes()[0] | 0x80);
+        header >>= 7;
+    }
+    page.push(header.to_le_bytes()[0]);
+    page.extend(bytes);
+}
