@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+
 use super::cache::{ChunkId, now_ms};
 use super::chunk_table::{ChunkTable, StoredChunk};
 use super::chunks::present;
@@ -28,6 +31,9 @@ struct Part<'a> {
 
 /// Remote chunks up to this size are fetched whole.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
+/// Parts of remote chunks that one read fetches at the same time. All but the first and the last are whole chunks
+/// of the read.
+const CONCURRENT: usize = 32;
 
 impl ArrayReader {
     /// Reads `size` bytes from `offset` of the chunks of a table into `buffer`, fewer only at the end, if
@@ -134,27 +140,64 @@ impl ArrayReader {
         let length: usize = parts.iter().map(|part| part.size).sum();
         // After all else that waits for memory: a read that waits for some holds none.
         let _memory = self.engine.reserve(self.key(), length as u64).await?;
-        let mut bytes = Vec::new();
+        if let [only] = &parts[..] {
+            return self.fetch(only, served).await;
+        }
+        let mut bytes = self.zeroed(length as u64)?;
         let mut filled = 0;
-        for part in &parts {
-            let checked_ms = now_ms();
-            let object = self.chunks.open(&part.key, self.stored_hint(part)).await?;
-            let object = part.current(object)?;
-            self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
-            if let [only] = &parts[..] {
-                let data = object.read(only.start, only.size).await?;
-                if data.bytes(&[])?.len() == only.size {
-                    return Ok(data);
-                }
+        let concurrent = if self.chunks.is_remote() {
+            CONCURRENT
+        } else {
+            1
+        };
+        for parts in parts.chunks(concurrent) {
+            if let [part] = parts {
+                let object = self.current(part, served).await?;
+                let target = part_mut(&mut bytes, filled..filled + part.size)?;
+                read_part(&*object, part, target).await?;
+                filled += part.size;
+                continue;
             }
-            if bytes.is_empty() {
-                bytes = self.zeroed(length as u64)?;
+            // Requests for neighbours are joined while they wait.
+            let fetches: Vec<_> = (parts.iter())
+                .map(|part| self.fetch(part, served).boxed())
+                .collect();
+            for (part, data) in parts.iter().zip(try_join_all(fetches).await?) {
+                let target = part_mut(&mut bytes, filled..filled + part.size)?;
+                target.copy_from_slice(part.whole(data, &[])?.bytes(&[])?);
+                filled += part.size;
             }
-            let target = part_mut(&mut bytes, filled..filled + part.size)?;
-            read_part(&*object, part, target).await?;
-            filled += part.size;
         }
         Ok(Data::Shared(Arc::new(bytes), 0..filled))
+    }
+
+    /// The value of the chunk of a part, if it is still the one of the table.
+    async fn current(
+        &self,
+        part: &Part<'_>,
+        served: Option<&ServedVersions>,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        let checked_ms = now_ms();
+        let object = self.chunks.open(&part.key, self.stored_hint(part)).await?;
+        let object = part.current(object)?;
+        self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
+        Ok(object)
+    }
+
+    /// All bytes of a part.
+    async fn fetch(
+        &self,
+        part: &Part<'_>,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        let object = self.current(part, served).await?;
+        let data = object.read(part.start, part.size).await?;
+        if data.bytes(&[])?.len() == part.size {
+            return Ok(data);
+        }
+        let mut bytes = self.zeroed(part.size as u64)?;
+        read_part(&*object, part, &mut bytes).await?;
+        Ok(Data::Shared(Arc::new(bytes), 0..part.size))
     }
 
     /// What a chunk is opened for: programs read chunks whole.

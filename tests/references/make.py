@@ -3,6 +3,7 @@
 usage: make.py files DIRECTORY             data, references with relative targets, and expected arrays
        make.py parquet DIRECTORY PREFIX    combined.parq with targets that begin with PREFIX
        make.py compare MOUNT EXPECTED      compares .npy views with expected arrays, by their names
+       make.py packed FILE NPY             compares the variable of a .packed.nc with a .npy
        make.py large COUNT JSON PARQUET    references to nothing, for measurements
 
 References are those of kerchunk and of VirtualiZarr; expected arrays are what h5py and netCDF4 read.
@@ -228,6 +229,13 @@ def compare(mount, expected):
     print(len(wanted))
 
 
+def compare_packed(file, values):
+    """The variable in a file of netCDF-4 that is called as the file, as HDF5 decodes it."""
+    with h5py.File(file) as opened:
+        there = opened[Path(file).name.split(".")[0]][...]
+    print("equal" if np.array_equal(there, np.load(values)) else "different")
+
+
 def write_large(count, path, parquet):
     from kerchunk.df import refs_to_dataframe
 
@@ -247,6 +255,8 @@ def main():
         write_parquet(Path(arguments[0]).absolute(), arguments[1])
     elif command == "compare":
         compare(Path(arguments[0]), Path(arguments[1]))
+    elif command == "packed":
+        compare_packed(*arguments)
     elif command == "large":
         write_large(int(arguments[0]), arguments[1], arguments[2])
 

@@ -200,3 +200,29 @@ fn a_warm_disk_cache_needs_no_data_of_a_target() {
         }
     }
 }
+
+#[test]
+fn stored_chunks_of_references_are_a_file_with_few_requests() {
+    let nginx = Nginx::start(&fixtures());
+    let there = nginx.remote("").mount("plain.json");
+    let here = Mount::new(fixtures().join("plain.json"));
+    // 40 neighbours; chunks of which some are missing; 3.2 MB, which the kernel reads in parts of 256 KiB.
+    for (name, most) in [("filtered", 10), ("g/holes", 10), ("g/long", 16)] {
+        let last = name.rsplit('/').next().unwrap();
+        let view = format!("{name}/.zarrfs/{last}.packed.nc");
+        let local = read(here.join(&view)).unwrap();
+        let before = of(&nginx, "plain.h5");
+        let size = fs::metadata(there.join(&view)).unwrap().len();
+        assert_eq!(size, local.len() as u64);
+        assert_eq!(of(&nginx, "plain.h5"), before, "references have the sizes");
+        assert!(read(there.join(&view)).unwrap() == local, "{name}");
+        let requests = of(&nginx, "plain.h5") - before;
+        assert!(requests <= most, "{requests} requests for {name}");
+        let values = format!("{name}/.zarrfs/{last}.npy");
+        let values = there.join(values);
+        let read = run(make().arg("packed").arg(there.join(&view)).arg(values));
+        assert_eq!(read.trim(), "equal", "{name}");
+    }
+    there.unmount();
+    here.unmount();
+}

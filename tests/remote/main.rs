@@ -16,6 +16,7 @@ mod compare;
 mod hdfs;
 mod http;
 mod objects;
+mod packed;
 mod refusals;
 mod requests;
 mod themselves;
