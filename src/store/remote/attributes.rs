@@ -137,6 +137,7 @@ impl RemoteSource {
             Either::Left((Err(_), end)) => end.await.unwrap_or_else(|_| Err(panicked()))?,
             Either::Right((end, _)) => end.unwrap_or_else(|_| Err(panicked()))?,
         };
+        self.speculation.note_lookup();
         self.speculation.observe_size(meta.size_bytes);
         Ok(meta)
     }

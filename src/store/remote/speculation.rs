@@ -92,10 +92,14 @@ impl Speculation {
         let _ = self.typical_bytes.fetch_update(set, get, decayed);
     }
 
+    /// Notes that a lookup is answered whose value is being fetched.
+    pub(super) fn note_lookup(&self) {
+        self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Notes that a lookup has fetched a value.
     pub(super) fn charge(&self, bytes: u64) {
         self.add_credit(-signed(bytes));
-        self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes the first read of a value.
@@ -159,6 +163,7 @@ mod tests {
         let mut fetched = 0;
         while speculation.lookup_limit().is_some() {
             speculation.observe_size(700_000);
+            speculation.note_lookup();
             speculation.charge(700_000);
             speculation.insert_unread(&key(fetched), 0, 700_000);
             fetched += 1;
