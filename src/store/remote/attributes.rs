@@ -110,6 +110,7 @@ impl RemoteSource {
     /// Attributes of an object that no listing has, from the headers of an answer that brings its value,
     /// too, if a read will most likely follow.
     async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
+        let _lookup = self.speculation.begin_lookup();
         let Some((limit, reserved)) = self.reserve_value_lookup() else {
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
             self.speculation.observe_size(meta.size_bytes);
@@ -137,7 +138,6 @@ impl RemoteSource {
             Either::Left((Err(_), end)) => end.await.unwrap_or_else(|_| Err(panicked()))?,
             Either::Right((end, _)) => end.unwrap_or_else(|_| Err(panicked()))?,
         };
-        self.speculation.note_lookup();
         self.speculation.observe_size(meta.size_bytes);
         Ok(meta)
     }

@@ -19,8 +19,7 @@ pub(super) const WHOLE_BYTES: u64 = 8 << 20;
 const FIRST_CREDIT_BYTES: i64 = 4 << 20;
 /// More credit than this is not collected.
 const MAX_CREDIT_BYTES: i64 = 16 << 20;
-/// Values that lookups fetch, and nobody reads, before lookups ask for attributes only. Programs with several
-/// threads read each value right after its lookup.
+/// Lookups, one after the other and without a read between them, that may fetch values.
 const MAX_LOOKUPS_WITHOUT_READ: u32 = 3;
 /// A lookup fetches at least values up to this size.
 const MIN_LIMIT_BYTES: u64 = 1 << 20;
@@ -29,12 +28,25 @@ const MAX_UNREAD: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 /// A value that is not read for so long takes no room from others.
 const UNREAD_TTL: Duration = Duration::from_secs(5);
 
+/// A lookup that waits for an answer.
+#[derive(Debug)]
+pub(super) struct InFlightLookup<'a>(&'a AtomicU32);
+
+impl Drop for InFlightLookup<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How values are fetched before a read, and which of them were read since.
 #[derive(Debug)]
 pub(super) struct Speculation {
     /// Bytes that lookups may fetch.
     credit: AtomicI64,
-    /// Lookups that have fetched a value since the last read of any.
+    /// Lookups that wait for an answer.
+    lookups_in_flight: AtomicU32,
+    /// Lookups since the last read of any value that began while no other was in flight: the answers to the
+    /// lookups of a program with several threads come before its first read.
     lookups_without_read: AtomicU32,
     /// Size of the largest of the latest values; 0 if none is known.
     typical_bytes: AtomicU64,
@@ -52,6 +64,7 @@ impl Default for Speculation {
     fn default() -> Self {
         Self {
             credit: AtomicI64::new(FIRST_CREDIT_BYTES),
+            lookups_in_flight: AtomicU32::new(0),
             lookups_without_read: AtomicU32::new(0),
             typical_bytes: AtomicU64::new(0),
             unread: Mutex::new(Unread {
@@ -82,7 +95,7 @@ impl Speculation {
     /// Whether lookups ask for attributes only, because they are not followed by reads.
     pub(super) fn is_only_looked_at(&self) -> bool {
         let lookups = self.lookups_without_read.load(Ordering::Relaxed);
-        lookups >= MAX_LOOKUPS_WITHOUT_READ || self.credit.load(Ordering::Relaxed) <= 0
+        lookups > MAX_LOOKUPS_WITHOUT_READ || self.credit.load(Ordering::Relaxed) <= 0
     }
 
     /// Notes the size of a value.
@@ -92,9 +105,12 @@ impl Speculation {
         let _ = self.typical_bytes.fetch_update(set, get, decayed);
     }
 
-    /// Notes that a lookup is answered whose value is being fetched.
-    pub(super) fn note_lookup(&self) {
-        self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
+    /// Notes that a lookup begins; it ends when what is returned is dropped.
+    pub(super) fn begin_lookup(&self) -> InFlightLookup<'_> {
+        if self.lookups_in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
+        }
+        InFlightLookup(&self.lookups_in_flight)
     }
 
     /// Notes that a lookup has fetched a value.
@@ -161,9 +177,12 @@ mod tests {
     fn lookups_without_reads_soon_ask_for_attributes_only_and_a_read_changes_that() {
         let speculation = Speculation::default();
         let mut fetched = 0;
-        while speculation.lookup_limit().is_some() {
+        loop {
+            let _lookup = speculation.begin_lookup();
+            if speculation.lookup_limit().is_none() {
+                break;
+            }
             speculation.observe_size(700_000);
-            speculation.note_lookup();
             speculation.charge(700_000);
             speculation.insert_unread(&key(fetched), 0, 700_000);
             fetched += 1;
@@ -174,6 +193,10 @@ mod tests {
         assert_eq!(speculation.read(&key(0), 0), None);
         assert_eq!(speculation.lookup_limit(), None);
         speculation.earn(700_000);
+        // Those of several threads at the same time do not count.
+        let lookups: Vec<_> = (0..10).map(|_| speculation.begin_lookup()).collect();
+        assert!(speculation.lookup_limit().is_some());
+        drop(lookups);
         assert_eq!(speculation.lookup_limit(), Some(1_400_000));
         assert_eq!(speculation.unread_bytes(), (fetched - 1) * 700_000);
     }
