@@ -374,6 +374,8 @@ fn child<'a>(key: &'a Key, prefix: &Key) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::runtime::block_on;
     use crate::store::{MemoryStore, OpenOptions, SourceName};
@@ -457,9 +459,9 @@ mod tests {
     fn a_long_directory_has_an_order_if_its_listing_takes_no_requests() {
         let keys = (0..10_000).map(|number| format!("\"a/{number:04}\": [\"target\", 0, 1]"));
         let keys: Vec<String> = keys.collect();
-        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+        let mut file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
         let json = format!("{{\"version\": 1, \"refs\": {{{}}}}}", keys.join(","));
-        std::fs::write(file.path(), json).unwrap();
+        file.write_all(json.as_bytes()).unwrap();
         let source = SourceName::parse(file.path()).unwrap();
         let store = block_on(source.open(&OpenOptions::default())).unwrap();
         let orders = KeyOrders::new(Arc::from(store), Numbers::NATIVE);

@@ -1,7 +1,7 @@
 //! What the formats of a node are, or why there are none.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::layout::VirtualFile;
 use crate::array::{ArrayReader, Reservation};
@@ -48,7 +48,29 @@ pub struct CachedFile {
     /// What it is made of, where that is more than its own node.
     pub rendering: Option<Rendering>,
     pub(super) asked: Asked,
+    /// How long it took to make it.
+    pub(super) took: Duration,
     pub(super) _memory: Reservation,
+}
+
+/// How long a file is trusted beside `--ttl`, in multiples of the time that it took to make it.
+const TRUST: u32 = 4;
+
+impl CachedFile {
+    /// Whether the file is as good as a new one.
+    pub(super) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
+        let is_certain = is_immutable && !self.asked.is_in_vain;
+        is_certain || self.asked.when.elapsed() < trust(ttl, self.took)
+    }
+}
+
+/// How long a file is trusted. One that takes longer to make than `--ttl` would be made again for each request;
+/// with `--ttl 0` it is.
+fn trust(ttl: Duration, took: Duration) -> Duration {
+    match ttl.is_zero() {
+        true => ttl,
+        false => ttl.saturating_add(took.saturating_mul(TRUST)),
+    }
 }
 
 /// When the oldest was asked for of what a file is made of.
@@ -115,5 +137,19 @@ impl CachedFile {
     /// Size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.made.layout.size_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_to_make_is_trusted_for_longer_unless_nothing_is() {
+        let seconds = Duration::from_secs;
+        assert_eq!(trust(seconds(1), seconds(3)), seconds(13));
+        assert_eq!(trust(seconds(60), Duration::ZERO), seconds(60));
+        assert_eq!(trust(Duration::ZERO, seconds(3)), Duration::ZERO);
+        assert_eq!(trust(Duration::MAX, seconds(3)), Duration::MAX);
     }
 }

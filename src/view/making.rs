@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -43,13 +44,14 @@ impl Nodes {
             (Renderer::Readme | Renderer::ViewList, _) => match self.cached_file(node, format) {
                 Some(file) => Ok(Content::File(file)),
                 None => {
+                    let begun = Instant::now();
                     let (list, asked) = self.view_list(node).await?;
                     let text = match format.renderer() {
                         Renderer::ViewList => list.json(),
                         _ => list.text(),
                     };
                     let made = VirtualFile::text(text);
-                    Ok(Content::File(self.keep(node, format, made, asked)?))
+                    Ok(Content::File(self.keep(node, format, made, asked, begun)?))
                 }
             },
             (Renderer::Elements, Elements::Variable(..)) => {
@@ -98,7 +100,7 @@ impl Nodes {
             (Renderer::Array(make), _) => {
                 let file = make(&array_of(node)?)?;
                 let file = self.file(node, format, file, None, Asked::now())?;
-                Ok(Content::File(file))
+                Ok(Content::File(Arc::new(file)))
             }
             (Renderer::Chunks, _) => {
                 let reader = array_of(node)?.reader;
@@ -199,7 +201,7 @@ impl Nodes {
             leave_session_thread().await;
             let asked = Asked::now();
             let file = nodes.render(&own, format).await?;
-            nodes.keep(&own, format, file, asked)
+            nodes.keep(&own, format, file, asked, asked.when)
         };
         let place = (node.key.clone(), node.version, format.number());
         let panicked = StoreError::internal(format!("a panic while {format} was made"));
@@ -239,8 +241,8 @@ impl Nodes {
         let place = (node.key.clone(), node.version, format.number());
         let mut files = self.files.lock();
         let file = files.get(&place)?;
-        let is_immutable = self.store().capabilities().immutable && !file.asked.is_in_vain;
-        let is_trusted = is_immutable || file.asked.when.elapsed() < self.options().ttl;
+        let is_immutable = self.store().capabilities().immutable;
+        let is_trusted = file.is_trusted(is_immutable, self.options().ttl);
         is_trusted.then(|| Arc::clone(file))
     }
 
@@ -250,6 +252,7 @@ impl Nodes {
         format: Format,
         made: VirtualFile,
         asked: Asked,
+        begun: Instant,
     ) -> Result<Arc<CachedFile>, NoContent> {
         let mut hasher = SipHasher13::new();
         for header in made.layout.headers() {
@@ -266,7 +269,11 @@ impl Nodes {
             hash: hasher.finish(),
             size_bytes: made.layout.size_bytes(),
         };
-        let file = self.file(node, format, made, Some(rendering), asked)?;
+        let file = CachedFile {
+            took: begun.elapsed(),
+            ..self.file(node, format, made, Some(rendering), asked)?
+        };
+        let file = Arc::new(file);
         let bytes = file.made.layout.header_bytes();
         let place = (node.key.clone(), node.version, format.number());
         let evicted = self.files.lock().insert(place, Arc::clone(&file), bytes);
@@ -281,7 +288,7 @@ impl Nodes {
         made: VirtualFile,
         rendering: Option<Rendering>,
         asked: Asked,
-    ) -> Result<Arc<CachedFile>, NoContent> {
+    ) -> Result<CachedFile, NoContent> {
         let bytes = made.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 8;
         if bytes > most {
@@ -289,12 +296,13 @@ impl Nodes {
             return Err(NoContent::Absent(why));
         }
         let memory = self.engine().reserve_now(&node.key, bytes);
-        Ok(Arc::new(CachedFile {
+        Ok(CachedFile {
             made,
             rendering,
             asked,
+            took: Duration::ZERO,
             _memory: memory.map_err(NoContent::Failed)?,
-        }))
+        })
     }
 }
 

@@ -338,7 +338,8 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
             };
             let (mut first, mut second) = (reader(), reader());
             gate.wait_for(1);
-            assert!(wait_until(AT_ONCE, || remote.server.under_way() == 1));
+            // Of a long key, what follows is asked for at the same time.
+            assert!(wait_until(AT_ONCE, || remote.server.under_way() >= 1));
             first.0.kill().unwrap();
             assert!(!ended(&mut first.0, AT_ONCE), "it was killed");
             // The second reader still waits for it. (The watcher looks five times a second.)

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_task::Task;
 use futures_util::future::try_join_all;
 
 use super::Meta;
@@ -12,6 +13,7 @@ use super::store::{RemoteSource, panicked};
 use super::value::fetch_in_pieces;
 use crate::runtime::{self, leave_session_thread};
 use crate::store::{Data, Key, Readahead, StoreError, Window, in_memory, part, part_mut};
+use crate::sync::Mutex;
 
 /// Files are fetched in blocks of this size.
 const BLOCK_BYTES: u64 = 256 << 10;
@@ -27,6 +29,8 @@ const READAHEAD_BYTES: u64 = 64 << 20;
 pub(super) struct Blocks {
     part: Arc<Spanned>,
     readahead: Readahead,
+    /// Dropping them cancels what nobody else waits for: a reader that is gone leaves no request behind.
+    prefetches: Mutex<Vec<Task<()>>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ impl Blocks {
         Self {
             part: Arc::new(part),
             readahead: Readahead::default(),
+            prefetches: Mutex::default(),
         }
     }
 
@@ -132,10 +137,12 @@ impl Blocks {
         let Some(ahead) = self.readahead.observe(range, &window, length) else {
             return;
         };
-        let numbers = numbers(&ahead);
-        let mut from = numbers.start;
-        while from < numbers.end {
-            let to = ((from / RUN_BLOCKS + 1) * RUN_BLOCKS).min(numbers.end);
+        // The block in which it begins is that of the read itself.
+        let mut from = ahead.start.div_ceil(BLOCK_BYTES);
+        let end = numbers(&ahead).end;
+        let mut prefetches = Vec::new();
+        while from < end {
+            let to = ((from / RUN_BLOCKS + 1) * RUN_BLOCKS).min(end);
             let part = Arc::clone(&self.part);
             let fetch = async move {
                 let bytes = (to - from).saturating_mul(BLOCK_BYTES);
@@ -144,9 +151,12 @@ impl Blocks {
                     let _ = part.blocks(from..to).await;
                 }
             };
-            runtime::spawn(fetch).detach();
+            prefetches.push(runtime::spawn(fetch));
             from = to;
         }
+        let mut running = self.prefetches.lock();
+        running.retain(|prefetch| !prefetch.is_finished());
+        running.append(&mut prefetches);
     }
 }
 
