@@ -17,6 +17,8 @@ use crate::store::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// No pause is longer, unless the source asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// No attempt is made that has less time than this.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 /// A long answer may take this much longer for each byte of it.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1 << 20;
 /// Answers up to this size have to come within the deadline.
@@ -104,7 +106,9 @@ impl Retry {
             .saturating_mul(1 << (attempts - 1).min(10))
             .min(LONGEST_PAUSE);
         let next = Instant::now() + failed.retry_after.unwrap_or_else(|| most.mul_f64(jitter()));
-        if next >= deadline {
+        // An attempt that the deadline cuts off would hide what this one failed of.
+        let least = SHORTEST_ATTEMPT.min(self.timeout / 20);
+        if next + least >= deadline {
             return give_up(failed);
         }
         log::debug!(
