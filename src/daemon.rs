@@ -52,7 +52,7 @@ use crate::store::{
     IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store,
     ZipOptions, open_demo,
 };
-use crate::tree::{self, Shown, Tree, ViewTree};
+use crate::tree::{self, MuxTree, Shown, Tree};
 use crate::view::{Nodes, NodesOptions};
 pub use background::private_mountpoint;
 pub use discovery::{path, views};
@@ -403,7 +403,7 @@ async fn build_tree(
         TreeShown::Both => Shown::Both,
     };
     let is_listed = options.views == Views::List;
-    let tree = ViewTree::new(native, root, Arc::new(nodes), shown, is_listed).await?;
+    let tree = MuxTree::new(native, root, Arc::new(nodes), shown, is_listed).await?;
     Ok(Box::new(tree))
 }
 

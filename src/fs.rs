@@ -18,16 +18,16 @@ pub use stats::Stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
 pub use crate::store::{Kind, StoreError, Visited};
-pub use crate::tree::{Entry, Ino};
+pub use crate::tree::{Entry, Ino, Node};
 
 use crate::recent_errors::RecentErrors;
-use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat, Version};
-use crate::tree::{DirStream, ERRORS_FILE, Node, Tree};
+use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat};
+use crate::tree::{DirStream, ERRORS_FILE, Tree};
 pub use handles::Handle;
 use handles::Handles;
 use local_io::LocalIoPool;
@@ -91,27 +91,6 @@ pub struct Policy {
     pub umask: u16,
     /// Threads that read local files which are not in the page cache.
     pub local_io_threads: usize,
-}
-
-/// What stat(2) tells of a file.
-#[derive(Debug, Clone, Copy)]
-pub struct Attr {
-    /// Inode number.
-    pub ino: Ino,
-    /// Directory or file.
-    pub is_directory: bool,
-    /// Exact size in bytes.
-    pub size_bytes: u64,
-    /// Time of the last change.
-    pub modified: SystemTime,
-    /// Permission bits.
-    pub mode: u16,
-    /// Number of links.
-    pub links: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
 }
 
 /// An opened file.
@@ -230,61 +209,24 @@ impl Fs {
         !self.is_remote || self.tree.store().capabilities().listing == ListingSupport::Complete
     }
 
-    fn attr(&self, node: Node) -> Attr {
-        let Node { ino, stat } = node;
-        let is_directory = stat.kind == Kind::Prefix;
-        // The mount is read-only whatever the modes say. They let users change and remove copies.
-        let full: u16 = if is_directory { 0o755 } else { 0o644 };
-        Attr {
-            ino,
-            is_directory,
-            size_bytes: stat.size_bytes,
-            modified: stat.modified,
-            mode: full & !self.policy.umask,
-            links: stat.links,
-            uid: self.policy.uid,
-            gid: self.policy.gid,
-        }
-    }
-
-    /// A listed name whose attributes are not proven: its number and kind, and nothing that could
-    /// be taken for more.
-    pub fn unproven(&self, entry: &Entry<'_>) -> Attr {
-        let stat = Stat {
-            kind: entry.kind,
-            size_bytes: 0,
-            modified: SystemTime::UNIX_EPOCH,
-            version: Version(0),
-            links: 1,
-        };
-        self.attr(Node {
-            ino: entry.ino,
-            stat,
-        })
-    }
-
     /// As [`Fs::lookup`], if the answer is at hand.
     ///
     /// # Errors
     /// As [`Fs::lookup`].
-    pub fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Attr, FsError>> {
+    pub fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, FsError>> {
         if name.len() > MAX_COMPONENT_BYTES {
             return Some(Err(FsError::NameTooLong));
         }
         let found = self.tree.try_lookup(parent, name)?;
-        Some(self.attr_of(found))
+        Some(found.map_err(Into::into))
     }
 
     /// Finds a name in a directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if it is proven that there is none.
-    pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr, FsError> {
-        self.attr_of(self.tree.lookup(parent, name).await)
-    }
-
-    fn attr_of(&self, found: Result<Node, StoreError>) -> Result<Attr, FsError> {
-        Ok(self.attr(found?))
+    pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, FsError> {
+        Ok(self.tree.lookup(parent, name).await?)
     }
 
     /// The kernel has forgotten lookups of a number.
@@ -296,7 +238,7 @@ impl Fs {
     ///
     /// # Errors
     /// As [`Fs::getattr`].
-    pub fn try_getattr(&self, ino: Ino, handle: Option<Handle>) -> Option<Result<Attr, FsError>> {
+    pub fn try_getattr(&self, ino: Ino, handle: Option<Handle>) -> Option<Result<Node, FsError>> {
         let open = handle.and_then(|handle| self.files.get(handle));
         let stat = match open {
             Some(object) => Some(object.stat()),
@@ -307,20 +249,20 @@ impl Fs {
             (None, Some(root)) if ino == Ino::ROOT => Ok(root),
             (stat, _) => stat?,
         };
-        Some(self.attr_of(stat.map(|stat| Node { ino, stat })))
+        Some(stat.map(|stat| Node { ino, stat }).map_err(Into::into))
     }
 
     /// Attributes of a number; of what was opened, if a handle is given.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the file has been replaced.
-    pub async fn getattr(&self, ino: Ino, handle: Option<Handle>) -> Result<Attr, FsError> {
+    pub async fn getattr(&self, ino: Ino, handle: Option<Handle>) -> Result<Node, FsError> {
         let open = handle.and_then(|handle| self.files.get(handle));
         let stat = match open {
             Some(object) => object.stat(),
             None => self.tree.stat(ino).await,
         };
-        self.attr_of(stat.map(|stat| Node { ino, stat }))
+        Ok(Node { ino, stat: stat? })
     }
 
     /// As [`Fs::open`], if that is at hand.
@@ -436,7 +378,7 @@ impl Fs {
         ino: Ino,
         directory: &mut dyn DirStream,
         cookie: u64,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let visited = directory.visit(cookie, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
@@ -445,7 +387,7 @@ impl Fs {
             let Some(Ok(node)) = self.tree.try_adopt(ino, &entry) else {
                 return visit(&entry, None);
             };
-            let flow = visit(&entry, Some(self.attr(node)));
+            let flow = visit(&entry, Some(node));
             if flow.is_break() {
                 // It did not fit: the kernel has not seen it.
                 self.tree.forget(node.ino, 1);

@@ -2,8 +2,9 @@
 //!
 //! A pinned store with an index needs no table: an inode number is a place in the index
 //! (`indexed`). Any other store gets numbers from a hash of key and version, and a table of
-//! those that the kernel knows (`hashed`). Computed files stand beside them (`views`). All give the
-//! same numbers after a remount.
+//! those that the kernel knows (`hashed`). Views have numbers of their own (`views`), and so has the
+//! hierarchy in another version (`translations`). A mount shows them together (`mux`). All give the same
+//! numbers after a remount.
 //!
 //! **Architecture Invariant:** nothing below this module knows an inode number.
 //!
@@ -15,11 +16,14 @@ mod hashed;
 mod indexed;
 mod key_order;
 mod key_readahead;
+mod mux;
+mod translations;
 mod views;
 
 pub use hashed::HashedTree;
 pub use indexed::IndexedTree;
-pub use views::{ERRORS_FILE, Shown, ViewTree};
+pub use mux::{MuxTree, Shown};
+pub use views::ERRORS_FILE;
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;

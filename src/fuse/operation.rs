@@ -15,8 +15,8 @@ use fuser::{
 
 use super::Service;
 use super::in_flight::{Refuse, RequestId};
-use super::reply::{absent, file_attr, report, send_xattr};
-use crate::fs::{Attr, Fs, FsError, Handle, Ino, Opened, StoreError};
+use super::reply::{file_attr, report, send_xattr, without_attributes};
+use crate::fs::{Fs, FsError, Handle, Ino, Kind, Node, Opened, StoreError};
 
 /// A request and how it is answered.
 pub(super) trait Operation {
@@ -98,7 +98,7 @@ pub(super) struct Lookup<'a> {
 impl Operation for Lookup<'_> {
     const NAME: &'static str = "lookup";
     /// Nothing, where the kernel may keep that there is no such name.
-    type Output = Option<Attr>;
+    type Output = Option<Node>;
     type Reply = ReplyEntry;
     type Owned = Lookup<'static>;
 
@@ -110,30 +110,28 @@ impl Operation for Lookup<'_> {
         Some(&self.name)
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Option<Attr>, FsError>> {
+    fn try_run(&self, fs: &Fs) -> Option<Result<Option<Node>, FsError>> {
         let found = fs.try_lookup(Ino(self.parent.0), self.name.as_bytes())?;
         Some(negative(fs, found))
     }
 
-    async fn run(&self, fs: &Fs) -> Result<Option<Attr>, FsError> {
+    async fn run(&self, fs: &Fs) -> Result<Option<Node>, FsError> {
         let found = fs.lookup(Ino(self.parent.0), self.name.as_bytes()).await;
         negative(fs, found)
     }
 
-    fn answer(&self, service: &Service, found: Option<Attr>, reply: ReplyEntry) {
+    fn answer(&self, service: &Service, found: Option<Node>, reply: ReplyEntry) {
         let policy = service.fs.policy();
-        match found {
-            Some(attr) => {
-                let ttl = service.fs.entry_ttl(self.name.as_bytes());
-                reply.entry(&ttl, &file_attr(&attr), Generation(0));
-            }
-            None => reply.entry(&policy.absent_ttl, &file_attr(&absent()), Generation(0)),
-        }
+        let (ttl, node) = match found {
+            Some(node) => (service.fs.entry_ttl(self.name.as_bytes()), node),
+            None => (policy.absent_ttl, without_attributes(Ino(0), Kind::Object)),
+        };
+        reply.entry(&ttl, &file_attr(&node, policy), Generation(0));
     }
 
-    fn undo(fs: &Fs, found: Option<Attr>) {
-        if let Some(attr) = found {
-            fs.forget(attr.ino, 1);
+    fn undo(fs: &Fs, found: Option<Node>) {
+        if let Some(node) = found {
+            fs.forget(node.ino, 1);
         }
     }
 
@@ -146,7 +144,7 @@ impl Operation for Lookup<'_> {
 }
 
 /// A lookup's answer; absence is one that the kernel may cache.
-fn negative(fs: &Fs, found: Result<Attr, FsError>) -> Result<Option<Attr>, FsError> {
+fn negative(fs: &Fs, found: Result<Node, FsError>) -> Result<Option<Node>, FsError> {
     match found {
         Err(FsError::Store(StoreError::NotFound { .. })) if !fs.policy().absent_ttl.is_zero() => {
             Ok(None)
@@ -163,7 +161,7 @@ pub(super) struct Getattr {
 
 impl Operation for Getattr {
     const NAME: &'static str = "getattr";
-    type Output = Attr;
+    type Output = Node;
     type Reply = ReplyAttr;
     type Owned = Self;
 
@@ -171,16 +169,17 @@ impl Operation for Getattr {
         self.ino
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Attr, FsError>> {
+    fn try_run(&self, fs: &Fs) -> Option<Result<Node, FsError>> {
         fs.try_getattr(Ino(self.ino.0), self.handle)
     }
 
-    async fn run(&self, fs: &Fs) -> Result<Attr, FsError> {
+    async fn run(&self, fs: &Fs) -> Result<Node, FsError> {
         fs.getattr(Ino(self.ino.0), self.handle).await
     }
 
-    fn answer(&self, service: &Service, found: Attr, reply: ReplyAttr) {
-        reply.attr(&service.fs.policy().ttl, &file_attr(&found));
+    fn answer(&self, service: &Service, found: Node, reply: ReplyAttr) {
+        let policy = service.fs.policy();
+        reply.attr(&policy.ttl, &file_attr(&found, policy));
     }
 
     fn owned(self) -> Self {

@@ -10,8 +10,8 @@ use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 
 use super::Service;
 use super::in_flight::{Refuse, RequestId};
-use super::reply::{file_attr, kind, report};
-use crate::fs::{Attr, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Visited};
+use super::reply::{file_attr, kind, report, without_attributes};
+use crate::fs::{Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Visited};
 use crate::tree::DirStream;
 
 /// Names in the first answer to READDIRPLUS. The kernel always begins a directory with it, and
@@ -36,11 +36,11 @@ pub(super) trait Page: Refuse {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError>;
 
     /// Puts a name in; breaks if it does not fit.
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attr: Option<Attr>) -> ControlFlow<()>;
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()>;
 
     fn send(self);
 }
@@ -52,12 +52,12 @@ impl Page for ReplyDirectory {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         fs.readdir(directory, part.offset, &mut |entry| visit(entry, None))
     }
 
-    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Option<Attr>) -> ControlFlow<()> {
+    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Option<Node>) -> ControlFlow<()> {
         let name = OsStr::from_bytes(entry.name);
         let kind = kind(entry.kind == Kind::Prefix);
         full(self.add(INodeNo(entry.ino.0), entry.next, kind, name))
@@ -75,27 +75,28 @@ impl Page for ReplyDirectoryPlus {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Attr>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let mut left = match part.offset {
             0 => FIRST_PLUS_NAMES,
             _ => usize::MAX,
         };
         let ino = Ino(part.ino.0);
-        fs.readdirplus(ino, directory, part.offset, &mut |entry, attr| {
+        fs.readdirplus(ino, directory, part.offset, &mut |entry, node| {
             let Some(fewer) = left.checked_sub(1) else {
                 return ControlFlow::Break(());
             };
             left = fewer;
-            visit(entry, attr)
+            visit(entry, node)
         })
     }
 
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attr: Option<Attr>) -> ControlFlow<()> {
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()> {
         // Without attributes (or with `.` and `..`, which the kernel only lists) the name is to be
         // looked up again before it is believed.
-        let ttl = attr.map_or(Duration::ZERO, |_| fs.policy().ttl);
-        let attr = file_attr(&attr.unwrap_or_else(|| fs.unproven(entry)));
+        let ttl = node.map_or(Duration::ZERO, |_| fs.policy().ttl);
+        let node = node.unwrap_or_else(|| without_attributes(entry.ino, entry.kind));
+        let attr = file_attr(&node, fs.policy());
         let name = OsStr::from_bytes(entry.name);
         full(self.add(attr.ino, entry.next, name, &ttl, &attr, Generation(0)))
     }
@@ -138,11 +139,11 @@ impl<P: Page> Filled<P> {
         part: &Part,
         directory: &mut dyn DirStream,
     ) -> Result<Visited, FsError> {
-        P::visit(fs, part, directory, &mut |entry, attr| {
-            let flow = self.page.put(fs, entry, attr);
+        P::visit(fs, part, directory, &mut |entry, node| {
+            let flow = self.page.put(fs, entry, node);
             if flow.is_continue() {
                 self.has_names = true;
-                self.adopted.extend(attr.map(|attr| attr.ino));
+                self.adopted.extend(node.map(|node| node.ino));
             }
             flow
         })

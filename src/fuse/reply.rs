@@ -10,9 +10,9 @@ use fuser::{
 
 use super::in_flight::Refuse;
 use crate::errno::{errno, errno_name};
-use crate::fs::{Attr, Fs, FsError, Ino, StoreError};
+use crate::fs::{Fs, FsError, Ino, Node, Policy, StoreError};
 use crate::recent_errors::RecentError;
-use crate::store::Key;
+use crate::store::{Key, Kind, Stat, Version};
 
 /// Logs a failed request, once, and says its errno.
 pub(super) fn report(
@@ -86,27 +86,44 @@ fn recent(
     }
 }
 
-/// What stat(2) tells, as the kernel wants it.
-pub(super) fn file_attr(attr: &Attr) -> FileAttr {
+/// What stat(2) tells of a file, as the kernel wants it.
+pub(super) fn file_attr(node: &Node, policy: &Policy) -> FileAttr {
+    let Node { ino, stat } = node;
+    let is_directory = stat.kind == Kind::Prefix;
+    // The mount is read-only whatever the modes say. They let users change and remove copies.
+    let full: u16 = if is_directory { 0o755 } else { 0o644 };
     FileAttr {
-        ino: INodeNo(attr.ino.0),
-        size: attr.size_bytes,
+        ino: INodeNo(ino.0),
+        size: stat.size_bytes,
         // For every object: `tar -S` and other programs take a file with fewer blocks for a sparse one,
         // and with none for one that has no data at all.
-        blocks: attr.size_bytes.div_ceil(512),
-        atime: attr.modified,
-        mtime: attr.modified,
-        ctime: attr.modified,
-        crtime: attr.modified,
-        kind: kind(attr.is_directory),
-        perm: attr.mode,
-        nlink: attr.links,
-        uid: attr.uid,
-        gid: attr.gid,
+        blocks: stat.size_bytes.div_ceil(512),
+        atime: stat.modified,
+        mtime: stat.modified,
+        ctime: stat.modified,
+        crtime: stat.modified,
+        kind: kind(is_directory),
+        perm: full & !policy.umask,
+        nlink: stat.links,
+        uid: policy.uid,
+        gid: policy.gid,
         rdev: 0,
         blksize: 4096,
         flags: 0,
     }
+}
+
+/// A node of which only number and kind are known, and nothing that could be taken for more. With
+/// inode 0 it stands for a name that does not exist, which the kernel may keep.
+pub(super) fn without_attributes(ino: Ino, kind: Kind) -> Node {
+    let stat = Stat {
+        kind,
+        size_bytes: 0,
+        modified: SystemTime::UNIX_EPOCH,
+        version: Version(0),
+        links: 1,
+    };
+    Node { ino, stat }
 }
 
 pub(super) fn kind(is_directory: bool) -> FileType {
@@ -114,20 +131,6 @@ pub(super) fn kind(is_directory: bool) -> FileType {
         FileType::Directory
     } else {
         FileType::RegularFile
-    }
-}
-
-/// What stands for a name that does not exist: inode 0 is an answer that the kernel may keep.
-pub(super) fn absent() -> Attr {
-    Attr {
-        ino: Ino(0),
-        is_directory: false,
-        size_bytes: 0,
-        modified: SystemTime::UNIX_EPOCH,
-        mode: 0,
-        links: 0,
-        uid: 0,
-        gid: 0,
     }
 }
 

@@ -7,10 +7,10 @@ use futures_util::FutureExt;
 use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::runtime::block_on;
 use zarrfs::store::{Key, MemoryStore, Store};
-use zarrfs::tree::{self, Ino, Shown, Tree, ViewTree};
+use zarrfs::tree::{self, Ino, MuxTree, Shown, Tree};
 use zarrfs::view::{FormatSet, Nodes, NodesOptions};
 
-fn tree() -> ViewTree {
+fn tree() -> MuxTree {
     let key = |text: &str| Key::new(text.as_bytes()).unwrap();
     let group = br#"{"zarr_format": 2}"#;
     let array = br#"{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|u1",
@@ -33,7 +33,7 @@ fn tree() -> ViewTree {
     };
     let native = block_on(tree::native(Arc::clone(&store), &Key::root())).unwrap();
     let nodes = Arc::new(Nodes::new(store, Arc::new(engine.unwrap()), options));
-    let tree = ViewTree::new(native, Key::root(), nodes, Shown::Native, false);
+    let tree = MuxTree::new(native, Key::root(), nodes, Shown::Native, false);
     block_on(tree).unwrap()
 }
 

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use zarrfs::fs::{
-    Attr, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Opened, StoreError, Visited, with_buffer,
+    Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Opened, StoreError, Visited, with_buffer,
 };
 use zarrfs::runtime::block_on;
 use zarrfs::tree::DirStream;
@@ -16,7 +16,7 @@ pub struct Name {
     pub kind: Kind,
     pub next: u64,
     /// Of READDIRPLUS; it counts as a lookup.
-    pub attr: Option<Attr>,
+    pub node: Option<Node>,
 }
 
 /// The part of a directory that is requested.
@@ -31,7 +31,7 @@ pub struct Part {
 }
 
 /// LOOKUP; `None` is proven absence.
-pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Attr>, FsError> {
+pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Node>, FsError> {
     let found = fs.try_lookup(parent, name);
     match found.unwrap_or_else(|| block_on(fs.lookup(parent, name))) {
         Err(FsError::Store(StoreError::NotFound { .. })) => Ok(None),
@@ -39,7 +39,7 @@ pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Attr>, FsError
     }
 }
 
-pub fn getattr(fs: &Fs, ino: Ino, handle: Option<Handle>) -> Result<Attr, FsError> {
+pub fn getattr(fs: &Fs, ino: Ino, handle: Option<Handle>) -> Result<Node, FsError> {
     let found = fs.try_getattr(ino, handle);
     found.unwrap_or_else(|| block_on(fs.getattr(ino, handle)))
 }
@@ -123,7 +123,7 @@ fn fill(
     directory: &mut dyn DirStream,
     names: &mut Vec<Name>,
 ) -> Result<Visited, FsError> {
-    let mut put = |entry: &Entry<'_>, attr: Option<Attr>| {
+    let mut put = |entry: &Entry<'_>, node: Option<Node>| {
         if names.len() == part.most {
             return ControlFlow::Break(());
         }
@@ -131,7 +131,7 @@ fn fill(
             name: entry.name.to_vec(),
             kind: entry.kind,
             next: entry.next,
-            attr,
+            node,
         });
         ControlFlow::Continue(())
     };

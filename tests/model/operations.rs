@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use zarrfs::fs::{Attr, FsError, Handle, Ino, Kind, Opened, StoreError};
+use zarrfs::fs::{FsError, Handle, Ino, Kind, Node, Opened, StoreError};
 
 use crate::arrays::{self, Array};
 use crate::assembly::{Access, Assembly, Mounted, assembly};
@@ -447,27 +447,27 @@ impl State {
             Err(error) if is_absent(&error) => None,
             found => found.unwrap_or_else(|error| panic!("lookup {}: {error}", shown(path))),
         };
-        let kind = found.map(|attr| kind_of(&attr));
+        let kind = found.map(|node| node.stat.kind);
         let kind_is_right = kind == expected.kind();
         assert!(
             kind_is_right,
             "lookup {}: {kind:?}, not {expected:?}",
             shown(path)
         );
-        let attr = found?;
+        let node = found?;
         if let Expected::File(file) = &expected {
             assert_eq!(
-                attr.size_bytes,
+                node.stat.size_bytes,
                 file.bytes.len() as u64,
                 "size of {}",
                 shown(path)
             );
         }
         let identity = self.identity(path, &expected);
-        let known = self.inodes.iter_mut().find(|inode| inode.ino == attr.ino);
+        let known = self.inodes.iter_mut().find(|inode| inode.ino == node.ino);
         let Some(known) = known else {
             self.inodes.push(Inode {
-                ino: attr.ino,
+                ino: node.ino,
                 path: path.to_vec(),
                 lookups: 1,
                 expected,
@@ -476,12 +476,12 @@ impl State {
                 is_uncertain: false,
                 is_retired: false,
             });
-            return Some(attr.ino);
+            return Some(node.ino);
         };
         known.lookups += 1;
         // A number stands for one content of one key. Some views have two paths.
         if !path.windows(7).any(|part| part == b".zarrfs") {
-            assert_eq!(shown(&known.path), shown(path), "inode {:?}", attr.ino);
+            assert_eq!(shown(&known.path), shown(path), "inode {:?}", node.ino);
             assert_eq!(known.identity, identity, "two contents of {}", shown(path));
         }
         if let (Expected::File(known), Expected::File(now)) = (&known.expected, &expected)
@@ -489,10 +489,10 @@ impl State {
         {
             assert_eq!(known.bytes, now.bytes, "two contents of {}", shown(path));
         }
-        Some(attr.ino)
+        Some(node.ino)
     }
 
-    fn walk(&self, path: &[u8]) -> Result<Option<Attr>, FsError> {
+    fn walk(&self, path: &[u8]) -> Result<Option<Node>, FsError> {
         let fs = &self.mounted.fs;
         let mut at = Ino::ROOT;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
@@ -502,7 +502,7 @@ impl State {
                 fs.forget(at, 1);
             }
             match found? {
-                Some(attr) if parts.peek().is_some() => at = attr.ino,
+                Some(node) if parts.peek().is_some() => at = node.ino,
                 found => return Ok(found),
             }
         }
@@ -556,12 +556,12 @@ impl State {
         let found = self.send(|state| kernel::getattr(&state.mounted.fs, inode.ino, None));
         let path = shown(&inode.path);
         match found {
-            Ok(attr) => {
-                assert_eq!(Some(kind_of(&attr)), inode.expected.kind(), "{path}");
+            Ok(node) => {
+                assert_eq!(Some(node.stat.kind), inode.expected.kind(), "{path}");
                 let is_native = self.reference.keys.contains_key(&inode.path);
                 assert!(!is_native || self.is_current(inode), "{path} has changed");
                 if let Expected::File(file) = &inode.expected {
-                    assert_eq!(attr.size_bytes, file.bytes.len() as u64, "{path}");
+                    assert_eq!(node.stat.size_bytes, file.bytes.len() as u64, "{path}");
                 }
             }
             Err(error) => {
@@ -758,8 +758,8 @@ impl State {
         };
         for name in &page {
             // Not remembered: the kernel has it only until it forgets it.
-            name.attr
-                .inspect(|attr| self.mounted.fs.forget(attr.ino, 1));
+            name.node
+                .inspect(|node| self.mounted.fs.forget(node.ino, 1));
         }
         let directory = &mut self.directories[at];
         if page.is_empty() {
@@ -820,12 +820,5 @@ impl State {
         while !self.inodes.is_empty() {
             self.forget(0);
         }
-    }
-}
-
-fn kind_of(attr: &Attr) -> Kind {
-    match attr.is_directory {
-        true => Kind::Prefix,
-        false => Kind::Object,
     }
 }

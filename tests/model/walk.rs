@@ -205,7 +205,7 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
         };
         cookie = last.next;
         for name in page {
-            name.attr.inspect(|attr| fs.forget(attr.ino, 1));
+            name.node.inspect(|node| fs.forget(node.ino, 1));
             let twice = names.insert(name.name.clone(), name.kind);
             assert_eq!(twice, None, "{:?} twice", name.name);
         }
@@ -220,17 +220,17 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
 
 /// Looks a name up, and reads the file.
 fn read(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Found, FsError> {
-    let Some(attr) = kernel::lookup(fs, parent, name)? else {
+    let Some(node) = kernel::lookup(fs, parent, name)? else {
         return Ok(Found::Absent);
     };
-    let read = match attr.is_directory {
-        true => kernel::getattr(fs, attr.ino, None).map(|_| Found::Directory),
-        false => read_file(fs, attr.ino).map(|bytes| {
-            assert_eq!(bytes.len() as u64, attr.size_bytes);
+    let read = match node.stat.kind {
+        Kind::Prefix => kernel::getattr(fs, node.ino, None).map(|_| Found::Directory),
+        Kind::Object => read_file(fs, node.ino).map(|bytes| {
+            assert_eq!(bytes.len() as u64, node.stat.size_bytes);
             Found::File(bytes)
         }),
     };
-    fs.forget(attr.ino, 1);
+    fs.forget(node.ino, 1);
     read
 }
 

@@ -1,29 +1,29 @@
-//! The files at places, and whether they are still what their nodes say.
+//! Whether views are still what the metadata of their nodes say.
 
 use super::ViewTree;
-use super::path::{ViewKind, ViewPath};
+use super::view::{View, ViewKind};
 use crate::store::StoreError;
 use crate::view::{Content, Rendering};
 
 impl ViewTree {
     /// Fails if the metadata that a view was made of are not those of its node any more.
-    pub(super) async fn check(&self, place: &ViewPath) -> Result<(), StoreError> {
+    pub(super) async fn check(&self, view: &View) -> Result<(), StoreError> {
         if self.nodes.store().capabilities().immutable {
             return Ok(());
         }
-        let key = place.node.key();
+        let key = view.node.key();
         self.nodes.store().stat(key).await?;
         let node = self.nodes.node(key).await?;
-        if node.version() != place.node.version() {
-            return Err(has_changed(place));
+        if node.version() != view.node.version() {
+            return Err(has_changed(view));
         }
-        match &place.what {
+        match &view.kind {
             ViewKind::File(format, Some(rendering)) if format.is_of_many() => {
-                let content = self.nodes.content(&place.node, *format).await;
+                let content = self.nodes.content(&view.node, *format).await;
                 let content = content.map_err(|error| error.into_error(key))?;
                 match rendering_of(&content) == Some(*rendering) {
                     true => Ok(()),
-                    false => Err(has_changed(place)),
+                    false => Err(has_changed(view)),
                 }
             }
             _ => Ok(()),
@@ -40,9 +40,9 @@ pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
     }
 }
 
-fn has_changed(place: &ViewPath) -> StoreError {
+fn has_changed(view: &View) -> StoreError {
     StoreError::Stale {
-        key: place.node.key().clone(),
+        key: view.node.key().clone(),
         what: "its metadata have changed".into(),
     }
 }

@@ -1,9 +1,9 @@
-//! From a name in a directory of views to its place.
+//! Lookup of a name in a directory of views.
 
 use std::sync::Arc;
 
 use super::current::rendering_of;
-use super::path::{FoundView, ViewKind, ViewPath};
+use super::view::{FoundView, View, ViewKind};
 use super::{ERRORS_FILE, ViewTree};
 use crate::store::{Kind, StoreError};
 use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, NoContent, ViewNode, alias};
@@ -12,13 +12,13 @@ impl ViewTree {
     /// A name in a directory of chunks; `None` in any other directory.
     pub(super) fn try_find(
         &self,
-        place: &ViewPath,
+        view: &View,
         name: &[u8],
     ) -> Option<Result<FoundView, StoreError>> {
-        let ViewKind::Chunks { names, dir, inner } = &place.what else {
+        let ViewKind::Chunks { names, dir, inner } = &view.kind else {
             return None;
         };
-        let what = names.find(*dir, name).map(|entry| match entry {
+        let kind = names.find(*dir, name).map(|entry| match entry {
             ChunkEntry::Directory(dir) => ViewKind::Chunks {
                 names: Arc::clone(names),
                 dir,
@@ -27,50 +27,42 @@ impl ViewTree {
             ChunkEntry::Chunk(number) if *inner => ViewKind::Inner(number),
             ChunkEntry::Chunk(number) => ViewKind::Chunk(number),
         });
-        let found = what.map(|what| place.with(what).into());
-        Some(found.ok_or_else(|| absent(place, name)))
+        let found = kind.map(|kind| view.with(kind).into());
+        Some(found.ok_or_else(|| absent(view, name)))
     }
 
     /// The view of a name in a directory of views.
-    pub(super) async fn find(
-        &self,
-        place: &ViewPath,
-        name: &[u8],
-    ) -> Result<FoundView, StoreError> {
-        if let Some(found) = self.try_find(place, name) {
+    pub(super) async fn find(&self, view: &View, name: &[u8]) -> Result<FoundView, StoreError> {
+        if let Some(found) = self.try_find(view, name) {
             return found;
         }
-        let node = &place.node;
-        match &place.what {
+        let node = &view.node;
+        match &view.kind {
             ViewKind::Group if !node.is_array() => {
                 if let Some(child) = self.child(node, name).await?
                     && !child.is_array()
                 {
-                    let what = ViewKind::Group;
-                    return Ok(ViewPath { node: child, what }.into());
+                    let kind = ViewKind::Group;
+                    return Ok(View { node: child, kind }.into());
                 }
             }
             ViewKind::Group | ViewKind::Hidden | ViewKind::Chunks { .. } => {}
             ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) | ViewKind::Errors(_) => {
-                return Err(StoreError::NotAPrefix { key: place.key() });
+                return Err(StoreError::NotAPrefix { key: view.key() });
             }
         }
         if name == ERRORS_FILE && *node.key() == self.root {
-            let what = ViewKind::Errors(Arc::new(self.recent_errors.text()));
-            return Ok(place.with(what).into());
+            let kind = ViewKind::Errors(Arc::new(self.recent_errors.text()));
+            return Ok(view.with(kind).into());
         }
-        let file = self.find_file(place, name).await?;
-        file.ok_or_else(|| absent(place, name))
+        let file = self.find_file(view, name).await?;
+        file.ok_or_else(|| absent(view, name))
     }
 
     /// A file of a node, or of a node in a group. Plain names win over escaped ones, and the node
     /// over those in it.
-    async fn find_file(
-        &self,
-        place: &ViewPath,
-        name: &[u8],
-    ) -> Result<Option<FoundView>, StoreError> {
-        let node = &place.node;
+    async fn find_file(&self, view: &View, name: &[u8]) -> Result<Option<FoundView>, StoreError> {
+        let node = &view.node;
         let formats = || Format::all().filter(|format| format.suits(node.is_array()));
         let plain = |format: Format| format.own_name(node.name());
         if let Some(format) = formats().find(|format| plain(*format).as_bytes() == name) {
@@ -87,7 +79,7 @@ impl ViewTree {
             if format.escaped_name(node.name(), ESCAPE).as_bytes() == name {
                 let plain_name = plain(format);
                 let first = formats().find(|other| plain(*other) == plain_name);
-                if first != Some(format) || self.is_group(place, plain_name.as_bytes()).await? {
+                if first != Some(format) || self.is_group(view, plain_name.as_bytes()).await? {
                     return self.file(node, format).await;
                 }
             }
@@ -115,11 +107,11 @@ impl ViewTree {
     }
 
     /// Whether a directory of views has a group of this name.
-    pub(super) async fn is_group(&self, place: &ViewPath, name: &[u8]) -> Result<bool, StoreError> {
-        if place.what != ViewKind::Group || place.node.is_array() {
+    pub(super) async fn is_group(&self, view: &View, name: &[u8]) -> Result<bool, StoreError> {
+        if view.kind != ViewKind::Group || view.node.is_array() {
             return Ok(false);
         }
-        let child = self.child(&place.node, name).await?;
+        let child = self.child(&view.node, name).await?;
         Ok(child.is_some_and(|child| !child.is_array()))
     }
 
@@ -178,22 +170,22 @@ impl ViewTree {
             dir: Default::default(),
             inner,
         };
-        let what = match &content {
+        let kind = match &content {
             Content::Chunks(_, names) => cells(names, false),
             Content::Inner(_, names) => cells(names, true),
-            // ViewKind is not in the node's own metadata is part of what it is.
+            // What the metadata of the node do not tell is part of the view.
             content => ViewKind::File(format, rendering_of(content)),
         };
         let node = Arc::clone(node);
         Ok(Some(FoundView {
-            place: ViewPath { node, what },
+            view: View { node, kind },
             content: Some(content),
         }))
     }
 }
 
-fn absent(place: &ViewPath, name: &[u8]) -> StoreError {
+fn absent(view: &View, name: &[u8]) -> StoreError {
     StoreError::NotFound {
-        key: place.key().join(name).unwrap_or_default(),
+        key: view.key().join(name).unwrap_or_default(),
     }
 }

@@ -1,77 +1,43 @@
-//! Open directories of the native tree and of views.
+//! Open directories of views. Their cookies are counts.
 
-use async_trait::async_trait;
-
-use super::path::{ListedView, ViewPath};
-use super::{HIDDEN, NATIVE_ROOT, Shown, ViewTree};
+use super::view::View;
 use crate::store::{Kind, StoreError, Visited};
 use crate::tree::{DOTS, DirStream, Entry, Ino, Visit, visit_dots};
 
-/// Follows `.zarrfs` in listings of native directories; no file system's cookie.
-const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
-
-/// A directory of the native tree, with the directory of its views if that is listed.
-#[derive(Debug)]
-pub(super) struct NativeDir {
-    pub(super) stream: Box<dyn DirStream>,
+/// A name of a directory, made for a listing.
+#[derive(Debug, Clone)]
+pub(in crate::tree) struct ListedName {
+    pub(super) name: Vec<u8>,
     pub(super) ino: Ino,
-    pub(super) shown: Shown,
-    pub(super) hidden: Option<Ino>,
+    pub(super) kind: Kind,
 }
 
-#[async_trait]
-impl DirStream for NativeDir {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        if cookie == BEHIND_HIDDEN {
-            return Ok(Visited::End);
-        }
-        let (here, shown) = (self.ino, self.shown);
-        let visited = self.stream.visit(cookie, &mut |mut entry| {
-            entry.ino = match entry.name {
-                b"." => here,
-                // The root of the native tree has the root of the mount above it.
-                b".." if here == NATIVE_ROOT => Ino::ROOT,
-                _ => ViewTree::outer(shown, entry.ino),
-            };
-            visit(entry)
-        })?;
-        let (Visited::End, Some(hidden)) = (visited, self.hidden) else {
-            return Ok(visited);
-        };
-        let flow = visit(Entry {
-            name: HIDDEN,
-            ino: hidden,
+impl ListedName {
+    /// The name of a directory.
+    pub(in crate::tree) fn directory(name: &[u8], ino: Ino) -> Self {
+        Self {
+            name: name.to_vec(),
+            ino,
             kind: Kind::Prefix,
-            stat: None,
-            next: BEHIND_HIDDEN,
-        });
-        Ok(match flow.is_break() {
-            true => Visited::Stopped,
-            false => Visited::End,
-        })
-    }
-
-    async fn load(&mut self) -> Result<(), StoreError> {
-        self.stream.load().await
+        }
     }
 }
 
-/// A directory of views, whose names were made when it was opened. Cookies are counts.
+/// A directory whose names were made when it was opened.
 #[derive(Debug)]
-pub(super) struct ViewDir {
-    pub(super) ino: Ino,
-    pub(super) parent: Ino,
-    pub(super) names: Vec<ListedView>,
+pub(in crate::tree) struct ListedDir {
+    pub(in crate::tree) ino: Ino,
+    pub(in crate::tree) parent: Ino,
+    pub(in crate::tree) names: Vec<ListedName>,
 }
 
-impl DirStream for ViewDir {
+impl DirStream for ListedDir {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let nth = |number| self.names.get(usize::try_from(number).ok()?).cloned();
-        let length = self.names.len() as u64;
-        Ok(visit_views(
-            self.ino,
-            self.parent,
-            length,
+        let numbers = (self.ino, self.parent);
+        Ok(visit_names(
+            numbers,
+            self.names.len() as u64,
             nth,
             cookie,
             visit,
@@ -79,22 +45,21 @@ impl DirStream for ViewDir {
     }
 }
 
-/// A directory of chunks, whose names are made as they are read. Cookies are counts.
+/// A directory of chunks, whose names are made as they are read.
 #[derive(Debug)]
 pub(super) struct ChunksDir {
     pub(super) ino: Ino,
     pub(super) parent: Ino,
-    pub(super) place: ViewPath,
+    pub(super) view: View,
 }
 
 impl DirStream for ChunksDir {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        let length = self.place.chunk_entries();
-        let nth = |number| self.place.nth_chunk_entry(number);
-        Ok(visit_views(
-            self.ino,
-            self.parent,
-            length,
+        let nth = |number| self.view.nth_chunk_entry(number);
+        let numbers = (self.ino, self.parent);
+        Ok(visit_names(
+            numbers,
+            self.view.chunk_entries(),
             nth,
             cookie,
             visit,
@@ -102,15 +67,15 @@ impl DirStream for ChunksDir {
     }
 }
 
-fn visit_views(
-    ino: Ino,
-    parent: Ino,
+/// Visits `.`, `..` and `length` names; `numbers` are those of the directory and of its parent.
+fn visit_names(
+    numbers: (Ino, Ino),
     length: u64,
-    nth: impl Fn(u64) -> Option<ListedView>,
+    nth: impl Fn(u64) -> Option<ListedName>,
     cookie: u64,
     visit: &mut Visit<'_>,
 ) -> Visited {
-    if visit_dots(ino, parent, cookie, visit) {
+    if visit_dots(numbers.0, numbers.1, cookie, visit) {
         return Visited::Stopped;
     }
     for number in cookie.saturating_sub(DOTS)..length {

@@ -1,28 +1,29 @@
-//! ViewKind stands in the directories of views.
+//! Names in directories of views.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::ViewTree;
-use super::path::{ListedView, ViewKind, ViewPath};
+use super::listing::ListedName;
+use super::view::{View, ViewKind};
 use crate::store::{Kind, StoreError, list_prefixes};
 use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
 
 /// The names of a directory, each once.
 #[derive(Debug, Default)]
 struct Listed {
-    names: Vec<ListedView>,
+    names: Vec<ListedName>,
     taken: HashSet<Vec<u8>>,
     /// Those whose plain names others have.
-    escaped: Vec<ListedView>,
+    escaped: Vec<ListedName>,
 }
 
-/// ViewKind a file is called, plain and escaped.
+/// The name of a file, plain and escaped.
 type FileName = (String, String);
 
 impl Listed {
     /// All of them: plain names win over escaped ones.
-    fn into_names(mut self) -> Vec<ListedView> {
+    fn into_names(mut self) -> Vec<ListedName> {
         for made in self.escaped {
             if self.taken.insert(made.name.clone()) {
                 self.names.push(made);
@@ -34,15 +35,15 @@ impl Listed {
 
 impl ViewTree {
     /// The names in the directory of a node's views.
-    pub(super) async fn names(&self, place: &ViewPath) -> Result<Vec<ListedView>, StoreError> {
-        let node = &place.node;
+    pub(super) async fn names(&self, view: &View) -> Result<Vec<ListedName>, StoreError> {
+        let node = &view.node;
         let children = match node.is_array() {
             true => Vec::new(),
             false => self.child_names(node).await?,
         };
         let mut listed = Listed::default();
         let own = FileNames {
-            place,
+            view,
             children: &children,
             beside: false,
         };
@@ -61,20 +62,20 @@ impl ViewTree {
             };
             if child.is_array() {
                 let beside = FileNames {
-                    place,
+                    view,
                     children: &children,
                     beside: true,
                 };
                 self.add_files(&child, &mut listed, beside).await?;
-            } else if place.what == ViewKind::Group {
-                let place = ViewPath {
+            } else if view.kind == ViewKind::Group {
+                let view = View {
                     node: child,
-                    what: ViewKind::Group,
+                    kind: ViewKind::Group,
                 };
                 listed.taken.insert(name.clone());
-                listed.names.push(ListedView {
+                listed.names.push(ListedName {
                     name: name.clone(),
-                    ino: place.number(),
+                    ino: view.number(),
                     kind: Kind::Prefix,
                 });
             }
@@ -82,7 +83,7 @@ impl ViewTree {
         Ok(listed.into_names())
     }
 
-    /// ViewKind may be nodes in a group, in order. A file is named after its array only in UTF-8.
+    /// Names in a group that may be nodes, in order. A file is named after its array only in UTF-8.
     async fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut names = list_prefixes(&**self.nodes.store(), node.key(), usize::MAX).await?;
         names.retain(|name| std::str::from_utf8(name).is_ok());
@@ -103,7 +104,7 @@ impl ViewTree {
             };
             let is_group = self.is_child_group(names, plain.as_bytes()).await?;
             let is_free = !is_group && listed.taken.insert(plain.clone().into_bytes());
-            if !self.nodes.lists(format, names.place.node.is_array()) {
+            if !self.nodes.lists(format, names.view.node.is_array()) {
                 continue;
             }
             match self.nodes.check(node, format).await {
@@ -112,22 +113,22 @@ impl ViewTree {
                 Err(NoContent::Failed(_) | NoContent::Unresolved) => {}
                 Err(NoContent::Absent(_)) => continue,
             }
-            let place = ViewPath {
+            let view = View {
                 node: Arc::clone(node),
-                what: ViewKind::File(format, None),
+                kind: ViewKind::File(format, None),
             };
             let (kind, ino) = match format.is_directory() {
                 true => (
                     Kind::Prefix,
-                    place.cells_number(matches!(format.renderer(), Renderer::Inner)),
+                    view.cells_number(matches!(format.renderer(), Renderer::Inner)),
                 ),
-                false => (Kind::Object, place.number()),
+                false => (Kind::Object, view.number()),
             };
             let (target, name) = match is_free {
                 true => (&mut listed.names, plain),
                 false => (&mut listed.escaped, escaped),
             };
-            target.push(ListedView {
+            target.push(ListedName {
                 name: name.into_bytes(),
                 ino,
                 kind,
@@ -145,7 +146,7 @@ impl ViewTree {
         if !is_child {
             return Ok(false);
         }
-        match self.is_group(names.place, name).await {
+        match self.is_group(names.view, name).await {
             Err(error) if error.is_lasting() => Ok(false),
             found => found,
         }
@@ -155,7 +156,7 @@ impl ViewTree {
 /// How the files of a node are called in a directory of views.
 #[derive(Clone, Copy)]
 struct FileNames<'a> {
-    place: &'a ViewPath,
+    view: &'a View,
     /// Names of the nodes in the group of the directory, sorted.
     children: &'a [Vec<u8>],
     /// Whether the node is one of them, and not the node of the directory.
@@ -174,22 +175,22 @@ impl FileNames<'_> {
     }
 }
 
-impl ViewPath {
+impl View {
     /// Number of names in a directory of chunks.
     pub(super) fn chunk_entries(&self) -> u64 {
-        match &self.what {
+        match &self.kind {
             ViewKind::Chunks { names, dir, .. } => names.len(*dir),
             _ => 0,
         }
     }
 
     /// A name of a directory of chunks, by its number.
-    pub(super) fn nth_chunk_entry(&self, number: u64) -> Option<ListedView> {
-        let ViewKind::Chunks { names, dir, inner } = &self.what else {
+    pub(super) fn nth_chunk_entry(&self, number: u64) -> Option<ListedName> {
+        let ViewKind::Chunks { names, dir, inner } = &self.kind else {
             return None;
         };
         let (name, entry) = names.nth(*dir, number)?;
-        let (what, kind) = match entry {
+        let (view, kind) = match entry {
             ChunkEntry::Directory(dir) => (
                 ViewKind::Chunks {
                     names: Arc::clone(names),
@@ -201,9 +202,9 @@ impl ViewPath {
             ChunkEntry::Chunk(chunk) if *inner => (ViewKind::Inner(chunk), Kind::Object),
             ChunkEntry::Chunk(chunk) => (ViewKind::Chunk(chunk), Kind::Object),
         };
-        Some(ListedView {
+        Some(ListedName {
             name: name.into_bytes(),
-            ino: self.with(what).number(),
+            ino: self.with(view).number(),
             kind,
         })
     }

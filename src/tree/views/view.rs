@@ -1,4 +1,4 @@
-//! Places in the namespace of views, and their numbers.
+//! Views of nodes, and their numbers.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use super::{ERRORS_FILE, HIDDEN};
 use crate::recent_errors::ErrorsText;
 use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
 use crate::tree::Ino;
+use crate::tree::mux::VIEW_BIT;
 use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
 
-/// Set in the numbers of views, and in no number of the native trees below 2^62.
-pub(super) const VIEW_BIT: u64 = 1 << 61;
-
-/// ViewKind is made of a node.
+/// A node, and what is made of it.
 #[derive(Debug, Clone)]
-pub(in crate::tree) struct ViewPath {
+pub(super) struct View {
     pub(super) node: Arc<ViewNode>,
-    pub(super) what: ViewKind,
+    pub(super) kind: ViewKind,
 }
 
+/// What is made of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ViewKind {
-    /// The directory of its views.
+    /// The directory of its views, beside its keys.
     Hidden,
     /// Its directory in the view tree.
     Group,
@@ -33,7 +32,7 @@ pub(super) enum ViewKind {
         dir: ChunkDir,
         inner: bool,
     },
-    /// A file; which content it has, if its node's metadata alone do not tell.
+    /// A file; which content it has, if the metadata of the node alone do not tell.
     File(Format, Option<Rendering>),
     /// A chunk, by its number.
     Chunk(u64),
@@ -43,64 +42,49 @@ pub(super) enum ViewKind {
     Errors(Arc<ErrorsText>),
 }
 
-/// A place that was found, with what is there if it is a file of a format.
+/// A view that was found, with its content if it is a file of a format.
 #[derive(Debug)]
 pub(super) struct FoundView {
-    pub(super) place: ViewPath,
+    pub(super) view: View,
     pub(super) content: Option<Content>,
 }
 
-impl From<ViewPath> for FoundView {
-    fn from(place: ViewPath) -> Self {
+impl From<View> for FoundView {
+    fn from(view: View) -> Self {
         Self {
-            place,
+            view,
             content: None,
         }
     }
 }
 
-/// A place that the kernel knows.
-#[derive(Debug)]
-pub(super) struct InodeEntry {
-    pub(super) place: ViewPath,
-    pub(super) parent: Ino,
-    /// The file, if it is one.
-    pub(super) object: Option<Arc<ViewFile>>,
-    pub(super) lookups: u64,
-}
-
-/// A name that was made for a listing.
-#[derive(Debug, Clone)]
-pub(in crate::tree) struct ListedView {
-    pub(super) name: Vec<u8>,
-    pub(super) ino: Ino,
-    pub(super) kind: Kind,
-}
-
-impl PartialEq for ViewPath {
+/// Views are the same if they are made of the same version of a node: its directory entry and its
+/// number are then the same too.
+impl PartialEq for View {
     fn eq(&self, other: &Self) -> bool {
         self.node.key() == other.node.key()
             && self.node.version() == other.node.version()
-            && self.what == other.what
+            && self.kind == other.kind
     }
 }
 
-impl ViewPath {
+impl View {
     /// Something else of the same node.
-    pub(super) fn with(&self, what: ViewKind) -> Self {
+    pub(super) fn with(&self, kind: ViewKind) -> Self {
         Self {
             node: Arc::clone(&self.node),
-            what,
+            kind,
         }
     }
 
-    pub(super) fn is_group_at(&self, key: &Key) -> bool {
-        self.what == ViewKind::Group && self.node.key() == key
+    /// Whether it is a directory of views of the node at `key`.
+    pub(super) fn is_dir_of(&self, key: &Key) -> bool {
+        matches!(self.kind, ViewKind::Hidden | ViewKind::Group) && self.node.key() == key
     }
 
-    /// The number of the place, unless another place has it.
+    /// The number of the view, unless another view has that.
     pub(super) fn number(&self) -> Ino {
-        let (kind, index, depth) = match &self.what {
+        let (kind, index, depth) = match &self.kind {
             ViewKind::Hidden => (0, 0, 0),
             ViewKind::Group => (1, 0, 0),
             ViewKind::Chunks { dir, inner, .. } => (2 + u8::from(*inner), dir.index, dir.depth),
@@ -129,10 +113,10 @@ impl ViewPath {
         Ino((hasher.finish() & (VIEW_BIT - 1)) | VIEW_BIT)
     }
 
-    /// The path below the mount that leads here, for messages.
+    /// The view below the mount that leads here, for messages.
     pub(super) fn key(&self) -> Key {
         let node = self.node.key();
-        let below = match &self.what {
+        let below = match &self.kind {
             ViewKind::Hidden | ViewKind::Group => return node.join(HIDDEN).unwrap_or_default(),
             ViewKind::Chunks { inner: true, .. } => "inner".to_owned(),
             ViewKind::Chunks { .. } => "chunks".to_owned(),
@@ -145,7 +129,7 @@ impl ViewPath {
         hidden.join(below.as_bytes()).unwrap_or_default()
     }
 
-    /// The file here; `content` is what its format says.
+    /// The file; `content` is what its format says. `None` for a directory.
     pub(super) fn object(
         &self,
         content: Option<Content>,
@@ -153,7 +137,7 @@ impl ViewPath {
     ) -> Option<Arc<ViewFile>> {
         let (version, modified) = (Version(self.node.version()), self.node.modified());
         let reader = || self.node.reader().map(Arc::clone);
-        let file = match &self.what {
+        let file = match &self.kind {
             ViewKind::File(..) => ViewFile::of(nodes, &self.node, content?)?,
             ViewKind::Chunk(number) => ViewFile::chunk(reader()?, *number, version, modified),
             ViewKind::Inner(number) => ViewFile::inner(reader()?, *number, version, modified),
@@ -166,7 +150,7 @@ impl ViewPath {
         Some(Arc::new(file))
     }
 
-    /// ViewKind stat(2) tells.
+    /// What stat(2) tells.
     pub(super) fn stat(&self, object: Option<&ViewFile>) -> Result<Stat, StoreError> {
         match object {
             Some(object) => object.stat(),

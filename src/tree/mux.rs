@@ -1,0 +1,401 @@
+//! The namespace of a mount: the native tree, the views and the translations, one tree each, and the
+//! directories in which the root of one is a name of another.
+//!
+//! Each tree has a range of inode numbers of its own and sees only those:
+//!
+//! | numbers | tree |
+//! |---|---|
+//! | 1 | the root of the mount: of the native tree, of the views, or the directory of both |
+//! | 2 to 2^60 - 1, and from 2^62 | the native tree ([`IndexedTree`](super::IndexedTree), [`HashedTree`]) |
+//! | 2^60 to 2^61 - 1 | translations ([`Translations`]) |
+//! | 2^61 | the root of the native tree, where that is not the root of the mount |
+//! | 2^61 + 1 to 2^62 - 1 | views ([`ViewTree`]) |
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::translations::Translations;
+use super::views::{HIDDEN, ListedDir, ListedName, ViewTree};
+use super::{DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, Visit};
+use crate::recent_errors::RecentErrors;
+use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
+use crate::view::{Nodes, attributes_at};
+
+/// What is at the root of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The native tree, with `.zarrfs` in its directories.
+    Native,
+    /// The views, a directory for each group.
+    Views,
+    /// Both, as `native` and `views`.
+    Both,
+}
+
+/// All that a mount shows.
+#[derive(Debug)]
+pub struct MuxTree {
+    native: Box<dyn Tree>,
+    views: ViewTree,
+    translations: Translations,
+    nodes: Arc<Nodes>,
+    root: Key,
+    shown: Shown,
+    /// Whether `.zarrfs` is listed.
+    is_listed: bool,
+}
+
+/// The bit of the numbers of views. No number of the native tree below 2^62 has it.
+pub(super) const VIEW_BIT: u64 = 1 << 61;
+/// The bit of the numbers of translations, which are below [`VIEW_BIT`].
+pub(super) const TRANSLATED_BIT: u64 = VIEW_BIT >> 1;
+/// The root of the native tree where it is not the root of the mount.
+pub(super) const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
+
+/// The name of the native tree beside the views.
+const NATIVE: &[u8] = b"native";
+/// The name of the views beside the native tree.
+const VIEWS: &[u8] = b"views";
+
+/// Whose a number is.
+enum Owner<'a> {
+    /// Of the directory of [`NATIVE`] and [`VIEWS`], which has the attributes of the native root.
+    Both,
+    /// Of the native tree; the number that it knows.
+    Native(Ino),
+    Views(&'a ViewTree),
+    Translation(&'a HashedTree),
+}
+
+impl MuxTree {
+    /// Shows `native`, the tree of the prefix `root`, and the views and translations of its `nodes`.
+    ///
+    /// # Errors
+    /// Those of reading the metadata of the root, where it is shown.
+    pub async fn new(
+        native: Box<dyn Tree>,
+        root: Key,
+        nodes: Arc<Nodes>,
+        shown: Shown,
+        is_listed: bool,
+    ) -> Result<Self, StoreError> {
+        if shown != Shown::Native || !nodes.store().capabilities().is_remote {
+            nodes.node(&root).await?;
+        }
+        Ok(Self {
+            native,
+            views: ViewTree::new(Arc::clone(&nodes), root.clone(), shown == Shown::Views),
+            translations: Translations::new(&nodes, &root),
+            nodes,
+            root,
+            shown,
+            is_listed,
+        })
+    }
+
+    fn owner(&self, ino: Ino) -> Owner<'_> {
+        match (ino, self.shown) {
+            (Ino::ROOT, Shown::Both) => return Owner::Both,
+            (Ino::ROOT, Shown::Views) => return Owner::Views(&self.views),
+            (NATIVE_ROOT, _) => return Owner::Native(Ino::ROOT),
+            _ => {}
+        }
+        match self.translations.tree(ino) {
+            Some(tree) => Owner::Translation(tree),
+            None if ino.0 & VIEW_BIT != 0 && ino.0 < VIEW_BIT << 1 => Owner::Views(&self.views),
+            None => Owner::Native(ino),
+        }
+    }
+
+    /// The tree that a number belongs to, and the number that the tree knows.
+    fn tree(&self, ino: Ino) -> (&dyn Tree, Ino) {
+        match self.owner(ino) {
+            Owner::Both => (&*self.native, Ino::ROOT),
+            Owner::Native(ino) => (&*self.native, ino),
+            Owner::Views(tree) => (tree, ino),
+            Owner::Translation(tree) => (tree, ino),
+        }
+    }
+
+    /// Whether views are found before keys of their name: a store that does not list proves the
+    /// absence of such a key only with a request for each directory.
+    fn views_hide_keys(&self) -> bool {
+        self.nodes.store().capabilities().listing == ListingSupport::BestEffort
+    }
+
+    /// Whether no key in a native directory has the name of the views.
+    async fn has_views(&self, native: Ino) -> Result<bool, StoreError> {
+        let key = self.native.key(native)?;
+        let hidden = key.join(HIDDEN).unwrap_or_default();
+        match self.nodes.store().stat(&hidden).await {
+            Err(StoreError::NotFound { .. }) => Ok(true),
+            Err(error) if !error.is_lasting() => Err(error),
+            _ => Ok(false),
+        }
+    }
+
+    /// Opens a directory of the native tree; `ino` is the number that the mount gives it.
+    async fn open_native_dir(&self, ino: Ino, inner: Ino) -> Result<NativeDir, StoreError> {
+        let mut directory = self.native_dir(ino, self.native.open_dir(inner).await?);
+        if self.is_listed && self.has_views(inner).await? {
+            let views = self.views.hidden_number(&self.native.key(inner)?).await?;
+            directory.views = Some(views);
+        }
+        Ok(directory)
+    }
+
+    fn native_dir(&self, ino: Ino, stream: Box<dyn DirStream>) -> NativeDir {
+        let root = match self.shown {
+            Shown::Both => NATIVE_ROOT,
+            Shown::Native | Shown::Views => Ino::ROOT,
+        };
+        NativeDir {
+            stream,
+            ino,
+            root,
+            views: None,
+        }
+    }
+
+    /// A name of the directory of both trees.
+    async fn lookup_root(&self, name: &[u8]) -> Result<Node, StoreError> {
+        match name {
+            NATIVE => Ok(Node {
+                ino: NATIVE_ROOT,
+                stat: self.native.stat(Ino::ROOT).await?,
+            }),
+            VIEWS => self.views.lookup_group(Ino::ROOT).await,
+            _ => Err(StoreError::NotFound {
+                key: Key::new(name).unwrap_or_default(),
+            }),
+        }
+    }
+
+    async fn lookup_native(&self, outer: Ino, ino: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        let is_hidden = name == HIDDEN;
+        if !is_hidden || !self.views_hide_keys() {
+            match self.native.lookup(ino, name).await {
+                Err(StoreError::NotFound { .. }) if is_hidden => {}
+                found => return found,
+            }
+        }
+        self.views
+            .lookup_hidden(&self.native.key(ino)?, outer)
+            .await
+    }
+}
+
+#[async_trait]
+impl Tree for MuxTree {
+    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+        match self.owner(parent) {
+            Owner::Both => None,
+            Owner::Native(_) if name == HIDDEN => None,
+            Owner::Native(parent) => self.native.try_lookup(parent, name),
+            Owner::Views(views) => views.try_lookup(parent, name),
+            Owner::Translation(tree) => tree.try_lookup(parent, name),
+        }
+    }
+
+    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
+        match self.owner(parent) {
+            Owner::Both => self.lookup_root(name).await,
+            Owner::Native(native) => self.lookup_native(parent, native, name).await,
+            Owner::Views(views) => match views.lookup(parent, name).await {
+                Err(StoreError::NotFound { key }) if views.is_of_root(parent) => {
+                    let root = self.translations.root(name).await?;
+                    root.ok_or(StoreError::NotFound { key })
+                }
+                found => found,
+            },
+            Owner::Translation(tree) => tree.lookup(parent, name).await,
+        }
+    }
+
+    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+        match self.owner(parent) {
+            Owner::Native(parent) if entry.name != HIDDEN => self.native.try_adopt(parent, entry),
+            // Its attributes have to be read first.
+            Owner::Translation(_) if entry.stat.is_none() => None,
+            Owner::Translation(tree) => tree.try_adopt(parent, entry),
+            _ => self.try_lookup(parent, entry.name),
+        }
+    }
+
+    fn forget(&self, ino: Ino, lookups: u64) {
+        let (tree, ino) = self.tree(ino);
+        tree.forget(ino, lookups);
+    }
+
+    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+        let (tree, ino) = self.tree(ino);
+        tree.try_stat(ino)
+    }
+
+    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
+        let (tree, ino) = self.tree(ino);
+        tree.stat(ino).await
+    }
+
+    fn key(&self, ino: Ino) -> Result<Key, StoreError> {
+        let (tree, ino) = self.tree(ino);
+        tree.key(ino)
+    }
+
+    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+        let (tree, ino) = self.tree(ino);
+        tree.try_open(ino)
+    }
+
+    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
+        let (tree, ino) = self.tree(ino);
+        tree.open(ino).await
+    }
+
+    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
+        match self.owner(ino) {
+            Owner::Native(inner) if !self.is_listed => {
+                let opened = self.native.try_open_dir(inner)?;
+                Some(opened.map(|stream| {
+                    let directory = self.native_dir(ino, stream);
+                    Box::new(directory) as Box<dyn DirStream>
+                }))
+            }
+            Owner::Translation(tree) => tree.try_open_dir(ino),
+            _ => None,
+        }
+    }
+
+    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        match self.owner(ino) {
+            Owner::Both => {
+                let views = self.views.group_number().await?;
+                let names = [(NATIVE, NATIVE_ROOT), (VIEWS, views)];
+                let names = names.map(|(name, ino)| ListedName::directory(name, ino));
+                Ok(Box::new(ListedDir {
+                    ino,
+                    parent: ino,
+                    names: names.into(),
+                }))
+            }
+            Owner::Native(inner) => Ok(Box::new(self.open_native_dir(ino, inner).await?)),
+            Owner::Views(views) if views.is_of_root(ino) => {
+                let formats = &self.nodes.options().formats;
+                let translations = self.translations.listed(formats).await;
+                views.open_dir_with(ino, translations).await
+            }
+            Owner::Views(views) => views.open_dir(ino).await,
+            Owner::Translation(tree) => tree.open_dir(ino).await,
+        }
+    }
+
+    async fn attributes(&self, ino: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let (tree, inner) = self.tree(ino);
+        match self.owner(ino) {
+            Owner::Both => Ok(Vec::new()),
+            Owner::Views(views) => views.attributes(ino).await,
+            _ if tree.stat(inner).await?.kind != Kind::Prefix => Ok(Vec::new()),
+            Owner::Native(native) => {
+                let node = self.nodes.node(&self.native.key(native)?).await?;
+                Ok(node.extended_attributes())
+            }
+            Owner::Translation(tree) => attributes_at(tree.store(), &tree.key(ino)?).await,
+        }
+    }
+
+    async fn views(&self, ino: Ino) -> Result<Option<ViewsOfDir>, StoreError> {
+        let (path, key) = match self.owner(ino) {
+            Owner::Both => ("views", self.root.clone()),
+            Owner::Native(native) => {
+                let is_directory = self.native.stat(native).await?.kind == Kind::Prefix;
+                if !is_directory || !(self.views_hide_keys() || self.has_views(native).await?) {
+                    return Ok(None);
+                }
+                (".zarrfs", self.native.key(native)?)
+            }
+            Owner::Views(views) => return views.views(ino).await,
+            Owner::Translation(_) => return Ok(None),
+        };
+        let name = self.nodes.node(&key).await?.name().to_owned();
+        Ok(Some(ViewsOfDir { path, name }))
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.native.store()
+    }
+
+    fn known_inodes(&self) -> usize {
+        let trees: [usize; 3] = [
+            self.native.known_inodes(),
+            self.views.known_inodes(),
+            self.translations.known_inodes(),
+        ];
+        trees.into_iter().fold(0, usize::saturating_add)
+    }
+
+    async fn example_views(&self) -> Vec<String> {
+        self.views.example_views().await
+    }
+
+    fn recent_errors(&self) -> Arc<RecentErrors> {
+        self.views.recent_errors()
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        self.nodes.engine().gauges().to_vec()
+    }
+}
+
+/// A directory of the native tree as the mount shows it: with the numbers of the mount, and with the
+/// directory of its views if that is listed.
+#[derive(Debug)]
+struct NativeDir {
+    stream: Box<dyn DirStream>,
+    ino: Ino,
+    /// The number that the mount gives the root of the native tree.
+    root: Ino,
+    /// The number of the directory of views.
+    views: Option<Ino>,
+}
+
+/// The cookie behind [`HIDDEN`]; no file system's.
+const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
+
+#[async_trait]
+impl DirStream for NativeDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        if cookie == BEHIND_HIDDEN {
+            return Ok(Visited::End);
+        }
+        let (here, root) = (self.ino, self.root);
+        let visited = self.stream.visit(cookie, &mut |mut entry| {
+            // Only these two can be the root, which may have another number in the mount.
+            match entry.name {
+                b"." => entry.ino = here,
+                b".." if here == root => entry.ino = Ino::ROOT,
+                b".." if entry.ino == Ino::ROOT => entry.ino = root,
+                _ => {}
+            }
+            visit(entry)
+        })?;
+        let (Visited::End, Some(views)) = (visited, self.views) else {
+            return Ok(visited);
+        };
+        let flow = visit(Entry {
+            name: HIDDEN,
+            ino: views,
+            kind: Kind::Prefix,
+            stat: None,
+            next: BEHIND_HIDDEN,
+        });
+        Ok(match flow.is_break() {
+            true => Visited::Stopped,
+            false => Visited::End,
+        })
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.stream.load().await
+    }
+}
