@@ -460,7 +460,8 @@ impl ArrayReader {
         ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let gives_up = self.gives_up_what_was_read(order);
+        // The kernel has what a stream has read, and keeps the pages as long as the chunks are current.
+        let gives_up = order.readahead.is_streaming();
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
             let place = finder.get(run.chunk);
@@ -493,17 +494,10 @@ impl ArrayReader {
         Ok(())
     }
 
-    /// Whether chunks go when they were read to their end. The kernel has them then; but it may have
-    /// to drop the pages of what can change, so chunks stay if all of them fit.
-    fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
-        let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
-        order.readahead.is_streaming() && (self.is_constant() || !fits)
-    }
-
     fn note_end(&self, order: &ElementOrder, ids: &[ChunkId], geometry: &Geometry, run: Run) {
         if let [id] = ids
             && run.offset + run.length == geometry.chunk_bytes()
-            && self.gives_up_what_was_read(order)
+            && order.readahead.is_streaming()
         {
             self.engine.cache.use_up(*id);
         }
