@@ -26,14 +26,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Row as SqlRow, Statement};
+use rusqlite::{Row as SqlRow, Statement, params_from_iter};
 
 use self::connection::{Ended, Session};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value,
-    VisitRow, Wait, Work, corrupt, gone, unsupported,
+    Columns, Database, Failure, FoundBefore, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES,
+    Snapshot, Value, VisitRow, Wait, Work, corrupt, gone, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
@@ -199,16 +199,15 @@ impl Transaction<'_> {
         BoundKey(self.table.key_type, key)
     }
 
-    /// Calls `visit` with the rows of a statement with one key as its parameter.
-    fn rows(
+    /// Calls `visit` with the rows of a statement with keys as its parameters.
+    fn rows<const N: usize>(
         &self,
         statement: &mut Statement<'_>,
-        key: &[u8],
+        keys: [&[u8]; N],
         visit: &mut dyn FnMut(&SqlRow<'_>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let mut rows = statement
-            .query([self.key(key)])
-            .map_err(connection::failure)?;
+        let keys = params_from_iter(keys.map(|key| self.key(key)));
+        let mut rows = statement.query(keys).map_err(connection::failure)?;
         while let Some(row) = rows.next().map_err(connection::failure)? {
             if visit(row)?.is_break() {
                 break;
@@ -223,9 +222,14 @@ fn column<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<ValueRef<'a>, Failure
     row.get_ref(index).map_err(connection::failure)
 }
 
-/// The bytes of a key.
+/// The bytes of a key, which is the first column.
 fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
-    match column(row, 0)? {
+    key_at(row, 0)
+}
+
+/// The bytes of a key in a column.
+fn key_at<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<&'a [u8], Failure> {
+    match column(row, index)? {
         ValueRef::Text(key) | ValueRef::Blob(key) => Ok(key),
         _ => Err(corrupt("a key that is neither text nor a blob")),
     }
@@ -285,7 +289,7 @@ impl Snapshot for Transaction<'_> {
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.seek)?;
-        self.rows(&mut statement, bound, &mut |row| {
+        self.rows(&mut statement, [bound], &mut |row| {
             found = Some(key_of(row)?.to_vec());
             Ok(ControlFlow::Break(()))
         })?;
@@ -295,10 +299,30 @@ impl Snapshot for Transaction<'_> {
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.row)?;
-        self.rows(&mut statement, key, &mut |row| {
+        self.rows(&mut statement, [key], &mut |row| {
             let (value, content) = value_of(row, HELD_BYTES)??;
             let content = content.map(Cow::into_owned);
             found = Some(FoundValue { value, content });
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
+        let mut found = None;
+        let mut statement = self.prepare(&self.table.row_before)?;
+        self.rows(&mut statement, [key, bound], &mut |row| {
+            // Behind the last key there is none, and keys below this one hide its value, whatever it is:
+            // the caller finds out.
+            let next = match column(row, 3)? {
+                ValueRef::Null => None,
+                _ => Some(key_at(row, 3)?).filter(|next| !next.starts_with(bound)),
+            };
+            if let Some(next) = next {
+                let (value, content) = value_of(row, HELD_BYTES)??;
+                let content = content.map(Cow::into_owned);
+                found = Some((FoundValue { value, content }, next.to_vec()));
+            }
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)
@@ -315,7 +339,7 @@ impl Snapshot for Transaction<'_> {
             Columns::All => &self.table.rows,
         };
         let mut statement = self.prepare(sql)?;
-        self.rows(&mut statement, bound, &mut |row| {
+        self.rows(&mut statement, [bound], &mut |row| {
             let value = match columns {
                 Columns::Keys => None,
                 Columns::All => value_of(row, SMALL_BYTES)?.ok(),
@@ -327,7 +351,7 @@ impl Snapshot for Transaction<'_> {
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure> {
         let mut row_number = None;
         let mut statement = self.prepare(&self.table.number)?;
-        self.rows(&mut statement, key, &mut |row| {
+        self.rows(&mut statement, [key], &mut |row| {
             row_number = match column(row, 0)? {
                 ValueRef::Integer(number) => Some(number),
                 _ => None,

@@ -31,6 +31,8 @@ pub(super) struct Table {
     pub(super) rows: String,
     /// The row of a key, with the same columns; the value if it is held.
     pub(super) row: String,
+    /// The same, and the first key at or behind a second bound.
+    pub(super) row_before: String,
     /// The number of the row of a key.
     pub(super) number: String,
 }
@@ -45,10 +47,12 @@ impl Table {
     ) -> Self {
         let index = index.replace('"', "\"\"");
         let source = format!("main.{name} INDEXED BY \"{index}\"");
-        let behind = match key_type {
+        let behind = |bound: &str| match key_type {
             // Any text is smaller than any blob.
-            KeyType::Text => format!("{key} COLLATE BINARY >= ?1 AND {key} COLLATE BINARY < x''"),
-            KeyType::Blob => format!("{key} COLLATE BINARY >= ?1"),
+            KeyType::Text => {
+                format!("{key} COLLATE BINARY >= {bound} AND {key} COLLATE BINARY < x''")
+            }
+            KeyType::Blob => format!("{key} COLLATE BINARY >= {bound}"),
         };
         let columns = |most: u64| {
             format!(
@@ -59,14 +63,20 @@ impl Table {
         let (small, held) = (columns(SMALL_BYTES), columns(HELD_BYTES));
         let order = format!("ORDER BY {key} COLLATE BINARY");
         let is_key = format!("{key} COLLATE BINARY = ?1");
+        let seek = |bound| {
+            let behind = behind(bound);
+            format!("SELECT {key} FROM {source} WHERE {behind} {order} LIMIT 1")
+        };
+        let (next, behind) = (seek("?2"), behind("?1"));
         Self {
             name,
             value,
             key_type,
-            seek: format!("SELECT {key} FROM {source} WHERE {behind} {order} LIMIT 1"),
+            seek: seek("?1"),
             keys: format!("SELECT {key} FROM {source} WHERE {behind} {order}"),
             rows: format!("SELECT {small} FROM {source} WHERE {behind} {order}"),
             row: format!("SELECT {held} FROM {source} WHERE {is_key}"),
+            row_before: format!("SELECT {held}, ({next}) FROM {source} WHERE {is_key}"),
             number: format!("SELECT rowid FROM {source} WHERE {is_key}"),
         }
     }
