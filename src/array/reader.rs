@@ -460,8 +460,7 @@ impl ArrayReader {
         ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
-        // The kernel has what a stream has read, and keeps the pages as long as the chunks are current.
-        let gives_up = order.readahead.is_streaming();
+        let gives_up = self.gives_up_what_was_read(order);
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
             let place = finder.get(run.chunk);
@@ -494,10 +493,18 @@ impl ArrayReader {
         Ok(())
     }
 
+    /// Whether chunks go when they were read to their end. The kernel has them then, as long as all that it
+    /// has of a file is current; chunks that would have to be fetched again stay if all of them fit.
+    fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
+        let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
+        let stays = self.chunks.is_remote() && !self.is_constant() && fits;
+        order.readahead.is_streaming() && !stays
+    }
+
     fn note_end(&self, order: &ElementOrder, ids: &[ChunkId], geometry: &Geometry, run: Run) {
         if let [id] = ids
             && run.offset + run.length == geometry.chunk_bytes()
-            && order.readahead.is_streaming()
+            && self.gives_up_what_was_read(order)
         {
             self.engine.cache.use_up(*id);
         }
