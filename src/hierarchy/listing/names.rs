@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited, visit_all};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
-/// AssembledListing of one prefix. A cookie is the number of names before it.
+/// The assembled listing of one prefix. A cookie is the number of names before it.
 #[derive(Debug)]
 pub(crate) struct AssembledListing {
     prefix: Key,

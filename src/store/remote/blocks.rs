@@ -2,13 +2,13 @@
 //! a sequential reader.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_task::Task;
 use futures_util::future::try_join_all;
 
 use super::Meta;
-use super::range_cache::RangeKey;
+use super::range_cache::{RangeKey, Reader};
 use super::store::{RemoteSource, panicked};
 use super::value::fetch_in_pieces;
 use crate::runtime::{self, leave_session_thread};
@@ -29,6 +29,8 @@ const READAHEAD_BYTES: u64 = 64 << 20;
 pub(super) struct Blocks {
     part: Arc<Spanned>,
     readahead: Readahead,
+    /// Since something was read ahead.
+    reader: OnceLock<Reader>,
     /// Dropping them cancels what nobody else waits for: a reader that is gone leaves no request behind.
     prefetches: Mutex<Vec<Task<()>>>,
 }
@@ -60,6 +62,7 @@ impl Blocks {
         Self {
             part: Arc::new(part),
             readahead: Readahead::default(),
+            reader: OnceLock::new(),
             prefetches: Mutex::default(),
         }
     }
@@ -128,7 +131,7 @@ impl Blocks {
     fn read_ahead(&self, range: &Range<u64>) {
         let part = &self.part;
         let length = part.span.end - part.span.start;
-        let bytes = READAHEAD_BYTES.min(part.source.ranges.budget_bytes() / 4);
+        let bytes = READAHEAD_BYTES.min(part.source.ranges.ahead_bytes());
         let window = Window {
             bytes,
             step_bytes: step_bytes(bytes),
@@ -137,6 +140,7 @@ impl Blocks {
         let Some(ahead) = self.readahead.observe(range, &window, length) else {
             return;
         };
+        self.reader.get_or_init(|| part.source.ranges.reader());
         // The block in which it begins is that of the read itself.
         let mut from = ahead.start.div_ceil(BLOCK_BYTES);
         let end = numbers(&ahead).end;

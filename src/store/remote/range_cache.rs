@@ -19,35 +19,63 @@ pub(super) struct RangeKey {
 
 /// Byte ranges; the least recently used ones are evicted first.
 #[derive(Debug)]
-pub(super) struct RangeCache(Mutex<WeightedLru<RangeKey, Arc<Vec<u8>>>>, u64);
+pub(super) struct RangeCache {
+    ranges: Mutex<WeightedLru<RangeKey, Arc<Vec<u8>>>>,
+    budget_bytes: u64,
+    /// Each object that is read ahead has a reference.
+    readers: Arc<()>,
+}
+
+/// A reader for which ranges are fetched ahead, as long as it lives.
+#[derive(Debug)]
+pub(super) struct Reader {
+    _counted: Arc<()>,
+}
 
 /// What an entry takes beside its bytes.
 const ENTRY_BYTES: u64 = 256;
 
 impl RangeCache {
     pub(super) fn new(budget_bytes: u64) -> Self {
-        let ranges = WeightedLru::new(budget_bytes, usize::MAX);
-        Self(Mutex::new(ranges), budget_bytes)
+        Self {
+            ranges: Mutex::new(WeightedLru::new(budget_bytes, usize::MAX)),
+            budget_bytes,
+            readers: Arc::default(),
+        }
     }
 
     pub(super) fn budget_bytes(&self) -> u64 {
-        self.1
+        self.budget_bytes
+    }
+
+    /// Counts a reader for which ranges will be fetched ahead.
+    pub(super) fn reader(&self) -> Reader {
+        Reader {
+            _counted: Arc::clone(&self.readers),
+        }
+    }
+
+    /// What may be fetched ahead of one reader: what is fetched for all of them together fits into half of the
+    /// budget, so that nothing is evicted before it is read.
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        let readers = Arc::strong_count(&self.readers).saturating_sub(1).max(1) as u64;
+        self.budget_bytes / 2 / readers
     }
 
     /// Bytes that are cached now.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.lock().weight()
+        self.ranges.lock().weight()
     }
 
     pub(super) fn get(&self, range: &RangeKey) -> Option<Arc<Vec<u8>>> {
-        self.0.lock().get(range).cloned()
+        self.ranges.lock().get(range).cloned()
     }
 
     /// Inserts a range, unless it would evict most others.
     pub(super) fn insert(&self, range: RangeKey, bytes: Arc<Vec<u8>>) {
         let weight = (bytes.len() as u64).saturating_add(ENTRY_BYTES);
         if weight <= self.budget_bytes() / 2 {
-            let evicted = self.0.lock().insert(range, bytes, weight);
+            let evicted = self.ranges.lock().insert(range, bytes, weight);
             drop(evicted);
         }
     }
