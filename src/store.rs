@@ -25,6 +25,9 @@ mod reference;
 mod remote;
 mod snapshot;
 mod source;
+#[cfg_attr(target_os = "linux", path = "store/system/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "store/system/portable.rs")]
+mod system;
 mod zip;
 
 #[cfg(feature = "fuzzing")]

@@ -4,21 +4,20 @@
 //! neither `..` nor a link can lead out of it. Only regular files and directories are shown;
 //! FIFOs, sockets and devices are never opened for reading.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ops::ControlFlow;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat as FileStat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat as FileStat};
 use rustix::io::Errno;
 
 use super::snapshot::{ReadMode, SnapshotError, SnapshotFile, object_stat, time};
+use super::system::{self, NamesBuffer, PATH_ONLY};
 use super::{
     AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
     LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited, part_mut,
@@ -61,7 +60,7 @@ impl DirStore {
             options,
         };
         store
-            .resolve(&Key::root(), OFlags::PATH)
+            .resolve(&Key::root(), PATH_ONLY)
             .map_err(|e| match Errno::from_io_error(&e) {
                 Some(Errno::NOSYS) => {
                     io::Error::other("the kernel lacks openat2 (Linux 5.6 or newer is needed)")
@@ -75,20 +74,16 @@ impl DirStore {
     fn resolve(&self, key: &Key, flags: OFlags) -> io::Result<OwnedFd> {
         let path = if key.is_root() { b"." } else { key.as_bytes() };
         let mut flags = flags | OFlags::CLOEXEC;
-        if !flags.contains(OFlags::PATH) {
+        if !flags.contains(PATH_ONLY) {
             flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
         }
-        let stay = if self.options.follow_symlinks {
-            ResolveFlags::empty()
-        } else {
-            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
-        };
+        let may_leave = self.options.follow_symlinks;
         let path = OsStr::from_bytes(path);
         let mut result = Err(Errno::AGAIN);
         for _ in 0..RESOLVE_ATTEMPTS {
             // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath,
             // or another process holds a lease on the file.
-            result = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), stay);
+            result = system::open_beneath(&self.root, path, flags, may_leave);
             if !matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
                 break;
             }
@@ -99,7 +94,7 @@ impl DirStore {
     /// Stats a key through its links; what is neither file nor directory does not exist here.
     fn file_stat(&self, key: &Key) -> Result<FileStat, StoreError> {
         let stat = self
-            .resolve(key, OFlags::PATH)
+            .resolve(key, PATH_ONLY)
             .and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into))
             .map_err(|e| StoreError::from_io(key, e))?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -111,16 +106,15 @@ impl DirStore {
 
 /// Opens for reading what is open as a place only: the same file, whatever its name is by now.
 fn reopen(place: &OwnedFd) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     for _ in 1..RESOLVE_ATTEMPTS {
         // EAGAIN: another process holds a lease on the file.
-        match rustix::fs::open(&path, flags, Mode::empty()) {
+        match system::reopen(place, flags) {
             Err(Errno::INTR | Errno::AGAIN) => {}
             opened => return Ok(File::from(opened?)),
         }
     }
-    Ok(File::from(rustix::fs::open(&path, flags, Mode::empty())?))
+    Ok(File::from(system::reopen(place, flags)?))
 }
 
 /// A stat(2) answer in the store's terms; `None` for what is not shown.
@@ -130,7 +124,7 @@ fn known(stat: &FileStat) -> Option<Stat> {
         FileType::Directory => Some(Stat {
             kind: Kind::Prefix,
             size_bytes: 0,
-            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            modified: time(system::modified(stat)),
             version: Version(0),
             links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
         }),
@@ -163,7 +157,7 @@ impl SyncStore for DirStore {
 
     fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let failed = |e| StoreError::from_io(key, e);
-        let place = self.resolve(key, OFlags::PATH).map_err(failed)?;
+        let place = self.resolve(key, PATH_ONLY).map_err(failed)?;
         let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
         // Looking before opening: open(2) of a device can have side effects.
         match FileType::from_raw_mode(stat.st_mode) {
@@ -201,7 +195,7 @@ impl SyncStore for DirStore {
             fd,
             prefix: prefix.clone(),
             store,
-            buffer: Vec::new(),
+            buffer: NamesBuffer::default(),
         }))
     }
 }
@@ -299,47 +293,38 @@ struct DirListing {
     fd: OwnedFd,
     prefix: Key,
     store: DirStore,
-    buffer: Vec<MaybeUninit<u8>>,
+    buffer: NamesBuffer,
 }
-
-/// Room for some 1,000 names of 10 bytes, as much as glibc asks for at a time.
-const LISTING_BUFFER_BYTES: usize = 32 * 1024;
 
 impl Listing for DirListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        let failed = |e: Errno| StoreError::from_io(&self.prefix, e.into());
-        let start = i64::try_from(cookie).map_err(|_| failed(Errno::INVAL))?;
-        rustix::fs::seek(&self.fd, SeekFrom::Start(start.unsigned_abs())).map_err(failed)?;
-        self.buffer
-            .resize(LISTING_BUFFER_BYTES, MaybeUninit::uninit());
-        let mut names = RawDir::new(&self.fd, &mut self.buffer);
-        while let Some(entry) = names.next() {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_bytes();
-            let next = entry.next_entry_cookie();
-            let (kind, stat) = if matches!(name, b"." | b"..") {
-                (Kind::Prefix, None)
-            } else {
-                match self
-                    .store
-                    .listed(&self.fd, &self.prefix, name, entry.file_type())
-                {
+        let Self {
+            fd,
+            prefix,
+            store,
+            buffer,
+        } = self;
+        let mut put = |name: &CStr, file_type, next| {
+            let name = name.to_bytes();
+            let (kind, stat) = match name {
+                b"." | b".." => (Kind::Prefix, None),
+                _ => match store.listed(fd, prefix, name, file_type) {
                     Some(found) => found,
-                    None => continue,
-                }
+                    None => return ControlFlow::Continue(()),
+                },
             };
-            if visit(Listed {
+            visit(Listed {
                 name,
                 kind,
                 stat,
                 next,
             })
-            .is_break()
-            {
-                return Ok(Visited::Stopped);
-            }
+        };
+        match system::visit_names(fd, buffer, cookie, &mut put) {
+            Ok(true) => Ok(Visited::Stopped),
+            Ok(false) => Ok(Visited::End),
+            Err(error) => Err(StoreError::from_io(prefix, error.into())),
         }
-        Ok(Visited::End)
     }
 }
 

@@ -61,7 +61,7 @@ pub enum DiskCacheError {
         /// What was opened.
         path: PathBuf,
         /// Its permissions.
-        mode: u32,
+        mode: rustix::fs::RawMode,
     },
     /// The operating system failed.
     #[error("{}: {source}", path.display())]

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use rustix::fs::Stat as FileStat;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
-use super::{Kind, Stat, StoreError, TransferStats, Version};
+use super::{Kind, Stat, StoreError, TransferStats, Version, system};
 
 /// The bytes of one version of an archive at a server.
 #[async_trait]
@@ -127,10 +127,10 @@ pub(super) struct Fingerprint {
 impl Fingerprint {
     pub(super) fn of(stat: &FileStat) -> Self {
         Self {
-            device: stat.st_dev,
+            device: system::device(stat),
             inode: stat.st_ino,
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            modified: system::modified(stat),
         }
     }
 
@@ -149,14 +149,14 @@ pub(super) fn object_stat(stat: &FileStat) -> Stat {
     Stat {
         kind: Kind::Object,
         size_bytes: fingerprint.size_bytes,
-        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        modified: time(fingerprint.modified),
         version: fingerprint.version(),
         links: 1,
     }
 }
 
-/// A kernel timestamp as [`SystemTime`].
-pub(super) fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+/// A kernel timestamp, seconds and nanoseconds, as [`SystemTime`].
+pub(super) fn time((seconds, nanoseconds): (i64, u64)) -> SystemTime {
     let nanoseconds = Duration::from_nanos(nanoseconds);
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = if seconds < 0 {
@@ -213,7 +213,7 @@ pub(super) const SETTLING: Duration = Duration::from_millis(20);
 impl SnapshotFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
-        let modified = time(stat.st_mtime, stat.st_mtime_nsec);
+        let modified = time(system::modified(&stat));
         // A time that lies ahead says nothing of when it was set.
         let is_fresh = SystemTime::now()
             .duration_since(modified)
@@ -236,8 +236,7 @@ impl SnapshotFile {
 
     /// When the content that was opened was written.
     pub(super) fn modified(&self) -> SystemTime {
-        let (seconds, nanoseconds) = self.fingerprint.modified;
-        time(seconds, nanoseconds)
+        time(self.fingerprint.modified)
     }
 
     /// What is known of the file, if it is still what was opened.
@@ -304,8 +303,7 @@ impl SnapshotFile {
             let at = offset.saturating_add(filled as u64);
             let nowait = mode == ReadMode::NonBlocking && self.nowait.load(Ordering::Relaxed);
             let result = if nowait {
-                let mut slices = [io::IoSliceMut::new(rest)];
-                rustix::io::preadv2(&self.file, &mut slices, at, ReadWriteFlags::NOWAIT)
+                system::read_cached(&self.file, rest, at)
             } else {
                 rustix::io::pread(&self.file, rest, at)
             };

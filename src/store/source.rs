@@ -9,8 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
-
 use super::icechunk;
 use super::reference::{self, Base};
 use super::remote::{self, Found, RemoteOpenError};
@@ -18,7 +16,7 @@ use super::zip::ZipError;
 use super::{
     DatabaseError, DatabaseOptions, DirOptions, DirStore, IcechunkError, IcechunkOptions,
     InvalidKey, Key, KeyClasses, ReferenceError, RemoteOptions, Store, StoreError, TargetOptions,
-    ZipOptions, ZipStore, database, file_type,
+    ZipOptions, ZipStore, database, file_type, system,
 };
 
 mod advice;
@@ -503,9 +501,7 @@ pub fn open_demo(options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
         path: path.to_owned(),
         error,
     };
-    let memory = rustix::fs::memfd_create("zarrfs-demo", MemfdFlags::CLOEXEC)
-        .map_err(|e| failed(e.into()))?;
-    let mut file = File::from(memory);
+    let mut file = system::memory_file().map_err(failed)?;
     file.write_all(DEMO).map_err(failed)?;
     ZipStore::open(file, "demo", options.zip)
         .map(|store| Box::new(store) as _)

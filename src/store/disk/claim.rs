@@ -9,11 +9,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
 use rustix::fs::{Mode, OFlags, openat};
 use siphasher::sip::SipHasher24;
 
+use crate::store::system::set_lock;
 use crate::sync::Mutex;
 
 /// The name of the file.
@@ -72,12 +71,9 @@ impl Claims {
         if held.file.is_none() {
             held.file = self.open().ok();
         }
-        let locked = held
-            .file
-            .as_ref()
-            .map(|file| set(file, offset, libc::F_WRLCK));
+        let locked = held.file.as_ref().map(|file| set_lock(file, offset, true));
         let claimed = match locked {
-            Some(Ok(_)) => {
+            Some(Ok(())) => {
                 held.offsets.insert(offset);
                 Claimed::Held(Claim {
                     claims: Arc::clone(self),
@@ -114,21 +110,10 @@ impl Drop for Claim {
         held.offsets.remove(&self.offset);
         if let Some(file) = &held.file {
             // If it fails, closing the file releases it.
-            let _ = set(file, self.offset, libc::F_UNLCK);
+            let _ = set_lock(file, self.offset, false);
         }
         held.close_if_unused();
     }
-}
-
-fn set(file: &OwnedFd, offset: i64, kind: libc::c_int) -> nix::Result<libc::c_int> {
-    let lock = libc::flock {
-        l_type: libc::c_short::try_from(kind).unwrap_or(libc::c_short::MAX),
-        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or(libc::c_short::MAX),
-        l_start: offset,
-        l_len: 1,
-        l_pid: 0,
-    };
-    fcntl(file, FcntlArg::F_OFD_SETLK(&lock))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, OsStr};
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,13 +14,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawDir, Stat as FileStat, flock, fstat,
-    mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat as FileStat, flock, fstat, mkdirat,
+    openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::DiskCacheError;
 use super::block::BlockPath;
+use crate::store::system::{self, NamesBuffer};
 
 /// The directory of the blocks of this format. Other versions keep away from it.
 pub(super) const VERSION_NAME: &str = "zarrfs-v1";
@@ -212,7 +213,7 @@ impl Place {
                 return;
             }
         }
-        if let Ok(device) = fstat(&other).map(|stat| stat.st_dev) {
+        if let Ok(device) = fstat(&other).map(|stat| system::device(&stat)) {
             remove_content(&other, device, TREE_DEPTH, go_on);
             let _ = unlinkat(&self.root, &removed, AtFlags::REMOVEDIR);
         }
@@ -261,16 +262,15 @@ fn visit_fan(fan: &OwnedFd, visit: &mut Visit<'_>) -> Result<bool, Errno> {
 
 /// Visits the names in a directory that has not been read yet; false if it was told to stop.
 fn each_name(directory: &OwnedFd, visit: &mut dyn FnMut(&CStr) -> bool) -> Result<bool, Errno> {
-    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
-    let mut names = RawDir::new(directory, &mut buffer);
-    while let Some(entry) = names.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if !matches!(name.to_bytes(), b"." | b"..") && !visit(name) {
-            return Ok(false);
+    let mut buffer = NamesBuffer::default();
+    let stopped = system::visit_names(directory, &mut buffer, 0, &mut |name, _, _| {
+        let goes_on = matches!(name.to_bytes(), b"." | b"..") || visit(name);
+        match goes_on {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
-    }
-    Ok(true)
+    })?;
+    Ok(!stopped)
 }
 
 /// `zarrfs-v` and a number, also while it is being removed; nothing else is ours to remove.
@@ -292,7 +292,7 @@ fn remove_content(directory: &OwnedFd, device: u64, depth: usize, go_on: &dyn Fn
         match unlinkat(directory, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {
                 if let Ok(below) = openat(directory, name, DIRECTORY, Mode::empty())
-                    && fstat(&below).is_ok_and(|stat| stat.st_dev == device)
+                    && fstat(&below).is_ok_and(|stat| system::device(&stat) == device)
                 {
                     remove_content(&below, device, depth - 1, go_on);
                     let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::place::{FileKind, Place};
 use crate::store::snapshot::time;
+use crate::store::system;
 
 /// Longer than any block takes to be written.
 const TEMPORARY_LIFE: Duration = Duration::from_secs(60 * 60);
@@ -100,7 +101,7 @@ pub(super) fn age(stat: &FileStat, now: SystemTime) -> Duration {
 }
 
 pub(super) fn modified(stat: &FileStat) -> SystemTime {
-    time(stat.st_mtime, stat.st_mtime_nsec)
+    time(system::modified(stat))
 }
 
 /// Bytes by age, in buckets that are 1/64 of the age wide.

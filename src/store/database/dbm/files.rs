@@ -10,19 +10,18 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::bytes::Bytes;
 use crate::store::database::{Failure, gone};
 use crate::store::snapshot::{SETTLING, time};
+use crate::store::system::Watch;
 use crate::sync::Mutex;
 
 /// What tells one state of a file from another.
@@ -54,7 +53,7 @@ impl FileState {
     fn is_settled(&self) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let nanoseconds = u64::try_from(nanoseconds).unwrap_or(0);
-        let changed = time(seconds, nanoseconds);
+        let changed = time((seconds, nanoseconds));
         // A time that lies ahead says nothing of when it was set.
         let age = SystemTime::now().duration_since(changed);
         age.map_or(true, |age| age >= SETTLING)
@@ -74,7 +73,7 @@ impl State {
     pub(super) fn modified(&self) -> SystemTime {
         let newest = [Some(self.index), self.values].into_iter().flatten();
         let (seconds, nanoseconds) = newest.map(|file| file.modified).max().unwrap_or_default();
-        time(seconds, u64::try_from(nanoseconds).unwrap_or(0))
+        time((seconds, u64::try_from(nanoseconds).unwrap_or(0)))
     }
 }
 
@@ -198,7 +197,7 @@ fn is_complete(values: &Metadata, index: &Metadata, backup: &Path) -> bool {
     let renamed = || {
         let backup = fs::metadata(backup).ok()?;
         let nanoseconds = u64::try_from(backup.ctime_nsec()).ok()?;
-        Some(time(backup.ctime(), nanoseconds))
+        Some(time((backup.ctime(), nanoseconds)))
     };
     let made = index.created().ok().or_else(renamed);
     let written = values.modified().ok();
@@ -267,9 +266,6 @@ impl Open {
     }
 }
 
-/// File systems on which a write through a memory map moves no time: tmpfs and ramfs.
-const UNTIMED: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-
 /// The shared lock of a file, which all reads of this process share.
 #[derive(Debug)]
 struct Lock {
@@ -288,48 +284,10 @@ struct Held {
 
 impl Lock {
     fn new(file: &File) -> io::Result<Self> {
-        let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type);
-        let is_untimed = kind.is_ok_and(|kind| UNTIMED.contains(&kind));
         Ok(Self {
-            watch: is_untimed.then(|| Watch::new(file)),
+            watch: Watch::of_untimed(file)?,
             held: Mutex::default(),
         })
-    }
-}
-
-/// Events of inotify(7) for a file that is opened, written or closed. A writer opens a file before it locks it.
-#[derive(Debug)]
-struct Watch(Option<OwnedFd>);
-
-impl Watch {
-    fn new(file: &File) -> Self {
-        let start = || {
-            let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            let flags = WatchFlags::OPEN | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
-            inotify::add_watch(&events, path, flags)?;
-            Ok::<_, Errno>(events)
-        };
-        let events = start();
-        if let Err(error) = &events {
-            log::debug!("a database cannot be watched, and is indexed for each read: {error}");
-        }
-        Self(events.ok())
-    }
-
-    /// Whether the file was used since the last call, as far as is known.
-    fn was_used(&self) -> bool {
-        let Some(events) = &self.0 else { return true };
-        let mut buffer = [0; 4096];
-        let mut was_used = false;
-        loop {
-            match rustix::io::read(events, &mut buffer[..]) {
-                Ok(0) | Err(Errno::AGAIN) => return was_used,
-                Ok(_) => was_used = true,
-                Err(Errno::INTR) => {}
-                Err(_) => return true,
-            }
-        }
     }
 }
 

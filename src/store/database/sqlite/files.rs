@@ -59,7 +59,7 @@ impl Files {
     /// Whether each later write to the database gives it other times than it has.
     pub(super) fn has_exact_times(&self, path: &Path) -> bool {
         let is_old = |(seconds, nanoseconds): (i64, i64)| {
-            let then = time(seconds, u64::try_from(nanoseconds).unwrap_or(0));
+            let then = time((seconds, u64::try_from(nanoseconds).unwrap_or(0)));
             let age = SystemTime::now().duration_since(then);
             age.is_ok_and(|age| age > SETTLING)
         };

@@ -1,0 +1,163 @@
+//! System calls for files that other systems do not have, and attributes whose types differ there (see
+//! `portable.rs`, which stands in for this module on them).
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{
+    FileType, MemfdFlags, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat as FileStat,
+};
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// Opens a path without access to its content, which has no effect on devices.
+pub(in crate::store) const PATH_ONLY: OFlags = OFlags::PATH;
+
+/// Opens a path that does not lead out of `root`, unless `may_leave`. May fail with [`Errno::AGAIN`] while
+/// something is renamed.
+pub(in crate::store) fn open_beneath(
+    root: &OwnedFd,
+    path: &OsStr,
+    flags: OFlags,
+    may_leave: bool,
+) -> Result<OwnedFd, Errno> {
+    let resolve = match may_leave {
+        true => ResolveFlags::empty(),
+        false => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+    };
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+}
+
+/// Opens what was opened with [`PATH_ONLY`]: the same file, whatever its name is by now.
+pub(in crate::store) fn reopen(file: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Reads what is in the page cache. [`Errno::AGAIN`] if nothing is; [`Errno::OPNOTSUPP`] and others if the
+/// file system cannot tell.
+pub(in crate::store) fn read_cached(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
+}
+
+/// What is called for each name of a directory: the name, its type if the directory tells, and the position
+/// behind it.
+pub(in crate::store) type Visit<'a> = dyn FnMut(&CStr, FileType, u64) -> ControlFlow<()> + 'a;
+
+/// Room for some 1,000 names of 10 bytes, as much as glibc asks for at a time.
+const NAMES_BYTES: usize = 32 * 1024;
+
+/// Memory for names of a directory.
+#[derive(Debug, Default)]
+pub(in crate::store) struct NamesBuffer(Vec<MaybeUninit<u8>>);
+
+/// Visits the names of a directory from a position on (0 is the beginning); returns whether `visit` broke.
+pub(in crate::store) fn visit_names(
+    directory: &OwnedFd,
+    buffer: &mut NamesBuffer,
+    position: u64,
+    visit: &mut Visit<'_>,
+) -> Result<bool, Errno> {
+    rustix::fs::seek(directory, SeekFrom::Start(position))?;
+    buffer.0.resize(NAMES_BYTES, MaybeUninit::uninit());
+    let mut names = RawDir::new(directory, &mut buffer.0);
+    while let Some(entry) = names.next() {
+        let entry = entry?;
+        let next = entry.next_entry_cookie();
+        if visit(entry.file_name(), entry.file_type(), next).is_break() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// An empty file in memory.
+pub(in crate::store) fn memory_file() -> io::Result<File> {
+    let memory = rustix::fs::memfd_create("zarrfs", MemfdFlags::CLOEXEC)?;
+    Ok(File::from(memory))
+}
+
+/// Locks one byte of a file for this process, or unlocks it (an open file description lock, see fcntl(2)).
+/// `EAGAIN` or `EACCES` if another one has it.
+pub(in crate::store) fn set_lock(file: &OwnedFd, offset: i64, is_locked: bool) -> nix::Result<()> {
+    let kind = match is_locked {
+        true => libc::F_WRLCK,
+        false => libc::F_UNLCK,
+    };
+    let lock = libc::flock {
+        l_type: libc::c_short::try_from(kind).unwrap_or(libc::c_short::MAX),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or(libc::c_short::MAX),
+        l_start: offset,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
+}
+
+/// File systems on which a write through a memory map moves no time: tmpfs and ramfs.
+const UNTIMED: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Events of inotify(7) for a file that is opened, written or closed, where times do not tell of writes. A
+/// writer opens a file before it locks it.
+#[derive(Debug)]
+pub(in crate::store) struct Watch(Option<OwnedFd>);
+
+impl Watch {
+    /// Watches a file on a file system on which a write moves no time; `None` on any other.
+    pub(in crate::store) fn of_untimed(file: &File) -> Result<Option<Self>, Errno> {
+        let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type);
+        let is_untimed = kind.is_ok_and(|kind| UNTIMED.contains(&kind));
+        Ok(is_untimed.then(|| Self::new(file)))
+    }
+
+    fn new(file: &File) -> Self {
+        let start = || {
+            let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let flags = WatchFlags::OPEN | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
+            inotify::add_watch(&events, path, flags)?;
+            Ok::<_, Errno>(events)
+        };
+        let events = start();
+        if let Err(error) = &events {
+            log::debug!("a database cannot be watched, and is indexed for each read: {error}");
+        }
+        Self(events.ok())
+    }
+
+    /// Whether the file was used since the last call, as far as is known.
+    pub(in crate::store) fn was_used(&self) -> bool {
+        let Some(events) = &self.0 else { return true };
+        let mut buffer = [0; 4096];
+        let mut was_used = false;
+        loop {
+            match rustix::io::read(events, &mut buffer[..]) {
+                Ok(0) | Err(Errno::AGAIN) => return was_used,
+                Ok(_) => was_used = true,
+                Err(Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+/// The device that a file is on.
+pub(in crate::store) fn device(stat: &FileStat) -> u64 {
+    stat.st_dev
+}
+
+/// When a file was last written: seconds since 1970, and nanoseconds.
+pub(in crate::store) fn modified(stat: &FileStat) -> (i64, u64) {
+    (stat.st_mtime, stat.st_mtime_nsec)
+}
