@@ -91,6 +91,9 @@ impl Session {
         let files = Files::of(path).map_err(failed)?;
         let is_wal = is_wal(path).map_err(failed)?;
         let is_immutable = is_wal && !files.has_wal() && !files.has_journal();
+        if is_immutable && !files.is_settled() {
+            return Err(Failure::Busy("end of a write to the database"));
+        }
         if is_wal && files.has_wal() && !files::beside(path, "-shm").exists() {
             return Err(unavailable(
                 "its -wal file has changes, but there is no -shm file; open it once with a program \

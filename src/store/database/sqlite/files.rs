@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::store::snapshot::{SETTLING, time};
 
@@ -56,13 +56,16 @@ impl Files {
         })
     }
 
+    /// Whether the database was not written just now: another write could then leave the same times.
+    pub(super) fn is_settled(&self) -> bool {
+        // A time that lies ahead says nothing of when it was set.
+        let is_old = |then| age(then).is_none_or(|age| age > SETTLING);
+        is_old(self.modified) && is_old(self.changed)
+    }
+
     /// Whether each later write to the database gives it other times than it has.
     pub(super) fn has_exact_times(&self, path: &Path) -> bool {
-        let is_old = |(seconds, nanoseconds): (i64, i64)| {
-            let then = time((seconds, u64::try_from(nanoseconds).unwrap_or(0)));
-            let age = SystemTime::now().duration_since(then);
-            age.is_ok_and(|age| age > SETTLING)
-        };
+        let is_old = |then| age(then).is_some_and(|age| age > SETTLING);
         let is_local = || {
             let system = rustix::fs::statfs(path);
             system.is_ok_and(|system| {
@@ -92,6 +95,12 @@ impl Files {
     pub(super) fn has_journal(&self) -> bool {
         self.journal_bytes > 0
     }
+}
+
+/// How long ago a time was; `None` if it lies ahead.
+fn age((seconds, nanoseconds): (i64, i64)) -> Option<Duration> {
+    let then = time((seconds, u64::try_from(nanoseconds).unwrap_or(0)));
+    SystemTime::now().duration_since(then).ok()
 }
 
 /// The size of a file; 0 if there is none.
