@@ -300,7 +300,9 @@ impl Tree for MuxTree {
                 let node = self.nodes.node(&self.native.key(native)?).await?;
                 Ok(node.extended_attributes())
             }
-            Owner::Translation(tree) => attributes_at(tree.store(), &tree.key(ino)?).await,
+            Owner::Translation(tree) => {
+                attributes_at(tree.store(), &tree.key(ino)?, self.nodes.engine()).await
+            }
         }
     }
 

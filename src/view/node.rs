@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, Engine, Reservation};
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
 use crate::store::{Key, Store, StoreError, Version};
@@ -28,6 +28,8 @@ pub struct ViewNode {
     pub(super) attributes: Option<Vec<u8>>,
     /// What its metadata take at most.
     pub(super) memory_bytes: u64,
+    /// That memory, if it counts against the limit for as long as the node is used.
+    pub(super) _memory: Option<Reservation>,
 }
 
 /// How the elements of an array are had.
@@ -95,6 +97,8 @@ impl ViewNode {
     pub(super) fn attributes_text(&self) -> Result<Vec<u8>, String> {
         match (&self.attributes, self.node.attributes()) {
             (Some(text), Ok(_)) => Ok(text.clone()),
+            // Its attributes are in a document that was not read.
+            (None, _) if self.broken.is_some() => Err(self.broken.clone().unwrap_or_default()),
             (None, Ok(attributes)) => Ok(pretty(&Value::Object(attributes.clone()))),
             (_, Err(error)) => Err(error.to_string()),
         }
@@ -118,13 +122,17 @@ impl ViewNode {
 /// The extended attributes of the node at a key of any store; none if its documents say nothing.
 ///
 /// # Errors
-/// Those of the store.
+/// Those of the store; those of reserving memory for what the documents take.
 pub async fn attributes_at(
     store: &dyn Store,
     key: &Key,
+    engine: &Engine,
 ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let found = NodeDocuments::read(store, key).await?;
-    let node = found.documents().node().map(|detected| detected.node);
+    let documents = found.documents();
+    let memory_bytes = documents.own_memory_bytes() as u64;
+    let _memory = engine.reserve(key, memory_bytes).await?;
+    let node = documents.own_node().map(|detected| detected.node);
     Ok(match node {
         Some(Ok(node)) => extended_attributes(&node),
         _ => Vec::new(),

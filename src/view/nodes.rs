@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::content::{CachedFile, NoContent, Text};
 use super::format::Format;
 use super::format_set::FormatSet;
@@ -38,6 +40,7 @@ pub struct Nodes {
     engine: Arc<Engine>,
     options: NodesOptions,
     read: Mutex<WeightedLru<Key, Read>>,
+    parsing_large: Semaphore,
     pub(super) texts: Mutex<WeightedLru<(Key, u64), Text>>,
     pub(super) text_loads: SingleFlight<(Key, u64), Text, StoreError>,
     pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
@@ -63,6 +66,12 @@ pub fn alias(is_array: bool) -> &'static str {
 
 /// Nodes that are cached.
 const MAX_NODES: usize = 4096;
+/// The metadata of one node, and those of all cached ones, take this part of the memory limit at most: each
+/// node can be cached, so that it is not parsed again for each request.
+const METADATA_PART: u64 = 8;
+/// A node with larger metadata is parsed once for all requests, and they count against the memory limit for
+/// as long as it is used. Those of others are small beside what a request takes anyway.
+const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
 
 impl Nodes {
     /// The nodes of `store`; arrays are decoded by `engine`.
@@ -72,7 +81,8 @@ impl Nodes {
             store,
             engine,
             options,
-            read: WeightedLru::new(memory / 16, MAX_NODES).into(),
+            read: WeightedLru::new(memory / METADATA_PART, MAX_NODES).into(),
+            parsing_large: Semaphore::new(1),
             texts: WeightedLru::new(memory / 8, usize::MAX).into(),
             text_loads: SingleFlight::default(),
             files: WeightedLru::new(memory / 16, usize::MAX).into(),
@@ -115,18 +125,36 @@ impl Nodes {
         leave_session_thread().await;
         let since = Instant::now();
         let documents = NodeDocuments::read(&*self.store, key).await?;
-        let last = self.read.lock().get(key).map(|(node, _)| Arc::clone(node));
-        let node = match last.filter(|node| node.version == documents.version) {
+        let memory_bytes = documents.documents().own_memory_bytes() as u64;
+        let is_large = memory_bytes > MAX_UNCOUNTED_BYTES;
+        let turn = match self.read_before(key, &documents) {
+            None if is_large => Some(self.parsing_large(key).await?),
+            _ => None,
+        };
+        let node = match self.read_before(key, &documents) {
             Some(node) => node,
-            None => Arc::new(self.open(key, documents).await?),
+            None => Arc::new(self.open(key, documents, memory_bytes).await?),
         };
         let read = (Arc::clone(&node), since);
         let evicted = self
             .read
             .lock()
             .insert(key.clone(), read, node.memory_bytes);
-        drop(evicted);
+        drop((evicted, turn));
         Ok(node)
+    }
+
+    /// The cached node at a key, if it was read from the same documents.
+    fn read_before(&self, key: &Key, documents: &NodeDocuments) -> Option<Arc<ViewNode>> {
+        let mut read = self.read.lock();
+        let (node, _) = read.get(key)?;
+        (node.version == documents.version).then(|| Arc::clone(node))
+    }
+
+    /// Waits until no other node with large metadata is parsed.
+    async fn parsing_large(&self, key: &Key) -> Result<SemaphorePermit<'_>, StoreError> {
+        let closed = |_| StoreError::internal(format!("{key}: the queue of parsers is closed"));
+        self.parsing_large.acquire().await.map_err(closed)
     }
 
     /// The node at a key; `None` if it is proven that there is no such prefix.
@@ -152,27 +180,29 @@ impl Nodes {
         (is_immutable || since.elapsed() < self.options.ttl).then(|| Arc::clone(node))
     }
 
-    async fn open(&self, key: &Key, mut found: NodeDocuments) -> Result<ViewNode, StoreError> {
-        let texts = found.texts.iter().flatten();
-        let memory_bytes: u64 = texts
-            .map(|text| zarr::document::memory_bytes(text) as u64)
-            .sum();
-        let limit_bytes = self.engine.memory_limit_bytes();
-        if memory_bytes > limit_bytes {
+    async fn open(
+        &self,
+        key: &Key,
+        mut found: NodeDocuments,
+        memory_bytes: u64,
+    ) -> Result<ViewNode, StoreError> {
+        let most_bytes = self.engine.memory_limit_bytes() / METADATA_PART;
+        if memory_bytes > most_bytes {
             found.texts = Default::default();
             found.array = None;
             found.problem = Some(format!(
-                "its metadata need {memory_bytes} bytes of memory, the limit is {limit_bytes}"
+                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
+                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
             ));
         }
         let memory_bytes = match found.problem {
             Some(_) => 0,
             None => memory_bytes,
         };
-        let _memory = self.engine.reserve(key, memory_bytes).await?;
+        let memory = self.engine.reserve(key, memory_bytes).await?;
         let mut problems = Vec::new();
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let detected = found.documents().node();
+        let detected = found.documents().own_node();
         let mut broken = found.problem;
         let is_implicit = detected
             .as_ref()
@@ -233,6 +263,7 @@ impl Nodes {
                 false => memory_bytes,
             },
             attributes,
+            _memory: (memory_bytes > MAX_UNCOUNTED_BYTES).then_some(memory),
         })
     }
 

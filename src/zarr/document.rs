@@ -10,7 +10,10 @@
 //! number in it, or rejects it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
+use serde_core::Deserializer as _;
+use serde_core::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::{MetadataError, json_type};
@@ -40,12 +43,71 @@ pub fn memory_bytes(bytes: &[u8]) -> usize {
     }
 }
 
+/// As [`memory_bytes`], if the document is parsed by [`parse_without`].
+pub(super) fn memory_bytes_without(bytes: &[u8], member: &str) -> usize {
+    let all = memory_bytes(bytes);
+    let skipped = member_values(bytes, member).into_iter();
+    let skipped = skipped.filter_map(|range| bytes.get(range));
+    // The text is there all the same.
+    let skipped = skipped.map(|text| memory_bytes(text).saturating_sub(text.len()));
+    match Scan::new(bytes, MAX_VALUES).is_rejected() {
+        true => all,
+        false => all.saturating_sub(skipped.sum()).max(bytes.len()),
+    }
+}
+
 /// Parses a document.
 ///
 /// # Errors
 /// Too large, nested deeper than 127 levels, or not JSON (also a byte order mark, or bytes after the
 /// end).
 pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
+    parse_with(bytes, |text| serde_json::from_slice(text))
+}
+
+/// As [`parse`], without a member of the document if that is an object: the syntax of its value is checked,
+/// and no value is made of it.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn parse_without(bytes: &[u8], member: &str) -> Result<Value, MetadataError> {
+    if member_values(bytes, member).is_empty() {
+        return parse(bytes);
+    }
+    parse_with(bytes, |text| {
+        let mut parser = serde_json::Deserializer::from_slice(text);
+        let members = parser.deserialize_map(Without(member))?;
+        parser.end()?;
+        Ok(Value::Object(members))
+    })
+}
+
+/// Reads an object without one of its members.
+struct Without<'a>(&'a str);
+
+impl<'de> Visitor<'de> for Without<'_> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            match name == self.0 {
+                true => drop(members.next_value::<IgnoredAny>()?),
+                false => drop(found.insert(name, members.next_value()?)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn parse_with(
+    bytes: &[u8],
+    read: impl Fn(&[u8]) -> serde_json::Result<Value>,
+) -> Result<Value, MetadataError> {
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return Err(MetadataError::TooLarge {
             actual: bytes.len(),
@@ -78,10 +140,10 @@ pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
         });
     }
     if scan.constants.is_empty() {
-        return serde_json::from_slice(bytes).map_err(|error| json_error(&error, 0));
+        return read(bytes).map_err(|error| json_error(&error, 0));
     }
     let quoted = scan.quoted(bytes);
-    serde_json::from_slice(&quoted).map_err(|error| {
+    read(&quoted).map_err(|error| {
         let before =
             |&&(line, column): &&(usize, usize)| line == error.line() && column < error.column();
         // Two quotes were added for each constant before the error in its line.
@@ -123,6 +185,42 @@ pub(super) fn has_members<const N: usize>(bytes: &[u8], names: [&str; N]) -> [bo
                 let name = bytes.get(last.clone()).unwrap_or_default();
                 for (is_found, own) in found.iter_mut().zip(names) {
                     *is_found |= own.as_bytes() == name;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Where the values of a member of a document are, as [`has_members`] finds them.
+fn member_values(bytes: &[u8], member: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut depth, mut at) = (0_usize, 0);
+    let (mut string_start, mut value_start) = (None, None);
+    let mut last = 0..0;
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, string_start) {
+            (b'\\', Some(_)) => at += 1,
+            (b'"', Some(start)) => {
+                last = start..at;
+                string_start = None;
+            }
+            (_, Some(_)) => {}
+            (b'"', None) => string_start = Some(at + 1),
+            (b'{' | b'[', None) => depth += 1,
+            (b':', None) if depth == 1 && bytes.get(last.clone()) == Some(member.as_bytes()) => {
+                value_start = Some(at + 1);
+            }
+            (b',' | b'}' | b']', None) => {
+                if depth == 1
+                    && let Some(start) = value_start.take()
+                {
+                    found.push(start..at);
+                }
+                if byte != b',' {
+                    depth = depth.saturating_sub(1);
                 }
             }
             _ => {}
@@ -329,6 +427,45 @@ mod tests {
         assert_eq!(memory_bytes(&refused[1..]), MAX_VALUES * 324 - 4);
         let long = vec![b' '; MAX_DOCUMENT_BYTES + 1];
         assert_eq!(memory_bytes(&long), MAX_DOCUMENT_BYTES);
+    }
+
+    #[test]
+    fn a_member_that_is_left_out_is_checked_and_takes_no_memory() {
+        let text =
+            br#"{"a": [1, {"copies": 2}], "copies": {"x": [NaN, "}", "\\"], "y": {}}, "b": NaN}"#;
+        let found = parse_without(text, "copies").unwrap();
+        assert_eq!(found.to_string(), r#"{"a":[1,{"copies":2}],"b":"NaN"}"#);
+        assert_eq!(parse_without(text, "c").unwrap(), parse(text).unwrap());
+        let many = format!("{{\"a\":1,\"copies\":[{}0]}}", "0,".repeat(10_000));
+        let (all, own) = (
+            memory_bytes(many.as_bytes()),
+            memory_bytes_without(many.as_bytes(), "copies"),
+        );
+        assert!(all > 3_200_000, "{all}");
+        assert!((many.len()..25_000).contains(&own), "{own}");
+        assert_eq!(memory_bytes_without(b"{}", "copies"), memory_bytes(b"{}"));
+        for (wrong, place) in [
+            ("{\"copies\": [1, tru], \"a\": 1}", (1, 19)),
+            ("{\"copies\": [NaN, tru], \"a\": 1}", (1, 21)),
+            ("{\"copies\": [1],\n \"a\": x}", (2, 7)),
+            ("{\"copies\": [1]} x", (1, 17)),
+            ("{\"copies\": [1]", (1, 14)),
+            ("[[\"copies\": 1]]", (1, 11)),
+        ] {
+            let expected = match parse(wrong.as_bytes()) {
+                Err(MetadataError::Json { line, column, .. }) => (line, column),
+                other => panic!("{other:?}"),
+            };
+            match parse_without(wrong.as_bytes(), "copies") {
+                Err(MetadataError::Json { line, column, .. }) => {
+                    assert_eq!((line, column), expected, "{wrong}");
+                    assert_eq!((line, column), place, "{wrong}");
+                }
+                other => panic!("{wrong}: {other:?}"),
+            }
+        }
+        let text = br#"[{"copies": 1}]"#;
+        assert_eq!(parse_without(text, "copies").unwrap(), parse(text).unwrap());
     }
 
     #[test]

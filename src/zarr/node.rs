@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::array::Array;
 use super::consolidated::Consolidated;
+use super::document::memory_bytes;
 use super::error::{MetadataError, Unsupported};
 use super::{ZarrFormat, n5, v2, v3};
 
@@ -75,6 +76,23 @@ impl Documents<'_> {
     /// A directory without documents is an implicit group if it is not empty (v2, "Groups"); v3 has no
     /// implicit groups, but many stores do.
     pub fn node(&self) -> Option<Detected> {
+        self.detect(v3::node)
+    }
+
+    /// As [`Documents::node`], without the consolidated metadata of a v3 group.
+    pub fn own_node(&self) -> Option<Detected> {
+        self.detect(v3::own_node)
+    }
+
+    /// What [`Documents::own_node`] takes in memory at most, to be reserved first.
+    pub fn own_memory_bytes(&self) -> usize {
+        let others = [self.zarray, self.zgroup, self.zattrs, self.attributes_json];
+        let others = others.into_iter().flatten().map(memory_bytes);
+        let zarr_json = self.zarr_json.map_or(0, v3::own_memory_bytes);
+        others.fold(zarr_json, usize::saturating_add)
+    }
+
+    fn detect(&self, v3: fn(&[u8]) -> Result<Node, MetadataError>) -> Option<Detected> {
         let present = [
             ("zarr.json", self.zarr_json.is_some()),
             (".zarray", self.zarray.is_some()),
@@ -87,7 +105,7 @@ impl Documents<'_> {
             .map(|(name, _)| name);
         let read = present.next()?;
         let node = match (self.zarr_json, self.zarray, self.zgroup) {
-            (Some(zarr_json), _, _) => v3::node(zarr_json),
+            (Some(zarr_json), _, _) => v3(zarr_json),
             (None, Some(zarray), _) => {
                 v2::array(zarray, self.zattrs).map(|array| Node::Array(Box::new(array)))
             }

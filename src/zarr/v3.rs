@@ -9,7 +9,7 @@ use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, named_configuration};
 use super::consolidated::Consolidated;
 use super::data_type;
-use super::document::{object, parse};
+use super::document::{memory_bytes_without, object, parse, parse_without};
 use super::error::{MetadataError, Unsupported, excerpt, json_type, printable};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
@@ -40,9 +40,22 @@ const GROUP_MEMBERS: [&str; 4] = [
     "consolidated_metadata",
 ];
 
+/// The member of a group's document with copies of the documents below it.
+const CONSOLIDATED_METADATA: &str = "consolidated_metadata";
+
 /// Reads `zarr.json`.
 pub(super) fn node(zarr_json: &[u8]) -> Result<Node, MetadataError> {
     node_from(parse(zarr_json)?)
+}
+
+/// As [`node`], without the consolidated metadata of a group.
+pub(super) fn own_node(zarr_json: &[u8]) -> Result<Node, MetadataError> {
+    node_from(parse_without(zarr_json, CONSOLIDATED_METADATA)?)
+}
+
+/// What [`own_node`] takes in memory at most.
+pub(super) fn own_memory_bytes(zarr_json: &[u8]) -> usize {
+    memory_bytes_without(zarr_json, CONSOLIDATED_METADATA)
 }
 
 /// Reads the `zarr.json` of an array.

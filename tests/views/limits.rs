@@ -235,3 +235,68 @@ fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group(
         }
     }
 }
+
+#[test]
+fn b01_a_long_document_of_attributes_counts_against_the_memory_limit() {
+    let members = |count: usize| -> Value {
+        let members = (0..count).map(|number| (format!("{number:x}"), json!(number)));
+        Value::Object(members.collect())
+    };
+    let group = |attributes: Value| -> Vec<u8> {
+        json!({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+            .to_string()
+            .into_bytes()
+    };
+    let stores = Stores::new();
+    stores.put("zarr.json", &group(json!({})));
+    // Once parsed, about 120 MB; and a little less than an eighth of the limit.
+    stores.put("long/zarr.json", &group(members(600_000)));
+    for number in 0..4 {
+        stores.put(&format!("fits{number}/zarr.json"), &group(members(30_000)));
+    }
+    let mount = stores.mount(&["--memory-limit", "128M", "--cache-size", "32M"]);
+    let files = ["attributes.json", "README.txt", "zom.json", "views.json"];
+    let before = mount.memory("VmHWM");
+    std::thread::scope(|scope| {
+        for group in ["long", "fits0", "fits1", "fits2", "fits3"] {
+            for file in files {
+                let path = mount.join(group).join(".zarrfs").join(file);
+                scope.spawn(move || fs::read(path).map_err(|error| error.kind()));
+            }
+        }
+    });
+    let grown = mount.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 128 * MIB, "{grown}");
+    for group in ["fits0", "fits3"] {
+        let text = fs::read(mount.join(group).join(".zarrfs/attributes.json")).unwrap();
+        let found: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(found, members(30_000), "{group}");
+    }
+    // Attributes that were not read are not shown as none.
+    let attributes = fs::read(mount.join("long/.zarrfs/attributes.json"));
+    assert_eq!(attributes.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    let readme = fs::read_to_string(mount.join("long/.zarrfs/README.txt")).unwrap();
+    assert!(readme.contains("an eighth of the memory limit"), "{readme}");
+}
+
+#[test]
+fn copies_of_documents_in_that_of_a_group_take_no_memory_of_its_views() {
+    let stores = Stores::new();
+    let array = json!({"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 7, "codecs": [{"name": "bytes"}],
+        "attributes": {"x": vec![0; 1000]}});
+    let copies: serde_json::Map<String, Value> = (0..200)
+        .map(|number| (format!("gone{number}"), array.clone()))
+        .collect();
+    let group = json!({"zarr_format": 3, "node_type": "group", "attributes": {"title": "kept"},
+        "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": copies}});
+    stores.put("zarr.json", group.to_string().as_bytes());
+    stores.put("a/zarr.json", array.to_string().as_bytes());
+    // Parsed, the copies take more than all of it.
+    let mount = stores.mount(&["--memory-limit", "32M"]);
+    let attributes = fs::read_to_string(mount.join(".zarrfs/attributes.json")).unwrap();
+    assert!(attributes.contains("\"kept\""), "{attributes}");
+    assert!(fs::metadata(mount.join(".zarrfs/root.nc")).unwrap().len() > 32);
+    assert!(fs::read(mount.join("a/.zarrfs/a.bin")).unwrap() == [7; 4]);
+}
