@@ -158,6 +158,15 @@ pub enum Value {
     Float(f64),
 }
 
+impl std::fmt::Display for Value {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(formatter),
+            Self::Float(value) => value.fmt(formatter),
+        }
+    }
+}
+
 impl Value {
     /// The value as an integer, if it is one.
     #[expect(clippy::cast_possible_truncation, reason = "checked")]
@@ -266,6 +275,11 @@ impl Conversion {
 }
 
 impl Conversion {
+    /// Whether texts are converted, not numbers.
+    pub fn is_text(&self) -> bool {
+        self.rule == ConversionRule::Utf8
+    }
+
     /// Whether all numbers keep their size and none can fail: only bytes are swapped and bits inverted.
     pub fn keeps_size(&self) -> bool {
         let is_same = match self.rule {

@@ -1,11 +1,10 @@
 //! Reading the segments of a layout.
 
-use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
-use super::number::Conversion;
+use super::number::{Conversion, Value};
 use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, ChunkTable, Extent, ServedVersions};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part_mut};
@@ -325,18 +324,38 @@ impl Elements<'_> {
             .then_some(conversion)
     }
 
+    /// An element that the numbers of the file do not hold.
+    fn not_converted(&self, conversion: &Conversion, value: Value) -> StoreError {
+        let key = self.reader.key().clone();
+        match (conversion.is_text(), value) {
+            (true, value) => StoreError::Corrupt {
+                key,
+                what: format!("{value} is no code point of Unicode"),
+            },
+            (false, value) => StoreError::Unsupported {
+                key,
+                what: format!(
+                    "{value} is no value of the numbers of {} bytes in this file: read it from the .nc, \
+                     .cdf5.nc or .npy file",
+                    conversion.to.size_bytes
+                ),
+            },
+        }
+    }
+
     /// Writes stored elements as the file has them; `target` lies whole in them.
     fn render(&self, stored: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
         let short = || self.too_short();
         if stored.len() != self.size {
             return Err(short());
         }
-        let fail = |value: &dyn Debug| StoreError::Corrupt {
-            key: self.reader.key().clone(),
-            what: format!("the file's numbers cannot hold {value:?}"),
-        };
         if let Some(encoding) = self.encoding {
-            let encoded = encoding.encode(stored).map_err(|value| fail(&value))?;
+            let encoded = encoding
+                .encode(stored)
+                .map_err(|value| StoreError::Corrupt {
+                    key: self.reader.key().clone(),
+                    what: format!("the file's numbers cannot hold {value:?}"),
+                })?;
             let part = encoded.get(self.skip..);
             let part = part.and_then(|rest| rest.get(..target.len()));
             target.copy_from_slice(part.ok_or_else(short)?);
@@ -349,7 +368,7 @@ impl Elements<'_> {
             target.copy_from_slice(stored);
             return Ok(());
         };
-        let fail = |value| fail(&value);
+        let fail = |value| self.not_converted(conversion, value);
         let count = stored.len() / conversion.from.size_bytes.max(1);
         let converted_bytes = count * conversion.to.size_bytes;
         if self.skip == 0 && target.len() == converted_bytes {

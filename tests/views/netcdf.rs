@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::clients::{EACCES, EIO, ENOENT};
-use crate::stores::{FILL, GOOD, Stores, le, may_run, source_name};
+use crate::stores::{FILL, GOOD, Stores, le, logged, may_run, source_name};
 use crate::support::*;
 
 fn own(path: &str) -> PathBuf {
@@ -430,8 +430,13 @@ try:
 except (OSError, RuntimeError) as error:
     print('refused')",
         ])
-        .arg(file));
+        .arg(&file));
     assert_eq!(told.trim(), "refused");
+    let refused = fs::read(&file).unwrap_err();
+    let unsupported = rustix::io::Errno::OPNOTSUPP.raw_os_error();
+    assert_eq!(refused.raw_os_error(), Some(unsupported), "{refused}");
+    let what = "not supported: 9223372036854775807 is no value of the numbers of 8 bytes";
+    logged(&mount, &["other", what, "read it from the .nc"]);
 }
 
 #[test]
