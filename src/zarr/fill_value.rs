@@ -25,11 +25,22 @@ pub enum FillValue {
     /// A variable-length element in the canonical form of its type: text is a string, bytes are base64
     /// (standard alphabet, padded), an array is a list, an object is any value.
     Variable(Value),
-    /// `null` (undefined in v2, invalid in v3): all bytes zero, or an empty element.
+    /// `null` (undefined in v2, invalid in v3): NaT, else all bytes zero, or an empty element.
     Undefined,
 }
 
 impl FillValue {
+    /// The element that stands for [`FillValue::Undefined`], which may be any: that of zarr-python 3.
+    pub fn undefined(fixed: &Fixed) -> Vec<u8> {
+        match fixed.scalar {
+            Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => match order {
+                ByteOrder::Little => i64::MIN.to_le_bytes().to_vec(),
+                ByteOrder::Big => i64::MIN.to_be_bytes().to_vec(),
+            },
+            _ => vec![0; fixed.size_bytes],
+        }
+    }
+
     /// Reads a `fill_value` for elements of `data_type`. `null` is invalid in v3, but GDAL writes it for
     /// arrays of integers without a fill value.
     ///
