@@ -9,7 +9,7 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, test_kill_process};
 
-/// After these a program ends, or comes back to the person in front of it.
+/// After these a program ends, or stops what it does and reads its input again.
 const ENDING: [Signal; 5] = [
     Signal::KILL,
     Signal::INT,
