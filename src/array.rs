@@ -37,6 +37,7 @@ pub use chunks::{ArrayChunks, not_a_chunk};
 pub use engine::{Engine, EngineOptions};
 pub use memory::Reservation;
 pub use raw::check_version;
+pub use readahead::OpenReader;
 pub use reader::{ArrayReader, Extent};
 pub use served::{Handle, ServedVersions};
 pub use variable::{Elements, read_elements};

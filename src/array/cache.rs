@@ -280,7 +280,14 @@ struct InFlight {
 
 /// Lives as long as a request waits for a chunk; notifies the leader at its end.
 #[derive(Debug)]
-struct Interest(Arc<Notify>);
+pub(super) struct Interest(Arc<Notify>);
+
+impl Interest {
+    /// Whether the leader is gone: the chunk has been decoded, or has failed.
+    pub(super) fn is_over(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
 
 impl Drop for Interest {
     fn drop(&mut self) {
@@ -296,6 +303,11 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// Wants the chunk without waiting for it.
+    pub(super) fn into_interest(self) -> Arc<Interest> {
+        self.interest
+    }
+
     /// Waits for the chunk; `None` if its leader was dropped.
     pub(super) async fn wait(self) -> Option<Outcome> {
         let _interest = self.interest;

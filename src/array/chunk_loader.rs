@@ -150,15 +150,15 @@ impl ArrayReader {
             };
             let rest = leaders.split_off(most.min(leaders.len()));
             let reader = Arc::clone(self);
-            let decode = async move { reader.decode_unless_abandoned(leaders, priority).await };
+            let decode = async move { reader.decode_unless_abandoned(leaders).await };
             runtime::run(priority, move || runtime::spawn_polled(decode).detach());
             leaders = rest;
         }
     }
 
-    /// Decodes chunks; ends, with the requests that it has sent, once no request waits for any of them.
-    async fn decode_unless_abandoned(&self, leaders: Leaders, priority: Priority) {
-        if priority == Priority::Prefetch || !self.chunks.is_remote() {
+    /// Decodes chunks; ends, with the requests that it has sent, once none of them is wanted any more.
+    async fn decode_unless_abandoned(&self, leaders: Leaders) {
+        if !self.chunks.is_remote() {
             return self.decode_all(leaders).await;
         }
         let notified: Vec<_> = leaders

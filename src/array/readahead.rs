@@ -1,15 +1,19 @@
 //! Decoding ahead of a sequential reader.
+//!
+//! What a remote array has asked for ahead of its readers is wanted as long as one of its files is open
+//! ([`OpenReader`]); then its requests are cancelled, unless a read waits for the same chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::cache::Claim;
+use super::cache::{Claim, Interest, Load};
 use super::geometry::Geometry;
 use super::order::ElementOrder;
 use super::reader::ArrayReader;
 use crate::runtime::{Priority, accepts_prefetch};
 use crate::store::Window;
+use crate::sync::Mutex;
 
 /// Prefetch tasks that one reader starts at a time.
 const MAX_TASKS: usize = 64;
@@ -17,7 +21,46 @@ const MAX_TASKS: usize = 64;
 /// Runs that are looked at to find what to decode ahead: a session thread does it.
 const MAX_AHEAD_RUNS: u64 = 1 << 14;
 
+/// The chunks that are decoded ahead of the readers of a remote array.
+#[derive(Debug, Default)]
+pub(super) struct DecodedAhead(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Open files that the array fills.
+    open_files: usize,
+    /// Chunks that are being fetched.
+    wanted: Vec<Arc<Interest>>,
+}
+
+/// An open file that an array fills: chunks are only fetched ahead while there is one.
+#[derive(Debug)]
+pub struct OpenReader(Arc<ArrayReader>);
+
+impl Drop for OpenReader {
+    fn drop(&mut self) {
+        let mut state = self.0.ahead.0.lock();
+        state.open_files = state.open_files.saturating_sub(1);
+        let unwanted = match state.open_files {
+            0 => std::mem::take(&mut state.wanted),
+            _ => Vec::new(),
+        };
+        // Their end wakes tasks.
+        drop(state);
+        drop(unwanted);
+    }
+}
+
 impl ArrayReader {
+    /// Notes that a file is open that the array fills. `None` if nothing is fetched for it: the chunks are local.
+    pub fn opened(self: &Arc<Self>) -> Option<OpenReader> {
+        if !self.chunks.is_remote() {
+            return None;
+        }
+        self.ahead.0.lock().open_files += 1;
+        Some(OpenReader(Arc::clone(self)))
+    }
+
     /// Notes a read, and starts to decode what a sequential reader will read next.
     pub(super) fn read_ahead(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) {
         let size_bytes = order.geometry.size_bytes();
@@ -49,6 +92,17 @@ impl ArrayReader {
             let id = self.chunks.id_of(chunk);
             if let Claim::Lead(leader) = self.claim(id) {
                 leaders.push((id, leader));
+            }
+        }
+        if self.chunks.is_remote() {
+            let mut state = self.ahead.0.lock();
+            state.wanted.retain(|interest| !interest.is_over());
+            // Without an open file, it is decoded whoever wants it.
+            if state.open_files > 0 {
+                let loads = leaders
+                    .iter_mut()
+                    .filter_map(|(_, leader)| leader.take_load());
+                state.wanted.extend(loads.map(Load::into_interest));
             }
         }
         self.submit(leaders, self.group_chunks(), Priority::Prefetch);

@@ -11,6 +11,7 @@ use super::chunks::ArrayChunks;
 use super::engine::Engine;
 use super::geometry::{Geometry, Run};
 use super::order::ElementOrder;
+use super::readahead::DecodedAhead;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
 use crate::store::{Data, Key, Store, StoreError, Version, in_memory, part, part_mut};
@@ -33,6 +34,7 @@ pub struct ArrayReader {
     /// One read chunk by itself.
     inner_geometry: Geometry,
     pub(super) window_bytes: u64,
+    pub(super) ahead: DecodedAhead,
     /// How much one read may hold while it waits for more.
     held_bytes: u64,
 }
@@ -114,6 +116,7 @@ impl ArrayReader {
             chunk_major: ElementOrder::over(chunk_major),
             chunk_geometry,
             window_bytes,
+            ahead: DecodedAhead::default(),
         })
     }
 

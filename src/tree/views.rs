@@ -162,7 +162,7 @@ impl ViewTree {
     fn intern(&self, found: impl Into<FoundView>, parent: Ino) -> Result<Node, StoreError> {
         let FoundView { view, content } = found.into();
         let object = view.object(content, &self.nodes);
-        let stat = view.stat(object.as_deref())?;
+        let stat = view.stat(object.as_deref());
         if self.is_mount_root && view.kind == ViewKind::Group && *view.node.key() == self.root {
             return Ok(Node {
                 ino: Ino::ROOT,
@@ -250,7 +250,7 @@ impl Tree for ViewTree {
         }
         match self.looked_up(ino) {
             Ok((view, object)) if self.store().capabilities().immutable => {
-                Some(view.stat(object.as_deref()))
+                Some(Ok(view.stat(object.as_deref())))
             }
             Ok(_) => None,
             Err(error) => Some(Err(error)),
@@ -263,7 +263,7 @@ impl Tree for ViewTree {
             _ => self.looked_up(ino)?,
         };
         self.check(&view).await?;
-        view.stat(object.as_deref())
+        Ok(view.stat(object.as_deref()))
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {

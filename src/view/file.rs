@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::content::{CachedFile, Content, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
-use crate::array::{ArrayReader, Extent, Handle, ServedVersions};
+use crate::array::{ArrayReader, Extent, Handle, OpenReader, ServedVersions};
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
 /// A computed file, as one inode: it has one version of each chunk as long as it is open.
@@ -100,29 +100,38 @@ impl ViewFile {
     /// [`StoreError::Stale`] if the name must be looked up again, because the file has changed while
     /// another handle is open.
     pub async fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
-        let file = Arc::clone(self);
-        let Some(served) = &self.served else {
-            return Ok(file);
-        };
         let readers = self.made_of.readers();
+        let handle = match &self.served {
+            Some(served) => Some(self.open_version(served, readers).await?),
+            None => None,
+        };
+        Ok(Arc::new(OpenView {
+            file: Arc::clone(self),
+            handle,
+            _readers: readers.iter().filter_map(ArrayReader::opened).collect(),
+        }))
+    }
+
+    async fn open_version(
+        &self,
+        served: &Arc<ServedVersions>,
+        readers: &[Arc<ArrayReader>],
+    ) -> Result<Handle, StoreError> {
         let arrays: Vec<_> = readers.iter().map(|reader| reader.chunks()).collect();
-        match served.open(&arrays).await {
-            Some(handle) => {
-                if let FileContent::Picture(picture) = &self.made_of
-                    && !handle.keeps_pages()
-                {
-                    picture.renew();
-                }
-                Ok(Arc::new(OpenView { file, handle }))
-            }
-            None => Err(StoreError::Stale {
-                key: readers
-                    .first()
-                    .map(|reader| reader.key().clone())
-                    .unwrap_or_default(),
-                what: "a chunk has changed; another inode has the present content".into(),
-            }),
+        let handle = served.open(&arrays).await;
+        let handle = handle.ok_or_else(|| StoreError::Stale {
+            key: readers
+                .first()
+                .map(|reader| reader.key().clone())
+                .unwrap_or_default(),
+            what: "a chunk has changed; another inode has the present content".into(),
+        })?;
+        if let FileContent::Picture(picture) = &self.made_of
+            && !handle.keeps_pages()
+        {
+            picture.renew();
         }
+        Ok(handle)
     }
 
     /// Whether it cannot be opened any more, so that a lookup gives another inode.
@@ -175,8 +184,7 @@ fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
     Data::Shared(text, start..end)
 }
 
-#[async_trait]
-impl Object for ViewFile {
+impl ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.made_of {
             FileContent::Text(text) => text.len() as u64,
@@ -188,18 +196,39 @@ impl Object for ViewFile {
         }
     }
 
-    fn version(&self) -> Version {
-        self.version
-    }
-
-    fn stat(&self) -> Result<Stat, StoreError> {
-        Ok(Stat {
+    /// What stat(2) tells.
+    pub fn stat(&self) -> Stat {
+        Stat {
             kind: Kind::Object,
             size_bytes: self.size_bytes(),
             modified: self.modified,
             version: self.version,
             links: 1,
-        })
+        }
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+struct OpenView {
+    file: Arc<ViewFile>,
+    /// Of a source that can change.
+    handle: Option<Handle>,
+    _readers: Vec<OpenReader>,
+}
+
+#[async_trait]
+impl Object for OpenView {
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn version(&self) -> Version {
+        self.file.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.file.stat())
     }
 
     fn try_read(
@@ -208,8 +237,8 @@ impl Object for ViewFile {
         size: usize,
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
-        let served = self.served.as_deref();
-        match &self.made_of {
+        let served = self.file.served.as_deref();
+        match &self.file.made_of {
             FileContent::Text(text) => Some(Ok(part_of(Arc::clone(text), offset, size))),
             FileContent::Elements(nodes, node, rendering) => {
                 let text = nodes.cached_text(node, *rendering)?;
@@ -230,8 +259,8 @@ impl Object for ViewFile {
     }
 
     async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
-        let served = self.served.as_deref();
-        match &self.made_of {
+        let served = self.file.served.as_deref();
+        match &self.file.made_of {
             FileContent::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
             FileContent::Elements(nodes, node, rendering) => {
                 let text = nodes.text(node, *rendering).await?;
@@ -240,7 +269,7 @@ impl Object for ViewFile {
             FileContent::File(file) => file.made.read(offset, size, served).await,
             FileContent::Picture(picture) => {
                 let (nodes, file) = (&picture.nodes, &picture.file);
-                let content = nodes.picture(picture.id(), file, self.served.as_ref());
+                let content = nodes.picture(picture.id(), file, self.file.served.as_ref());
                 Ok(part_of(content.await?, offset, size))
             }
             FileContent::Chunk(reader, chunk) => {
@@ -260,52 +289,8 @@ impl Object for ViewFile {
         true
     }
 
-    // Another text is another place: the node's version or the rendering says so. What can change
-    // is opened as an `OpenView`.
+    // Another text is another place: the node's version or the rendering says so.
     fn is_constant(&self) -> bool {
-        self.served.is_none()
-    }
-}
-
-/// An open file of a source that can change.
-#[derive(Debug)]
-struct OpenView {
-    file: Arc<ViewFile>,
-    handle: Handle,
-}
-
-#[async_trait]
-impl Object for OpenView {
-    fn size_bytes(&self) -> u64 {
-        self.file.size_bytes()
-    }
-
-    fn version(&self) -> Version {
-        self.file.version()
-    }
-
-    fn stat(&self) -> Result<Stat, StoreError> {
-        self.file.stat()
-    }
-
-    fn try_read(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        self.file.try_read(offset, size, buffer)
-    }
-
-    async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
-        self.file.read(offset, size).await
-    }
-
-    fn is_parallel(&self) -> bool {
-        self.file.is_parallel()
-    }
-
-    fn is_constant(&self) -> bool {
-        self.handle.keeps_pages()
+        self.handle.as_ref().is_none_or(Handle::keeps_pages)
     }
 }

@@ -310,7 +310,7 @@ fn v2(shape: usize, chunk: usize, is_packed: bool) -> Value {
     })
 }
 
-fn v3(shape: usize, chunk: usize, is_packed: bool) -> Value {
+pub fn v3(shape: usize, chunk: usize, is_packed: bool) -> Value {
     let mut codecs = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
     if is_packed {
         codecs.push(json!({"name": "gzip", "configuration": {"level": 1}}));

@@ -404,6 +404,47 @@ fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
 }
 
 #[test]
+fn g02_chunks_that_are_decoded_ahead_of_a_killed_reader_are_cancelled() {
+    const CHUNKS: usize = 24;
+    let value = vec![1; 512 << 10];
+    for backend in BOTH {
+        let remote = Remote::of(backend, Format::V3);
+        let group = serde_json::json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
+        remote.put("zarr.json", group.to_string());
+        let document = v3(CHUNKS * value.len() / 4, value.len() / 4, false);
+        remote.put("long/zarr.json", document.to_string());
+        for i in 0..CHUNKS {
+            remote.put(&remote.key("long", i), value.clone());
+        }
+        // Far longer than the test: only a cancellation can end a request.
+        let mount = remote.mount(&["--timeout", "600s"]);
+        let path = whole_of(&mount, "long");
+        let gate = remote.server.hold("store/long/c/*");
+        let mut first = Cat::new(&["cat"], &path);
+        // What the reader waits for, and what is decoded ahead of it.
+        gate.wait_for(8);
+        let mut second = Cat::new(&["cat"], &path);
+        assert!(!wait_until(Duration::from_secs(1), || remote
+            .server
+            .under_way()
+            < 8));
+        first.dies(Signal::KILL);
+        // The second reader has the file open.
+        assert!(!wait_until(Duration::from_secs(1), || remote
+            .server
+            .under_way()
+            < 8));
+        second.dies(Signal::KILL);
+        assert!(
+            wait_until(LIMIT, || remote.server.under_way() == 0),
+            "{backend:?}"
+        );
+        gate.open();
+        assert!(read(path).unwrap() == value.repeat(CHUNKS));
+    }
+}
+
+#[test]
 fn f07_a_lookup_does_not_wait_for_another_mount_of_the_disk_cache_that_hangs() {
     let cache = scratch();
     let cache = cache.path().join("cache");

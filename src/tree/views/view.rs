@@ -7,7 +7,7 @@ use siphasher::sip::SipHasher13;
 
 use super::{ERRORS_FILE, HIDDEN};
 use crate::recent_errors::ErrorsText;
-use crate::store::{Key, Kind, Object, Stat, StoreError, Version};
+use crate::store::{Key, Kind, Stat, Version};
 use crate::tree::Ino;
 use crate::tree::mux::VIEW_BIT;
 use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
@@ -151,16 +151,16 @@ impl View {
     }
 
     /// What stat(2) tells.
-    pub(super) fn stat(&self, object: Option<&ViewFile>) -> Result<Stat, StoreError> {
+    pub(super) fn stat(&self, object: Option<&ViewFile>) -> Stat {
         match object {
             Some(object) => object.stat(),
-            None => Ok(Stat {
+            None => Stat {
                 kind: Kind::Prefix,
                 size_bytes: 0,
                 modified: self.node.modified(),
                 version: Version(self.node.version()),
                 links: 2,
-            }),
+            },
         }
     }
 }
