@@ -346,7 +346,7 @@ impl Tree for HashedTree {
     async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
         let (key, _, version) = self.find(ino)?;
         if let Some(values) = &self.values {
-            values.anticipate(&key);
+            values.anticipate_open(&key);
         }
         let object = self.store.open(&key, AccessHint::Ranges).await?;
         self.opened(&key, version, object)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::Ino;
 use super::hashed::Numbers;
 use crate::cache::WeightedLru;
+use crate::hierarchy::is_document;
 use crate::store::{Key, Kind, Store, Visited};
 use crate::sync::Mutex;
 
@@ -286,6 +287,26 @@ impl KeyOrders {
         self.stride(newest, previous, older).await
     }
 
+    /// The step that begins at a key, if the key is the first value of its directory in some order: the
+    /// first one in the order `usual`, if it is given. Documents do not count.
+    pub(super) async fn first_step(&self, key: &Key, usual: Option<KeyOrder>) -> Option<Step> {
+        let top = key.parent();
+        let directory = self.directory(&top).await?;
+        let all = [KeyOrder::Name, KeyOrder::Inode, KeyOrder::Listing];
+        let mut orders = usual.into_iter().chain(all);
+        let order = orders.find(|order| {
+            let names = (0..).map_while(|rank| directory.at(rank, *order));
+            let mut values = names.filter(|(name, kind)| {
+                *kind == Kind::Object && top.join(name).is_ok_and(|key| !is_document(&key))
+            });
+            values
+                .next()
+                .is_some_and(|(name, _)| child(key, &top) == Some(name))
+        })?;
+        let stride = 1;
+        Some(Step { order, stride, top })
+    }
+
     /// The prefix in which one key directly follows another, if it does: a directory that has both, or
     /// one of the grid of an array, which has numbers only. Keys of different arrays say nothing about
     /// the arrays that follow.
@@ -421,6 +442,27 @@ mod tests {
         let older = [key("a/1"), key("a/2"), key("a/0")];
         let step = block_on(orders.step(&key("a/3"), &older, true, None)).unwrap();
         assert_eq!((step.stride, &step.top), (1, &key("a")));
+    }
+
+    #[test]
+    fn the_first_value_of_a_directory_begins_a_step_in_the_order_that_has_it_first() {
+        let orders = orders(&["a/.zarray", "a/0", "a/1", "a/10", "b/zarr.json"]);
+        let first = |name: &str| block_on(orders.first_step(&key(name), None));
+        let by_inode = {
+            let directory = block_on(orders.directory(&key("a"))).unwrap();
+            let mut names = (0..).map_while(|rank| directory.at(rank, KeyOrder::Inode));
+            let (name, _) = names.find(|(name, _)| *name != b".zarray").unwrap();
+            key("a").join(name).unwrap()
+        };
+        for name in ["a/0", "a/1", "a/10"] {
+            let expected = match name {
+                "a/0" => Some(KeyOrder::Name),
+                _ => (key(name) == by_inode).then_some(KeyOrder::Inode),
+            };
+            assert_eq!(first(name).map(|step| step.order), expected, "{name}");
+        }
+        assert_eq!(first("a/.zarray"), None);
+        assert_eq!(first("b/zarr.json"), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Readahead across keys: the keys that a program will open next, when it opens them in an order.
 //!
 //! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
-//! in equal strides, start a stream; after streams that were not continued, more keys are needed. The
+//! in equal strides, start a stream; after streams that were not continued, more keys are needed. One key
+//! does if it is opened right after its directory and is the first value in it. The
 //! window of a stream doubles whenever the program has to wait for a key that is still being fetched, so
 //! it becomes what latency times bandwidth needs; it halves when the store has no memory for more. Where
 //! the store joins prefetches, a window is filled once half of it is used, so that there is something to
@@ -41,6 +42,9 @@ const MAX_DISORDER: usize = 16;
 const CONTINUED: usize = 4;
 /// Directories that were opened lately.
 const MAX_LISTED: usize = 8;
+/// A program that opens the first key of a directory so soon after it has opened the directory is expected to
+/// read all keys.
+const JUST_LISTED: Duration = Duration::from_secs(1);
 /// After so many accidents a pair of keys starts no stream.
 const MAX_FALSE_STARTS: u32 = 2;
 /// A stream without open files ends after this time.
@@ -66,9 +70,9 @@ struct Shared {
 struct State {
     /// The newest key first.
     recent: VecDeque<Key>,
-    /// Directories that a program has opened, the newest first.
-    listed: VecDeque<Key>,
-    /// Size of the value that was opened last; 0 if none was.
+    /// Directories that a program has opened, and when, the newest first.
+    listed: VecDeque<(Key, Instant)>,
+    /// Size of the value that was opened last, or of the first one that was prefetched; 0 if it is not known.
     value_bytes: u64,
     streams: Vec<Stream>,
     next_id: u64,
@@ -132,7 +136,26 @@ impl State {
     /// Whether the use of a key says nothing about the next one: programs read the documents of a node at
     /// any time. One that has listed the directory before will most likely read all of it, in order.
     fn is_ignored(&self, key: &Key) -> bool {
-        is_document(key) && !self.listed.contains(&key.parent())
+        is_document(key) && self.listed_at(&key.parent()).is_none()
+    }
+
+    /// When a program has last opened a directory, to list it.
+    fn listed_at(&self, prefix: &Key) -> Option<Instant> {
+        let mut listed = self.listed.iter();
+        listed.find_map(|(listed, at)| (listed == prefix).then_some(*at))
+    }
+
+    /// Whether the opening of a key may start a stream by itself: its directory has just been listed, and no
+    /// stream that was started so has been an accident.
+    fn may_be_first(&self, key: &Key) -> bool {
+        let listed_at = self.listed_at(&key.parent());
+        listed_at.is_some_and(|at| at.elapsed() < JUST_LISTED)
+            && self.false_starts == 0
+            && !is_document(key)
+            && !self
+                .recent
+                .iter()
+                .any(|recent| recent.parent() == key.parent())
     }
 
     /// Number of keys that a new stream fetches.
@@ -147,7 +170,8 @@ impl State {
     }
 
     fn note_false_starts(&mut self, over: &[Stream]) {
-        let unused = over.iter().filter(|stream| stream.used < CONTINUED).count();
+        let is_unused = |stream: &&Stream| stream.used < CONTINUED && !stream.ahead.is_empty();
+        let unused = over.iter().filter(is_unused).count();
         let unused = u32::try_from(unused).unwrap_or(u32::MAX);
         self.false_starts = self.false_starts.saturating_add(unused);
     }
@@ -224,8 +248,8 @@ impl KeyReadahead {
     /// Notes that a program has opened a directory, to list it.
     pub(super) fn note_listed(&self, prefix: &Key) {
         let mut state = self.0.state.lock();
-        state.listed.retain(|listed| listed != prefix);
-        state.listed.push_front(prefix.clone());
+        state.listed.retain(|(listed, _)| listed != prefix);
+        state.listed.push_front((prefix.clone(), Instant::now()));
         state.listed.truncate(MAX_LISTED);
     }
 
@@ -245,7 +269,7 @@ impl KeyReadahead {
         }
         let Some((number, place)) = place else {
             let recent = state.recent.iter().cloned().collect();
-            self.recognize(state, recent);
+            self.recognize(state, recent, false);
             return;
         };
         let mut stream = state.streams.remove(number);
@@ -265,12 +289,23 @@ impl KeyReadahead {
         }
     }
 
-    /// Notes that a key is looked up or opened, and that this waits for an answer: if the key follows others
+    /// Notes that a key is looked up, and that this waits for an answer: if the key follows others
     /// that were used, it will be used, too, and those behind it need not wait for the answer. If it is
     /// being prefetched, the window is too small.
     pub(super) fn anticipate(&self, key: &Key) {
+        self.anticipate_use(key, false);
+    }
+
+    /// Notes that a key is opened, and that this waits for an answer, as [`KeyReadahead::anticipate`] does.
+    pub(super) fn anticipate_open(&self, key: &Key) {
+        self.anticipate_use(key, true);
+    }
+
+    fn anticipate_use(&self, key: &Key, is_opened: bool) {
         let mut state = self.0.state.lock();
-        if state.is_ignored(key) || state.recent.is_empty() || state.recent.contains(key) {
+        let may_be_first = is_opened && state.may_be_first(key);
+        let is_alone = state.recent.is_empty() && !may_be_first;
+        if state.is_ignored(key) || is_alone || state.recent.contains(key) {
             return;
         }
         if let Some((number, place)) = state.place_of(key) {
@@ -286,12 +321,13 @@ impl KeyReadahead {
             return;
         }
         let recent = std::iter::once(key).chain(&state.recent).cloned().collect();
-        self.recognize(state, recent);
+        self.recognize(state, recent, may_be_first);
     }
 
-    /// Looks for an order in keys, the newest first, and starts a stream.
-    fn recognize(&self, mut state: MutexGuard<'_, State>, recent: Vec<Key>) {
-        if recent.len() < 2 || state.is_recognizing {
+    /// Looks for an order in keys, the newest first, and starts a stream; if the newest key may be the first
+    /// one of a stream, also in the keys of its directory.
+    fn recognize(&self, mut state: MutexGuard<'_, State>, recent: Vec<Key>, may_be_first: bool) {
+        if (recent.len() < 2 && !may_be_first) || state.is_recognizing {
             return;
         }
         state.is_recognizing = true;
@@ -300,10 +336,14 @@ impl KeyReadahead {
         drop(state);
         let shared = Arc::clone(&self.0);
         let recognize = async move {
-            if let [newest, older @ ..] = &recent[..]
-                && let Some(step) = shared.step(newest, older, is_certain, usual).await
-            {
-                shared.start(newest, step).await;
+            if let [newest, older @ ..] = &recent[..] {
+                let step = match shared.step(newest, older, is_certain, usual).await {
+                    None if may_be_first => shared.orders.first_step(newest, usual).await,
+                    step => step,
+                };
+                if let Some(step) = step {
+                    shared.start(newest, step).await;
+                }
             }
             shared.state.lock().is_recognizing = false;
         };
@@ -339,7 +379,14 @@ impl Shared {
         if is_document(key) && (is_document(&next) || next.parent() != key.parent()) {
             return;
         }
+        let size_bytes = match self.store.try_stat(&next) {
+            Some(Ok(stat)) => stat.size_bytes,
+            _ => 0,
+        };
         let mut state = self.state.lock();
+        if state.value_bytes == 0 {
+            state.value_bytes = size_bytes;
+        }
         let has_next = |stream: &Stream| stream.ahead.iter().any(|ahead| ahead.key == next);
         if state.streams.iter().any(has_next) {
             return;

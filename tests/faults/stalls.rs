@@ -378,6 +378,27 @@ fn a_key_that_is_fetched_ahead_and_fails_is_no_error_until_it_is_read() {
 }
 
 #[test]
+fn the_first_key_of_a_directory_that_was_just_listed_is_fetched_with_those_behind_it() {
+    let remote = Remote::new(Backend::S3);
+    let mount = remote.mount(&[]);
+    let gate = remote.server.hold("store/a/c/*");
+    assert_eq!(names(mount.join("a/c")).unwrap().len(), 4);
+    let first = mount.join(remote.key("a", 0));
+    let reader = std::thread::spawn(move || read(first));
+    gate.wait_for(4);
+    gate.open();
+    assert!(reader.join().unwrap().unwrap() == chunk(0));
+    for i in 1..4 {
+        assert!(read(mount.join(remote.key("a", i))).unwrap() == chunk(i));
+    }
+    let gets = remote.server.requests();
+    let gets = gets
+        .iter()
+        .filter(|request| request.key.starts_with("store/a/c/"));
+    assert_eq!(gets.count(), 4);
+}
+
+#[test]
 fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
     for backend in BOTH {
         let remote = Remote::new(backend);

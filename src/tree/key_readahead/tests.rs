@@ -279,6 +279,27 @@ fn documents_of_a_directory_that_was_listed_lead_to_the_values_beside_them() {
 }
 
 #[test]
+fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
+    let (readahead, store) = watched();
+    // Without a listing, and for a key that is not the first.
+    readahead.anticipate_open(&key(0));
+    readahead.note_listed(&Key::new(b"a").unwrap());
+    readahead.anticipate_open(&key(3));
+    pause();
+    assert_eq!(store.keys.lock().len(), 0);
+    readahead.anticipate_open(&key(0));
+    assert!(settles(&store, WINDOW));
+    assert_eq!(store.keys.lock().first(), Some(&key(1)));
+    // After a stream that was not continued, it takes two keys.
+    let (readahead, store) = watched();
+    readahead.0.state.lock().false_starts = 1;
+    readahead.note_listed(&Key::new(b"a").unwrap());
+    readahead.anticipate_open(&key(0));
+    pause();
+    assert_eq!(store.keys.lock().len(), 0);
+}
+
+#[test]
 fn a_new_stream_fetches_fewer_keys_where_values_are_long() {
     for (bytes, window) in [(1000, FIRST_WINDOW), (4 << 20, 4), (20 << 20, 1)] {
         let (readahead, store) = watched();
