@@ -1,12 +1,12 @@
-//! Sources of Zarr keys. Everything above sees only [`Store`]: keys are byte strings, values are
-//! byte ranges, and "missing" is said only by a store that has proved it.
+//! Sources of Zarr keys. All other modules see only [`Store`]: keys are byte strings, values are
+//! byte ranges, and a store reports a key as missing only if it has proved that.
 //!
 //! **Architecture Invariant:** only this module does I/O to a source. Nothing in it knows inodes,
 //! handles, the kernel or Zarr metadata.
 //!
 //! **Architecture Invariant:** [`StoreError::NotFound`] is produced only where absence is proven
 //! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
-//! kind is never turned into it.
+//! kind is never turned into [`StoreError::NotFound`].
 
 mod database;
 mod dir;
@@ -65,7 +65,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 
-/// What a key leads to.
+/// The type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A value: bytes under a key (a file).
@@ -79,120 +79,120 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub u64);
 
-/// What is known of a key without reading its value.
+/// Attributes of a key, known without reading its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Object or prefix.
+    /// Whether the key is an object or a prefix.
     pub kind: Kind,
     /// Exact size of the value in bytes; 0 for a prefix.
     pub size_bytes: u64,
-    /// When the value was last changed, as the source tells it.
+    /// When the value was last changed, as reported by the source.
     pub modified: SystemTime,
-    /// Which content this is. A prefix always has the same version.
+    /// Identifies the content. A prefix always has the same version.
     pub version: Version,
-    /// 2 + the number of prefixes directly below a prefix, as far as it is known; 1 for an object.
+    /// 2 + the number of prefixes directly below a prefix, as far as known; 1 for an object.
     pub links: u32,
 }
 
-/// What a store can prove about itself.
+/// What a store supports and guarantees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The content cannot change while the store is open: either the same bytes are served for
-    /// good, or [`StoreError::Stale`].
+    /// The content cannot change while the store is open: reads return the same bytes every time,
+    /// or fail with [`StoreError::Stale`].
     pub immutable: bool,
-    /// Every object can be opened; a failure can only come from reading it.
+    /// Every object can be opened; only reads can fail.
     pub open_infallible: bool,
-    /// Asking takes a network: what is not at hand takes milliseconds at best and can fail.
+    /// Calls use a network: data that is not cached takes milliseconds at best, and calls can fail.
     pub is_remote: bool,
-    /// What its listings are worth.
+    /// Whether listings are complete.
     pub listing: ListingSupport,
 }
 
-/// What the listings of a store are worth.
+/// Whether the listings of a store are complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListingSupport {
-    /// They hold exactly the names that there are.
+    /// Listings hold exactly the names that exist.
     Complete,
-    /// There are none, or they may lack names: what is not listed can still be asked for.
+    /// The store has no listings, or listings may lack names: a name that is not listed may still exist.
     BestEffort,
 }
 
-/// What names at a prefix are worth that a store lists without knowing them.
+/// Describes the listing of a prefix that may lack names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncompleteListing {
-    /// Nobody lists them: children may all be lacking, and chunks are those that there can be.
+    /// The source lists no names: any child may be missing, and chunks are those that metadata allows.
     pub is_unlisted: bool,
-    /// Which names it is about, and why, for people.
+    /// Which names may be missing, and why, for users.
     pub what: String,
 }
 
-/// What a value is opened for, so that a remote store sends one request.
+/// How much of a value will be read, so that a remote store sends one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessHint {
-    /// Parts that are not known yet.
+    /// Ranges that are not known yet.
     Ranges,
-    /// All of it, if it is not longer than so many bytes.
+    /// The whole value, if it is not longer than this number of bytes.
     Whole(u64),
-    /// Its last so many bytes first.
+    /// This number of bytes at the end of the value, first.
     Tail(u64),
 }
 
 /// What readahead fetches of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
-    /// Its attributes.
+    /// The attributes of the key.
     Attributes,
-    /// Its attributes and its value.
+    /// The attributes and the value of the key.
     Value,
 }
 
-/// The size of a source, for statfs(2); zeros where it is not known without a walk.
+/// The size of a source, for statfs(2); zero where computing it would take a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes that the source takes.
+    /// Bytes that the source occupies.
     pub bytes: u64,
     /// Number of keys.
     pub keys: u64,
 }
 
-/// The versions of a source that keeps them.
+/// The version history of a versioned source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// What the user calls the version that is shown.
+    /// The name that the user gave for the version that is shown.
     pub name: String,
-    /// The version that is shown.
+    /// The ID of the version that is shown.
     pub shown: String,
-    /// Names that move from version to version.
+    /// Names that move from version to version (branches).
     pub branches: Vec<NamedVersion>,
-    /// Names that stay.
+    /// Names that never move (tags).
     pub tags: Vec<NamedVersion>,
-    /// The latest one first.
+    /// All versions, latest first.
     pub versions: Vec<VersionInfo>,
-    /// What is missing in the lists, and why.
+    /// What the lists lack, and why.
     pub incomplete: Option<String>,
 }
 
-/// A name of a version.
+/// A name that refers to a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedVersion {
     /// The name.
     pub name: String,
-    /// The version.
+    /// The ID of the version.
     pub version: String,
 }
 
 /// One version of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionInfo {
-    /// What identifies it.
+    /// The ID of the version.
     pub version: String,
-    /// When it was written.
+    /// When the version was written.
     pub written: SystemTime,
-    /// What its writer says about it.
+    /// The message that the writer stored with the version.
     pub message: String,
 }
 
-/// Bytes that were read: in the caller's buffer, or shared with a cache.
+/// Bytes that a read returned: in the caller's buffer, or shared with a cache.
 #[derive(Debug)]
 pub enum Data {
     /// This part of the caller's buffer.
@@ -202,11 +202,11 @@ pub enum Data {
 }
 
 impl Data {
-    /// The bytes, given the buffer that the read was called with.
+    /// Returns the bytes; `buffer` is the buffer that the read was called with.
     ///
     /// # Errors
-    /// [`StoreError::Internal`] if the range is not in the buffer or the value: never fewer bytes,
-    /// which a caller would take for the end of the file.
+    /// [`StoreError::Internal`] if the range is not in the buffer or the value. Fewer bytes are never
+    /// returned, because a caller would take them for the end of the file.
     pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> Result<&'a [u8], StoreError> {
         let (all, range) = match self {
             Self::Filled(range) => (buffer, range),
@@ -216,10 +216,10 @@ impl Data {
     }
 }
 
-/// A part of bytes that this program has measured itself.
+/// Returns a part of `bytes`, for ranges that this program has computed.
 ///
 /// # Errors
-/// [`StoreError::Internal`] if they do not have it.
+/// [`StoreError::Internal`] if `range` is out of bounds.
 pub fn part(bytes: &[u8], range: Range<usize>) -> Result<&[u8], StoreError> {
     let length = bytes.len();
     bytes
@@ -227,7 +227,7 @@ pub fn part(bytes: &[u8], range: Range<usize>) -> Result<&[u8], StoreError> {
         .ok_or_else(|| StoreError::internal(format!("{range:?} of {length} bytes")))
 }
 
-/// As [`part`], of bytes that are written.
+/// As [`part`], for a mutable slice.
 ///
 /// # Errors
 /// As [`part`].
@@ -238,17 +238,17 @@ pub fn part_mut(bytes: &mut [u8], range: Range<usize>) -> Result<&mut [u8], Stor
         .ok_or_else(|| StoreError::internal(format!("{range:?} of {length} bytes")))
 }
 
-/// A size or an offset that is known to be one in memory.
+/// Converts a size or an offset that must fit into memory.
 ///
 /// # Errors
-/// [`StoreError::Internal`] if it is not.
+/// [`StoreError::Internal`] if it does not fit.
 pub fn in_memory(bytes: u64) -> Result<usize, StoreError> {
     usize::try_from(bytes)
         .map_err(|_| StoreError::internal(format!("{bytes} bytes are no size in memory")))
 }
 
-/// Bytes beyond the longest read that the caller's buffer has: room for an entry's own header, so
-/// that header and data of a small entry come with one system call.
+/// Extra bytes that the caller's buffer has beyond the longest read, for the local header of a zip
+/// entry: one system call then reads the header and the data of a small entry.
 pub const BUFFER_HEADROOM_BYTES: usize = 192 * 1024;
 
 /// The value of one key, at one version.
@@ -260,17 +260,17 @@ pub trait Object: Debug + Send + Sync {
     /// Exact size in bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Which content of the key this is.
+    /// The version of the content.
     fn version(&self) -> Version;
 
     /// Attributes of the object; they follow the object even if its key is gone.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if the value is not any more the one that was opened.
+    /// [`StoreError::Stale`] if the value has changed since it was opened.
     fn stat(&self) -> Result<Stat, StoreError>;
 
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, if that takes neither a
-    /// disk, nor a network, nor a decoder.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value; returns `None` if that
+    /// needs a disk, a network or a decoder.
     ///
     /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
     ///
@@ -283,12 +283,12 @@ pub trait Object: Debug + Send + Sync {
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>>;
 
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into memory of its own.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into a new buffer.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if the value is not any more the one that was opened;
-    /// [`StoreError::Corrupt`] if it was proved to be wrong; [`StoreError::TooLarge`] if the system
-    /// gives no memory.
+    /// [`StoreError::Stale`] if the value has changed since it was opened;
+    /// [`StoreError::Corrupt`] if the value is proved to be damaged; [`StoreError::TooLarge`] if memory
+    /// cannot be allocated.
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         match self.as_local() {
             Some(local) => local.read_owned(offset, size_bytes),
@@ -296,12 +296,12 @@ pub trait Object: Debug + Send + Sync {
         }
     }
 
-    /// The object as one of this machine, whose reads may block on a disk, but on no network.
+    /// The object as a local one, whose reads may block on a disk, but never on a network.
     fn as_local(&self) -> Option<&dyn LocalObject> {
         None
     }
 
-    /// Proves what no read would: that an empty value is not a corrupt one.
+    /// Verifies that an empty value is not a corrupt one, since no read would do so.
     ///
     /// # Errors
     /// As [`Object::read`].
@@ -309,28 +309,28 @@ pub trait Object: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether reads are answered equally fast in any order and at the same time, so that they
-    /// need not be kept in order.
+    /// Whether concurrent reads in any order are as fast as sequential ones, so that reads need not be
+    /// kept in order.
     fn is_parallel(&self) -> bool {
         false
     }
 
-    /// Whether pages that the kernel has of the same inode are right for this object too.
+    /// Whether pages that the kernel caches for the same inode are valid for this object too.
     fn is_constant(&self) -> bool {
         true
     }
 
-    /// Fetches parts of the value together that will be read soon, each by itself. A part that cannot
-    /// be fetched fails when it is read.
+    /// Fetches ranges of the value that will be read soon, each separately, in one batch. A range that
+    /// cannot be fetched fails when it is read.
     async fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
-    /// The open file that holds exactly these bytes, where there is one (for kernel passthrough).
+    /// The open file that holds exactly these bytes, if one exists (for kernel passthrough).
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// An [`Object`] of this machine.
+/// An [`Object`] on this machine.
 pub trait LocalObject: Send + Sync {
     /// Reads `size_bytes` from `offset`, fewer only at the end of the value; blocks on a disk.
     ///
@@ -345,13 +345,13 @@ pub trait LocalObject: Send + Sync {
         buffer: &mut [u8],
     ) -> Result<Data, StoreError>;
 
-    /// As [`LocalObject::read_blocking`], into memory of its own.
+    /// As [`LocalObject::read_blocking`], into a new buffer.
     ///
     /// # Errors
     /// As [`Object::read`].
     fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
-        // The object knows its key only when it fails.
+        // The key of the object is not known here.
         let no_memory = |()| StoreError::TooLarge {
             key: Key::root(),
             need_bytes: length as u64,
@@ -372,37 +372,37 @@ pub struct Listed<'a> {
     pub name: &'a [u8],
     /// Object or prefix.
     pub kind: Kind,
-    /// The rest, where listing it was free.
+    /// The attributes, if listing returned them at no cost.
     pub stat: Option<Stat>,
-    /// The cookie that a listing goes on from, behind this name. Never 0.
+    /// The cookie at which a listing continues after this name. Never 0.
     pub next: u64,
 }
 
-/// Where a visit of a listing has ended.
+/// How a visit of a listing ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visited {
-    /// The visitor broke it off.
+    /// The visitor stopped it.
     Stopped,
     /// All names were visited.
     End,
-    /// All names that are at hand were visited; [`Listing::load`] fetches more.
+    /// All loaded names were visited; [`Listing::load`] fetches more.
     Pending,
 }
 
 /// A prefix opened for listing, one level deep.
 #[async_trait]
 pub trait Listing: Debug + Send {
-    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or no more names are at
-    /// hand.
+    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or no more names are
+    /// loaded.
     ///
-    /// A name that breaks counts as not visited. Cookies stay valid for the life of the listing:
-    /// every name that exists all the time is visited exactly once.
+    /// A name for which `visit` breaks counts as not visited. Cookies stay valid for the life of the
+    /// listing: a name that exists during all of that time is visited exactly once.
     ///
     /// # Errors
     /// As [`Store::stat`].
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
 
-    /// Fetches the names that follow those at hand, if there are more.
+    /// Fetches the names after those that are loaded, if any remain.
     ///
     /// # Errors
     /// As [`Store::stat`].
@@ -411,41 +411,41 @@ pub trait Listing: Debug + Send {
     }
 }
 
-/// What a listing calls for each name.
+/// The callback of a listing, called once per name.
 pub type Visit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 
-/// A place in an [`Index`]; position 0 is the root.
+/// The position of a key in an [`Index`]; position 0 is the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(pub u32);
 
-/// The whole content of an immutable store as a tree with numbered places.
+/// The whole content of an immutable store as a tree with numbered positions.
 pub trait Index: Debug + Send + Sync {
-    /// The child of that name. `None` proves absence; a parent that is no prefix has no children.
+    /// The child with a name. `None` proves absence; a parent that is no prefix has no children.
     fn child(&self, parent: Position, name: &[u8]) -> Option<Position>;
 
-    /// The prefix that holds a place; the root holds itself.
+    /// The prefix that holds a position; the root is its own parent.
     fn parent(&self, position: Position) -> Position;
 
-    /// Attributes of a place; `None` if there is no such place.
+    /// Attributes of a position; `None` if the position does not exist.
     fn stat(&self, position: Position) -> Option<Stat>;
 
-    /// The full key of a place.
+    /// The full key of a position.
     fn key(&self, position: Position) -> Key;
 
-    /// The value of a place, ready to be read.
+    /// The value of a position, ready to be read.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`] if it is known not to be readable.
+    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`] if the value is known to be unreadable.
     fn open(&self, position: Position) -> Result<Arc<dyn Object>, StoreError>;
 
-    /// Visits the children of a prefix from the `skip`-th on, with their places.
+    /// Visits the children of a prefix, beginning with number `skip`, with their positions.
     fn children(&self, parent: Position, skip: u64, visit: &mut VisitChild<'_>);
 }
 
-/// What an index calls for each child: name, kind, place.
+/// The callback of an index, called for each child: name, kind, position.
 pub type VisitChild<'a> = dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()> + 'a;
 
-/// A place where Zarr keys are kept.
+/// A source of Zarr keys and values.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The source as a user would write it, without secrets.
@@ -459,15 +459,15 @@ pub trait Store: Debug + Send + Sync {
 
     /// Attributes of a key.
     ///
-    /// # Errors
-    /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and the like if
+    /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and other errors if
+    /// the store could not find out.
     /// it could not be found out.
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
 
-    /// Opens the value of a key; `hint` is what will be read of it.
+    /// Opens the value of a key; `hint` says how much of it will be read.
     ///
     /// # Errors
-    /// As [`Store::stat`]; [`StoreError::Unsupported`] if it can never be read.
+    /// As [`Store::stat`]; [`StoreError::Unsupported`] if the value can never be read.
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError>;
 
     /// Opens a prefix for listing.
@@ -476,41 +476,41 @@ pub trait Store: Debug + Send + Sync {
     /// As [`Store::stat`].
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
-    /// Which names at a prefix may be missing in its listing; `None` if the listing is complete.
+    /// Which names of a prefix its listing may lack; `None` if the listing is complete.
     async fn incomplete_listing(&self, _prefix: &Key) -> Option<IncompleteListing> {
         None
     }
 
-    /// Forgets what is cached of a value, which turned out to be wrong.
+    /// Drops cached data of a value that turned out to be wrong.
     async fn invalidate(&self, _key: &Key) {}
 
-    /// Fetches what a later call will most likely ask for; returns whether the store wants more of it. A
-    /// failure is none of any caller until the key is asked for.
+    /// Fetches data that a later call will most likely need; returns whether the store wants more prefetches.
+    /// A failure is reported only when the key is read.
     async fn prefetch(&self, _key: &Key, _what: Prefetch) -> bool {
         false
     }
 
-    /// Whether values that are prefetched at the same time can come with one request.
+    /// Whether concurrent prefetches of values can share one request.
     fn joins_prefetches(&self) -> bool {
         false
     }
 
-    /// Whether all names of a prefix can be listed without a request once some were.
+    /// Whether all names of a prefix can be listed without a request once some of them were listed.
     fn lists_without_requests(&self) -> bool {
         !self.capabilities().is_remote
     }
 
-    /// The versions that the source has; `None` if it keeps none.
+    /// The versions of the source; `None` if it is not versioned.
     async fn history(&self) -> Option<Result<History, StoreError>> {
         None
     }
 
-    /// The store as one that answers about keys without waiting.
+    /// The store as a [`SyncStore`], which answers without waiting; `None` for other stores.
     fn as_sync(&self) -> Option<&dyn SyncStore> {
         None
     }
 
-    /// Attributes of a key, if they are at hand.
+    /// Attributes of a key; `None` if they are not cached.
     ///
     /// # Errors
     /// As [`Store::stat`].
@@ -518,7 +518,7 @@ pub trait Store: Debug + Send + Sync {
         Some(self.as_sync()?.stat(key))
     }
 
-    /// As [`Store::open`], if that neither waits nor takes long.
+    /// As [`Store::open`]; `None` if the call would wait or take long.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -526,7 +526,7 @@ pub trait Store: Debug + Send + Sync {
         Some(self.as_sync()?.open(key, hint))
     }
 
-    /// Counters of the network transfers; `None` if there is no network.
+    /// Counters of network transfers; `None` if the store uses no network.
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
@@ -537,7 +537,7 @@ pub trait Store: Debug + Send + Sync {
     }
 }
 
-/// A store that answers about keys from memory or with a system call. Each is a [`Store`], too.
+/// A store that answers about keys from memory or with a system call. Each one is also a [`Store`].
 pub trait SyncStore: Debug + Send + Sync {
     /// As [`Store::label`].
     fn label(&self) -> &str;

@@ -1,15 +1,15 @@
-//! The databases of the `dbm` modules of Python: GNU dbm, Berkeley DB and `dbm.dumb`.
+//! The databases of Python's `dbm` modules: GNU dbm, Berkeley DB and `dbm.dumb`.
 //!
-//! - `gnu`, `berkeley` and `dumb` read the keys of their formats, `index` holds them in order.
+//! - `gnu`, `berkeley` and `dumb` read the keys of their formats; `index` keeps them sorted.
 //! - `files` has the locks, and proves that files have not changed.
 //!
-//! Their keys are in no useful order, so all of them are read once for each state of the files. Values are
-//! read by ranges.
+//! The formats store keys in no useful order, so all keys are read once for each state of the files.
+//! Values are read by ranges.
 //!
-//! **Invariant:** an index is that of one state of the files, and complete: damage anywhere in it is an
+//! **Invariant:** an index is complete and describes one state of the files. Damage anywhere in it is an
 //! error for every key. Values have no checksums in these formats.
 //!
-//! Lock order: the lock of loads, then that of the index, then those of `files`.
+//! Lock order: the lock of loads, then the lock of the index, then the locks of `files`.
 
 mod berkeley;
 mod bytes;
@@ -53,7 +53,7 @@ enum Format {
 }
 
 impl Format {
-    /// The format of a file that begins with `header`, if its content tells.
+    /// The format of a file that begins with `header`, if `header` identifies it.
     fn of(header: &[u8]) -> Option<Self> {
         match header {
             header if gnu::is_gnu(header) => Some(Self::Gnu),
@@ -90,7 +90,7 @@ struct Content {
     chains: Option<Chains>,
 }
 
-/// Opens a database that begins with `header`; `None` if it is none of these formats.
+/// Opens a database that begins with `header`; `None` if it has none of these formats.
 pub(super) fn open(
     path: &Path,
     header: &[u8],
@@ -110,7 +110,7 @@ pub(super) fn open(
     }))
 }
 
-/// The index and the values of `dbm.dumb`, from the path of one of them.
+/// The paths of index and values of a `dbm.dumb` database, given one of them.
 fn dumb_files(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let extension = path.extension()?;
     if extension != "dir" && extension != "dat" {
@@ -130,7 +130,7 @@ fn header_of(path: &Path) -> Option<Vec<u8>> {
     Some(header)
 }
 
-/// The file of a database that a module of Python opens as `stem`, to which it adds an extension.
+/// Returns the file of a database that Python opens as `stem`, to which the module adds an extension.
 pub(in crate::store) fn file_of_stem(stem: &Path) -> Option<PathBuf> {
     let with = |extension: &str| {
         let mut name: OsString = stem.file_name().map(OsStr::to_owned)?;
@@ -144,7 +144,7 @@ pub(in crate::store) fn file_of_stem(stem: &Path) -> Option<PathBuf> {
     singles.filter(is_single).chain(dumb).next()
 }
 
-/// States of the files that one call tries before it waits.
+/// Number of file states that one call tries before it waits.
 const MAX_ATTEMPTS: usize = 4;
 
 impl Database for DbmDatabase {
@@ -188,19 +188,19 @@ impl Database for DbmDatabase {
     }
 }
 
-/// The pages of a file of Berkeley DB that a writer has closed or synced belong together.
+/// After a writer has closed or synced a Berkeley DB file, its pages belong together.
 const UNFINISHED: Failure = Failure::Busy("database whose pages belong together");
-/// How long a writer of Berkeley DB may take from one write to the next when it closes or syncs a database.
+/// Longest time between two writes of a Berkeley DB writer that closes or syncs a database.
 const BETWEEN_WRITES: Duration = Duration::from_secs(2);
 
 impl DbmDatabase {
-    /// Whether what looks like damage can be a change that a writer is about to finish.
+    /// Whether apparent damage can be a change that a writer is about to finish.
     fn may_be_unfinished(&self, state: &State) -> bool {
         let age = SystemTime::now().duration_since(state.modified());
         self.format == Format::Berkeley && age.is_ok_and(|age| age < BETWEEN_WRITES)
     }
 
-    /// The index of the present state; `None` if the files have changed while it was read.
+    /// Returns the index of the present state; `None` if the files changed while it was read.
     fn loaded(&self, reading: &Reading, wait: Wait) -> Result<Option<Arc<Loaded>>, Failure> {
         if let Some(loaded) = self.at_hand(&reading.state) {
             return Ok(Some(loaded));
@@ -212,7 +212,7 @@ impl DbmDatabase {
         if let Some(loaded) = self.at_hand(&reading.state) {
             return Ok(Some(loaded));
         }
-        // Not two of them in memory.
+        // Drop the old index first, so that memory never holds two of them.
         *self.loaded.lock() = None;
         let content = match self.load(reading) {
             Ok(content) => Ok(content),
@@ -296,7 +296,7 @@ impl Content {
 }
 
 /// Reads all keys of a file in one of the formats, and the ends of some values; returns the number of keys.
-/// For tests/fuzz.
+/// Used by tests/fuzz.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_dbm(file: &File) -> Option<usize> {
     const MEMORY_BYTES: u64 = 16 << 20;
@@ -333,7 +333,7 @@ impl View<'_> {
         self.content.read(values, stored, offset, target)
     }
 
-    /// A value, and its bytes if there are at most `most`.
+    /// Returns a value, and its bytes if it has at most `most` of them.
     fn value(&self, stored: Stored, most: u64) -> Result<FoundValue, Failure> {
         let Stored { size_bytes, .. } = stored;
         let mut content = None;

@@ -1,11 +1,11 @@
-//! Short values that were read in the transaction of a lookup, for the open that follows, and those of the
-//! keys behind it.
+//! Short values, kept from the transaction of a lookup for the open that follows, together with the values
+//! of the next keys.
 //!
-//! A program that uses keys in their order, one behind the other, gets the values of the next keys from the
-//! transaction of one of them: transactions cost more than rows. What is read ahead is trusted for
-//! [`MAX_AGE`] at most, so that a change is seen no later than with a listing.
+//! A program that uses keys in order gets the values of the next keys from one transaction, because
+//! transactions cost more than rows. Values that were read ahead are trusted for [`MAX_AGE`] at most, so
+//! that a change is seen no later than with a listing.
 //!
-//! **Invariant:** what a transaction has read is kept after the transaction was proved.
+//! **Invariant:** values are kept only after the transaction that read them was proved.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::cache::WeightedLru;
 use crate::store::{Key, Object, Stat, Version};
 use crate::sync::Mutex;
 
-/// How long a value may be kept before it is opened. The kernel looks up a name again once its attributes
-/// are too old.
+/// How long a value is kept for an open. The kernel repeats the lookup of a name once its attributes
+/// have expired.
 const MAX_AGE: Duration = Duration::from_millis(100);
-/// The bytes of values that are kept, and their number.
+/// Limits of the kept values: their total bytes, and their number.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_VALUES: usize = 1024;
-/// The bytes of all values that objects hold, kept or open. Others are read by ranges.
+/// Limit in bytes of all values that objects hold, kept or open. Other values are read by ranges.
 const MAX_HELD_BYTES: u64 = 64 << 20;
-/// Values that are read ahead at first, and at most.
+/// Number of values that are read ahead: at first, and at most.
 const FIRST_WINDOW: usize = 8;
 const MAX_WINDOW: usize = 128;
 
-/// The values of one database.
+/// The kept values of one database.
 #[derive(Debug)]
 pub(super) struct HeldValues {
     max_age: Duration,
@@ -41,7 +41,7 @@ pub(super) struct HeldValues {
     max_held_bytes: u64,
 }
 
-/// Memory for a value that is held, until this is dropped.
+/// Memory reserved for a held value; released on drop.
 #[derive(Debug)]
 pub(super) struct Reserved {
     held_bytes: Arc<AtomicU64>,
@@ -58,33 +58,33 @@ impl Drop for Reserved {
 struct Held {
     since: Instant,
     object: Arc<HeldObject>,
-    /// No lookup has found it yet.
+    /// The value was read ahead, and no lookup has found it yet.
     is_ahead: bool,
 }
 
-/// A program that uses keys in their order.
+/// The state of a program that uses keys in order.
 #[derive(Debug)]
 struct Sequence {
-    /// The key that is used next; `None` if there is none.
+    /// The key that the program will use next; `None` if no key follows.
     expected: Option<Vec<u8>>,
     window: usize,
-    /// That of the last transaction.
+    /// The generation of the last transaction.
     generation: u64,
 }
 
-/// What one transaction has read.
+/// The values that one transaction has read.
 #[derive(Debug)]
 pub(super) struct Read {
     object: Arc<HeldObject>,
-    /// The values of the keys that follow.
+    /// The values of the next keys.
     ahead: Vec<(Key, Arc<HeldObject>)>,
-    /// The first key behind all of them.
+    /// The first key after all of them.
     next: Option<Vec<u8>>,
     generation: u64,
 }
 
 impl HeldValues {
-    /// `ttl` is how long names and attributes are trusted. Values take a part of the memory limit.
+    /// `ttl` is how long names and attributes are trusted. Values may use a part of the memory limit.
     pub(super) fn new(ttl: Duration, memory_limit_bytes: u64) -> Self {
         let max_bytes = MAX_BYTES.min(memory_limit_bytes / 256);
         Self {
@@ -101,18 +101,18 @@ impl HeldValues {
         }
     }
 
-    /// Memory for a value. `None` if too much is held.
+    /// Reserves memory for a value; `None` if the limit is reached.
     pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
         let bytes = bytes as u64;
         let held_bytes = Arc::clone(&self.held_bytes);
         let held = held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Dropping it gives the bytes back.
+        // Dropping `reserved` gives the bytes back.
         let reserved = Reserved { held_bytes, bytes };
         (held.saturating_add(bytes) <= self.max_held_bytes).then_some(reserved)
     }
 
-    /// The attributes of a value that was read ahead. They are given out once: a later lookup wants to know
-    /// whether they have changed.
+    /// Returns the attributes of a value that was read ahead. Only the first lookup gets them: a later one
+    /// checks whether they have changed.
     pub(super) fn attributes(&self, key: &Key) -> Option<Stat> {
         let mut values = self.values.lock();
         let fresh = |held: &&Held| held.is_ahead && held.since.elapsed() < self.max_age;
@@ -128,12 +128,12 @@ impl HeldValues {
         Some(stat)
     }
 
-    /// A value that was looked up or read ahead just now.
+    /// Returns a value that was recently looked up or read ahead.
     pub(super) fn take(&self, key: &Key) -> Option<Arc<dyn Object>> {
         let held = self.values.lock().remove(key)?;
         let max_age = match held.is_ahead {
             true => self.max_age,
-            // The kernel has trusted the lookup.
+            // The kernel has already trusted the lookup.
             false => MAX_AGE,
         };
         (held.since.elapsed() < max_age).then_some(held.object as _)
@@ -155,8 +155,8 @@ impl HeldValues {
         drop(evicted);
     }
 
-    /// Reads the values of the keys that follow, if `key` follows the one that was used before. `next` is the
-    /// key behind it. What cannot be read fails when it is asked for.
+    /// Reads the values of the next keys, if `key` follows the key that was used before. `next` is the key
+    /// after it. A value that cannot be read fails when it is opened.
     pub(super) fn read_ahead(
         &self,
         snapshot: &mut dyn Snapshot,
@@ -179,7 +179,7 @@ impl HeldValues {
         read
     }
 
-    /// Keeps what a transaction has read that was proved; returns the value that was asked for.
+    /// Keeps the values that a proved transaction has read; returns the value that was requested.
     pub(super) fn keep(&self, read: Read) -> Arc<HeldObject> {
         let Read {
             object,
@@ -189,7 +189,7 @@ impl HeldValues {
         } = read;
         let is_same = self.sequence.lock().go_on(ahead.len(), next, generation);
         if !is_same {
-            // What was read before is older than what the caller gets.
+            // Values that were read before are older than the value that the caller gets.
             *self.values.lock() = WeightedLru::new(self.max_bytes, MAX_VALUES);
         }
         for (key, object) in ahead {
@@ -200,12 +200,12 @@ impl HeldValues {
 }
 
 impl Sequence {
-    /// How many values are read ahead behind a key.
+    /// Returns how many values to read ahead after a key.
     fn window(&self, key: &Key) -> Option<usize> {
         (self.expected.as_deref() == Some(key.as_bytes())).then_some(self.window)
     }
 
-    /// Notes a transaction; returns whether its generation is that of the one before.
+    /// Records a transaction; returns whether its generation is the same as before.
     fn go_on(&mut self, ahead: usize, next: Option<Vec<u8>>, generation: u64) -> bool {
         self.expected = next;
         self.window = match ahead {
@@ -216,7 +216,7 @@ impl Sequence {
     }
 }
 
-/// Values below a prefix from `bound` on, and the first key behind them.
+/// Values below a prefix from `bound` on, and the first key after them.
 type Following = (Vec<(Key, Arc<HeldObject>)>, Option<Vec<u8>>);
 
 impl HeldValues {
@@ -232,7 +232,7 @@ impl HeldValues {
         let mut next = None;
         let mut rows = 0;
         let scanned = snapshot.scan(bound, Columns::All, &mut |key, value| {
-            // A key that goes on with a byte up to `/` may have keys below it that hide its value.
+            // If a key continues with a byte up to `/`, it may have keys below it that hide its value.
             let is_open = |(last, ..): &(Key, _, _)| {
                 let rest = key.strip_prefix(last.as_bytes());
                 rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte <= b'/'))

@@ -1,7 +1,7 @@
 //! Open directories, read in batches. A cookie is the number of names before it.
 //!
-//! A batch has names only, from the index of the keys, until a program has asked for the attributes of
-//! most names of the batch before it. While a program takes the names of a batch, the next one is read.
+//! A batch has only names, from the index of the keys, until a program has requested the attributes of
+//! most names of the batch before. While a program consumes a batch, the next one is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,49 +17,49 @@ use super::{Columns, Failure, Shared, Snapshot, Value, object_stat, prefix_stat}
 use crate::runtime;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited};
 
-/// Names of the first batch, and of the longest one.
+/// Number of names in the first batch, and in the longest one.
 const FIRST_BATCH: usize = 128;
 const LONGEST_BATCH: usize = 4096;
-/// Names that a listing keeps for programs that go back in it.
+/// Number of names that a listing keeps for programs that seek backwards.
 const MAX_KEPT: usize = 16 * LONGEST_BATCH;
-/// How old a batch may be that was read before it was asked for.
+/// How old a batch may be that was read ahead.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What is known of a name that was read.
+/// Information about a listed name.
 #[derive(Debug, Clone, Copy)]
 struct Name {
     kind: Kind,
     stat: Option<Stat>,
 }
 
-/// Names, and the bound of the batch that follows; `None` behind the last name.
+/// Names, and the bound of the next batch, which is `None` after the last name.
 #[derive(Debug)]
 struct Batch {
     names: Names<Name>,
     next: Option<Vec<u8>>,
 }
 
-/// The next batch, which is read before it is asked for.
+/// The next batch, which is read ahead.
 #[derive(Debug)]
 struct Ahead {
     begun: Instant,
     batch: FallibleTask<Result<Batch, StoreError>>,
 }
 
-/// A prefix of a database that is open.
+/// An open prefix of a database.
 #[derive(Debug)]
 pub(super) struct DatabaseListing {
     shared: Arc<Shared>,
     prefix: Key,
     kept: VecDeque<Names<Name>>,
-    /// Names that were dropped before those that are kept.
+    /// Number of names that were dropped from the beginning.
     dropped: usize,
-    /// The bound of the next batch; `None` behind the last name.
+    /// The bound of the next batch; `None` after the last name.
     next: Option<Vec<u8>>,
     ahead: Option<Ahead>,
     columns: Columns,
     batch: usize,
-    /// The lookups of the store before the last batch was given out.
+    /// The number of lookups in the store before the last batch was returned.
     lookups: u64,
 }
 
@@ -91,7 +91,7 @@ impl DatabaseListing {
         })
     }
 
-    /// Reads the batch at `bound`, with the present columns.
+    /// Reads the batch at `bound`, with the current columns.
     fn read(
         &self,
         bound: Vec<u8>,
@@ -106,10 +106,10 @@ impl DatabaseListing {
         }
     }
 
-    /// Chooses what is read of the rows of the next batch, and how many.
+    /// Chooses the columns and the size of the next batch.
     fn choose(&mut self) {
         let lookups = self.shared.lookups.load(Ordering::Relaxed);
-        // The kernel asks for the attributes of the first names whatever a program wants.
+        // The kernel requests the attributes of the first names, whatever the program needs.
         if self.batch > FIRST_BATCH && lookups.wrapping_sub(self.lookups) > self.batch as u64 / 2 {
             self.columns = Columns::All;
         }
@@ -128,7 +128,7 @@ impl DatabaseListing {
         }
     }
 
-    /// The names that are kept, without the first `skip` ones.
+    /// Returns the kept names without the first `skip` ones.
     fn kept_from(&self, mut skip: usize) -> impl Iterator<Item = (&[u8], &Name)> {
         self.kept.iter().flat_map(move |names| {
             let first = skip.min(names.len());
@@ -168,7 +168,7 @@ fn read_names(
     Ok(Batch { names, next })
 }
 
-/// The attributes of a listed value, unless they take reads of a long value.
+/// Returns the attributes of a listed value, unless that requires reads of a long value.
 fn stat_of(
     shared: &Shared,
     snapshot: &mut dyn Snapshot,
@@ -209,7 +209,7 @@ impl Listing for DatabaseListing {
         }
         let before = next.saturating_sub(DOTS.len() as u64);
         if before == 0 && self.dropped > 0 {
-            // From the beginning again.
+            // The listing starts again from the beginning.
             self.kept.clear();
             self.dropped = 0;
             self.ahead = None;

@@ -1,14 +1,14 @@
 //! LMDB data files, read without a lock file and without a memory map.
 //!
 //! Liblmdb needs to write to the lock file beside the data, maps a file of up to 1 TiB, and crashes if a
-//! mapped file is truncated. This reader reads pages with pread(2) and takes no part in the locking.
+//! mapped file is truncated. This reader uses pread(2) and takes no locks.
 //!
-//! **Invariant:** an answer is given if the meta page of its state is the same before and behind the
-//! reads. A commit of transaction N writes the meta page that N - 2 has written, and a writer takes only
-//! pages that transactions up to two before its own have freed. A page of state N is freed by N + 1 at
-//! the earliest, so it is written again by N + 3 at the earliest, which begins when N + 2 has replaced
-//! the meta page of N. A state that an earlier call has proved is the present one if both meta pages are
-//! what they were then, so that most calls read them once, behind the pages that they need.
+//! **Invariant:** a result is returned only if the meta page of its state is the same before and after the
+//! reads. A commit of transaction N writes the meta page that N - 2 wrote. A writer reuses only pages that
+//! were freed at least two transactions before its own. A page of state N is freed by N + 1 at the
+//! earliest, so N + 3 is the earliest to overwrite it, and N + 3 begins after N + 2 has replaced the meta
+//! page of N. A state that an earlier call has proved is current if both meta pages are unchanged since
+//! then. So most calls read the meta pages once, after the pages that they need.
 //!
 //! Pages are untrusted: numbers, kinds, levels, bounds, and the order of keys within a page and between
 //! a page and those above it are checked. Damage is an error, and never the absence of a key.
@@ -38,7 +38,7 @@ use crate::sync::Mutex;
 /// The name of the data file in the directory of a database.
 pub(super) const DATA_FILE: &str = "data.mdb";
 
-/// Whether a file begins as an LMDB data file.
+/// Whether a file begins like an LMDB data file.
 pub(super) fn is_lmdb(header: &[u8]) -> bool {
     format_of(header).is_some()
 }
@@ -72,7 +72,7 @@ struct Metas {
 }
 
 impl Metas {
-    /// The bytes of the meta page of the state.
+    /// Returns the bytes of the meta page that describes the state.
     fn own(&self) -> &[u8] {
         let [zero, one] = &*self.pages;
         match self.meta.txn & 1 {
@@ -82,22 +82,22 @@ impl Metas {
     }
 }
 
-/// Branches of one state, which was proved.
+/// Branches of one proved state.
 #[derive(Debug, Default)]
 struct Cache {
     txn: u64,
     pages: HashMap<u64, Arc<Page>>,
 }
 
-/// Pages that are kept, in bytes.
+/// Limit of the cached pages in bytes.
 const CACHE_BYTES: usize = 8 << 20;
-/// Meta pages up to this size are read together.
+/// Two meta pages of up to this page size, in bytes, are read together.
 const MAX_NEAR_BYTES: usize = 8 << 10;
-/// States that one call tries before it waits.
+/// Number of states that one call tries before it waits.
 const MAX_ATTEMPTS: usize = 16;
 
 impl LmdbDatabase {
-    /// Opens a data file. Pages take a part of the memory limit.
+    /// Opens a data file. Cached pages may use a part of the memory limit.
     pub(super) fn new(path: &Path, memory_limit_bytes: u64) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let part = usize::try_from(memory_limit_bytes / 128).unwrap_or(CACHE_BYTES);
@@ -110,7 +110,7 @@ impl LmdbDatabase {
         })
     }
 
-    /// The file that the path leads to, and when it was modified.
+    /// Returns the file at the path, and when it was modified.
     fn current(&self) -> Result<(Arc<DataFile>, SystemTime), Failure> {
         let failed = |error| Failure::Failed(gone(error));
         let there = fs::metadata(&self.path).map_err(failed)?;
@@ -152,7 +152,7 @@ impl Database for LmdbDatabase {
     }
 
     fn extent(&self) -> Extent {
-        // The apparent size is often that of the map, which was chosen to be large.
+        // The apparent size is often the size of the map, which writers choose to be large.
         let blocks = |file: fs::Metadata| file.blocks().saturating_mul(512);
         let state = || self.current().ok()?.0.state().ok()?;
         Extent {
@@ -181,7 +181,7 @@ impl DataFile {
         })
     }
 
-    /// Bytes of the file; `None` if it ends before them.
+    /// Reads bytes of the file; `None` if the file is too short.
     fn bytes(&self, offset: u64, target: &mut [u8]) -> Result<Option<()>, Failure> {
         match self.file.read_exact_at(target, offset) {
             Ok(()) => Ok(Some(())),
@@ -190,7 +190,7 @@ impl DataFile {
         }
     }
 
-    /// The head and the body of a meta page.
+    /// Reads the head and the body of a meta page.
     fn meta_page(&self, page_bytes: usize, number: u64) -> Result<Vec<u8>, Failure> {
         let mut bytes = vec![0; self.format.head_bytes + META_BYTES];
         let offset = (page_bytes as u64).saturating_mul(number);
@@ -199,7 +199,7 @@ impl DataFile {
         read.map(|()| bytes).ok_or_else(ends)
     }
 
-    /// Whether both meta pages have these bytes; one read if they are near to each other.
+    /// Whether both meta pages have these bytes; takes one read if they are close together.
     fn has_meta_pages(&self, page_bytes: usize, pages: &[Vec<u8>; 2]) -> Result<bool, Failure> {
         let [zero, one] = pages;
         let mut near = [0; MAX_NEAR_BYTES + MAX_HEAD_BYTES + META_BYTES];
@@ -214,10 +214,10 @@ impl DataFile {
         Ok(near.starts_with(zero) && near.ends_with(one))
     }
 
-    /// The present state; `None` if a commit came between.
+    /// Returns the current state; `None` if a commit happened during the reads.
     ///
-    /// The first page is read again behind the second: a page that is being written is that of the older
-    /// state, and both would have to change to make the older one look like the newer one.
+    /// Meta page 0 is read again after page 1. A page that is being written is that of the older state, and
+    /// both pages would have to change to make the older state look like the newer one.
     fn state(&self) -> Result<Option<Metas>, Failure> {
         let first = self.meta_page(0, 0)?;
         let state = self.parse_metas(&first);
@@ -226,7 +226,7 @@ impl DataFile {
         }
         match state {
             Ok(state) => Ok(Some(state)),
-            // A second page that was being written is read again.
+            // Page 1 may have been in the middle of a write; the caller reads it again.
             Err(error) => match self.parse_metas(&first) {
                 Ok(_) => Ok(None),
                 Err(_) => Err(error),
@@ -241,7 +241,7 @@ impl DataFile {
         if zero.page_bytes != one.page_bytes {
             return Err(corrupt("its meta pages have different page sizes"));
         }
-        // Commits take turns, so the pages are of consecutive transactions.
+        // Commits alternate between the pages, so their transactions are consecutive.
         if zero.txn.abs_diff(one.txn) > 1 {
             return Err(corrupt("its meta pages are of transactions far apart"));
         }
@@ -266,7 +266,7 @@ impl DataFile {
         page.cloned()
     }
 
-    /// Keeps branches of a state that was proved.
+    /// Caches branches of a proved state.
     fn remember(&self, meta: &Meta, pages: HashMap<u64, Arc<Page>>) {
         let most = self.cache_bytes / meta.page_bytes.max(1);
         let mut cache = self.cache.lock();

@@ -1,4 +1,4 @@
-//! Open values.
+//! Open values of a database.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Failure, Shared, Snapshot, Value, object_stat};
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, part_mut};
 use crate::sync::Mutex;
 
-/// A short value, read when it was looked up or opened.
+/// A short value that was read when it was looked up or opened.
 #[derive(Debug)]
 pub(super) struct HeldObject {
     content: Arc<Vec<u8>>,
@@ -17,7 +17,7 @@ pub(super) struct HeldObject {
 }
 
 impl HeldObject {
-    /// All bytes of a value, and its attributes.
+    /// Creates an object from all bytes of a value, and its attributes.
     pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: Reserved) -> Self {
         Self {
             content: Arc::new(content),
@@ -76,7 +76,7 @@ impl LocalObject for HeldObject {
     }
 }
 
-/// A long value, read by ranges.
+/// A long value that is read by ranges.
 #[derive(Debug)]
 pub(super) struct DatabaseObject {
     shared: Arc<Shared>,
@@ -141,7 +141,7 @@ impl Object for DatabaseObject {
     }
 
     fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        // Whether the pages are in memory is not known.
+        // It is not known whether the pages are in memory.
         None
     }
 

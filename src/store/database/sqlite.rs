@@ -1,13 +1,13 @@
 //! SQLite databases with a table of keys and values.
 //!
-//! One connection, which never writes. Each request is one read transaction, so that a writer is not
-//! kept from its checkpoints, and the data version of SQLite tells whether another process has
-//! committed since the last one. While the file does not change, a second one reads it without locks (see
-//! `connection`). In WAL mode even an idle connection keeps the last writer from a
-//! checkpoint, so such a connection is closed when it is idle.
+//! One connection, which never writes. Each request is one read transaction, so that writers can run
+//! checkpoints. The data version of SQLite tells whether another process has committed since the last
+//! transaction. While the file does not change, a second connection reads it without locks (see
+//! `connection`). In WAL mode even an idle connection keeps the last writer from a checkpoint, so such
+//! a connection is closed when it is idle.
 //!
-//! The file is untrusted: triggers, views and functions of its schema are off, sizes are limited, and
-//! only a real table with two columns is read (see `schema`). It is never mapped into memory.
+//! The file is untrusted: triggers, views and functions of its schema are disabled, sizes are limited, and
+//! only a real table with two columns is read (see `schema`). The file is never mapped into memory.
 //!
 //! **Invariant:** nothing in this process may open and close the file of a database beside its connection:
 //! closing any descriptor of a file releases all POSIX locks that the process has on it.
@@ -39,7 +39,7 @@ use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
 use crate::sync::Mutex;
 
-/// What an SQLite database begins with.
+/// The first bytes of an SQLite database.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// A database and its connection.
@@ -51,11 +51,11 @@ pub(super) struct SqliteDatabase {
 }
 
 impl SqliteDatabase {
-    /// A database that is opened when it is read. SQLite takes a part of the memory limit.
+    /// Creates a database that is opened at the first read. SQLite may use a part of the memory limit.
     pub(super) fn new(path: &Path, memory_limit_bytes: u64) -> io::Result<Self> {
         Ok(Self {
             heap_bytes: connection::heap_bytes(memory_limit_bytes),
-            // An absolute path is never taken for a URI.
+            // SQLite never takes an absolute path for a URI.
             path: path.canonicalize()?,
             state: Arc::default(),
         })
@@ -65,20 +65,20 @@ impl SqliteDatabase {
 #[derive(Debug, Default)]
 struct State {
     session: Option<Session>,
-    /// Reads without locks the state of the last transaction of `session`.
+    /// The connection that reads the state of the last transaction of `session` without locks.
     unlocked: Option<Session>,
     generation: u64,
-    /// When the connection was used, if it is closed when it is idle.
+    /// When the connection was last used, if it is to be closed when idle.
     used: Option<Instant>,
 }
 
 impl State {
-    /// Reads without locks; `None` if that cannot be, or the file is not what it was.
+    /// Reads without locks; `None` if that is impossible, or the file has changed.
     fn read_unlocked(&mut self, path: &Path, work: &mut Work<'_>) -> Option<Result<(), Failure>> {
         let open = self.unlocked.as_mut()?;
         match open.transaction(path, &mut self.generation, work) {
             Ended::Read(result) => Some(result),
-            // A transaction with locks tells what it is.
+            // A transaction with locks finds the reason.
             Ended::Failed(_) | Ended::Moved => {
                 self.unlocked = None;
                 None
@@ -87,10 +87,10 @@ impl State {
     }
 }
 
-/// How long a connection may be idle that is in the way of a writer.
+/// How long a connection that blocks a writer may be idle.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Closes the connection once it was idle for long enough.
+/// Closes the connection once it has been idle for [`IDLE`].
 async fn close_when_idle(state: Arc<Mutex<State>>) {
     loop {
         let _ = runtime::timeout(IDLE, std::future::pending::<()>()).await;
@@ -102,7 +102,7 @@ async fn close_when_idle(state: Arc<Mutex<State>>) {
     }
 }
 
-/// Connections that one call opens, because the files change under them.
+/// Number of connections that one call opens while the files change under them.
 const MAX_SESSIONS: usize = 4;
 
 impl Database for SqliteDatabase {
@@ -143,14 +143,14 @@ impl Database for SqliteDatabase {
                     if is_in_the_way && used.replace(Instant::now()).is_none() {
                         runtime::spawn(close_when_idle(Arc::clone(&self.state))).detach();
                     }
-                    // Without it, reads go on with locks.
+                    // If this fails, reads continue with locks.
                     let files = open.take_unlocked();
                     *unlocked = files.and_then(|files| {
                         Session::open_unlocked(&self.path, self.heap_bytes, files).ok()
                     });
                     return result;
                 }
-                // What failed may be the connection's own state: the next call has another.
+                // The connection's own state may have caused the failure, so the next call opens another one.
                 Ended::Failed(failure) => {
                     *session = None;
                     return Err(failure);
@@ -177,7 +177,7 @@ struct Transaction<'a> {
     modified: SystemTime,
 }
 
-/// A key as a value of SQL.
+/// A key as an SQL value.
 struct BoundKey<'a>(KeyType, &'a [u8]);
 
 impl ToSql for BoundKey<'_> {
@@ -199,7 +199,7 @@ impl Transaction<'_> {
         BoundKey(self.table.key_type, key)
     }
 
-    /// Calls `visit` with the rows of a statement with keys as its parameters.
+    /// Calls `visit` for each row of a statement whose parameters are keys.
     fn rows<const N: usize>(
         &self,
         statement: &mut Statement<'_>,
@@ -222,12 +222,12 @@ fn column<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<ValueRef<'a>, Failure
     row.get_ref(index).map_err(connection::failure)
 }
 
-/// The bytes of a key, which is the first column.
+/// Returns the bytes of the key in the first column.
 fn key_of<'a>(row: &'a SqlRow<'_>) -> Result<&'a [u8], Failure> {
     key_at(row, 0)
 }
 
-/// The bytes of a key in a column.
+/// Returns the bytes of the key in a column.
 fn key_at<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<&'a [u8], Failure> {
     match column(row, index)? {
         ValueRef::Text(key) | ValueRef::Blob(key) => Ok(key),
@@ -235,7 +235,7 @@ fn key_at<'a>(row: &'a SqlRow<'_>, index: usize) -> Result<&'a [u8], Failure> {
     }
 }
 
-/// The value of a row of the columns of [`Table::rows`], and its bytes if there are at most `most`.
+/// Returns the value of a row with the columns of [`Table::rows`], and its bytes if it has at most `most`.
 fn value_of<'a>(
     row: &'a SqlRow<'_>,
     most: u64,
@@ -255,7 +255,7 @@ fn value_of<'a>(
             };
             Ok((value, Some(content.into())))
         }
-        // Numbers have a length, too, but none of so many digits.
+        // Numbers have a length too, but never this many digits.
         ValueRef::Null if size_bytes > most => {
             let identity = None;
             Ok((
@@ -312,8 +312,8 @@ impl Snapshot for Transaction<'_> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.row_before)?;
         self.rows(&mut statement, [key, bound], &mut |row| {
-            // Behind the last key there is none, and keys below this one hide its value, whatever it is:
-            // the caller finds out.
+            // After the last key the column is NULL. Keys below this one hide its value. In both cases the
+            // caller finds the entry in another way.
             let next = match column(row, 3)? {
                 ValueRef::Null => None,
                 _ => Some(key_at(row, 3)?).filter(|next| !next.starts_with(bound)),

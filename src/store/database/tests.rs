@@ -1,4 +1,4 @@
-//! The tree over a database in memory, and what is told of values that change.
+//! Tests of the tree over a database in memory, and of values that change.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::runtime::block_on;
 use crate::store::{Listed, visit_all};
 use crate::sync::Mutex;
 
-/// A map that can be replaced, with locks that are never free if `is_busy`.
+/// An in-memory database that can be replaced; if `is_busy`, its lock is never free.
 #[derive(Debug, Clone, Default)]
 struct Map(Arc<Mutex<Content>>);
 
@@ -73,7 +73,7 @@ impl Snapshot for Content {
     }
 
     fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
-        // As LMDB, which does not tell at the end of its last leaf.
+        // Like LMDB, which does not find the next key at the end of a leaf.
         let next = self.seek(bound)?;
         Ok(self.find(key)?.zip(next))
     }
@@ -215,7 +215,7 @@ fn a_long_value_is_the_same_if_another_key_has_changed_and_stale_if_it_has() {
         Ok::<_, StoreError>(data.bytes(&[]).unwrap().to_vec())
     };
     stat(&store, b"a").unwrap();
-    // No digest was taken before a writer was seen, so nothing proves that the content is the same.
+    // No digest was computed before a writer was seen, so nothing proves that the content is the same.
     let first = open();
     put(&map, b"other", vec![0]);
     assert!(matches!(read(&*first), Err(StoreError::Stale { .. })));
@@ -230,7 +230,7 @@ fn a_long_value_is_the_same_if_another_key_has_changed_and_stale_if_it_has() {
     assert_eq!(read(&*open()).unwrap(), [2; LONG]);
 }
 
-/// The names directly below a prefix, from all keys.
+/// Computes the names directly below a prefix from all keys.
 fn expected_names(keys: &[Vec<u8>], prefix: &[u8]) -> BTreeMap<Vec<u8>, Kind> {
     let mut found = BTreeMap::new();
     for valid in keys
@@ -301,7 +301,7 @@ fn an_open_takes_the_small_value_of_the_lookup_before_it() {
     assert_eq!(data.bytes(&[]).unwrap(), b"third");
 }
 
-/// Looks up, opens and reads a key, as a program does.
+/// Looks up, opens and reads a key, as a program would.
 fn use_key(store: &DatabaseStore, text: &[u8]) -> Vec<u8> {
     let found = store.try_stat(&key(text)).unwrap().unwrap();
     let object = store.try_open(&key(text), AccessHint::Ranges);
@@ -331,7 +331,7 @@ fn small_keys_in_their_order_share_transactions() {
     }
     let reads = map.0.lock().reads;
     assert!(reads <= 40, "{reads}");
-    // In any other order each takes one.
+    // In any other order each key takes one transaction.
     for name in names.iter().rev() {
         use_key(&store, name);
     }
@@ -350,7 +350,7 @@ fn a_short_value_takes_one_transaction_and_a_long_one_a_transaction_for_each_ste
         map.0.lock().reads
     };
     for (length, reads) in [(60_000, 1), (70_000, 3)] {
-        // A machine that does much else can make a program wait.
+        // On a busy machine a read may take longer than the maximum age, so the best of five counts.
         assert_eq!((0..5).map(|_| used(length)).min(), Some(reads));
     }
 }
@@ -385,11 +385,11 @@ fn a_change_behind_values_that_were_read_ahead_is_seen() {
             content.values.insert(name.clone(), vec![9; 20]);
         }
     }
-    // Another transaction notices it.
+    // The next transaction notices the change.
     assert_eq!(use_key(&store, &names[19]), [9; 20]);
     assert_eq!(use_key(&store, &names[3]), [9; 20]);
     map.0.lock().values.remove(&names[5]);
-    // Without one, it is seen after a moment.
+    // Without another transaction, the change is seen after a moment.
     std::thread::sleep(Duration::from_millis(150));
     let gone = store.try_stat(&key(&names[5])).unwrap();
     assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");

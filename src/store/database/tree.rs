@@ -1,7 +1,7 @@
 //! Flat keys as a tree, with seeks in the order of keys (a loose index scan).
 //!
 //! A key is shown if each of its components is a file name. A value whose key is also a prefix of
-//! other keys is hidden by that prefix, as in a zip archive. Both are noted once in the log.
+//! other keys is hidden by that prefix, as in a zip archive. Each case is logged once per database.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,28 +9,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{Columns, Failure, FoundValue, Snapshot, Value, corrupt, unsupported};
 use crate::store::{Key, StoreError, check_component};
 
-/// What a key leads to.
+/// The result of a lookup of a key.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// The common beginning of other keys.
+    /// A common prefix of other keys.
     Prefix,
     /// A value.
     Object(FoundValue),
 }
 
-/// What a name directly below a prefix leads to.
+/// The type of a name directly below a prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child {
     Prefix,
-    /// A value; `None` if it was not read, or cannot be read, so that a lookup of its name fails.
+    /// A value; `None` if it was not read, or cannot be read, in which case a lookup of its name fails.
     Object(Option<Value>),
 }
 
-/// Names in order, with something for each of them: one allocation for all names of a batch.
+/// Names in order, each with a value of type `T`: one allocation holds all names of a batch.
 #[derive(Debug)]
 pub(super) struct Names<T> {
     bytes: Vec<u8>,
-    /// The end of each name in `bytes`, which begins at the end of the name before it.
+    /// For each name, its end in `bytes`, where the next name begins.
     entries: Vec<(usize, T)>,
 }
 
@@ -66,13 +66,13 @@ impl<T> Names<T> {
         self.name(self.len().checked_sub(1)?)
     }
 
-    /// The names from one of them on.
+    /// Iterates over the names, beginning with number `first`.
     pub(super) fn iter_from(&self, first: usize) -> impl Iterator<Item = (&[u8], &T)> {
         let entries = self.entries.iter().enumerate().skip(first);
         entries.filter_map(|(index, (_, what))| Some((self.name(index)?, what)))
     }
 
-    /// The same names, in the same order, with something else for each.
+    /// The same names in the same order, with the mapped values.
     pub(super) fn try_map<U, E>(
         self,
         mut map: impl FnMut(&[u8], T) -> Result<U, E>,
@@ -91,7 +91,7 @@ impl<T> Names<T> {
         })
     }
 
-    /// The names for which `keep` holds, which is called with their indexes.
+    /// Keeps the names for whose index `keep` returns true.
     fn filtered(self, mut keep: impl FnMut(usize) -> bool) -> Self {
         let Self { bytes, entries } = self;
         let mut kept = Self::default();
@@ -106,7 +106,7 @@ impl<T> Names<T> {
     }
 }
 
-/// What is told once of a database.
+/// Warnings that are logged once per database.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     invalid: AtomicBool,
@@ -129,7 +129,7 @@ impl Notes {
     }
 }
 
-/// Keys that are no file names which one lookup passes over.
+/// Number of invalid keys that one lookup skips.
 const MAX_INVALID: usize = 10_000;
 
 /// Finds a key.
@@ -144,7 +144,7 @@ pub(super) fn find(
     Ok(find_before(snapshot, key, notes)?.0)
 }
 
-/// As [`find`], with a bound behind a value and all that could be below it, which mostly is a key.
+/// As [`find`], with a bound after a value and all that could be below it. The bound is mostly a key.
 pub(super) fn find_before(
     snapshot: &mut dyn Snapshot,
     key: &Key,
@@ -156,7 +156,7 @@ pub(super) fn find_before(
     let directory = directory(key);
     if let Some((found, next)) = snapshot.find_before(key.as_bytes(), &directory)? {
         check_order(&directory, &next)?;
-        // All keys below the prefix would be before it.
+        // A key below the prefix would come before `next`.
         if !next.starts_with(&directory) {
             return Ok((Found::Object(found), Some(next)));
         }
@@ -171,15 +171,15 @@ pub(super) fn find_before(
     }
 }
 
-/// What there is below a prefix.
+/// The keys below a prefix.
 enum Below {
-    /// A valid key.
+    /// A valid key exists.
     Key,
-    /// No key; the first one behind it.
+    /// No valid key exists; this is the first key after the prefix.
     None(Option<Vec<u8>>),
 }
 
-/// What all keys below a prefix begin with.
+/// Returns the common prefix of all keys below `prefix`, with the slash.
 pub(super) fn directory(prefix: &Key) -> Vec<u8> {
     match prefix.is_root() {
         true => Vec::new(),
@@ -187,7 +187,7 @@ pub(super) fn directory(prefix: &Key) -> Vec<u8> {
     }
 }
 
-/// Whether there is a valid key that begins with `directory`.
+/// Whether a valid key begins with `directory`.
 fn has_below(
     snapshot: &mut dyn Snapshot,
     directory: &[u8],
@@ -226,7 +226,7 @@ fn check_order(bound: &[u8], key: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// The bound behind all keys that share the first invalid component of `key`; `None` if it has none.
+/// Returns the bound after all keys that share the first invalid component of `key`; `None` if all are valid.
 fn behind_invalid(key: &[u8]) -> Option<Vec<u8>> {
     let mut start = 0_usize;
     for component in key.split(|byte| *byte == b'/') {
@@ -242,17 +242,17 @@ fn behind_invalid(key: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The smallest bound behind a key.
+/// Returns the smallest bound after a key.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// The smallest bound behind all keys below a prefix: `0` follows `/` in the order of bytes.
+/// Returns the smallest bound after all keys below a prefix: `0` follows `/` in byte order.
 fn behind_directory(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"0"].concat()
 }
 
-/// Names directly below a prefix, in the order of keys.
+/// Names directly below a prefix, in key order.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) names: Names<Child>,
@@ -260,11 +260,11 @@ pub(super) struct Batch {
     pub(super) next: Option<Vec<u8>>,
 }
 
-/// Where a scan goes on.
+/// Where a scan continues.
 enum Step {
-    /// There are no more rows below the prefix.
+    /// No more rows exist below the prefix.
     End,
-    /// Behind rows that need not be visited.
+    /// Continue at this bound; the rows before it need not be visited.
     Jump(Vec<u8>),
 }
 
@@ -295,7 +295,7 @@ pub(super) fn children(
                 return ControlFlow::Break(());
             };
             let end = below.iter().position(|byte| *byte == b'/');
-            // Of a key directly below the prefix only the last component is new.
+            // Only the last component of a key directly below the prefix is new.
             let is_valid = end.is_none() && check_component(below).is_ok();
             if !is_valid && let Some(jump) = behind_invalid(key) {
                 notes.invalid(key);
@@ -337,11 +337,11 @@ pub(super) fn children(
     })
 }
 
-/// Names that were found, with objects that a prefix of the same name may hide.
+/// Names that were found, including objects that a prefix of the same name may hide.
 #[derive(Debug, Default)]
 struct Candidates {
     names: Names<Child>,
-    /// Objects, by their place, that may have keys below them.
+    /// Indexes of objects that may have keys below them.
     doubtful: Vec<usize>,
     /// Whether the last child is an object that the next name can prove to have no keys below it.
     is_open: bool,
@@ -364,8 +364,8 @@ impl Candidates {
         self.judge_last(None);
     }
 
-    /// Judges the last object by the name of the key that follows: of the names that begin with the
-    /// object's, those that go on with a byte before `/` precede the keys below it.
+    /// Judges the last object by the next name. Of the names that begin with the object's name, those
+    /// that continue with a byte before `/` sort before the keys below the object.
     fn judge_last(&mut self, next: Option<&[u8]>) {
         if std::mem::take(&mut self.is_open)
             && let Some(last) = self.names.last()
@@ -376,7 +376,7 @@ impl Candidates {
         }
     }
 
-    /// The children, without objects that a prefix hides.
+    /// Returns the children, without objects that a prefix hides.
     fn resolve(
         mut self,
         snapshot: &mut dyn Snapshot,

@@ -1,9 +1,9 @@
 //! Versions of values in a database that another process may change.
 //!
-//! The content of a small value is its version. A long value has no number of its own that every
-//! writer changes: SQLite keeps the row of an updated value, and LMDB uses pages again. Within one
-//! generation of the database its content cannot change. From one generation to the next, a digest
-//! of all bytes proves it; digests are computed when values are opened, once a writer was noticed.
+//! The hash of a small value is its version. A long value has no number that every writer changes: SQLite
+//! keeps the row of an updated value, and LMDB reuses pages. Within one generation of the database,
+//! its content cannot change. From one generation to the next, a digest of all its bytes proves that.
+//! Once a writer was noticed, digests are computed when values are opened.
 
 use std::hash::{Hash as _, Hasher};
 use std::sync::OnceLock;
@@ -18,38 +18,38 @@ use crate::sync::Mutex;
 /// Whether all bytes of a long value may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hash {
-    /// They are read if that is necessary.
+    /// All bytes may be read if that is necessary.
     Allowed,
-    /// There is no answer if they would have to be read.
+    /// The call returns `None` if it would have to read all bytes.
     Forbidden,
 }
 
-/// What is known of a long value.
+/// Evidence for the version of a long value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Proof {
     size_bytes: u64,
-    /// The last generation for which it holds.
+    /// The last generation for which the proof holds.
     generation: u64,
-    /// Of all bytes.
+    /// The digest of all bytes.
     digest: Option<u64>,
     pub(super) version: Version,
 }
 
 impl Proof {
-    /// Whether it holds for a snapshot.
+    /// Whether the proof holds for a snapshot.
     pub(super) fn is_of(&self, snapshot: &dyn Snapshot) -> bool {
         self.generation == snapshot.generation()
     }
 }
 
-/// Long values that are remembered.
+/// Number of remembered long values.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The versions of long values that were opened.
 #[derive(Debug)]
 pub(super) struct Versions {
     opened: Mutex<WeightedLru<Key, Proof>>,
-    /// The generation that was seen first. There is a writer once there is another one.
+    /// The first generation that was seen. Any other generation proves that a writer is active.
     first_generation: OnceLock<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// The version of a value; `None` if it takes a digest, and `hash` forbids it.
+    /// Returns the version of a value; `None` if that requires a digest, and `hash` forbids it.
     pub(super) fn version(
         &self,
         snapshot: &mut dyn Snapshot,
@@ -124,8 +124,8 @@ impl Versions {
     }
 }
 
-/// The proof of a value for the generation of the snapshot, with the same version if its content is the
-/// same; `None` if that takes a digest, and `hash` forbids it.
+/// Returns the proof of a value for the generation of the snapshot. The version is the same if the content
+/// is the same. `None` if that requires a digest, and `hash` forbids it.
 pub(super) fn renew(
     snapshot: &mut dyn Snapshot,
     key: &Key,
@@ -173,7 +173,7 @@ fn new_version(snapshot: &dyn Snapshot, value: Value) -> Version {
     Version(hasher.finish())
 }
 
-/// The identity of a value by its content.
+/// Hashes the content of a value to identify it.
 pub(super) fn identity_of(content: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(content);
@@ -181,7 +181,7 @@ pub(super) fn identity_of(content: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Bytes that are hashed at a time.
+/// Bytes hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 fn digest(snapshot: &mut dyn Snapshot, key: &Key, value: Value) -> Result<u64, Failure> {

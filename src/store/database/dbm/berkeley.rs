@@ -1,13 +1,13 @@
 //! Berkeley DB files, as hash tables and as B-trees.
 //!
-//! All pages have a head of 26 bytes with their number, their neighbours and their type. Pages of hash
-//! tables and leaves have an array of offsets, of a key and its value in turn. An item that is too long
-//! for that has pages of its own (see `chain`).
+//! Each page has a head of 26 bytes with its number, its neighbours and its type. Pages of hash tables
+//! and leaves have an array of offsets, of keys and values alternately. An item that is too long
+//! for a page has a chain of pages (see `chain`).
 //! Source: `db_page.h`, `hash_page.c`, `hash_func.c` and `bt_split.c` of Berkeley DB 5.3.
 //!
-//! The file has no mark of a writer and no checksums. What is checked instead is that all pages of the
-//! keys are of one state: each has its own number and is used once, a key is in the bucket of its hash,
-//! leaves are linked in the order of the tree, and pages of buckets that do not exist yet are empty.
+//! The format has neither checksums nor a flag for active writers. The reader instead checks that all
+//! pages of the keys are of one state: each page has its own number and is used once, a key is in the bucket
+//! of its hash, leaves are linked in tree order, and pages of buckets that do not exist yet are empty.
 
 mod chain;
 mod page;
@@ -21,11 +21,11 @@ use self::page::{Head, HeadType, Item, Items, item_of_hash, item_of_leaf};
 
 const HASH_MAGIC: u32 = 0x0006_1561;
 const BTREE_MAGIC: u32 = 0x0005_3162;
-/// Of Berkeley DB 3.1 to 6; earlier ones and later ones have other pages.
+/// Format versions of Berkeley DB 3.1 to 6; earlier and later releases have other pages.
 const VERSIONS: std::ops::RangeInclusive<u32> = 8..=10;
 const META_BYTES: usize = 512;
 
-/// Whether a file begins as one of Berkeley DB.
+/// Whether a file begins like a Berkeley DB file.
 pub(super) fn is_berkeley(header: &[u8]) -> bool {
     magic(header).is_some()
 }
@@ -37,7 +37,7 @@ fn magic(header: &[u8]) -> Option<(ByteOrder, u32)> {
         .find(|(_, magic)| [HASH_MAGIC, BTREE_MAGIC].contains(magic))
 }
 
-/// How the pages of a file are read.
+/// The page layout of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     order: ByteOrder,
@@ -51,7 +51,7 @@ impl Layout {
     }
 }
 
-/// What page 0 says.
+/// The content of page 0.
 #[derive(Debug)]
 struct Meta {
     layout: Layout,
@@ -62,7 +62,7 @@ struct Meta {
 #[derive(Debug)]
 enum Method {
     Hash(HashTable),
-    /// The number of the root.
+    /// The page number of the root.
     Btree(u32),
 }
 
@@ -71,11 +71,11 @@ struct HashTable {
     max_bucket: u32,
     high_mask: u32,
     low_mask: u32,
-    /// What is added to the number of a bucket for that of its page, for each doubling of the table.
+    /// For each doubling of the table, the number to add to a bucket's number to get its page number.
     spares: [u32; 32],
 }
 
-/// The hash of a known text, which tells whether keys were hashed with the usual function.
+/// A text whose hash is stored in the file, to check that keys were hashed with the usual function.
 const PROBE: &[u8] = b"%$sniglet^&\0";
 
 impl Meta {
@@ -138,7 +138,7 @@ impl Meta {
                     spares,
                 })
             }
-            // Records are counted in a tree with 4, which changes nothing here.
+            // Flag 4: the tree counts its records, which makes no difference to this reader.
             (BTREE_MAGIC, 9) if flags & !4 == 0 => Method::Btree(integer(88)?),
             (BTREE_MAGIC, 9) => return Some(Err(several(flags & 0x20 != 0))),
             _ => return bad("it is of another type"),
@@ -156,10 +156,10 @@ fn several(has_databases: bool) -> Failure {
     })
 }
 
-/// Reads all keys, and returns how values are read.
+/// Reads all keys, and returns the layout to read values with.
 ///
 /// # Errors
-/// [`Failure::Failed`] if one of them cannot be read.
+/// [`Failure::Failed`] if a key cannot be read.
 pub(super) fn read_index(file: Bytes<'_>, builder: &mut Builder) -> Result<Layout, Failure> {
     let Meta { layout, method } = Meta::read(file)?;
     let mut reader = Reader::new(file, layout, builder)?;
@@ -174,7 +174,7 @@ struct Reader<'a> {
     file: Bytes<'a>,
     layout: Layout,
     builder: &'a mut Builder,
-    /// A bit for each page, set for those that were read.
+    /// One bit per page, set for pages that were read.
     seen: Vec<u64>,
     page: Vec<u8>,
 }
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Notes that a page is used.
+    /// Marks a page as used; fails if it was used before.
     fn claim(&mut self, number: u32) -> Result<(), Failure> {
         let word = self.seen.get_mut(number as usize / 64);
         let bit = 1 << (number % 64);
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a page into the buffer; `None` if it has only zeros.
+    /// Reads a page into the buffer; `None` if all its bytes are zero.
     fn load(&mut self, number: u32) -> Result<Option<Head>, Failure> {
         self.file.read(self.layout.offset(number), &mut self.page)?;
         let head = Head::of(self.layout.order, &self.page);
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
                 )));
             }
         }
-        // Pages are allocated for as many buckets as there will be until the table is doubled again.
+        // Pages are allocated for all buckets up to the next doubling of the table.
         let allocated = max_bucket.saturating_add(1).next_power_of_two();
         for bucket in max_bucket.saturating_add(1)..allocated {
             let number = table.page_of(bucket);
@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Keys of a table with two buckets that plausibly are all in one of them.
+/// The most keys that a table of two buckets plausibly has in only one of them.
 const MAX_IN_ONE_BUCKET: usize = 16;
 
 fn unsupported_item(number: u32) -> Failure {
@@ -423,7 +423,7 @@ impl HashTable {
     }
 }
 
-/// The usual hash of keys: that of Fowler, Noll and Vo, from 0.
+/// The usual hash function of keys: FNV (Fowler-Noll-Vo), starting at 0.
 fn hash(key: &[u8]) -> u32 {
     key.iter().fold(0, |hash: u32, byte| {
         hash.wrapping_mul(16_777_619) ^ u32::from(*byte)

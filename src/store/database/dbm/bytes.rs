@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::store::database::{Failure, corrupt};
 use crate::store::{Key, StoreError};
 
-/// The order of the bytes of integers.
+/// The byte order of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Little,
@@ -40,7 +40,7 @@ impl ByteOrder {
     }
 }
 
-/// A file with the size that it has in one state.
+/// A file with the size that it had in one state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes<'a> {
     file: &'a File,
@@ -55,7 +55,7 @@ impl<'a> Bytes<'a> {
     /// Fills `target` from `offset`.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if the file ends before.
+    /// [`StoreError::Corrupt`] if the file ends before that.
     pub(super) fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), Failure> {
         let end = offset.checked_add(target.len() as u64);
         if end.is_none_or(|end| end > self.size_bytes) {

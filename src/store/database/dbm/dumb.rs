@@ -1,18 +1,18 @@
 //! The index of Python's `dbm.dumb`: a text file with a line `'key', (offset, size)` for each value.
 //!
-//! A key is written as a string of Python in Latin-1, so that each of its characters is a byte. A line
-//! replaces those of its key before it. Source: `Lib/dbm/dumb.py` of Python 3.13.
+//! A key is written as a Python string in Latin-1, so that each of its characters is a byte. A line
+//! replaces earlier lines of the same key. Source: `Lib/dbm/dumb.py` of Python 3.13.
 
 use super::bytes::Bytes;
 use super::index::{Builder, Place, check_key_length};
 use crate::store::database::{Failure, corrupt};
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 16;
-/// The longest line: of a key with four characters for each byte.
+/// Length of the longest line: its key has four characters per byte.
 const MAX_LINE_BYTES: usize = 1 << 19;
 
-/// Whether a file begins as an index.
+/// Whether a file begins like an index.
 pub(super) fn is_dumb(header: &[u8]) -> bool {
     matches!(header.first(), None | Some(b'\'' | b'"'))
 }
@@ -20,7 +20,7 @@ pub(super) fn is_dumb(header: &[u8]) -> bool {
 /// Reads all keys of an index; `values_bytes` is the size of the file of values.
 ///
 /// # Errors
-/// [`Failure::Failed`] if a line is damaged, or leads out of the file of values.
+/// [`Failure::Failed`] if a line is damaged, or refers to bytes outside the file of values.
 pub(super) fn read_index(
     file: Bytes<'_>,
     values_bytes: u64,
@@ -68,7 +68,7 @@ fn add(line: &[u8], number: u64, values_bytes: u64, builder: &mut Builder) -> Re
     builder.push(&key, Place::At(offset), size_bytes)
 }
 
-/// The key, the offset and the size of a line.
+/// Parses a line into its key, offset and size.
 fn parse(line: &[u8]) -> Option<(Vec<u8>, u64, u64)> {
     let (quote, rest) = line.split_first()?;
     if !matches!(quote, b'\'' | b'"') {
@@ -85,7 +85,7 @@ fn parse(line: &[u8]) -> Option<(Vec<u8>, u64, u64)> {
     ))
 }
 
-/// The bytes of a string up to its quote, and what follows.
+/// Decodes a string up to its closing quote; returns its bytes and the rest of the line.
 fn unescape(quote: u8, text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut key = Vec::with_capacity(text.len());
     let mut rest = text;

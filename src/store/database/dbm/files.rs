@@ -1,12 +1,12 @@
 //! The files of a database, their locks, and what proves that they have not changed.
 //!
-//! - Writers of GNU dbm hold an exclusive flock(2) while they have a file open, and write through a memory
-//!   map, which moves the times of a file late or, on tmpfs, never. Reads hold a shared lock, so that no
-//!   writer lives meanwhile. Between two reads the times tell of a writer, and on tmpfs inotify(7).
-//! - Writers of Berkeley DB and `dbm.dumb` take no lock, and write with write(2), which moves the times.
-//! - `dbm.dumb` writes a value into its file at once, and the size of a replaced one into the index when it
-//!   is closed. It makes a new file of the index then, so an index that is older than the last write to the
-//!   values is not read.
+//! - Writers of GNU dbm hold an exclusive flock(2) while they have a file open. They write through a memory
+//!   map, which updates the times of a file late or, on tmpfs, never. Reads hold a shared lock, so that no
+//!   writer is active meanwhile. Between two reads, the times reveal a writer, and on tmpfs inotify(7) does.
+//! - Writers of Berkeley DB and `dbm.dumb` take no lock, and use write(2), which updates the times.
+//! - `dbm.dumb` writes a value into its file at once, but the size of a replaced value into the index only
+//!   when the database is closed. Closing creates a new index file, so an index that is older than the last
+//!   write to the values is not read.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -24,7 +24,7 @@ use crate::store::snapshot::{SETTLING, time};
 use crate::store::system::Watch;
 use crate::sync::Mutex;
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileState {
     device: u64,
@@ -49,12 +49,12 @@ impl FileState {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Whether a write after this moment gives the file another time.
+    /// Whether any write after this moment gives the file another time.
     fn is_settled(&self) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let nanoseconds = u64::try_from(nanoseconds).unwrap_or(0);
         let changed = time((seconds, nanoseconds));
-        // A time that lies ahead says nothing of when it was set.
+        // A time in the future does not tell when it was set.
         let age = SystemTime::now().duration_since(changed);
         age.map_or(true, |age| age >= SETTLING)
     }
@@ -65,7 +65,7 @@ impl FileState {
 pub(super) struct State {
     index: FileState,
     values: Option<FileState>,
-    /// The number of the lock, which tells of writers where times do not.
+    /// The number of the lock, which reveals writers that leave file times unchanged.
     lock: u64,
 }
 
@@ -81,9 +81,9 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Files {
     index: PathBuf,
-    /// The file of values of `dbm.dumb`, which has the index in a file of its own.
+    /// The file of values of `dbm.dumb`, whose index is a separate file.
     values: Option<PathBuf>,
-    /// Whether its writers lock the file.
+    /// Whether writers of this format lock the file.
     is_locked: bool,
     open: Mutex<Option<Arc<Open>>>,
 }
@@ -99,7 +99,7 @@ impl Files {
         })
     }
 
-    /// A database with its values in a file of their own.
+    /// A database with its values in a separate file.
     pub(super) fn pair(index: &Path, values: &Path) -> io::Result<Self> {
         Ok(Self {
             values: Some(values.canonicalize()?),
@@ -107,10 +107,10 @@ impl Files {
         })
     }
 
-    /// The files that the paths lead to, if they can be read now.
+    /// Returns the files at the paths, if they can be read now.
     ///
     /// # Errors
-    /// [`Failure::Busy`] while a writer is known to be at work.
+    /// [`Failure::Busy`] while a writer is known to be active.
     pub(super) fn current(&self) -> Result<Reading, Failure> {
         let open = self.open(&self.state()?)?;
         let guard = match &open.lock {
@@ -133,7 +133,7 @@ impl Files {
         }
     }
 
-    /// Whether the files are still those of a state.
+    /// Whether the files still have the given state.
     pub(super) fn are_in(&self, state: &State) -> Result<bool, Failure> {
         let now = self.state()?;
         Ok((now.index, now.values) == (state.index, state.values))
@@ -150,7 +150,7 @@ impl Files {
         };
         let values = fs::metadata(values).map_err(|e| Failure::Failed(gone(e)))?;
         let index = match fs::metadata(&self.index) {
-            // A writer makes a new one when it closes the database.
+            // A writer creates a new index when it closes the database.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(UNFINISHED),
             index => index.map_err(|e| Failure::Failed(gone(e)))?,
         };
@@ -164,7 +164,7 @@ impl Files {
         })
     }
 
-    /// The open files of a state.
+    /// Returns the open files of a state, opening them if necessary.
     fn open(&self, state: &State) -> Result<Arc<Open>, Failure> {
         let mut held = self.open.lock();
         if let Some(open) = held.as_ref().filter(|open| open.is_of(state)) {
@@ -175,7 +175,7 @@ impl Files {
         Ok(Arc::clone(held.insert(Arc::new(open))))
     }
 
-    /// The size of the files in bytes.
+    /// The total size of the files in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
         let paths = [Some(&self.index), self.values.as_ref()];
         let files = paths.into_iter().flatten().map(fs::metadata);
@@ -191,8 +191,8 @@ const UNFINISHED: Failure = Failure::Busy(
 const LOCKED: Failure =
     Failure::Busy("lock of the database, which another process has open for writing");
 
-/// Whether the values were not written since the index was made. Where file systems keep no time of that, the
-/// index before it tells, which was renamed then.
+/// Whether the values were not written after the index was created. Where the file system keeps no creation
+/// time, the change time of the backup index is used, because that file was renamed at that moment.
 fn is_complete(values: &Metadata, index: &Metadata, backup: &Path) -> bool {
     let renamed = || {
         let backup = fs::metadata(backup).ok()?;
@@ -205,7 +205,7 @@ fn is_complete(values: &Metadata, index: &Metadata, backup: &Path) -> bool {
         .is_some_and(|(made, written)| made >= written)
 }
 
-/// The files of one state, which can be read as long as this lives.
+/// The files of one state, readable for the life of this value.
 #[derive(Debug)]
 pub(super) struct Reading {
     open: Arc<Open>,
@@ -219,7 +219,7 @@ impl Reading {
     }
 }
 
-/// Open files.
+/// The open files of a database.
 #[derive(Debug)]
 pub(super) struct Open {
     index: (File, FileState),
@@ -252,12 +252,12 @@ impl Open {
         values && is_same(&self.index, &state.index)
     }
 
-    /// The file of the keys.
+    /// The file with the keys.
     pub(super) fn index(&self, state: &State) -> Bytes<'_> {
         Bytes::new(&self.index.0, state.index.size_bytes)
     }
 
-    /// The file of the values, which can be that of the keys.
+    /// The file with the values, which may be the same as the file with the keys.
     pub(super) fn values(&self, state: &State) -> Bytes<'_> {
         match (&self.values, &state.values) {
             (Some((file, _)), Some(values)) => Bytes::new(file, values.size_bytes),
@@ -266,10 +266,10 @@ impl Open {
     }
 }
 
-/// The shared lock of a file, which all reads of this process share.
+/// The shared lock of a file, used by all reads of this process.
 #[derive(Debug)]
 struct Lock {
-    /// Tells of writers where times do not.
+    /// Reveals writers that leave file times unchanged.
     watch: Option<Watch>,
     held: Mutex<Held>,
 }
@@ -278,7 +278,7 @@ struct Lock {
 struct Held {
     is_locked: bool,
     readers: usize,
-    /// Increases when a writer may have had the file since the lock was held.
+    /// Increases when a writer may have used the file since the lock was last held.
     number: u64,
 }
 
@@ -307,7 +307,7 @@ impl Guard {
                 match flock(&open.index.0, FlockOperation::NonBlockingLockShared) {
                     Ok(()) => held.is_locked = true,
                     Err(Errno::WOULDBLOCK) => return Err(LOCKED),
-                    // A file system without locks: gdbm does not open a database there.
+                    // The file system has no locks: gdbm does not open a database there.
                     Err(error) => log::debug!("a database cannot be locked: {error}"),
                 }
                 if lock.watch.as_ref().is_some_and(Watch::was_used) {
@@ -330,7 +330,7 @@ impl Drop for Guard {
         let mut held = lock.held.lock();
         held.readers = held.readers.saturating_sub(1);
         if held.readers == 0 && std::mem::take(&mut held.is_locked) {
-            // It fails for no open file that was locked; it is released with the file at the latest.
+            // Unlocking cannot fail for an open, locked file; closing the file also releases the lock.
             let _ = flock(&self.open.index.0, FlockOperation::Unlock);
         }
     }

@@ -1,18 +1,18 @@
 //! GNU dbm files: a header, a directory of buckets, buckets of records, and the records.
 //!
-//! A record is a key and the value behind it. Its bucket has its hash, its address and its sizes. The
-//! directory leads from the first bits of a hash to a bucket, and a bucket that uses fewer bits than the
-//! directory is there for all hashes that begin with them. Tables of free space are not read.
+//! A record is a key followed by its value. The bucket of a record has its hash, its address and its sizes.
+//! The directory maps the first bits of a hash to a bucket. If a bucket uses fewer bits than the directory,
+//! all entries with its prefix refer to it. Tables of free space are not read.
 //! Source: `gdbmdefs.h`, `bucket.c`, `findkey.c` and `gdbmopen.c` of gdbm 1.23.
 //!
-//! A key is taken if its hash is the one of its record and leads to the bucket of the record, and if no
-//! other record overlaps it: a directory, bucket or key that is not of the same state is an error.
+//! A key is accepted if its hash matches that of its record and selects the record's bucket, and if no other
+//! record overlaps it: a directory, bucket or key of a different state is an error.
 
 use super::bytes::{ByteOrder, Bytes};
 use super::index::{Builder, Place, check_key_length};
 use crate::store::database::{Failure, corrupt};
 
-/// The original number, those of 32 and 64 bits, and those with a counter of synchronizations.
+/// Magic numbers: the original one, the 32-bit and 64-bit ones, and those with a synchronization counter.
 const MAGICS: [u32; 5] = [
     0x1357_9ace,
     0x1357_9acd,
@@ -20,19 +20,19 @@ const MAGICS: [u32; 5] = [
     0x1357_9ad0,
     0x1357_9ad1,
 ];
-/// Files of the original number have offsets of either size.
+/// Files with the original magic number have offsets of either size.
 const ORIGINAL: u32 = 0x1357_9ace;
 const SMALL: [u32; 2] = [0x1357_9acd, 0x1357_9ad0];
 
 const HEADER_BYTES: usize = 40;
-/// Buckets have the size of a block of the file system, or that which `gdbm_open` was given.
+/// A bucket has the size of a file system block, or the size that was passed to `gdbm_open`.
 const MAX_BUCKET_BYTES: usize = 1 << 24;
-/// The bits of a hash.
+/// Number of bits in a hash.
 const HASH_BITS: u32 = 31;
-/// The hash of an entry that is not used.
+/// The hash of an unused entry.
 const UNUSED: u32 = u32::MAX;
 
-/// Whether a file begins as one of GNU dbm.
+/// Whether a file begins like a GNU dbm file.
 pub(super) fn is_gnu(header: &[u8]) -> bool {
     magic(header).is_some()
 }
@@ -44,17 +44,17 @@ fn magic(header: &[u8]) -> Option<(ByteOrder, u32)> {
         .find(|(_, magic)| MAGICS.contains(magic))
 }
 
-/// Where the fields are, which depends on the machine that has made a file.
+/// The positions of fields, which depend on the machine that created a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields {
     pub(super) offset_bytes: usize,
-    /// Where a bucket has the number of its bits; the number of its records and their table follow.
+    /// Offset of the bit count in a bucket; the record count and the record table follow.
     pub(super) bits_at: usize,
     pub(super) element_bytes: usize,
 }
 
-/// Offsets of 4 bytes; offsets of 8 bytes; and these on 32-bit x86, which does not align them. The numbers of
-/// elements that fit into a bucket tell the last two from each other.
+/// Layouts with offsets of 4 bytes, with offsets of 8 bytes, and with the unaligned 8-byte offsets of 32-bit
+/// x86. The number of elements that fit into a bucket distinguishes the last two.
 pub(super) const FIELDS: [Fields; 3] = [
     Fields {
         offset_bytes: 4,
@@ -100,7 +100,7 @@ struct Header {
     layout: Layout,
     directory: u64,
     directory_bytes: u64,
-    /// The bits of a hash that the directory uses.
+    /// Number of hash bits that the directory uses.
     bits: u32,
     bucket_bytes: usize,
     elements: usize,
@@ -173,7 +173,7 @@ impl Header {
     }
 }
 
-/// What a bucket has of a record.
+/// The entry of a record in its bucket.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     address: u64,
@@ -193,7 +193,7 @@ impl Record {
 /// Reads all keys.
 ///
 /// # Errors
-/// [`Failure::Failed`] if one of them cannot be read.
+/// [`Failure::Failed`] if a key cannot be read.
 pub(super) fn read_index(file: Bytes<'_>, builder: &mut Builder) -> Result<(), Failure> {
     let header = Header::read(file)?;
     let mut records = read_buckets(file, &header, builder)?;
@@ -208,7 +208,7 @@ pub(super) fn read_index(file: Bytes<'_>, builder: &mut Builder) -> Result<(), F
     read_keys(file, &records, builder)
 }
 
-/// Bytes of the directory that are read at a time.
+/// Bytes of the directory read at a time.
 const PIECE_BYTES: u64 = 1 << 16;
 
 /// Reads the records of all buckets, in the order of the directory.
@@ -240,7 +240,7 @@ fn read_buckets(
                 }
             } else {
                 read_bytes = read_bytes.saturating_add(header.bucket_bytes as u64);
-                // No two buckets share bytes.
+                // Buckets do not overlap, so together they cannot be larger than the file.
                 if address == 0 || read_bytes > file.size_bytes {
                     return Err(bad("it leads to no bucket"));
                 }
@@ -260,8 +260,8 @@ fn in_piece(left: u64) -> usize {
     usize::try_from(left.min(PIECE_BYTES)).unwrap_or(0)
 }
 
-/// Reads the records of the bucket that the directory has first at `number`; returns how many entries of
-/// the directory lead to it. `None` if it is too short.
+/// Reads the records of the bucket whose first directory entry is `number`; returns how many directory
+/// entries refer to the bucket. `None` if the bucket is too short.
 fn read_bucket(
     header: &Header,
     bucket: &[u8],
@@ -319,12 +319,12 @@ fn read_bucket(
     Some(Ok(entries))
 }
 
-/// The bytes that one read of keys takes at most; not less than a key.
+/// Most bytes that one read of keys takes; at least the longest key.
 const CLUSTER_BYTES: u64 = 1 << 17;
-/// Bytes between two keys that are read rather than passed over.
+/// Longest gap between two keys, in bytes, that is read rather than skipped.
 const GAP_BYTES: u64 = 4096;
 
-/// Reads the keys of records, which are in the order of their addresses.
+/// Reads the keys of records that are sorted by address.
 fn read_keys(file: Bytes<'_>, records: &[Record], builder: &mut Builder) -> Result<(), Failure> {
     let mut buffer = Vec::new();
     let mut rest = records;
@@ -365,14 +365,14 @@ fn read_keys(file: Bytes<'_>, records: &[Record], builder: &mut Builder) -> Resu
     Ok(())
 }
 
-/// The type `char` of the machine that has written a file, with which keys are hashed.
+/// Signedness of `char` on the machine that wrote a file, which affects the hash of keys.
 #[derive(Debug, Clone, Copy)]
 enum Char {
     Signed,
     Unsigned,
 }
 
-/// The hash that most machines use.
+/// The hash function on most machines.
 #[cfg(test)]
 pub(super) fn hash_of_signed(key: &[u8]) -> u32 {
     hash(Char::Signed, key)

@@ -1,28 +1,28 @@
-//! The keys of a database in the order of their bytes, with the places of their values.
+//! The keys of a database in byte order, with the locations of their values.
 //!
 //! An entry takes 24 bytes and the bytes of its key.
 
 use crate::store::database::{Failure, corrupt, unsupported};
 use crate::store::{Key, StoreError};
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// At an offset of the file of values.
     At(u64),
-    /// In a chain of pages that begins with this one.
+    /// In the chain of pages that begins with this page.
     Chain(u32),
 }
 
-/// Set in an entry for [`Place::Chain`].
+/// Flag of an entry for [`Place::Chain`].
 const CHAIN: u64 = 1 << 63;
 
-/// The longest key: its length and its offset share an integer.
+/// Length of the longest key: a key's length and offset share an integer.
 pub(super) const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
 const KEY_BITS: u32 = 16;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
-/// Memory that an index may take.
+/// Limits the memory of an index.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: u64,
@@ -37,10 +37,10 @@ impl Budget {
         }
     }
 
-    /// Makes room for `more` elements of a vector.
+    /// Reserves memory for `more` elements of a vector.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`].
+    /// [`StoreError::TooLarge`] if the limit is exceeded.
     pub(super) fn grow<T>(&mut self, vector: &mut Vec<T>, more: usize) -> Result<(), Failure> {
         let needed = vector.len().saturating_add(more);
         let capacity = vector.capacity();
@@ -70,24 +70,24 @@ impl Budget {
     }
 }
 
-/// What a second entry of one key is.
+/// How a second entry for a key is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duplicates {
-    /// Damage.
+    /// The file is damaged.
     Corrupt,
-    /// A newer value.
+    /// The second entry is a newer value.
     Replace,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The offset of the key in the arena, and its length in the lowest bits.
+    /// The offset of the key in `keys`; the lowest bits hold its length.
     key: u64,
     place: u64,
     size_bytes: u64,
 }
 
-/// An index that is being read.
+/// Builds an [`Index`].
 #[derive(Debug)]
 pub(super) struct Builder {
     keys: Vec<u8>,
@@ -137,12 +137,12 @@ impl Builder {
     /// Sorts the keys.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] for a key that is there twice, if that is damage.
+    /// [`StoreError::Corrupt`] for a duplicate key, if duplicates are damage.
     pub(super) fn finish(mut self, duplicates: Duplicates) -> Result<Index, Failure> {
         let keys = &self.keys[..];
         let order = |a: &Entry, b: &Entry| {
             let by_key = key_of(keys, a).cmp(key_of(keys, b));
-            // The newest is the first of its key.
+            // The newest entry of a key comes first.
             by_key.then(b.key.cmp(&a.key))
         };
         self.entries.sort_unstable_by(order);
@@ -176,7 +176,7 @@ fn key_of<'a>(keys: &'a [u8], entry: &Entry) -> &'a [u8] {
         .unwrap_or_default()
 }
 
-/// A value: its place and its exact size in bytes.
+/// A value: its location and its exact size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) place: Place,
@@ -195,13 +195,13 @@ impl Index {
         self.entries.len()
     }
 
-    /// The number of keys before `bound`.
+    /// Returns the number of keys before `bound`.
     pub(super) fn first_at(&self, bound: &[u8]) -> usize {
         self.entries
             .partition_point(|entry| key_of(&self.keys, entry) < bound)
     }
 
-    /// The key of this number, and its value.
+    /// Returns the key with this number, and its value.
     pub(super) fn get(&self, number: usize) -> Option<(&[u8], Stored)> {
         let entry = self.entries.get(number)?;
         let place = match entry.place & CHAIN {

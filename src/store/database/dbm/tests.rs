@@ -1,4 +1,4 @@
-//! The parsers over small files that are made here, in all byte orders, and over damaged ones.
+//! Tests of the parsers with small generated files in all byte orders, and with damaged ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::*;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A file of bytes that is written in any order.
+/// A byte buffer that can be written in any order.
 struct Made {
     bytes: Vec<u8>,
     order: ByteOrder,
@@ -52,8 +52,8 @@ fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap()
 }
 
-/// A database of GNU dbm with three buckets: one for the first half of the hashes, and one for each quarter
-/// of the other half.
+/// Builds a GNU dbm database with three buckets: one for the first half of the hashes, and one for each
+/// quarter of the other half.
 fn gnu(order: ByteOrder, magic: u32, fields: Fields, values: &Map) -> Vec<u8> {
     let mut file = Made {
         bytes: Vec::new(),
@@ -106,7 +106,7 @@ fn gnu(order: ByteOrder, magic: u32, fields: Fields, values: &Map) -> Vec<u8> {
 
 const PAGE: usize = 512;
 
-/// A file of Berkeley DB that is being made.
+/// Builds a Berkeley DB file.
 struct Berkeley {
     file: Made,
     pages: usize,
@@ -154,7 +154,7 @@ impl Berkeley {
         self.file.u16(page * PAGE + 20, items.len());
     }
 
-    /// Writes pages for a long item; returns its first page and its size.
+    /// Writes the pages of a long item; returns an item with its first page and its size.
     fn chain(&mut self, content: &[u8]) -> Vec<u8> {
         let parts: Vec<&[u8]> = content.chunks(PAGE - 26).collect();
         let pages: Vec<usize> = parts.iter().map(|_| self.page(7, 0)).collect();
@@ -178,7 +178,7 @@ impl Berkeley {
     }
 }
 
-/// A hash table with two buckets of two pages.
+/// Builds a hash table with two buckets of two pages each.
 fn berkeley_hash(order: ByteOrder, values: &Map) -> Vec<u8> {
     let mut made = Berkeley::new(order, 0x61561, 8);
     for (place, value) in [1, 1, 0].into_iter().enumerate() {
@@ -219,7 +219,7 @@ fn berkeley_hash(order: ByteOrder, values: &Map) -> Vec<u8> {
     made.finish()
 }
 
-/// A tree with one branch.
+/// Builds a tree with one branch.
 fn berkeley_tree(order: ByteOrder, values: &Map) -> Vec<u8> {
     let mut made = Berkeley::new(order, 0x53162, 9);
     let root = made.page(3, 2);
@@ -282,7 +282,7 @@ fn dumb(values: &Map) -> Vec<u8> {
 
 const LITTLE_GNU: u32 = 0x1357_9acf;
 
-/// A format, and how a file of it is read.
+/// Reads a file in the given format.
 fn read(format: Format, bytes: &[u8], values: &[u8]) -> Result<Map, Failure> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -302,7 +302,7 @@ fn read(format: Format, bytes: &[u8], values: &[u8]) -> Result<Map, Failure> {
             "a value longer than its file"
         );
         let mut value = vec![0; size];
-        // In parts, the last one first.
+        // Read in parts, the last part first.
         for start in (0..size).step_by(1000).rev() {
             let end = size.min(start + 1000);
             content.read(values, stored, start as u64, &mut value[start..end])?;
@@ -329,7 +329,7 @@ fn sample() -> Map {
     values
 }
 
-/// A file of each format, byte order and width.
+/// Returns a file of each format, byte order and width.
 fn samples() -> Vec<(Format, Vec<u8>)> {
     let values = sample();
     let mut all = vec![(Format::Dumb, dumb(&values))];
@@ -371,14 +371,14 @@ fn a_file_that_is_cut_is_an_error() {
     for (number, (format, bytes)) in samples().into_iter().enumerate() {
         for length in (0..bytes.len()).step_by(7) {
             let cut = read(format, &bytes[..length], &values);
-            // A text that ends between two lines is whole.
+            // An index that ends between two lines is valid.
             let is_line = format == Format::Dumb && (length == 0 || bytes[length - 1] == b'\n');
             assert!(cut.is_err() || is_line, "sample {number}: {length}");
         }
     }
 }
 
-/// Bytes of a file of Berkeley DB that are changed, and the reason for which it is refused.
+/// Overwrites bytes of a Berkeley DB file, and returns the reason why the file is refused.
 fn refused(bytes: &[u8], at: usize, to: &[u8]) -> String {
     let mut bytes = bytes.to_vec();
     bytes[at..at + to.len()].copy_from_slice(to);
@@ -437,14 +437,14 @@ fn pages_that_are_linked_in_a_circle_or_to_nothing_are_errors() {
 fn a_bucket_with_keys_of_another_one_is_an_error() {
     let file = gnu(ByteOrder::Little, LITTLE_GNU, FIELDS[1], &sample());
     let mut swapped = file.clone();
-    // Both lead to buckets of two bits.
+    // Both entries refer to buckets of two bits.
     let (third, fourth) = (512 + 16, 512 + 24);
     for byte in 0..8 {
         swapped.swap(third + byte, fourth + byte);
     }
     assert!(read(Format::Gnu, &swapped, &[]).is_err());
     let mut alone = file;
-    // The first two lead to one bucket.
+    // The first two entries refer to one bucket.
     alone[512 + 8] ^= 1;
     assert!(read(Format::Gnu, &alone, &[]).is_err());
 }

@@ -1,26 +1,26 @@
 //! The two formats of LMDB data files: the numbers of pages, their headers and their meta pages.
 //!
-//! Integers are those of a 64-bit little-endian machine. The head of a page is its number (8 bytes), in
-//! format 1.0 its transaction (8), then 2 bytes that are not used, flags (2), and the lower and upper
-//! bounds of its free space (2 each), which are the number of pages of a long value (4) instead.
+//! Integers are those of a 64-bit little-endian machine. The head of a page has its number (8 bytes), in
+//! format 1.0 its transaction (8), 2 unused bytes, flags (2), and the lower and upper bounds of its free
+//! space (2 each). For a long value, the number of its pages (4) takes the place of the bounds.
 //! Source: `mdb.c` of LMDB 0.9 and 1.0, and the verifier of py-lmdb 3.0.
 
 use crate::store::database::{Failure, corrupt, unsupported};
 
-/// What the format of a file decides.
+/// The properties that differ between the formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
-    /// The length of the head of a page.
+    /// The length of the head of a page in bytes.
     pub(super) head_bytes: usize,
-    /// Offsets in a page count from here.
+    /// The position in a page from which its offsets are counted.
     pub(super) base: usize,
-    /// Whether a page has the number of the transaction that wrote it.
+    /// Whether a page stores the number of the transaction that wrote it.
     pub(super) has_txn: bool,
     version: u32,
     max_page_bytes: usize,
 }
 
-/// The longest head of a page.
+/// The longest head of a page in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 24;
 
 const FORMATS: [Format; 2] = [
@@ -42,7 +42,7 @@ const FORMATS: [Format; 2] = [
 
 const MAGIC: u32 = 0xBEEF_C0DE;
 const MIN_PAGE_BYTES: usize = 256;
-/// A root that is no page: the database is empty.
+/// The root of an empty database.
 const NO_PAGE: u64 = u64::MAX;
 
 pub(super) const BRANCH: u16 = 1;
@@ -65,7 +65,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The format of a file that begins so; `None` if it is no LMDB data file.
+/// The format of a file that begins with `header`; `None` if it is no LMDB data file.
 pub(super) fn format_of(header: &[u8]) -> Option<Format> {
     let mut formats = FORMATS.iter();
     let found = formats.find(|format| u32_at(header, format.head_bytes) == Some(MAGIC));
@@ -76,12 +76,12 @@ pub(super) fn format_of(header: &[u8]) -> Option<Format> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) number: u64,
-    /// 0 in format 0.9.
+    /// The transaction that wrote the page; 0 in format 0.9.
     pub(super) txn: u64,
     pub(super) flags: u16,
     pub(super) lower: usize,
     pub(super) upper: usize,
-    /// Pages of a long value.
+    /// Number of pages of a long value.
     pub(super) pages: u64,
 }
 
@@ -102,7 +102,7 @@ impl Head {
     }
 }
 
-/// The present state of a file, from its meta pages.
+/// The current state of a file, from its meta pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) page_bytes: usize,
@@ -111,18 +111,18 @@ pub(super) struct Meta {
     pub(super) last_page: u64,
     /// The root of the tree of keys; `None` if it is empty.
     pub(super) root: Option<u64>,
-    /// Levels of the tree.
+    /// Number of levels of the tree.
     pub(super) depth: u16,
-    /// Keys in the tree.
+    /// Number of keys in the tree.
     pub(super) entries: u64,
 }
 
-/// Bytes of a meta page that are read, behind its head.
+/// Bytes of a meta page that are read, after its head.
 pub(super) const META_BYTES: usize = 136;
-/// Levels of the largest tree.
+/// Number of levels of the largest tree.
 const MAX_DEPTH: u16 = 32;
 
-/// Offsets behind the head of a meta page.
+/// Offsets of the two trees after the head of a meta page.
 const FREE_TREE: usize = 24;
 const MAIN_TREE: usize = 72;
 
@@ -153,7 +153,7 @@ impl Meta {
             return bad("a page size that cannot be");
         }
         let txn = u64_at(body, 128)?;
-        // A commit writes the page of its parity.
+        // A commit writes the meta page whose number is the parity of its transaction.
         if txn & 1 != number && txn != 0 {
             return bad("a transaction that belongs to the other one");
         }

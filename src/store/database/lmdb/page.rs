@@ -3,12 +3,12 @@
 use super::format::{BRANCH, Format, Head, LEAF, u16_at, u32_at, u64_at};
 use crate::store::database::{Failure, corrupt};
 
-/// Flags of an entry of a leaf: a long value, and a database or duplicates in place of a value.
+/// Flags of a leaf entry: a long value; a database or duplicates instead of a value.
 const LONG: u16 = 1;
 const NO_VALUE: u16 = 2 | 4;
 const ENTRY_HEAD_BYTES: usize = 8;
 
-/// A page of the tree whose entries are in its bounds and in order.
+/// A page of the tree; its entries were checked to be in bounds and in order.
 #[derive(Debug)]
 pub(super) struct Page {
     bytes: Vec<u8>,
@@ -21,16 +21,16 @@ pub(super) struct Page {
 /// An entry of a leaf.
 #[derive(Debug)]
 pub(super) enum Stored<'a> {
-    /// The value itself.
+    /// Bytes in the leaf itself.
     Inline(&'a [u8]),
-    /// Pages with the value.
+    /// Separate pages.
     Long { page: u64, size_bytes: u64 },
     /// A database in the database, or duplicates.
     Other,
 }
 
 impl Page {
-    /// Checks a page that was read as `number` in the state of transaction `txn`.
+    /// Checks a page that was read as page `number` in the state of transaction `txn`.
     pub(super) fn new(
         format: Format,
         bytes: Vec<u8>,
@@ -106,12 +106,12 @@ impl Page {
         entry.get(ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES.checked_add(length)?)
     }
 
-    /// The key of an entry.
+    /// Returns the key of an entry.
     pub(super) fn key(&self, index: usize) -> &[u8] {
         self.key_of(index).unwrap_or_default()
     }
 
-    /// The page below an entry of a branch.
+    /// Returns the page below an entry of a branch.
     pub(super) fn child(&self, index: usize) -> Option<u64> {
         let entry = self.entry(index)?;
         let low = u32_at(entry, 0)?;
@@ -119,7 +119,7 @@ impl Page {
         Some(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// The value of an entry of a leaf.
+    /// Returns the value of an entry of a leaf.
     pub(super) fn stored(&self, index: usize) -> Option<Stored<'_>> {
         let entry = self.entry(index)?;
         let size = u32_at(entry, 0)?;
@@ -144,17 +144,17 @@ impl Page {
         data.get(..usize::try_from(size).ok()?).map(Stored::Inline)
     }
 
-    /// The first entry whose key is at or behind `key`.
+    /// Returns the first entry whose key is not less than `key`.
     pub(super) fn first_at(&self, key: &[u8]) -> usize {
         self.partition(0, |there| there < key)
     }
 
-    /// The entry of a branch below which `key` is.
+    /// Returns the entry of a branch whose subtree contains `key`.
     pub(super) fn branch_of(&self, key: &[u8]) -> usize {
         self.partition(1, |there| there <= key).saturating_sub(1)
     }
 
-    /// The first entry from `start` on for whose key `is_before` does not hold.
+    /// Returns the first entry from `start` on whose key does not satisfy `is_before`.
     fn partition(&self, start: usize, is_before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (start, self.len().max(start));
         while low < high {

@@ -22,9 +22,9 @@ pub(super) struct State<'a> {
     meta: Meta,
     generation: u64,
     modified: SystemTime,
-    /// Branches that were read for the first time.
+    /// Branches that this state has read and that are not in the cache.
     read: HashMap<u64, Arc<Page>>,
-    /// The leaf that was read last, by its number: the next call most likely needs the same.
+    /// The leaf that was read last, and its number; the next call most likely needs the same leaf.
     leaf: Option<(u64, Arc<Page>)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct State<'a> {
 struct Place {
     leaf: Arc<Page>,
     index: usize,
-    /// What the keys of the leaf are before; `None` in the last leaf.
+    /// The upper bound of the keys in the leaf; `None` in the last leaf.
     end: Option<Bound>,
     /// `None` if the root is a leaf.
     above: Option<Above>,
@@ -47,13 +47,13 @@ impl Place {
 /// The branch above a leaf.
 struct Above {
     branch: Arc<Page>,
-    /// The entry of the leaf.
+    /// The entry of the leaf in the branch.
     index: usize,
-    /// What the keys below the branch are before; `None` in the last branch.
+    /// The upper bound of the keys below the branch; `None` in the last branch.
     end: Option<Bound>,
 }
 
-/// A key of a branch: the keys of the pages before it are smaller, those of the pages behind it are not.
+/// A key of a branch. Keys of the pages before it are less; keys of the pages after it are not.
 #[derive(Clone)]
 struct Bound {
     branch: Arc<Page>,
@@ -61,7 +61,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// The bound between an entry of a branch and the one before it, if it has both.
+    /// The bound between an entry of a branch and the entry before it, if both exist.
     fn before(branch: &Arc<Page>, index: usize) -> Option<Self> {
         (1..branch.len()).contains(&index).then(|| Self {
             branch: Arc::clone(branch),
@@ -74,8 +74,8 @@ impl Bound {
     }
 }
 
-/// Fails unless a page is of the kind that its level has, and its keys are from `start` on and before
-/// `end`.
+/// Fails unless a page is of the type that its level requires, and its keys are at least `start` and less
+/// than `end`.
 fn check(
     page: &Page,
     number: u64,
@@ -87,7 +87,7 @@ fn check(
     if page.is_leaf != is_leaf {
         return Err(corrupt(format!("page {number}: it is of another level")));
     }
-    // The first key of a branch is not used.
+    // The key of the first entry of a branch is not used.
     let first = page.key(usize::from(!page.is_leaf));
     let last = page.key(page.len().saturating_sub(1));
     let has_keys = page.is_leaf || page.len() > 1;
@@ -101,7 +101,7 @@ fn check(
     }
 }
 
-/// The page below an entry of a branch.
+/// Returns the page below an entry of a branch.
 fn child(branch: &Page, index: usize) -> Result<u64, Failure> {
     let child = branch.child(index);
     child.ok_or_else(|| corrupt("an entry of a branch is too short"))
@@ -119,7 +119,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The branches that were read for the first time.
+    /// Returns the branches that were not in the cache.
     pub(super) fn into_branches(self) -> HashMap<u64, Arc<Page>> {
         self.read
     }
@@ -159,8 +159,8 @@ impl<'a> State<'a> {
         Ok(page)
     }
 
-    /// The first entry at or behind a key, in the leaf that the key belongs to. It may be behind the last
-    /// entry of that leaf. `None` if the database is empty.
+    /// Returns the first entry at or after a key, in the leaf that the key belongs to. The entry may be past
+    /// the end of that leaf. `None` if the database is empty.
     fn descend(&mut self, key: &[u8]) -> Result<Option<Place>, Failure> {
         let Some(mut number) = self.meta.root else {
             return Ok(None);
@@ -199,7 +199,7 @@ impl<'a> State<'a> {
         Err(corrupt("a tree without leaves"))
     }
 
-    /// The first entry of the leaf that follows; `None` behind the last one.
+    /// Returns the first entry of the next leaf; `None` after the last leaf.
     fn next_leaf(&mut self, place: Place) -> Result<Option<Place>, Failure> {
         let Place { end, above, .. } = place;
         let Some(start) = end else {
@@ -207,7 +207,7 @@ impl<'a> State<'a> {
         };
         let next = |above: &Above| above.index + 1 < above.branch.len();
         let Some(Above { branch, index, end }) = above.filter(next) else {
-            // Keys of a page are below its end, so the end grows from leaf to leaf.
+            // The keys of a page are less than its end, so the end grows from leaf to leaf.
             return self.descend(start.key());
         };
         let index = index + 1;
@@ -223,7 +223,7 @@ impl<'a> State<'a> {
         }))
     }
 
-    /// A value, and its bytes if there are at most `most`.
+    /// Returns a value, and its bytes if it has at most `most` of them.
     fn value<'p>(
         &self,
         stored: Option<Stored<'p>>,
@@ -329,7 +329,7 @@ impl Snapshot for State<'_> {
         let next = place.leaf.first_at(bound);
         let next = match (next < place.leaf.len(), &place.end) {
             (true, _) => place.leaf.key(next).to_vec(),
-            // Keys behind the leaf are at or behind its end.
+            // Keys in later leaves are at or after the end of this one.
             (false, Some(end)) if end.key() >= bound => end.key().to_vec(),
             (false, _) => return Ok(None),
         };
@@ -371,25 +371,25 @@ impl Snapshot for State<'_> {
     }
 }
 
-/// What is called for each entry of a leaf.
+/// The callback for each entry of a leaf.
 type VisitEntry<'a> = dyn FnMut(&State<'_>, &Page, usize) -> ControlFlow<()> + 'a;
 
 impl State<'_> {
-    /// The entry of a key.
+    /// Returns the entry of a key.
     fn place_of(&mut self, key: &[u8]) -> Result<Option<Place>, Failure> {
         let is_key =
             |place: &Place| place.index < place.leaf.len() && place.leaf.key(place.index) == key;
         Ok(self.descend(key)?.filter(is_key))
     }
 
-    /// The value of an entry.
+    /// Returns the value of an entry.
     fn found(&self, place: &Place) -> Result<FoundValue, Failure> {
         let (value, content) = self.value(place.stored(), HELD_BYTES)?;
         let content = content.map(Cow::into_owned);
         Ok(FoundValue { value, content })
     }
 
-    /// Visits the entries at and behind `bound`, leaf by leaf, until `visit` breaks.
+    /// Visits the entries at and after `bound`, leaf by leaf, until `visit` breaks.
     fn entries(&mut self, bound: &[u8], visit: &mut VisitEntry<'_>) -> Result<(), Failure> {
         let mut next = self.descend(bound)?;
         while let Some(place) = next {

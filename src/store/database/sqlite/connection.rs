@@ -1,19 +1,18 @@
-//! A connection that only reads, and how it is opened beside writers.
+//! A read-only connection, and how it is opened while writers are active.
 //!
 //! | files | how the database is opened |
 //! |---|---|
-//! | a database in WAL mode, without content in a `-wal` file | as immutable; a read is valid if the files are the same before and behind it, so SQLite neither needs nor makes a `-shm` file |
+//! | a database in WAL mode, without content in a `-wal` file | as immutable; a read is valid if the files are the same before and after it, so SQLite neither needs nor creates a `-shm` file |
 //! | a database in WAL mode, with a `-wal` file that has content, and a `-shm` file | with the locks of SQLite |
 //! | the same without a `-shm` file, which SQLite would have to write | not at all |
-//! | any other one | with the locks of SQLite, which rolls back nothing: a transaction that was interrupted is an error |
+//! | any other one | with the locks of SQLite, which rolls back nothing: an interrupted transaction is an error |
 //!
-//! A database whose `-wal` file has content is never opened as immutable: SQLite would leave out what is
-//! in it.
+//! A database whose `-wal` file has content is never opened as immutable: SQLite would ignore that content.
 //!
-//! A database that is not in WAL mode is opened as immutable, too, beside the connection with locks, once it
-//! was read often without a change. The files of that connection were noted in a transaction, when no writer
-//! was at work, and a write gives the file other times: a read is valid if they are the same behind it.
-//! Without locks a lookup takes 3 system calls, and 11 with them.
+//! After many reads without a change, a database that is not in WAL mode is opened a second time, as
+//! immutable, beside the connection with locks. The state of its files was recorded in a transaction with
+//! locks, when no writer was active, and every write changes the times of the file. So a read is valid if
+//! the state is the same after it. A lookup takes 3 system calls without locks, and 11 with them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,17 +32,17 @@ use super::schema::{self, Table};
 use super::{Failure, MAGIC, Transaction, Work, corrupt, gone, unsupported};
 use crate::store::{Key, StoreError};
 
-/// A connection, and what is known of its database.
+/// A connection and the state of its database.
 #[derive(Debug)]
 pub(super) struct Session {
     connection: Connection,
     files: Files,
-    /// Whether SQLite takes no locks.
+    /// Whether SQLite opened the database as immutable, without locks.
     is_immutable: bool,
     /// Whether the database was in WAL mode when it was opened.
     is_wal: bool,
     state: Option<StateSeen>,
-    /// The files in the last transaction, if reads without locks are worth a connection and can be proved.
+    /// The files in the last transaction, if reads without locks are worthwhile and can be proved.
     unlocked: Option<Files>,
 }
 
@@ -53,39 +52,39 @@ struct StateSeen {
     data_version: i64,
     modified: SystemTime,
     table: Table,
-    /// Transactions since.
+    /// Number of transactions since then.
     reads: u32,
 }
 
-/// How a transaction has ended.
+/// How a transaction ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The answer of the work, which is proved.
+    /// The work returned this result, which is proved.
     Read(Result<(), Failure>),
-    /// No answer.
+    /// The transaction returned no result.
     Failed(Failure),
-    /// The files have changed under the connection; another one is needed.
+    /// The files changed under the connection; another connection is needed.
     Moved,
 }
 
-/// Transactions without a change before reads do without locks.
+/// Number of transactions without a change after which reads use no locks.
 const READS_WITH_LOCKS: u32 = 16;
-/// What all connections may allocate, in bytes, and what they need.
+/// Bytes that all connections together may allocate: the least that they need, and the upper limit.
 const HEAP_BYTES: RangeInclusive<u64> = 16 << 20..=128 << 20;
-/// The longest key, and the longest statement of a schema, in bytes.
+/// The longest key, and the longest SQL statement of a schema, in bytes.
 const MAX_LENGTH: i32 = 16 << 20;
 
-/// What all connections may allocate, of a memory limit.
+/// Bytes that all connections together may allocate, given the memory limit.
 pub(super) fn heap_bytes(memory_limit_bytes: u64) -> u64 {
     (memory_limit_bytes / 16).clamp(*HEAP_BYTES.start(), *HEAP_BYTES.end())
 }
 
-/// Settings for a database from anywhere. Those that need no access to the file come first.
+/// Settings for an untrusted database. Those that need no access to the file come first.
 const SETTINGS: &str = "PRAGMA trusted_schema = OFF; PRAGMA query_only = ON; \
     PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;";
 
 impl Session {
-    /// Opens the database at an absolute path. The file is not open in this process.
+    /// Opens the database at an absolute path. No other descriptor of the file may be open in this process.
     pub(super) fn open(path: &Path, heap_bytes: u64) -> Result<Self, Failure> {
         let failed = |error| Failure::Failed(gone(error));
         let files = Files::of(path).map_err(failed)?;
@@ -103,7 +102,7 @@ impl Session {
         Self::connect(path, heap_bytes, files, is_wal, is_immutable)
     }
 
-    /// Opens the database at an absolute path for reads without locks. The files are those of
+    /// Opens the database at an absolute path for reads without locks. `files` was returned by
     /// [`Session::take_unlocked`].
     pub(super) fn open_unlocked(
         path: &Path,
@@ -145,7 +144,7 @@ impl Session {
         &self.connection
     }
 
-    /// Whether the connection is one of the files that there are. A read without locks is proved by that.
+    /// Whether the files at `path` are still those of the connection. This proves a read without locks.
     pub(super) fn is_current(&self, path: &Path) -> Result<bool, Failure> {
         let is_current = match (self.is_immutable, self.is_wal) {
             (true, true) => Files::of(path).map(|files| files == self.files),
@@ -155,17 +154,17 @@ impl Session {
         is_current.map_err(|error| Failure::Failed(gone(error)))
     }
 
-    /// Whether [`Session::transaction`] fails if the connection is not that of the files.
+    /// Whether [`Session::transaction`] itself fails if the files have changed.
     pub(super) fn is_proved_later(&self) -> bool {
         self.is_immutable
     }
 
-    /// Whether the connection keeps a writer in WAL mode from tidying up when it closes the database.
+    /// Whether the connection keeps a writer in WAL mode from a checkpoint when it closes the database.
     pub(super) fn is_in_the_way(&self) -> bool {
         !self.is_immutable && self.files.has_wal()
     }
 
-    /// Calls `work` in one read transaction. A change by another process has a new generation.
+    /// Calls `work` in one read transaction. A change by another process increases `generation`.
     pub(super) fn transaction(
         &mut self,
         path: &Path,
@@ -203,7 +202,7 @@ impl Session {
         executed.map(|_| ()).map_err(failure)
     }
 
-    /// The files of [`Session::open_unlocked`], once, in a transaction with locks: no writer is at work.
+    /// Returns the files for [`Session::open_unlocked`], once, in a transaction whose locks exclude writers.
     fn files_without_locks(&mut self, path: &Path) -> Option<Files> {
         let state = self.state.as_mut().filter(|_| !self.is_immutable)?;
         state.reads = state.reads.wrapping_add(1);
@@ -219,7 +218,7 @@ impl Session {
             .then_some(files)
     }
 
-    /// The files for reads without locks, if the last transaction has noted them.
+    /// Returns the files for reads without locks, if the last transaction has recorded them.
     pub(super) fn take_unlocked(&mut self) -> Option<Files> {
         self.unlocked.take()
     }
@@ -293,7 +292,7 @@ fn configure(connection: &Connection, heap_bytes: u64) -> rusqlite::Result<()> {
     }
     connection.set_prepared_statement_cache_capacity(32);
     connection.execute_batch(SETTINGS)?;
-    // Of pages, in KiB: there are two connections.
+    // Size of the page cache in KiB; there are two connections.
     let cache = heap_bytes / 16 / 1024;
     connection.execute_batch(&format!(
         "PRAGMA hard_heap_limit = {heap_bytes}; PRAGMA cache_size = -{cache};"
@@ -307,7 +306,7 @@ fn unavailable(what: impl Into<String>) -> Failure {
     })
 }
 
-/// What a failed call of SQLite means.
+/// Converts an error of SQLite.
 pub(super) fn failure(error: Error) -> Failure {
     let Error::SqliteFailure(code, message) = &error else {
         return match error {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::store::snapshot::{SETTLING, time};
 
-/// File systems of this machine, which move the times of a file before its bytes: btrfs, ext2 to ext4, f2fs,
+/// Local file systems that update the times of a file before its bytes: btrfs, ext2 to ext4, f2fs,
 /// overlayfs, tmpfs, XFS and ZFS. Others may cache times of files that another machine writes.
 const LOCAL: [u64; 7] = [
     0x9123_683E,
@@ -21,7 +21,7 @@ const LOCAL: [u64; 7] = [
     0x2FC1_2FC1,
 ];
 
-/// What the files look like.
+/// Identity, sizes and times of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Files {
     device: u64,
@@ -42,7 +42,7 @@ impl Files {
         })
     }
 
-    /// The same of the database alone.
+    /// As [`Files::of`], of the database file alone.
     pub(super) fn of_database(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self {
@@ -56,14 +56,14 @@ impl Files {
         })
     }
 
-    /// Whether the database was not written just now: another write could then leave the same times.
+    /// Whether the last write is old enough that any later write changes the times.
     pub(super) fn is_settled(&self) -> bool {
-        // A time that lies ahead says nothing of when it was set.
+        // A time in the future does not tell when it was set.
         let is_old = |then| age(then).is_none_or(|age| age > SETTLING);
         is_old(self.modified) && is_old(self.changed)
     }
 
-    /// Whether each later write to the database gives it other times than it has.
+    /// Whether each later write to the database changes its times.
     pub(super) fn has_exact_times(&self, path: &Path) -> bool {
         let is_old = |then| age(then).is_some_and(|age| age > SETTLING);
         let is_local = || {
@@ -75,13 +75,13 @@ impl Files {
         is_old(self.modified) && is_old(self.changed) && is_local()
     }
 
-    /// Whether the path leads to the same file still.
+    /// Whether the path still refers to the same file.
     pub(super) fn is_file_at(&self, path: &Path) -> io::Result<bool> {
         let file = fs::metadata(path)?;
         Ok((self.device, self.inode) == (file.dev(), file.ino()))
     }
 
-    /// Whether the databases are one file.
+    /// Whether both database files are the same file.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -91,19 +91,19 @@ impl Files {
         self.wal_bytes > 0
     }
 
-    /// Whether there may be a transaction to roll back.
+    /// Whether an interrupted transaction may have to be rolled back.
     pub(super) fn has_journal(&self) -> bool {
         self.journal_bytes > 0
     }
 }
 
-/// How long ago a time was; `None` if it lies ahead.
+/// How long ago a time was; `None` if it is in the future.
 fn age((seconds, nanoseconds): (i64, i64)) -> Option<Duration> {
     let then = time((seconds, u64::try_from(nanoseconds).unwrap_or(0)));
     SystemTime::now().duration_since(then).ok()
 }
 
-/// The size of a file; 0 if there is none.
+/// The size of a file in bytes; 0 if it does not exist.
 fn size_of(path: &Path) -> io::Result<u64> {
     match fs::metadata(path) {
         Ok(file) => Ok(file.len()),
@@ -112,7 +112,7 @@ fn size_of(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// A file with the name of the database and a suffix.
+/// The path of the database with a suffix added.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);

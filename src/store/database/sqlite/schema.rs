@@ -1,4 +1,4 @@
-//! Tables of keys and values: which ones there are, and the statements that read them.
+//! Tables of keys and values: how they are found, and the statements that read them.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
@@ -6,11 +6,11 @@ use rusqlite::{Connection, OptionalExtension};
 use super::connection::failure;
 use super::{Failure, HELD_BYTES, SMALL_BYTES, unsupported};
 
-/// Table, column of keys, column of values: as zarr-python 2 and zarr-sqlite write them, and as
-/// `dbm.sqlite3` of Python does.
+/// Table, key column and value column, as written by zarr-python 2 and zarr-sqlite, and by Python's
+/// `dbm.sqlite3`.
 const KNOWN: [(&str, &str, &str); 2] = [("zarr", "k", "v"), ("Dict", "key", "value")];
 
-/// The type that all keys of a table have.
+/// The SQL type of all keys in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyType {
     Text,
@@ -23,22 +23,22 @@ pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) value: &'static str,
     pub(super) key_type: KeyType,
-    /// The first key at or behind a bound.
+    /// Statement: the first key at or after a bound.
     pub(super) seek: String,
-    /// The keys at and behind a bound.
+    /// Statement: the keys at and after a bound.
     pub(super) keys: String,
-    /// Rows at and behind a bound: key, size of the value, the value if it is small.
+    /// Statement: rows at and after a bound, with key, size of the value, and the value if it is small.
     pub(super) rows: String,
-    /// The row of a key, with the same columns; the value if it is held.
+    /// Statement: the row of a key, with the same columns; the value if it is held.
     pub(super) row: String,
-    /// The same, and the first key at or behind a second bound.
+    /// Statement: the same, and the first key at or after a second bound.
     pub(super) row_before: String,
-    /// The number of the row of a key.
+    /// Statement: the row number of a key.
     pub(super) number: String,
 }
 
 impl Table {
-    /// The statements compare keys byte by byte, whatever the table declares, and use the index in its
+    /// The statements compare keys byte by byte, whatever the table declares, and use its index in index
     /// order, whatever statistics the database has.
     fn new(
         (name, key, value): (&'static str, &'static str, &'static str),
@@ -48,7 +48,7 @@ impl Table {
         let index = index.replace('"', "\"\"");
         let source = format!("main.{name} INDEXED BY \"{index}\"");
         let behind = |bound: &str| match key_type {
-            // Any text is smaller than any blob.
+            // In SQLite any text sorts before any blob.
             KeyType::Text => {
                 format!("{key} COLLATE BINARY >= {bound} AND {key} COLLATE BINARY < x''")
             }
@@ -119,7 +119,7 @@ pub(super) fn find(connection: &Connection) -> Result<Table, Failure> {
     )))
 }
 
-/// The first column of the first row; `None` if there is none or it is NULL.
+/// Returns the first column of the first row; `None` if no row exists or the column is NULL.
 fn one<T: rusqlite::types::FromSql>(
     connection: &Connection,
     sql: &str,
@@ -133,7 +133,7 @@ fn one<T: rusqlite::types::FromSql>(
     Ok(found.optional().map_err(failure)?.flatten())
 }
 
-/// The tables that there are, for people.
+/// Lists the tables of the database, for messages.
 fn tables(connection: &Connection) -> Result<String, Failure> {
     let names = "SELECT group_concat(name, ', ') FROM (SELECT name FROM main.sqlite_schema \
          WHERE type = 'table' ORDER BY name LIMIT 8)";
@@ -144,7 +144,7 @@ fn tables(connection: &Connection) -> Result<String, Failure> {
     })
 }
 
-/// The table has exactly the two columns; none of them is computed, or converts what is compared with it.
+/// Checks that the table has exactly the two columns, neither generated nor converting operands.
 fn check_columns(
     connection: &Connection,
     name: &str,
@@ -181,7 +181,7 @@ fn check_columns(
     Ok(())
 }
 
-/// The name of a unique index of the keys in the order of their bytes.
+/// Returns the name of a unique index over the keys in byte order.
 fn index_of(connection: &Connection, name: &str, key: &str) -> Result<String, Failure> {
     let index: Option<String> = one(
         connection,
@@ -197,7 +197,7 @@ fn index_of(connection: &Connection, name: &str, key: &str) -> Result<String, Fa
     })
 }
 
-/// What zarr-sqlite has written must be of version 1 of its specification, without incompatible
+/// Checks that a database of zarr-sqlite has version 1 of its specification, without incompatible
 /// features.
 fn check_version(connection: &Connection) -> Result<(), Failure> {
     const METADATA: &str = "zarr_sqlitestore_metadata";
@@ -220,7 +220,7 @@ fn check_version(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// The type of all keys: that of the first and the last one, since types are in order, too.
+/// Returns the type of all keys: the type of the first and the last one, since types sort in order too.
 fn key_type(connection: &Connection, name: &str, key: &str) -> Result<KeyType, Failure> {
     let edge = |order: &str| -> Result<Option<KeyType>, Failure> {
         let sql =

@@ -1,4 +1,4 @@
-//! Reads without locks, beside writers.
+//! Tests of reads without locks while writers are active.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const KEYS: u32 = 200;
 
-/// A database whose values all are `a`, and a connection that writes to it.
+/// Creates a database whose values all are `a`, and a connection that writes to it.
 fn database(directory: &Path) -> (SqliteDatabase, Connection) {
     let path = directory.join("test.sqlite");
     let writer = Connection::open(&path).unwrap();
@@ -25,7 +25,7 @@ fn database(directory: &Path) -> (SqliteDatabase, Connection) {
     (SqliteDatabase::new(&path, 1 << 30).unwrap(), writer)
 }
 
-/// The bytes that begin the values of some keys in one snapshot, and its generation.
+/// Returns the first byte of the values of some keys in one snapshot, and its generation.
 fn read(database: &SqliteDatabase) -> Result<(Vec<u8>, u64), Failure> {
     let mut found = Vec::new();
     let mut generation = 0;
@@ -41,7 +41,7 @@ fn read(database: &SqliteDatabase) -> Result<(Vec<u8>, u64), Failure> {
     Ok((found, generation))
 }
 
-/// Reads until that needs no locks; returns whether the file system permits it.
+/// Reads until a read needs no locks; returns whether the file system permits that.
 fn read_until_unlocked(database: &SqliteDatabase, byte: u8) -> bool {
     let begun = Instant::now();
     while database.state.lock().unlocked.is_none() {
@@ -71,7 +71,7 @@ fn reads_without_locks_see_each_commit_and_never_half_of_one() {
             char::from(byte)
         );
         writer.execute_batch(&update).unwrap();
-        // Pages have been written, and are covered by the lock of the writer.
+        // The writer has written pages, and its lock covers them.
         assert!(matches!(read(&database), Err(Failure::Busy(_))));
         assert!(database.state.lock().unlocked.is_none());
         writer.execute_batch("COMMIT").unwrap();

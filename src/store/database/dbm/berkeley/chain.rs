@@ -1,4 +1,4 @@
-//! Items with pages of their own, which are linked and full but for the last one.
+//! Items that are too long for a page and have a chain of pages of their own. All but the last are full.
 
 use super::page::{HEAD_BYTES, Head, HeadType};
 use super::{Bytes, Layout};
@@ -6,13 +6,13 @@ use crate::store::StoreError;
 use crate::store::database::{Failure, corrupt};
 use crate::sync::Mutex;
 
-/// Positions in values that are remembered, so that a read goes on where one before it has ended.
+/// Number of remembered positions in values, so that a read continues where an earlier one ended.
 const MAX_POSITIONS: usize = 16;
-/// Bytes that one read takes at most.
+/// Longest read, in bytes.
 const READ_BYTES: usize = 1 << 18;
 
 impl Layout {
-    /// Bytes of an item in each of its pages but the last.
+    /// Bytes of an item in each of its pages but the last one.
     fn capacity(&self) -> u64 {
         (self.page_bytes - HEAD_BYTES) as u64
     }
@@ -32,19 +32,19 @@ pub(super) fn check(layout: &Layout, first: u32, size_bytes: u64) -> Result<(), 
     }
 }
 
-/// A page of an item.
+/// A page in the chain of an item.
 #[derive(Debug, Clone, Copy)]
 struct Position {
     /// The first page of the item.
     first: u32,
-    /// The number of this page in the item.
+    /// The index of this page in the chain.
     index: u64,
     page: u32,
-    /// The page before it; 0 for the first one.
+    /// The page before this one; 0 for the first page.
     previous: u32,
 }
 
-/// Reads items that have pages of their own.
+/// Reads items that have chains of pages.
 #[derive(Debug)]
 pub(in super::super) struct Chains {
     layout: Layout,
@@ -62,7 +62,7 @@ impl Chains {
     /// Fills `target` from `offset` of an item.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if its pages are not all there and linked.
+    /// [`StoreError::Corrupt`] if pages of the item are missing or not linked.
     pub(in super::super) fn read(
         &self,
         file: Bytes<'_>,
@@ -111,7 +111,7 @@ impl Chains {
         Ok(())
     }
 
-    /// The last position at or before a page of an item that is known.
+    /// Returns the last known position at or before page `index` of an item.
     fn start(&self, first: u32, index: u64) -> Position {
         let positions = self.positions.lock();
         let known = positions
@@ -135,7 +135,7 @@ impl Chains {
         positions.push(position);
     }
 
-    /// Reads up to `wanted` pages from `page` on: the pages of an item mostly follow each other.
+    /// Reads up to `wanted` pages from `page` on, because the pages of an item are mostly adjacent.
     fn load(
         &self,
         file: Bytes<'_>,
@@ -184,7 +184,7 @@ impl Chains {
     }
 }
 
-/// Copies what follows the first `skip` bytes to `target`, behind those that are filled; returns how many.
+/// Copies `content` without its first `skip` bytes to `target`, from `filled` on; returns the bytes copied.
 fn copy(content: &[u8], skip: u64, target: &mut [u8], filled: usize) -> usize {
     let skip = usize::try_from(skip).map_or(content.len(), |skip| skip.min(content.len()));
     let (_, part) = content.split_at(skip);

@@ -1,11 +1,11 @@
-//! Pages and their items.
+//! Pages of Berkeley DB files and their items.
 
 use super::ByteOrder;
 
-/// The length of the head of a page.
+/// The length of the head of a page in bytes.
 pub(super) const HEAD_BYTES: usize = 26;
 
-/// What a page is, as far as it is read.
+/// The type of a page, as far as this reader needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadType {
     Branch,
@@ -22,7 +22,7 @@ pub(super) struct Head {
     pub(super) previous: u32,
     pub(super) next: u32,
     entries: u16,
-    /// Bytes of a value that has pages of its own.
+    /// Bytes of a long value in a page of its chain.
     pub(super) length: u16,
     pub(super) level: u8,
     pub(super) kind: HeadType,
@@ -47,7 +47,7 @@ impl Head {
         })
     }
 
-    /// Whether it is a page of a hash table with items.
+    /// Whether the page belongs to a hash table and has items.
     pub(super) fn has_keys(&self) -> bool {
         self.kind == HeadType::Hash && self.entries > 0
     }
@@ -62,7 +62,7 @@ pub(super) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// `None` if the page has no room for so many.
+    /// Parses the offsets; `None` if the page is too small for their number.
     pub(super) fn of(order: ByteOrder, page: &'a [u8]) -> Option<Self> {
         let count = usize::from(Head::of(order, page)?.entries);
         let items = Self { order, page, count };
@@ -73,7 +73,7 @@ impl<'a> Items<'a> {
         self.count
     }
 
-    /// Where items can begin.
+    /// The lowest offset at which an item can begin.
     fn start(&self) -> usize {
         HEAD_BYTES + 2 * self.count
     }
@@ -86,7 +86,7 @@ impl<'a> Items<'a> {
             .then_some(offset)
     }
 
-    /// Where an item begins, and the item before it: those of hash tables end there.
+    /// The start of an item, and the start of the item before it, which is where items of hash tables end.
     pub(super) fn bounds(&self, index: usize) -> Option<(usize, usize)> {
         let end = match index.checked_sub(1) {
             Some(before) => self.offset(before)?,
@@ -106,17 +106,17 @@ impl<'a> Items<'a> {
 /// A key or a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
-    /// Bytes of the page.
+    /// Bytes in the page itself.
     Inline { start: usize, length: usize },
-    /// Pages of its own.
+    /// A chain of pages.
     Chain { first: u32, size_bytes: u64 },
-    /// It is left for a cursor that no process has any more.
+    /// A deleted item, left for a cursor that no process has any more.
     Deleted,
-    /// Duplicates, or a file.
+    /// Duplicates, or an external file.
     Other,
 }
 
-/// An item of a page of a hash table, which ends where the one before it begins.
+/// Parses an item in a page of a hash table; it ends where the item before it begins.
 pub(super) fn item_of_hash(
     order: ByteOrder,
     page: &[u8],
@@ -134,7 +134,7 @@ pub(super) fn item_of_hash(
     })
 }
 
-/// An item of a leaf, which has its own length.
+/// Parses an item of a leaf, which stores its own length.
 pub(super) fn item_of_leaf(order: ByteOrder, page: &[u8], start: usize, _: usize) -> Option<Item> {
     let length = usize::from(order.u16(page, start)?);
     let kind = *page.get(start + 2)?;
