@@ -1,15 +1,15 @@
 //! Stores in databases of keys and values: one flat, ordered set of keys becomes a tree.
 //!
-//! - [`Database`] is what a kind of database implements: consistent snapshots of its keys in byte order.
+//! - [`Database`] is implemented by each kind of database: consistent snapshots of its keys in byte order.
 //! - `tree` maps flat keys to prefixes and children with index seeks, without a scan of all keys.
-//! - `listing` and `object` are the open directories and values, `versions` tells contents apart.
-//! - `held` keeps short values from the transaction of their lookup, and reads those that follow in it.
+//! - `listing` and `object` are open directories and values; `versions` distinguishes contents.
+//! - `held` keeps short values from the transaction of their lookup, which also reads the next ones.
 //!
-//! **Invariant:** an answer is given only after [`Database::read`] has proved that all of it comes from
-//! one state of the database. A value that has changed is [`StoreError::Stale`], and a lock that another
-//! process keeps is waited for until the deadline: neither is absence.
+//! **Invariant:** a result is returned only after [`Database::read`] has proved that all of it comes from
+//! one state of the database. A value that has changed fails with [`StoreError::Stale`]. If another process
+//! holds a lock, calls wait for it until the deadline. Neither case is reported as absence.
 //!
-//! Lock order: the lock of a database, then those of the versions and of `held`.
+//! Lock order: the lock of a database, then the locks of the versions and of `held`.
 
 mod dbm;
 mod held;
@@ -51,29 +51,29 @@ use super::{
 };
 use crate::runtime::{self, leave_session_thread};
 
-/// Values up to this size are identified by their content.
+/// Values up to this size, in bytes, are identified by a hash of their content.
 const SMALL_BYTES: u64 = 4096;
-/// Values up to this size are read whole when they are looked up or opened.
+/// Values up to this size, in bytes, are read whole when they are looked up or opened.
 const HELD_BYTES: u64 = 64 << 10;
 
-/// How often a lock of another process is tried.
+/// How long to wait before trying a lock of another process again.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
 
 /// Whether a call may wait for another thread of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Return [`Failure::Busy`] instead.
+    /// Return [`Failure::Busy`] instead of waiting.
     NonBlocking,
-    /// Wait for it.
+    /// Wait for the other thread.
     Blocking,
 }
 
 /// Why a snapshot could not be read.
 #[derive(Debug)]
 enum Failure {
-    /// Another thread or process has a lock; a later call can succeed.
+    /// Another thread or process holds a lock; a later call can succeed.
     Busy(&'static str),
-    /// A failure that the caller sees, about any key: [`StoreError::with_key`] puts in the right one.
+    /// A failure for the caller. Its key is a placeholder that [`StoreError::with_key`] replaces.
     Failed(StoreError),
 }
 
@@ -83,7 +83,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// A failed system call on the files of a database: never the absence of a key.
+/// The error of a failed system call on the files of a database; never the absence of a key.
 fn gone(error: io::Error) -> StoreError {
     let key = Key::root();
     match error.kind() {
@@ -114,7 +114,7 @@ fn unsupported(what: impl Into<String>) -> Failure {
 struct Value {
     /// Exact size in bytes.
     size_bytes: u64,
-    /// Identifies the content for good, if it can be told; otherwise only within one generation.
+    /// Identifies the content permanently; `None` if a value is identified only within one generation.
     identity: Option<u64>,
 }
 
@@ -126,13 +126,13 @@ struct FoundValue {
     content: Option<Vec<u8>>,
 }
 
-/// A value, and the bound of the keys behind it.
+/// A value, and the bound of the keys after it.
 type FoundBefore = Option<(FoundValue, Vec<u8>)>;
 
 /// A value, and its bytes if it is short.
 type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
 
-/// What is read of rows.
+/// The columns that a scan reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Columns {
     /// Keys only.
@@ -143,25 +143,25 @@ enum Columns {
 
 /// One state of a database.
 trait Snapshot {
-    /// The number of the state. Two snapshots with one number have the same content.
+    /// The number of the state. Two snapshots with the same number have the same content.
     fn generation(&self) -> u64;
 
     /// When the database was last changed.
     fn modified(&self) -> SystemTime;
 
-    /// Returns the first key at or behind `bound`, in byte order.
+    /// Returns the first key at or after `bound`, in byte order.
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// Finds the value of a key; `None` proves absence.
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure>;
 
-    /// As [`Snapshot::find`], with a bound that all keys at and behind `_bound` are at or behind. `None` if
-    /// there is no value, or if it takes further reads.
+    /// As [`Snapshot::find`]; also returns a bound that no key at or after `_bound` precedes. `None` if the
+    /// key has no value, or if finding the bound needs further reads.
     fn find_before(&mut self, _key: &[u8], _bound: &[u8]) -> Result<FoundBefore, Failure> {
         Ok(None)
     }
 
-    /// Visits the rows at and behind `bound` in byte order, until `visit` breaks.
+    /// Visits the rows at and after `bound` in byte order, until `visit` breaks.
     fn scan(
         &mut self,
         bound: &[u8],
@@ -170,34 +170,34 @@ trait Snapshot {
     ) -> Result<(), Failure>;
 
     /// Fills `target` from `offset` of the value of a key. The caller has found the value in this
-    /// generation, and the range is inside of it.
+    /// generation, and the range lies within the value.
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure>;
 }
 
-/// What a scan calls for each row. A value that was not read or cannot be read is `None`; the bytes are there
-/// of a value up to [`SMALL_BYTES`].
+/// The callback of a scan, called for each row. The value is `None` if it was not read or cannot be read; its
+/// bytes are present if it has at most [`SMALL_BYTES`].
 type VisitRow<'a> = dyn FnMut(&[u8], Option<ReadValue<'_>>) -> ControlFlow<()> + 'a;
 
-/// What is done with one snapshot. It can be called again with another one.
+/// A callback that works on one snapshot. It may be called again with another snapshot.
 type Work<'a> = dyn FnMut(&mut dyn Snapshot) -> Result<(), Failure> + Send + 'a;
 
 /// A database of keys and values.
 trait Database: Debug + Send + Sync {
-    /// Calls `work` with a snapshot of the present state. What it has found is true if this returns
-    /// `Ok`, and only then.
+    /// Calls `work` with a snapshot of the current state. The results of `work` are valid only if this
+    /// returns `Ok`.
     fn read(&self, wait: Wait, work: &mut Work<'_>) -> Result<(), Failure>;
 
     /// The size of the database.
     fn extent(&self) -> Extent;
 }
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone, Copy)]
 pub struct DatabaseOptions {
-    /// How long a lock of another process is waited for.
+    /// How long to wait for a lock of another process.
     pub timeout: Duration,
-    /// Memory that the index of the keys of a database may take, in bytes. Pages and values take an eighth
-    /// of it at most.
+    /// Memory limit for the index of the keys of a database, in bytes. Pages and values take at most an
+    /// eighth of it.
     pub memory_limit_bytes: u64,
     /// How long names and attributes are trusted.
     pub ttl: Duration,
@@ -217,19 +217,19 @@ impl Default for DatabaseOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// It is none of keys and values, or of a kind that cannot be read.
+    /// The file is no key-value database, or it is of a kind that cannot be read.
     #[error("{0}")]
     Unsupported(String),
-    /// It cannot be read now.
+    /// The database cannot be read now.
     #[error(transparent)]
     Store(StoreError),
-    /// The system could not open it.
+    /// The operating system could not open the database.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Opens a database, which is told by its content: a file, one of the files of `dbm.dumb`, or the directory of
-/// an LMDB database. `None` if it is none.
+/// Opens a database, recognised by its content. `path` is a file, one of the files of `dbm.dumb`, or the
+/// directory of an LMDB database. `None` if `path` is no database.
 ///
 /// # Errors
 /// [`DatabaseError`].
@@ -270,7 +270,7 @@ pub(super) fn open(
     }
 }
 
-/// What tells the kind of a database.
+/// Number of leading bytes that identify the kind of a database.
 const HEADER_BYTES: usize = 64;
 
 /// A store in a database.
@@ -279,7 +279,7 @@ pub struct DatabaseStore {
     shared: Arc<Shared>,
 }
 
-/// What the store, its objects and its listings share.
+/// State that the store, its objects and its listings share.
 #[derive(Debug)]
 struct Shared {
     label: String,
@@ -287,19 +287,19 @@ struct Shared {
     timeout: Duration,
     versions: Versions,
     notes: Notes,
-    /// Attributes that were asked for by their keys, so that listings learn whether they are wanted.
+    /// Number of attribute lookups by key, from which listings learn whether attributes are needed.
     lookups: AtomicU64,
     held: HeldValues,
 }
 
-/// What a lookup has found.
+/// The result of a lookup.
 #[derive(Debug)]
 enum LookedUp {
     Other(Stat),
     Held(Read),
 }
 
-/// What was opened.
+/// The result of an open.
 #[derive(Debug)]
 enum Opened {
     Long(DatabaseObject),
@@ -324,7 +324,7 @@ impl DatabaseStore {
 }
 
 impl Shared {
-    /// Reads once; `None` if a lock is not free.
+    /// Calls `work` once; `None` if a lock is not free.
     fn try_once<T: Send>(
         &self,
         key: &Key,
@@ -344,7 +344,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::try_once`], and waits for locks until the deadline, away from session threads.
+    /// As [`Shared::try_once`], but waits for locks until the deadline, outside of session threads.
     async fn read<T: Send>(
         &self,
         key: &Key,
@@ -364,7 +364,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::read`], for a thread that may block.
+    /// As [`Shared::read`], for threads that may block.
     fn read_blocking<T: Send>(
         &self,
         key: &Key,
@@ -383,13 +383,13 @@ impl Shared {
         }
     }
 
-    /// The attributes of a value that was read ahead, for a lookup.
+    /// Returns the attributes of a value that was read ahead, for a lookup.
     fn held_stat(&self, key: &Key) -> Option<Stat> {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         self.held.attributes(key)
     }
 
-    /// Looks up a key; `None` if its attributes take reads of a long value, and `hash` forbids them.
+    /// Looks up a key; `None` if its attributes require reads of a long value, and `hash` forbids them.
     fn look_up(
         &self,
         snapshot: &mut dyn Snapshot,
@@ -412,8 +412,8 @@ impl Shared {
         Ok(stat.map(LookedUp::Other))
     }
 
-    /// A short value as an object, with those that follow it if they are expected to be asked for. `next` is
-    /// the key behind it.
+    /// Makes an object of a short value, and reads the next values if the program is expected to use them.
+    /// `next` is the key after this one.
     fn hold(
         &self,
         snapshot: &mut dyn Snapshot,
@@ -437,7 +437,7 @@ impl Shared {
         Ok(Some(self.held.read_ahead(snapshot, key, object, next)))
     }
 
-    /// The attributes of a lookup that was proved, and keeps a short value for the open that follows.
+    /// Returns the attributes of a proved lookup, and keeps a short value for the open that follows.
     fn keep(&self, key: &Key, found: LookedUp) -> Stat {
         match found {
             LookedUp::Other(stat) => stat,
@@ -449,7 +449,7 @@ impl Shared {
         }
     }
 
-    /// Opens a key; `None` if that takes reads of a long value, and `hash` forbids them.
+    /// Opens a key; `None` if that requires reads of a long value, and `hash` forbids them.
     fn open(
         self: &Arc<Self>,
         snapshot: &mut dyn Snapshot,
@@ -473,7 +473,7 @@ impl Shared {
         Ok(Some(Opened::Long(object)))
     }
 
-    /// The object of an open that was proved.
+    /// Returns the object of a proved open.
     fn opened(&self, opened: Opened) -> Arc<dyn Object> {
         match opened {
             Opened::Long(object) => Arc::new(object),
@@ -489,7 +489,7 @@ fn timed_out(key: &Key, what: &str) -> StoreError {
     }
 }
 
-/// A prefix was opened as a value.
+/// The error for a prefix that was opened as a value.
 fn not_an_object(key: &Key) -> Failure {
     Failure::Failed(StoreError::NotAPrefix { key: key.clone() })
 }
@@ -500,7 +500,7 @@ fn prefix_stat(snapshot: &dyn Snapshot) -> Stat {
         size_bytes: 0,
         modified: snapshot.modified(),
         version: Version(0),
-        // The prefixes below are not counted: that takes a seek for each name.
+        // Prefixes below are not counted, because that would take a seek for each name.
         links: 2,
     }
 }

@@ -23,14 +23,14 @@ use super::{
     LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited, part_mut,
 };
 
-/// How a directory store treats what it finds.
+/// Options of a directory store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirOptions {
     /// Follow symbolic links that lead out of the root.
     pub follow_symlinks: bool,
 }
 
-/// How often a path is tried that is being renamed.
+/// How often to retry the resolution of a path that is being renamed.
 const RESOLVE_ATTEMPTS: usize = 32;
 
 /// A store in a local directory.
@@ -45,11 +45,11 @@ impl DirStore {
     /// Opens a directory.
     ///
     /// # Errors
-    /// The system's, if it cannot be opened or the kernel lacks `openat2` (Linux 5.6).
+    /// The system's error, if the directory cannot be opened or the kernel lacks `openat2` (Linux 5.6).
     pub fn open(path: &Path, options: DirOptions) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        // `.` and `..` say nothing of the source.
+        // `.` and `..` do not name the source.
         let label = match path.file_name() {
             Some(_) => path.to_string_lossy().into_owned(),
             None => std::fs::canonicalize(path)?.to_string_lossy().into_owned(),
@@ -91,7 +91,7 @@ impl DirStore {
         Ok(result?)
     }
 
-    /// Stats a key through its links; what is neither file nor directory does not exist here.
+    /// Stats a key, following links; a key that is neither file nor directory does not exist in this store.
     fn file_stat(&self, key: &Key) -> Result<FileStat, StoreError> {
         let stat = self
             .resolve(key, PATH_ONLY)
@@ -104,7 +104,7 @@ impl DirStore {
     }
 }
 
-/// Opens for reading what is open as a place only: the same file, whatever its name is by now.
+/// Reopens an `O_PATH` descriptor for reading: the same file, even if it was renamed.
 fn reopen(place: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     for _ in 1..RESOLVE_ATTEMPTS {
@@ -117,7 +117,7 @@ fn reopen(place: &OwnedFd) -> io::Result<File> {
     Ok(File::from(system::reopen(place, flags)?))
 }
 
-/// A stat(2) answer in the store's terms; `None` for what is not shown.
+/// Converts the result of stat(2); `None` for files that the store does not show.
 fn known(stat: &FileStat) -> Option<Stat> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Some(object_stat(stat)),
@@ -147,7 +147,7 @@ impl SyncStore for DirStore {
     }
 
     fn extent(&self) -> Extent {
-        // The file system below may hold much more than the directory.
+        // The file system may hold much more than the directory.
         Extent::default()
     }
 
@@ -159,11 +159,11 @@ impl SyncStore for DirStore {
         let failed = |e| StoreError::from_io(key, e);
         let place = self.resolve(key, PATH_ONLY).map_err(failed)?;
         let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
-        // Looking before opening: open(2) of a device can have side effects.
+        // The type is checked first, because open(2) of a device can have side effects.
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            // There is something of that name, so it is not absent.
+            // A file of this name exists, so the key is not absent.
             _ => {
                 return Err(StoreError::Corrupt {
                     key: key.clone(),
@@ -287,7 +287,7 @@ impl LocalObject for DirObject {
     }
 }
 
-/// An open directory; its cookies are the file system's own.
+/// An open directory; its cookies are those of the file system.
 #[derive(Debug)]
 struct DirListing {
     fd: OwnedFd,
@@ -329,10 +329,10 @@ impl Listing for DirListing {
 }
 
 impl DirStore {
-    /// Kind and stat of one name of a directory; `None` for what is not shown.
+    /// Returns kind and stat of one name of a directory; `None` for files that the store does not show.
     ///
-    /// A name that cannot be looked at (no permission, a link that leads out) is listed all the
-    /// same, so that it fails by name and not by silence.
+    /// A name whose stat fails (no permission, a link that leads out) is listed anyway, so that an
+    /// access to it fails visibly.
     fn listed(
         &self,
         dir: &OwnedFd,

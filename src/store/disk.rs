@@ -1,16 +1,16 @@
 //! Blocks of bytes kept in a directory: they outlive the process, and several processes can
 //! share them.
 //!
-//! A block is believed only as a whole and only when it is proven: format, full name, length
-//! and checksum ([`block`]). Whatever else is found in its place is removed and is a miss, so
-//! nothing needs to be synced, locked or repaired: after a crash, what is torn is not there.
+//! A block is used only if it is complete and proven: format, full name, length and checksum
+//! ([`block`]). Any other file in its place is removed and counts as a miss. So nothing needs to
+//! be synced, locked or repaired: after a crash, a torn block counts as missing.
 //!
-//! A process that is about to fetch something can [claim](DiskCache::claim) it, so that the others wait
+//! A process that is about to fetch a value can [claim](DiskCache::claim) it, so that others wait
 //! for the block instead of fetching the same bytes.
 //!
 //! **Architecture Invariant:** [`DiskCache::get`] takes no lock, and neither it nor
-//! [`DiskCache::put`] waits for the removal of other blocks. That is done by one thread
-//! ([`sweep`]); while it has no room made, blocks are not kept.
+//! [`DiskCache::put`] waits for evictions. One thread evicts ([`sweep`]); while it has not freed
+//! space, new blocks are not kept.
 
 mod block;
 mod claim;
@@ -35,62 +35,62 @@ pub(super) use claim::{Claim, Claimed};
 use place::{Opened, Place};
 use room::Room;
 
-/// A directory that cannot be used as a cache.
+/// Why a directory cannot be used as a cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskCacheError {
     /// The path leads to a symbolic link or to something else that is no directory.
     #[error("{}: not a directory, or a symbolic link", path.display())]
     NotADirectory {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
     },
-    /// The directory belongs to somebody else, who could change what is in it.
+    /// The directory belongs to another user, who could change its content.
     #[error("{}: belongs to user {owner}, not to user {user}", path.display())]
     Foreign {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
-        /// Whose it is.
+        /// The user ID of the owner.
         owner: u32,
-        /// Whose it should be.
+        /// The user ID of this process.
         user: u32,
     },
-    /// The group or everybody can change what is in the directory.
+    /// The group or all users can change the content of the directory.
     #[error("{}: mode {mode:04o} lets other users write to it", path.display())]
     Writable {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
-        /// Its permissions.
+        /// The permissions of the directory.
         mode: rustix::fs::RawMode,
     },
-    /// The operating system failed.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What a cache has done since it was opened, and how it is.
+/// Counters since the cache was opened, and its current state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Blocks that were given out.
+    /// Blocks that were returned.
     pub hits: u64,
-    /// Blocks that were asked for and not there, or dropped.
+    /// Requests for blocks that did not exist or were dropped.
     pub misses: u64,
-    /// Blocks that were there and not proven whole.
+    /// Blocks that existed but were not proven complete.
     pub dropped: u64,
     /// Bytes written for blocks that were kept.
     pub written_bytes: u64,
-    /// Blocks that were not kept: too big, or room was still being made.
+    /// Blocks that were not kept: too long, or space was not free yet.
     pub skipped: u64,
-    /// Blocks that were removed to make room.
+    /// Blocks that were evicted.
     pub evicted: u64,
-    /// What all blocks take, those of other processes as of the last count.
+    /// Bytes that all blocks take; blocks of other processes as of the last count.
     pub total_bytes: u64,
-    /// Whether writing has failed and is not tried any more.
+    /// Whether writing has failed and is no longer attempted.
     pub is_off: bool,
 }
 
@@ -101,16 +101,16 @@ pub struct DiskCache {
     claims: Arc<Claims>,
 }
 
-/// What the thread that removes blocks needs, too.
+/// State that is shared with the eviction thread.
 #[derive(Debug)]
 struct Shared {
     directory: PathBuf,
     place: Place,
     room: Room,
-    /// Part of the names of temporary files, so that no two processes take the same.
+    /// Part of the names of temporary files, which makes them unique to this process.
     unique: u64,
     names: AtomicU64,
-    /// How long a block is used before its time is set again.
+    /// How old the time of a block may be before a use sets it again, in milliseconds.
     touch_after_ms: AtomicU64,
     counts: Counts,
 }
@@ -126,21 +126,21 @@ struct Counts {
     is_off: AtomicBool,
 }
 
-/// A time of use is worth a write this often; oftener only where blocks do not live that long.
+/// Interval between updates of the time of use, unless blocks live too short for that, in milliseconds.
 const TOUCH_AFTER_MS: u64 = 60 * 60 * 1000;
-/// Of the life of a block.
+/// Updates of the time of use during the life of a block.
 const TOUCHES_PER_LIFE: u64 = 8;
 const TOUCH_AFTER_MIN_MS: u64 = 1000;
 
 impl DiskCache {
-    /// Opens a directory, which is made if it does not exist. What is in it is counted later.
+    /// Opens a directory, creating it if it does not exist. Its content is counted later.
     ///
-    /// The process must not fork afterwards: the thread that removes blocks would be lost.
+    /// The process must not fork afterwards, because the child would lack the eviction thread.
     ///
     /// # Errors
-    /// The directory is not one, is not ours alone, or cannot be opened or made.
+    /// If the path is no directory, if other users can write to it, or if it cannot be opened or created.
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskCacheError> {
-        // Without the slash at the end, which would follow a link.
+        // Without a trailing slash, which would follow a link.
         let directory: PathBuf = directory.components().collect();
         let place = Place::open(&directory)?;
         let claims = Claims::new(place.directory().map_err(|source| DiskCacheError::Io {
@@ -167,12 +167,12 @@ impl DiskCache {
         Ok(Self { shared, claims })
     }
 
-    /// The directory, as it was given.
+    /// The directory, as passed to [`DiskCache::open`].
     pub fn directory(&self) -> &Path {
         &self.shared.directory
     }
 
-    /// The block of that name, if it is there, proven whole and not longer than `max_bytes`.
+    /// Returns the block with this name, if it exists, is proven complete and has at most `max_bytes`.
     pub fn get(&self, name: &[u8], max_bytes: u64) -> Option<Vec<u8>> {
         let found = self.shared.read(name, max_bytes);
         let counts = &self.shared.counts;
@@ -185,9 +185,9 @@ impl DiskCache {
         found
     }
 
-    /// Keeps a block, unless it is longer than a quarter of the budget or there is no room yet.
+    /// Keeps a block, unless it is longer than a quarter of the budget or space is not free yet.
     ///
-    /// The first failure is told in the log and ends all writing.
+    /// The first failure is logged and ends all writing.
     pub fn put(&self, name: &[u8], bytes: &[u8]) {
         let counts = &self.shared.counts;
         if counts.is_off.load(Ordering::Relaxed) {
@@ -203,10 +203,10 @@ impl DiskCache {
         };
     }
 
-    /// Claims the right to fetch what will be put as blocks of at most `bytes`, against other processes
-    /// that use the directory.
+    /// Claims the right to fetch a value that will be stored in blocks of at most `bytes`. The claim excludes
+    /// other processes that use the directory.
     pub(super) fn claim(&self, name: &[u8], bytes: u64) -> Claimed {
-        // Nobody can wait for a block that is not kept.
+        // No process can wait for a block that is not kept.
         let is_kept = bytes <= self.shared.room.longest_bytes();
         match is_kept && !self.shared.counts.is_off.load(Ordering::Relaxed) {
             true => self.claims.claim(name),
@@ -214,7 +214,7 @@ impl DiskCache {
         }
     }
 
-    /// What the cache has done so far, and how it is.
+    /// Returns the counters and the current state of the cache.
     pub fn counters(&self) -> DiskCounters {
         let counts = &self.shared.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl DiskCache {
 
 impl Drop for DiskCache {
     fn drop(&mut self) {
-        // Not joined: a disk that hangs must not keep the process from ending.
+        // The thread is not joined: a disk that hangs must not keep the process from ending.
         self.shared.room.close();
     }
 }
@@ -266,16 +266,16 @@ impl Shared {
         None
     }
 
-    /// Notes the use of a block: in its time of modification, as the time of access is not kept
-    /// by all mounts.
+    /// Records the use of a block in its modification time, because not all mounts update the access
+    /// time.
     fn touch(&self, file: &std::fs::File, stat: &FileStat) {
         let now = SystemTime::now();
         let after = Duration::from_millis(self.touch_after_ms.load(Ordering::Relaxed));
-        // A time that lies ahead would keep the block for as long.
+        // A time in the future would keep the block until then.
         let is_ahead = sweep::modified(stat) > now;
         if is_ahead || sweep::age(stat, now) >= after {
             let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-            // Without it the block only goes earlier.
+            // If this fails, the block is only evicted earlier.
             let _ = futimens(
                 file,
                 &Timestamps {
@@ -286,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// The bytes written; none if the block is not to be kept.
+    /// Writes a block; returns the bytes written, or `None` if the block is not kept.
     fn write(&self, name: &[u8], bytes: &[u8]) -> io::Result<Option<u64>> {
         let Some(head) = block::head(name, bytes) else {
             return Ok(None);
@@ -315,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// The life of the thread that removes blocks.
+    /// The main loop of the eviction thread.
     fn work(&self) {
         let mut rest = self.sweep();
         let unique = format!("{:016x}", self.unique);
@@ -326,8 +326,8 @@ impl Shared {
         }
     }
 
-    /// Counts, and makes room if need be. Returns how long it took: what cannot be kept up
-    /// with must not take a whole processor.
+    /// Counts, and evicts blocks if necessary. Returns how long that took, which is also the least pause
+    /// before the next sweep: a cache that fills too fast must not occupy a whole processor.
     fn sweep(&self) -> Duration {
         let started = Instant::now();
         self.room.begin_count();
@@ -349,7 +349,7 @@ impl Shared {
     }
 }
 
-/// Whether a failure is of this block and moment, and not of the directory.
+/// Whether a failure is specific to this block or moment, not to the directory.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

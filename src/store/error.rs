@@ -1,4 +1,4 @@
-//! What can go wrong between a key and its bytes.
+//! Errors of stores.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Key;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Proven: there is no such key.
+    /// The key does not exist; this is proven.
     #[error("{key}: no such key")]
     NotFound {
         /// The key that does not exist.
@@ -20,15 +20,15 @@ pub enum StoreError {
     /// A component in the middle of the key is a value, not a prefix.
     #[error("{key}: a part of the key is not a directory")]
     NotAPrefix {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
     },
     /// The source refuses, or the key leads out of the source.
     #[error("{key}: access denied: {what}")]
     Denied {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// What refused.
+        /// The reason for the refusal.
         what: String,
         /// The HTTP status, if a server refused.
         status: Option<u16>,
@@ -36,7 +36,7 @@ pub enum StoreError {
     /// The source has changed since it was opened.
     #[error("{key}: changed at the source: {what}")]
     Stale {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
         /// What differs.
         what: String,
@@ -44,67 +44,67 @@ pub enum StoreError {
     /// The bytes are proved to be wrong.
     #[error("{key}: corrupt: {what}")]
     Corrupt {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// Expected and actual.
+        /// The expected and the actual value.
         what: String,
     },
     /// The bytes may be right, but this program cannot read them.
     #[error("{key}: not supported: {what}")]
     Unsupported {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// The name of what is missing.
+        /// The name of the missing feature.
         what: String,
     },
     /// One request needs more memory than is allowed.
     #[error("{key}: needs {need_bytes} bytes of memory, {}", limit(*limit_bytes))]
     TooLarge {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// What the request needs.
+        /// Bytes that the request needs.
         need_bytes: u64,
-        /// What is allowed; 0 if the system gives no memory.
+        /// Bytes that are allowed; 0 if the system cannot allocate memory.
         limit_bytes: u64,
     },
-    /// Nobody answered before the deadline.
+    /// The deadline passed without an answer.
     #[error("{key}: no {what} in time")]
     TimedOut {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// What was waited for.
+        /// What the operation waited for.
         what: String,
     },
     /// No connection to the server of the source.
     #[error("{key}: {what}")]
     Unreachable {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// Which host and port, and what to check.
+        /// The host and port, and what to check.
         what: String,
     },
-    /// The source does not answer as it should; it may do so another time.
+    /// The source failed to answer properly; a later request may succeed.
     #[error("{key}: the source failed: {what}")]
     Unavailable {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// What was tried and what came back.
+        /// What was tried, and the answer.
         what: String,
     },
     /// A bug: this program found its own data inconsistent. No bytes are served.
     #[error("{key}: internal error: {what}")]
     Internal {
-        /// The key that was asked for; the root if that is not known.
+        /// The requested key; the root if it is not known.
         key: Key,
-        /// Which rule does not hold.
+        /// The violated rule.
         what: String,
     },
-    /// The operating system failed.
+    /// A system call failed.
     #[error("{key}: {source}")]
     Io {
-        /// The key that was asked for.
+        /// The requested key.
         key: Key,
-        /// The system's error.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
 }
@@ -117,7 +117,7 @@ fn limit(bytes: u64) -> String {
 }
 
 impl StoreError {
-    /// Whether the value exists and stays unreadable, however often it is read.
+    /// Whether the value exists and will stay unreadable, however often it is read.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Denied { .. }
@@ -153,7 +153,7 @@ impl StoreError {
         }
     }
 
-    /// An error of this program itself, about no key.
+    /// An internal error, without a key.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::Internal {
             key: Key::root(),
@@ -161,7 +161,7 @@ impl StoreError {
         }
     }
 
-    /// The same failure, told of another key: that of a value inside of what failed.
+    /// The same failure with another key: that of a value which depends on the failed one.
     pub fn with_key(mut self, to: Key) -> Self {
         let (Self::NotFound { key }
         | Self::NotAPrefix { key }
@@ -179,7 +179,7 @@ impl StoreError {
         self
     }
 
-    /// Sorts a failed system call on `key` into the kinds above.
+    /// Converts a failed system call on `key`.
     pub(super) fn from_io(key: &Key, source: io::Error) -> Self {
         let key = key.clone();
         match Errno::from_io_error(&source) {

@@ -1,4 +1,4 @@
-//! Stores that fail on purpose, for tests of everything above.
+//! Stores with injected faults, for tests of the modules above.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{
 use crate::runtime;
 use crate::sync::Mutex;
 
-/// Any store, with one key whose reads panic as a decoder with a bug would.
+/// Wraps any store; reads of one key panic, like a decoder with a bug.
 #[derive(Debug)]
 pub struct FaultStore {
     inner: Box<dyn Store>,
@@ -22,7 +22,7 @@ pub struct FaultStore {
 }
 
 impl FaultStore {
-    /// Lets reads of `panics` panic; all else is as in `inner`, without its index.
+    /// Wraps `inner` so that reads of `panics` panic; the index of `inner` is not exposed.
     pub fn new(inner: Box<dyn Store>, panics: Key) -> Self {
         Self { inner, panics }
     }
@@ -107,8 +107,8 @@ impl LocalObject for PanickingObject {
     }
 }
 
-/// Any store as if it were remote: an answer that was given once is at hand, all else hangs as long
-/// as there is a gate file. If that file is not empty, nothing is at hand.
+/// Wraps any store as if it were remote: an answer that was given once counts as cached, all other calls hang
+/// while a gate file exists. If that file is not empty, nothing counts as cached.
 #[derive(Debug)]
 pub struct HangingStore {
     inner: Box<dyn Store>,
@@ -122,7 +122,7 @@ struct Gate {
     answered: Mutex<HashSet<Question>>,
 }
 
-/// What can be asked of a key.
+/// A call about a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Question {
     Stat(Key),
@@ -133,7 +133,7 @@ enum Question {
 }
 
 impl HangingStore {
-    /// Lets `inner` hang, for `timeout` at most, while there is a file `gate`.
+    /// Wraps `inner` so that calls hang, for `timeout` at most, while the file `gate` exists.
     pub fn new(inner: Box<dyn Store>, gate: PathBuf, timeout: Duration) -> Self {
         let gate = Arc::new(Gate {
             path: gate,
@@ -144,7 +144,7 @@ impl HangingStore {
     }
 }
 
-/// How often the gate is looked at.
+/// How often the gate file is checked.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 impl Gate {
@@ -159,7 +159,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is open, unless the answer is at hand.
+    /// Waits until the gate is open, unless the answer counts as cached.
     async fn pass(&self, key: &Key, question: &Question) -> Result<(), StoreError> {
         if self.is_at_hand(question) {
             return Ok(());
@@ -288,9 +288,9 @@ struct HangingListing {
     inner: Box<dyn Listing>,
     key: Key,
     gate: Arc<Gate>,
-    /// The visit that is to be made possible.
+    /// The cookie of the visit that the next [`Listing::load`] will let through.
     asked: Option<u64>,
-    /// The visit that [`Listing::load`] has let through.
+    /// The cookie of the visit that [`Listing::load`] has let through.
     passed: Option<u64>,
 }
 
@@ -304,7 +304,7 @@ impl Listing for HangingListing {
         }
         let (gate, key) = (&self.gate, &self.key);
         let visited = self.inner.visit(cookie, &mut |listed| {
-            // Attributes that a listing has are at hand, too.
+            // Attributes in a listing count as cached, too.
             if let (Some(_), Ok(key)) = (&listed.stat, key.join(listed.name)) {
                 gate.answered.lock().insert(Question::Stat(key));
             }

@@ -11,7 +11,7 @@ const NETCDF: &str = "a NetCDF file: programs open it without a mount";
 const TIFF: &str = "a TIFF file: programs open it without a mount";
 const TAR: &str = "a tar archive: unpack it, or mount it with ratarmount";
 
-/// Magic numbers: where they stand, the bytes, and what the file is. Formats of scientific data
+/// Magic numbers: their offset, their bytes, and the name of the format. Formats of scientific data
 /// come before archives and compressed files.
 const FORMATS: [(usize, &[u8], &str); 21] = [
     (0, b"\x89HDF\r\n\x1a\n", HDF5),
@@ -53,7 +53,7 @@ const FORMATS: [(usize, &[u8], &str); 21] = [
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
 ];
 
-/// The longest offset of a magic number, and the number, in bytes.
+/// Number of leading bytes that hold all magic numbers.
 pub const HEADER_BYTES: usize = 520;
 
 /// The first bytes of an entry of a zip archive.
@@ -66,17 +66,17 @@ pub(super) fn is_zip_entry(path: &Path) -> bool {
     read.is_ok() && magic == *ZIP_ENTRY
 }
 
-/// What an empty file is.
+/// The description of an empty file.
 const EMPTY: &str = "an empty file";
-/// The beginnings of HTML pages, in any case of letters.
+/// The beginnings of HTML pages, compared case-insensitively.
 const PAGES: [&[u8]; 2] = [b"<!doctype html", b"<html"];
 const PAGE: &str = "an HTML page, such as one of an error or for signing in";
-/// What a JSON document is that is no source.
+/// The description of a JSON document that is no source.
 const JSON: &str = "a JSON document without references";
-/// What a zip archive is, as a file in a directory.
+/// The description of a zip archive that is a file in a directory.
 const ZIP: &str = "a zip archive, which can be a source";
 
-/// Returns what a file with these first bytes is, also if it is a zip archive; `None` if they tell nothing.
+/// Describes a file with these first bytes, also if it is a zip archive; `None` if they identify no format.
 pub fn file_format(header: &[u8]) -> Option<&'static str> {
     match header.starts_with(ZIP_ENTRY) {
         true => Some(ZIP),
@@ -84,7 +84,7 @@ pub fn file_format(header: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What a file is; none if its first bytes tell nothing.
+/// Describes a file; `None` if its first bytes identify no format.
 pub(super) fn describe(file: &File) -> Option<&'static str> {
     let mut header = [0; HEADER_BYTES];
     let mut filled = 0;
@@ -98,7 +98,7 @@ pub(super) fn describe(file: &File) -> Option<&'static str> {
     of_source(header.get(..filled)?)
 }
 
-/// Returns what a file with these first bytes is, if it is no source; `None` if they tell nothing.
+/// Describes a file with these first bytes, if it is no source; `None` if they identify no format.
 pub(super) fn of_source(header: &[u8]) -> Option<&'static str> {
     let text = header.trim_ascii_start();
     match header {

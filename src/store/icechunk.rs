@@ -1,15 +1,15 @@
 //! Icechunk repositories (versions 1 and 2 of the format): the keys of one snapshot, from its metadata.
 //!
 //! - [`Icechunk`] follows a branch, or stays on the snapshot of a tag.
-//! - `refs` reads branches and tags, which are all that changes; `files` reads everything else.
+//! - `refs` reads branches and tags, the only files that change; `files` reads all other files.
 //! - `index` maps keys to nodes and chunks of a snapshot.
-//! - `snapshot`, `manifest`, `repository`, `containers` decode files: bytes in, values out. `flatbuffers` checks
-//!   every offset.
+//! - `snapshot`, `manifest`, `repository`, `containers` decode files: bytes in, values out. `flatbuffers`
+//!   checks every offset.
 //!
-//! The format is that of `icechunk.io/en/latest/reference/spec` and of the schemas that it names.
+//! Source: `icechunk.io/en/latest/reference/spec` and the schemas that it names.
 //!
-//! **Architecture Invariant:** absence of a key is proved by a snapshot, or by the manifests of an array. A
-//! file that is missing or damaged is an error of the keys that need it.
+//! **Architecture Invariant:** a snapshot, or the manifests of an array, prove the absence of a key. If a
+//! file is missing or damaged, every key that needs it fails.
 
 mod chunk_key;
 mod containers;
@@ -50,14 +50,14 @@ use super::{History, Key, Store, StoreError};
 use crate::cache::SingleFlight;
 use crate::sync::Mutex;
 
-/// How repositories are opened.
+/// Options for opening a repository.
 #[derive(Debug, Clone)]
 pub struct IcechunkOptions {
     /// The branch, tag or snapshot to show; `None` is the branch `main`.
     pub reference: Option<String>,
-    /// How long a branch is trusted to stay where it is; `None` is the default of the source.
+    /// How long the position of a branch is trusted; `None` is the default of the source.
     pub ttl: Option<Duration>,
-    /// What one file of metadata takes in memory at most, and all manifests that are kept.
+    /// Memory limit in bytes, for one metadata file and for all cached manifests.
     pub memory_limit_bytes: u64,
 }
 
@@ -75,15 +75,15 @@ impl Default for IcechunkOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IcechunkError {
-    /// There is no such branch, tag or snapshot.
+    /// The repository has no branch, tag or snapshot of this name.
     #[error("--ref {name}: the repository has no branch, tag or snapshot of this name; {known}")]
     UnknownRef {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Which branches and tags it has.
+        /// The branches and tags that exist.
         known: String,
     },
-    /// It cannot be read.
+    /// The repository cannot be read.
     #[error("the Icechunk repository: {0}")]
     Store(#[from] StoreError),
 }
@@ -91,9 +91,9 @@ pub enum IcechunkError {
 /// Names of containers of virtual chunks and their URL prefixes, or why they cannot be read.
 type Containers = Result<Vec<(String, String)>, FormatError>;
 
-/// How long a branch of a local repository is trusted to stay where it is.
+/// How long the position of a branch of a local repository is trusted.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
-/// A repository that is open.
+/// An open repository.
 #[derive(Debug)]
 pub(super) struct Icechunk {
     shared: Arc<Shared>,
@@ -103,9 +103,9 @@ pub(super) struct Icechunk {
 struct Shared {
     refs: Refs,
     files: Arc<Files>,
-    /// What the user calls the version that is shown.
+    /// The name that the user gave for the version that is shown.
     name: String,
-    /// The branch that is followed.
+    /// The branch that is followed; `None` for a tag or snapshot.
     branch: Option<String>,
     ttl: Duration,
     state: Mutex<State>,
@@ -115,13 +115,13 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     index: Arc<SnapshotIndex>,
-    /// When the branch was last seen at this snapshot.
+    /// When the branch was last known to be at this snapshot.
     checked: Instant,
 }
 
 impl Icechunk {
-    /// Opens a repository: `refs` is its store as far as it changes, `files` where everything else is.
-    /// `remote_ttl` is the default of a remote source.
+    /// Opens a repository: `refs` is its store for files that change, `files` its store for all other files.
+    /// `remote_ttl` is the default for remote sources.
     ///
     /// # Errors
     /// [`IcechunkError`].
@@ -159,14 +159,14 @@ impl Icechunk {
         })
     }
 
-    /// The snapshot that is shown, if that needs no look at its branch.
+    /// Returns the shown snapshot, if its branch need not be checked.
     fn at_hand(&self) -> Option<Arc<SnapshotIndex>> {
         let state = self.shared.state.lock();
         let is_fresh = self.shared.branch.is_none() || state.checked.elapsed() < self.shared.ttl;
         is_fresh.then(|| Arc::clone(&state.index))
     }
 
-    /// The snapshot that is shown.
+    /// Returns the shown snapshot.
     async fn current(&self, key: &Key) -> Result<Arc<SnapshotIndex>, StoreError> {
         if let Some(index) = self.at_hand() {
             return Ok(index);
@@ -197,7 +197,7 @@ async fn load(
 }
 
 impl Shared {
-    /// Looks where the branch is, and reads its snapshot if it has moved.
+    /// Checks the position of the branch, and reads its snapshot if it has moved.
     async fn refresh(&self) -> Result<Arc<SnapshotIndex>, StoreError> {
         let checked = Instant::now();
         let index = Arc::clone(&self.state.lock().index);

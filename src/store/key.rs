@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The longest name that Linux takes (`NAME_MAX`).
+/// The longest name that Linux accepts (`NAME_MAX`), in bytes.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
 /// Why bytes are not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// `a//b`, a leading `/`, or nothing at all.
+    /// An empty component: `a//b`, a leading `/`, or no bytes.
     #[error("empty component")]
     Empty,
     /// `.` or `..`.
@@ -26,7 +26,7 @@ pub enum InvalidKey {
 /// Checks one component of a key.
 ///
 /// # Errors
-/// Says what no file name may hold. Anything else, UTF-8 or not, is a valid component.
+/// The reason why the name cannot be a file name. Any other name, UTF-8 or not, is a valid component.
 pub fn check_component(name: &[u8]) -> Result<(), InvalidKey> {
     match name {
         b"" => Err(InvalidKey::Empty),
@@ -47,10 +47,10 @@ impl Key {
         Self::default()
     }
 
-    /// Checks and takes a whole key; the empty key is the root.
+    /// Creates a key from all its components, after checking them; the empty key is the root.
     ///
     /// # Errors
-    /// The first component that is not valid.
+    /// The error of the first invalid component.
     pub fn new(bytes: &[u8]) -> Result<Self, InvalidKey> {
         if !bytes.is_empty() {
             bytes.split(|b| *b == b'/').try_for_each(check_component)?;
@@ -74,7 +74,7 @@ impl Key {
         Ok(Self(bytes.into()))
     }
 
-    /// A whole key below this one; `below` may be the root.
+    /// A key below this one; `below` may have several components, or be the root.
     pub fn join_key(&self, below: &Self) -> Self {
         match (self.is_root(), below.is_root()) {
             (true, _) => below.clone(),
@@ -83,13 +83,13 @@ impl Key {
         }
     }
 
-    /// The prefix that this key is directly below; the root is its own parent.
+    /// The parent prefix of this key; the root is its own parent.
     pub fn parent(&self) -> Self {
         let cut = self.0.iter().rposition(|b| *b == b'/').unwrap_or(0);
         Self(self.0.get(..cut).unwrap_or_default().into())
     }
 
-    /// What follows a prefix, empty at the prefix itself; none if the key is not below it.
+    /// The rest of the key below `prefix`, empty at the prefix itself; `None` if the key is not below it.
     pub fn below(&self, prefix: &Self) -> Option<&[u8]> {
         let below = self.as_bytes().strip_prefix(prefix.as_bytes())?;
         match (prefix.as_bytes(), below) {
@@ -108,7 +108,7 @@ impl Key {
         &self.0
     }
 
-    /// The key for a person to read.
+    /// The key as text for users.
     pub fn display(&self) -> Cow<'_, str> {
         if self.is_root() {
             "/".into()

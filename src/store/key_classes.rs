@@ -1,22 +1,21 @@
-//! What a source's keys are, as far as it decides how they are fetched.
+//! Properties of keys that affect how a store fetches them.
 
 use super::Key;
 
-/// The classes of the keys of a format. Modules above that know the format define them.
+/// The classes of the keys of a format. Modules above the store, which know the format, define them.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyClasses {
-    /// Whether a key leads to a metadata document: it is short, fetched whole, and never waits behind
+    /// Whether a key is a metadata document: it is short, fetched whole, and never waits behind
     /// other values.
     pub is_document: fn(&Key) -> bool,
-    /// Names of documents of which one makes a node of a prefix, in the order in which they are looked
-    /// for.
+    /// Names of documents, one of which makes a prefix a node, in lookup order.
     pub node_documents: &'static [&'static str],
-    /// The node that a key belongs to, as far as the key tells; for metrics.
+    /// The node that a key belongs to, derived from the key alone; for metrics.
     pub node_of: fn(&Key) -> Key,
 }
 
 impl Default for KeyClasses {
-    /// Keys of no format: no key is a document, and each belongs to its parent.
+    /// Keys without a format: no key is a document, and each key belongs to its parent.
     fn default() -> Self {
         Self {
             is_document: |_| false,

@@ -1,4 +1,4 @@
-//! A store in memory, for tests: small, pinned, with nothing that can fail.
+//! A store in memory, for tests: small, immutable and infallible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Takes keys and values. A key that is also a prefix of others is only a prefix.
+    /// Creates a store of keys and values. A key that is also a prefix of others is only a prefix.
     pub fn new(values: impl IntoIterator<Item = (Key, Vec<u8>)>) -> Self {
         let values = values
             .into_iter()
@@ -27,7 +27,7 @@ impl MemoryStore {
         }
     }
 
-    /// The names directly below a prefix, in order.
+    /// Returns the names directly below a prefix, in order.
     fn names(&self, prefix: &Key) -> BTreeMap<Vec<u8>, Kind> {
         let mut names = BTreeMap::new();
         for key in self.values.keys() {

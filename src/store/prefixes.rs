@@ -1,4 +1,4 @@
-//! Names below a prefix, and several keys at a time.
+//! Lists names below a prefix, and processes several keys concurrently.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -8,16 +8,16 @@ use futures_util::stream::{self, StreamExt};
 use super::{Key, Kind, Listed, Listing, Store, StoreError, Visit, Visited};
 
 impl Listed<'_> {
-    /// Whether it is a prefix below the one that is listed, and not that one or the one above.
+    /// Whether this is a prefix below the listed one, not `.` or `..`.
     pub fn is_below(&self) -> bool {
         self.kind == Kind::Prefix && !matches!(self.name, b"." | b"..")
     }
 }
 
-/// Visits all names of a listing, and fetches them as far as `visit` goes on.
+/// Visits all names of a listing, loading more while `visit` continues.
 ///
 /// # Errors
-/// Those of the listing.
+/// Errors of the listing.
 pub async fn visit_all(
     listing: &mut dyn Listing,
     visit: &mut (dyn FnMut(Listed<'_>) -> ControlFlow<()> + Send),
@@ -43,11 +43,11 @@ pub async fn visit_all(
     }
 }
 
-/// The names of the prefixes directly below a key, sorted; where there are more than `most`, so
-/// many of them and one more.
+/// Returns the sorted names of the prefixes directly below a key: all of them, or `most` + 1 if there are
+/// more than `most`.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub async fn list_prefixes(
     store: &dyn Store,
     key: &Key,
@@ -69,10 +69,10 @@ pub async fn list_prefixes(
     Ok(names)
 }
 
-/// Requests for documents of one node that are sent at the same time.
+/// Number of concurrent requests for the documents of one node.
 const MAX_CONCURRENT: usize = 8;
 
-/// Maps `items` to the results of `load`, in their order; several loads run at the same time.
+/// Applies `load` to `items` with bounded concurrency; the results are in the order of the items.
 pub async fn map_concurrent<T, R, F>(
     items: impl IntoIterator<Item = T>,
     load: impl FnMut(T) -> F,

@@ -1,4 +1,4 @@
-//! Values read into one buffer, whatever parts their store returns them in.
+//! Reads values into one buffer, whatever parts their store returns.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub async fn read_into(
     Ok(())
 }
 
-/// A range of a value, without a copy where the store has it in one piece.
+/// Reads a range of a value, without a copy if the store returns it in one part.
 ///
 /// # Errors
 /// As [`read_into`].
@@ -58,10 +58,10 @@ pub async fn read_range(
     Ok(Data::Shared(bytes.into(), 0..length))
 }
 
-/// Reads all of a value that is not longer than `limit_bytes`.
+/// Reads a whole value that is not longer than `limit_bytes`.
 ///
 /// # Errors
-/// As [`read_into`]; [`StoreError::TooLarge`] if it is longer, or there is no memory for it.
+/// As [`read_into`]; [`StoreError::TooLarge`] if the value is longer, or memory cannot be allocated.
 pub async fn read_to_end(
     object: &dyn Object,
     key: &Key,

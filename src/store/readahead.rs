@@ -1,53 +1,53 @@
-//! Which bytes a reader that goes from beginning to end will want next.
+//! Predicts the bytes that a sequential reader will read next.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::sync::Mutex;
 
-/// Watches the reads of one array or object.
+/// Observes the reads of one array or object.
 #[derive(Debug, Default)]
 pub struct Readahead(Mutex<VecDeque<Stream>>);
 
-/// How much is read ahead.
+/// How far to read ahead.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// Behind a read of a sequential reader.
+    /// Bytes to prefetch after a read of a sequential reader.
     pub bytes: u64,
-    /// What is begun ends at a multiple of this, or at the end of all.
+    /// A prefetch ends at a multiple of this number of bytes, or at the end of the object.
     pub step_bytes: u64,
-    /// Behind a first, long read from the beginning: it may be the only one.
+    /// Bytes to prefetch after a first, long read at offset 0, which may stay the only read.
     pub first_bytes: u64,
 }
 
-/// Reads that seem to be one reader's.
+/// Reads that seem to come from one reader.
 #[derive(Debug, Clone)]
 struct Stream {
-    /// The last read: one that has to wait is asked for twice.
+    /// The last read. A read that has to wait is observed twice.
     last: Range<u64>,
-    /// Where its next read would begin.
+    /// Where the next sequential read would begin.
     next: u64,
-    /// Up to here all has been begun.
+    /// The end of the bytes whose prefetch has started.
     begun: u64,
-    /// Where it began, and how much has been read since.
+    /// Where the stream began, and how many bytes have been read since.
     start: u64,
     bytes: u64,
-    /// Reads in a row that went on where the one before them ended.
+    /// Number of consecutive reads, each beginning where the one before ended.
     streak: u32,
-    /// Whether the first of them was at the beginning of all.
+    /// Whether the first read was at offset 0.
     is_from_start: bool,
 }
 
-/// Readers that are told apart.
+/// Number of readers that are distinguished.
 const MAX_STREAMS: usize = 8;
-/// The kernel asks for parts of a file in parallel: reads this near to each other are one reader's.
+/// The kernel reads parts of a file in parallel. Reads within this distance belong to one reader.
 const NEAR_BYTES: u64 = 4 << 20;
-/// A first read of so many bytes from the beginning is that of a program that reads on: the kernel asks for
-/// fewer bytes for one that looks at the beginning only.
+/// A first read of this many bytes at offset 0 comes from a program that will continue: the kernel requests
+/// fewer bytes for a program that reads only the beginning.
 const LONG_READ_BYTES: u64 = 96 << 10;
-/// So many reads in a row are a habit.
+/// Number of consecutive reads after which a reader counts as sequential.
 const SEQUENTIAL_READS: u32 = 2;
-/// Who begins at the beginning and goes on will most likely read it all.
+/// The same for a reader that began at offset 0, which will most likely read the whole object.
 const SEQUENTIAL_READS_FROM_START: u32 = 1;
 
 impl Stream {
@@ -63,8 +63,8 @@ impl Stream {
         }
     }
 
-    /// With one read more. Reads that are near to each other and leave most of what is between
-    /// them out are at random.
+    /// Adds a read. Nearby reads that leave out most of the bytes between them are random, and begin
+    /// a new stream.
     fn goes_on(self, read: &Range<u64>) -> Self {
         if self.last == *read {
             return self;
@@ -87,8 +87,8 @@ impl Stream {
 }
 
 impl Readahead {
-    /// Notes a read of `read` of all the bytes up to `end`; returns what to begin now, if this is a reader that
-    /// goes on and on.
+    /// Records a read of `read`, where the object ends at `end`; returns the range to prefetch now, if the
+    /// reader is sequential.
     pub fn observe(&self, read: &Range<u64>, window: &Window, end: u64) -> Option<Range<u64>> {
         let mut streams = self.0.lock();
         let place = streams
@@ -121,14 +121,14 @@ impl Readahead {
                 begin = Some(from..to);
             }
         }
-        // The latest one first.
+        // The latest stream comes first.
         streams.push_front(stream);
         streams.truncate(MAX_STREAMS);
         begin
     }
 
-    /// Only what lies before `reached` could be begun of a range that [`Readahead::observe`] returned: the
-    /// rest is returned again.
+    /// Reports that of a range that [`Readahead::observe`] returned, only the part before `reached` could be
+    /// started; the rest will be returned again.
     pub fn truncate(&self, range: &Range<u64>, reached: u64) {
         let mut streams = self.0.lock();
         let stream = streams.iter_mut().find(|stream| stream.begun == range.end);
@@ -137,7 +137,7 @@ impl Readahead {
         }
     }
 
-    /// Whether the last read was that of a reader that goes from beginning to end.
+    /// Whether the last read came from a sequential reader.
     pub fn is_streaming(&self) -> bool {
         let streams = self.0.lock();
         streams
@@ -152,7 +152,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A window of so many MiB, without a first one.
+    /// A window of `mib` MiB, without a first window.
     fn window(mib: u64) -> Window {
         Window {
             bytes: mib * MIB,

@@ -1,6 +1,6 @@
-//! The file of one block: what is written, and what must be so before a byte of it is believed.
+//! The file of one block: its format, and the checks before any byte of it is used.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | `zarrfsDB` |
 //! | 4 | version of the format |
@@ -18,14 +18,14 @@ use siphasher::sip128::SipHasher24;
 
 const MAGIC: [u8; 8] = *b"zarrfsDB";
 
-/// A change of the layout, of the checksum or of the place of a block needs another number here
-/// and in [`super::place::VERSION_NAME`].
+/// Increase this number and [`super::place::VERSION_NAME`] with every change of the layout, the
+/// checksum or the path of a block.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-/// More than any caller's: a key has a few KiB.
+/// Limit of the name of a block in bytes; keys have a few KiB at most.
 const MAX_NAME_BYTES: usize = 64 * 1024;
 
-/// Below the directory of the version: the directory and the file of a block.
+/// Directory and file name of a block, below the directory of the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BlockPath {
     pub(super) fan: String,
@@ -33,7 +33,7 @@ pub(super) struct BlockPath {
 }
 
 impl BlockPath {
-    /// Two names can have one path, so the name in the file decides.
+    /// Derives the path from a hash of the name. Names can share a path, so the file holds the name too.
     pub(super) fn of(name: &[u8]) -> Self {
         let file = format!("{:032x}", SipHasher24::new().hash(name).as_u128());
         Self {
@@ -43,21 +43,21 @@ impl BlockPath {
     }
 }
 
-/// Why a block is not given out.
+/// Why a block is not returned.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unproven {
-    /// The file is not the whole block of that name.
+    /// The file does not hold the whole block with this name.
     #[error("{0}")]
     Wrong(&'static str),
     /// The file cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
-    /// There is no memory for it; the file may be right.
+    /// Memory for the block cannot be allocated; the file may be valid.
     #[error("no memory for it")]
     NoMemory,
 }
 
-/// What is written before the data; none for a name that is too long.
+/// Returns the bytes before the data; `None` if the name is too long.
 pub(super) fn head(name: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     let mut head = start(name)?;
     head.extend_from_slice(&u64::try_from(data.len()).ok()?.to_le_bytes());
@@ -66,7 +66,7 @@ pub(super) fn head(name: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// The part of the head that the name alone decides.
+/// Returns the part of the head that depends on the name alone.
 fn start(name: &[u8]) -> Option<Vec<u8>> {
     if name.len() > MAX_NAME_BYTES {
         return None;
@@ -78,7 +78,7 @@ fn start(name: &[u8]) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// Reads the block of that name from a file of that length.
+/// Reads the block with this name from a file of this length.
 pub(super) fn read(
     mut file: impl Read,
     file_bytes: u64,
@@ -135,8 +135,8 @@ mod tests {
         read(file, file.len() as u64, name, max_bytes)
     }
 
-    /// If this fails, the files of the released version are no longer understood: the format
-    /// needs a new version number.
+    /// If this fails, files of the released version can no longer be read, and the format needs a new
+    /// version number.
     #[test]
     fn the_bytes_and_the_place_of_a_block_are_pinned() {
         let expected = [

@@ -1,8 +1,8 @@
-//! Claims: processes that share a directory do not fetch the same bytes at the same time.
+//! Claims: processes that share a directory avoid fetching the same bytes at the same time.
 //!
 //! A claim is an open file description lock (`fcntl(2)`) of one byte in a file of the directory, at an
-//! offset that is a hash of the name. The kernel releases it when the process ends. It is advice: who
-//! does not get it in time fetches for itself, and two names of one hash only wait for each other.
+//! offset that is a hash of the name. The kernel releases it when the process ends. Claims are advisory:
+//! a process that waits too long fetches for itself. Two names with one hash only wait for each other.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -27,25 +27,25 @@ pub(super) struct Claims {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Open only while there are claims: a file that is open for writing keeps a file system from
-    /// being made read-only.
+    /// Open only while claims exist, because a file that is open for writing keeps its file system from
+    /// being remounted read-only.
     file: Option<OwnedFd>,
-    /// Offsets that this process has locked: the kernel would give it the same lock twice.
+    /// Offsets that this process has locked; the kernel would grant it the same lock twice.
     offsets: HashSet<i64>,
 }
 
-/// The answer to who wants to fetch.
+/// The result of an attempt to claim.
 #[derive(Debug)]
 pub(in crate::store) enum Claimed {
-    /// No other holder until it is dropped.
+    /// The caller holds the claim until it is dropped.
     Held(Claim),
-    /// Another process, or another task of this one, fetches it.
+    /// Another process, or another task of this process, is fetching.
     Busy,
-    /// Nobody can know: there are no locks.
+    /// Unknown, because the file system has no locks.
     Unknown,
 }
 
-/// The right to fetch something, until it is dropped.
+/// The right to fetch a value, held until it is dropped.
 #[derive(Debug)]
 pub(in crate::store) struct Claim {
     claims: Arc<Claims>,
@@ -62,7 +62,7 @@ impl Claims {
 
     pub(super) fn claim(self: &Arc<Self>, name: &[u8]) -> Claimed {
         let offset = i64::from_ne_bytes(SipHasher24::new().hash(name).to_ne_bytes()) & i64::MAX;
-        // One byte behind it must still be an offset.
+        // The locked byte must not end beyond the largest offset.
         let offset = offset.min(i64::MAX - 1);
         let mut held = self.held.lock();
         if held.offsets.contains(&offset) {
@@ -81,7 +81,7 @@ impl Claims {
                 })
             }
             Some(Err(Errno::EAGAIN | Errno::EACCES)) => Claimed::Busy,
-            // A file system that is read-only or has no locks.
+            // The file system is read-only or has no locks.
             Some(Err(_)) | None => Claimed::Unknown,
         };
         held.close_if_unused();
@@ -90,7 +90,7 @@ impl Claims {
 
     fn open(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Not blocking, as for blocks: something else may be there.
+        // Non-blocking, as for blocks, because the path may be a FIFO.
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat(&self.directory, FILE, flags, Mode::RUSR | Mode::WUSR)
     }
@@ -109,7 +109,7 @@ impl Drop for Claim {
         let mut held = self.claims.held.lock();
         held.offsets.remove(&self.offset);
         if let Some(file) = &held.file {
-            // If it fails, closing the file releases it.
+            // If unlocking fails, closing the file releases the lock.
             let _ = set_lock(file, self.offset, false);
         }
         held.close_if_unused();

@@ -1,7 +1,7 @@
-//! The directory of the cache: who may have it, and the files in it.
+//! The directory of the cache: checks of its owner and permissions, and the files in it.
 //!
-//! Every path is followed from a directory that is held open, one component at a time, and
-//! never through a link.
+//! Every path is resolved from a directory that is held open, one component at a time, without
+//! following links.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{DirBuilder, File};
@@ -23,13 +23,13 @@ use super::DiskCacheError;
 use super::block::BlockPath;
 use crate::store::system::{self, NamesBuffer};
 
-/// The directory of the blocks of this format. Other versions keep away from it.
+/// The directory with the blocks of this format. Other versions of the format do not use it.
 pub(super) const VERSION_NAME: &str = "zarrfs-v1";
 const VERSION_PREFIX: &[u8] = b"zarrfs-v";
-/// Marks a directory of a version that is being removed.
+/// Part of the name of a version directory that is being removed.
 const REMOVED: &str = ".removed-";
 
-/// What the name of a file that is being written begins with.
+/// Prefix of the name of a file that is being written.
 const TEMPORARY: &str = "tmp-";
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -37,7 +37,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Not blocking: what is there instead of a file may be a FIFO, or leased.
+/// Non-blocking, because the path may be a FIFO, or a leased file.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
@@ -50,30 +50,30 @@ const CREATE: OFlags = OFlags::WRONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// How often a directory is opened that another version is removing.
+/// How often to open a directory that another version is removing.
 const OPEN_ATTEMPTS: usize = 32;
 
 /// The open directories.
 #[derive(Debug)]
 pub(super) struct Place {
     root: OwnedFd,
-    /// Locked as long as it is open, which tells other versions that it is in use.
+    /// The directory of the version. Its lock tells other versions that it is in use.
     version: OwnedFd,
 }
 
-/// What there is instead of a block.
+/// The result of opening a block.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// A regular file.
     File(File, FileStat),
-    /// Nothing, or nothing that can be looked at now.
+    /// No file, or one that cannot be inspected now.
     Nothing,
-    /// Something that no block is.
+    /// Something that cannot be a block.
     Other,
 }
 
 impl Place {
-    /// Opens the directory, and makes what is missing of it.
+    /// Opens the directory, and creates its missing parts.
     pub(super) fn open(directory: &Path) -> Result<Self, DiskCacheError> {
         let failed = |e: io::Error| DiskCacheError::Io {
             path: directory.to_path_buf(),
@@ -97,7 +97,7 @@ impl Place {
                 return Err(failed(e.into()));
             }
             let version = checked(opened, &version_path)?;
-            // A file system without locks has none for those who remove, either.
+            // Without locks on the file system, processes that remove versions cannot lock either.
             let locked = flock(&version, FlockOperation::NonBlockingLockShared);
             if locked != Err(Errno::WOULDBLOCK) && is_named(&root, VERSION_NAME, &version) {
                 return Ok(Self { root, version });
@@ -119,13 +119,13 @@ impl Place {
                 Ok(_) => Opened::Other,
                 Err(_) => Opened::Nothing,
             },
-            // A link, a socket.
+            // The path is a link or a socket.
             Err(Errno::LOOP | Errno::NXIO) => Opened::Other,
             Err(_) => Opened::Nothing,
         }
     }
 
-    /// Puts a file in its place: whole, for whoever opens it from then on.
+    /// Writes a file and renames it into place, so that later opens see it complete.
     pub(super) fn write(
         &self,
         path: &BlockPath,
@@ -149,13 +149,13 @@ impl Place {
             renameat(&fan, &temporary, &fan, path.file.as_str()).map_err(io::Error::from)
         });
         if written.is_err() {
-            // If it stays, it is removed when it is old.
+            // If the temporary file stays, it is removed when it is old.
             let _ = unlinkat(&fan, &temporary, AtFlags::empty());
         }
         written
     }
 
-    /// The directory of the blocks, opened once more.
+    /// Returns another descriptor of the directory of the blocks.
     pub(super) fn directory(&self) -> io::Result<OwnedFd> {
         self.version.try_clone()
     }
@@ -170,7 +170,7 @@ impl Place {
         openat(&self.version, name, DIRECTORY, Mode::empty())
     }
 
-    /// Visits all files that can be looked at, until told to stop.
+    /// Visits all files that can be inspected, until `visit` returns false.
     pub(super) fn visit(&self, visit: &mut Visit<'_>) {
         for number in 0..=u8::MAX {
             let Ok(fan) = self.fan(&format!("{number:02x}")) else {
@@ -182,12 +182,12 @@ impl Place {
         }
     }
 
-    /// Removes the directories of versions that nobody uses.
+    /// Removes the directories of versions that no process uses.
     pub(super) fn remove_other_versions(&self, unique: &str, go_on: &dyn Fn() -> bool) {
         let Ok(listed) = openat(&self.root, ".", DIRECTORY, Mode::empty()) else {
             return;
         };
-        // What cannot be removed now can be another time.
+        // Directories that cannot be removed now can be removed another time.
         let _ = each_name(&listed, &mut |name| {
             if is_version(name.to_bytes()) && name.to_bytes() != VERSION_NAME.as_bytes() {
                 self.remove_version(OsStr::from_bytes(name.to_bytes()), unique, go_on);
@@ -206,7 +206,7 @@ impl Place {
             return;
         }
         let mut removed = name.to_os_string();
-        // Another name, so that its version can start anew without waiting for the removal.
+        // Renamed first, so that a process of that version can start anew without waiting for the removal.
         if !name.to_string_lossy().contains(REMOVED) {
             removed.push(format!("{REMOVED}{unique}"));
             if renameat(&self.root, name, &self.root, &removed).is_err() {
@@ -220,15 +220,15 @@ impl Place {
     }
 }
 
-/// What is done with a file: its directory, its name, what it is and how it is; false to stop.
+/// The callback for each file: its directory, its name, its kind and its stat; returns false to stop.
 pub(super) type Visit<'a> = dyn FnMut(BorrowedFd<'_>, &CStr, FileKind, &FileStat) -> bool + 'a;
 
-/// What a file in the cache is.
+/// The kind of a file in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// A block.
     Block,
-    /// A block that is being written, or was when its writer died.
+    /// A block that is being written, or that was when its writer died.
     Temporary,
 }
 
@@ -260,7 +260,7 @@ fn visit_fan(fan: &OwnedFd, visit: &mut Visit<'_>) -> Result<bool, Errno> {
     })
 }
 
-/// Visits the names in a directory that has not been read yet; false if it was told to stop.
+/// Visits the names in a directory that has not been read yet; false if `visit` stopped.
 fn each_name(directory: &OwnedFd, visit: &mut dyn FnMut(&CStr) -> bool) -> Result<bool, Errno> {
     let mut buffer = NamesBuffer::default();
     let stopped = system::visit_names(directory, &mut buffer, 0, &mut |name, _, _| {
@@ -273,7 +273,7 @@ fn each_name(directory: &OwnedFd, visit: &mut dyn FnMut(&CStr) -> bool) -> Resul
     Ok(!stopped)
 }
 
-/// `zarrfs-v` and a number, also while it is being removed; nothing else is ours to remove.
+/// Whether a name is `zarrfs-v` and a number, or the same while being removed; nothing else may be removed.
 fn is_version(name: &[u8]) -> bool {
     name.strip_prefix(VERSION_PREFIX).is_some_and(|rest| {
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -282,12 +282,12 @@ fn is_version(name: &[u8]) -> bool {
     })
 }
 
-/// Of versions to come, too.
+/// Depth of the directories of any version, including future ones.
 const TREE_DEPTH: usize = 4;
 
-/// Removes what is below a directory, on its own file system only.
+/// Removes the content of a directory, within its own file system only.
 fn remove_content(directory: &OwnedFd, device: u64, depth: usize, go_on: &dyn Fn() -> bool) {
-    // What is left stays for another time.
+    // Files that cannot be removed now stay for another time.
     let _ = each_name(directory, &mut |name| {
         match unlinkat(directory, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {
@@ -323,7 +323,7 @@ fn is_named<P: rustix::path::Arg>(root: &OwnedFd, name: P, directory: &OwnedFd) 
     )
 }
 
-/// A directory of our own that nobody else can write to.
+/// Checks that a directory belongs to this user and that no other user can write to it.
 fn checked(opened: Result<OwnedFd, Errno>, path: &Path) -> Result<OwnedFd, DiskCacheError> {
     let path = path.to_path_buf();
     let directory = match opened {

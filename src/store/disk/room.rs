@@ -1,11 +1,11 @@
-//! How much room there is, and when some must be made.
+//! The space that the budget leaves, and when blocks must be evicted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The room that the budget leaves. Held by those who put and by the thread that removes, and
-/// never for longer than a sum takes.
+/// The space that the budget leaves. Its lock is taken by writers and by the eviction thread, and
+/// never held for longer than an addition takes.
 #[derive(Debug)]
 pub(super) struct Room {
     budget_bytes: u64,
@@ -17,9 +17,9 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 struct Ledger {
     total_bytes: u64,
-    /// Written since the last count began, or being written then.
+    /// Bytes written since the last count began, or being written at that time.
     fresh_bytes: u64,
-    /// Being written. A count may or may not see it.
+    /// Bytes being written. A count may or may not see them.
     unfinished_bytes: u64,
     is_counted: bool,
     is_count_due: bool,
@@ -35,12 +35,12 @@ impl Room {
         }
     }
 
-    /// The longest file that is kept: one must not drive out all others.
+    /// The longest file that is kept, in bytes: one file must not evict all others.
     pub(super) fn longest_bytes(&self) -> u64 {
         self.budget_bytes / 4
     }
 
-    /// What is left after room was made: before there is none, and so much that it lasts.
+    /// The size to evict down to, in bytes: below the budget, so that evictions are not due all the time.
     pub(super) fn keep_bytes(&self) -> u64 {
         self.budget_bytes - self.budget_bytes / 10
     }
@@ -58,14 +58,14 @@ impl Room {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes room for a file. There is some as long as the budget is not exceeded, so it is
-    /// exceeded by one file at most.
+    /// Takes space for a file. Space is granted while the budget is not exceeded, so one file at most
+    /// exceeds it.
     pub(super) fn take(&self, cost: u64) -> bool {
         let mut ledger = self.ledger();
         let has_room = if ledger.is_counted {
             ledger.total_bytes <= self.budget_bytes
         } else {
-            // As if it were full: what is there was within the budget, or nearly.
+            // Until the first count, treat the cache as full: its content was within the budget, or nearly.
             let fresh_bytes = ledger.fresh_bytes.saturating_add(cost);
             ledger.fresh_bytes == 0 || fresh_bytes <= self.longest_bytes()
         };
@@ -74,7 +74,7 @@ impl Room {
             ledger.fresh_bytes = ledger.fresh_bytes.saturating_add(cost);
             ledger.unfinished_bytes = ledger.unfinished_bytes.saturating_add(cost);
         }
-        // Also when there is room: what other processes have written is only known by counting.
+        // A count is due even with free space, since only a count sees what other processes have written.
         let is_due = !has_room || ledger.fresh_bytes > self.budget_bytes / 20;
         if is_due && !ledger.is_count_due {
             ledger.is_count_due = true;
@@ -83,7 +83,7 @@ impl Room {
         has_room
     }
 
-    /// The file that room was taken for is written, or is not.
+    /// Ends the write of a file for which space was taken.
     pub(super) fn settle(&self, cost: u64, is_written: bool) {
         let mut ledger = self.ledger();
         ledger.unfinished_bytes = ledger.unfinished_bytes.saturating_sub(cost);
@@ -99,17 +99,17 @@ impl Room {
         ledger.is_count_due = false;
     }
 
-    /// Tells what the count that has begun has found; whether the budget is exceeded.
+    /// Records the result of the count that has begun; returns whether the budget is exceeded.
     pub(super) fn end_count(&self, counted_bytes: u64) -> bool {
         let mut ledger = self.ledger();
-        // What was written meanwhile may be counted twice. The next count puts that right, as it
-        // does if a directory could not be listed.
+        // Bytes that were written meanwhile may be counted twice. The next count corrects that, and also
+        // a count that could not list a directory.
         ledger.total_bytes = counted_bytes.saturating_add(ledger.fresh_bytes);
         ledger.is_counted = true;
         ledger.total_bytes > self.budget_bytes
     }
 
-    /// Waits until a count is due, and at least for `rest`; false when it is time to end.
+    /// Waits until a count is due, and at least for `rest`; returns false after [`Room::close`].
     pub(super) fn wait(&self, rest: Duration) -> bool {
         let resting = |_: &mut Ledger| !self.is_closed();
         let idle = |ledger: &mut Ledger| !self.is_closed() && !ledger.is_count_due;
@@ -122,9 +122,9 @@ impl Room {
         !self.is_closed()
     }
 
-    /// Ends all waiting.
+    /// Ends all waits.
     pub(super) fn close(&self) {
-        // Under the lock, or one who is about to wait would miss it.
+        // The lock is held, so that a thread that is about to wait does not miss the notification.
         let _ledger = self.ledger();
         self.is_closed.store(true, Ordering::Relaxed);
         self.work.notify_all();
@@ -170,7 +170,7 @@ mod tests {
         room.settle(100, true);
         room.begin_count();
         assert!(room.take(50));
-        // The count saw the file that was finished, and perhaps not the other two.
+        // The count saw the finished file, and perhaps not the other two.
         assert!(!room.end_count(100));
         assert_eq!(room.total_bytes(), 250);
     }

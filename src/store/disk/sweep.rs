@@ -1,8 +1,8 @@
-//! Counting what is there and removing what was not used for longest.
+//! Counts the bytes in the cache and evicts the least recently used blocks.
 //!
-//! Nothing is kept in memory per file: the first walk adds up the bytes by age, the second
-//! removes what is older than the age at which enough is gone. A file is looked at again right
-//! before it is removed, so one that was used in between stays.
+//! Nothing is kept in memory per file. The first walk adds up the bytes by age. The second walk
+//! removes files above the age at which enough is removed. Each file is inspected again right
+//! before its removal, so a file that was used in between stays.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -15,33 +15,33 @@ use super::place::{FileKind, Place};
 use crate::store::snapshot::time;
 use crate::store::system;
 
-/// Longer than any block takes to be written.
+/// Longer than writing any block takes.
 const TEMPORARY_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// What file systems round up to. An underestimate would let many small blocks fill the disk.
+/// Allocation unit of file systems. An underestimate would let many small blocks fill the disk.
 const UNIT_BYTES: u64 = 4096;
 
-/// What a file of that length takes of the budget.
+/// Returns the bytes of the budget that a file of this length takes.
 pub(super) fn cost(file_bytes: u64) -> u64 {
     file_bytes
         .checked_next_multiple_of(UNIT_BYTES)
         .unwrap_or(u64::MAX)
 }
 
-/// What a sweep has found and done.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub(super) struct Swept {
-    /// What is there now, of what could be looked at.
+    /// Bytes that remain, of all files that could be inspected.
     pub(super) total_bytes: u64,
-    /// Blocks that were removed.
+    /// Number of removed blocks.
     pub(super) evicted: u64,
-    /// How long the youngest of them had not been used.
+    /// How long the most recently used of the removed blocks had not been used.
     pub(super) lifetime: Option<Duration>,
-    /// Why one could not be removed.
+    /// The error if a block could not be removed.
     pub(super) refused: Option<Errno>,
 }
 
-/// Counts, and removes what there is more than `keep_bytes`.
+/// Counts the bytes, and removes blocks until `keep_bytes` are left.
 pub(super) fn sweep(place: &Place, keep_bytes: u64, go_on: &dyn Fn() -> bool) -> Swept {
     let now = SystemTime::now();
     let mut swept = Swept::default();
@@ -82,7 +82,7 @@ pub(super) fn sweep(place: &Place, keep_bytes: u64, go_on: &dyn Fn() -> bool) ->
     swept
 }
 
-/// Whether it was this process that removed the file: another may have been quicker.
+/// Removes a file; returns false if another process has removed it first.
 fn remove(fan: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match unlinkat(fan, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
@@ -95,7 +95,7 @@ fn file_cost(stat: &FileStat) -> u64 {
     cost(u64::try_from(stat.st_size).unwrap_or(0))
 }
 
-/// How long a file has not been used; none at all if its time lies ahead.
+/// How long a file has not been used; zero if its time is in the future.
 pub(super) fn age(stat: &FileStat, now: SystemTime) -> Duration {
     now.duration_since(modified(stat)).unwrap_or_default()
 }
@@ -131,7 +131,7 @@ impl Ages {
         }
     }
 
-    /// The bucket down to which blocks must go, and how many bytes of that one.
+    /// Returns the lowest bucket from which blocks are removed, and how many bytes to remove from it.
     fn cut(&self, mut need: u64) -> (usize, u64) {
         for (bucket, bytes) in self.bytes.iter().enumerate().rev() {
             if *bytes >= need {

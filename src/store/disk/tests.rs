@@ -8,7 +8,7 @@ use super::*;
 
 const MIB: u64 = 1024 * 1024;
 const HOUR: Duration = Duration::from_secs(3600);
-/// For what takes milliseconds on a machine that has nothing else to do.
+/// Timeout for operations that take milliseconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn cache(directory: &Path) -> DiskCache {
@@ -21,7 +21,7 @@ fn new_cache() -> (TempDir, DiskCache) {
     (directory, cache)
 }
 
-/// Where the block of a name is.
+/// The path of the block with this name.
 fn file(directory: &Path, name: &[u8]) -> PathBuf {
     let path = BlockPath::of(name);
     directory
@@ -30,7 +30,7 @@ fn file(directory: &Path, name: &[u8]) -> PathBuf {
         .join(path.file)
 }
 
-/// What all files below take, as the budget counts it.
+/// The size of all files below, as the budget counts it.
 fn usage(directory: &Path) -> u64 {
     let mut total = 0;
     for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -173,7 +173,7 @@ fn what_is_no_file_is_not_waited_for_and_makes_way() {
         ("fifo", &|| mkfifoat(CWD, &path, Mode::RUSR).unwrap()),
         ("directory", &|| fs::create_dir(&path).unwrap()),
         ("socket", &|| {
-            // By a short path: that of a socket has 108 bytes at most.
+            // A short path, because the path of a socket has 108 bytes at most.
             let near = directory.path().join("s");
             std::os::unix::net::UnixListener::bind(&near).unwrap();
             fs::rename(near, &path).unwrap();
@@ -225,7 +225,7 @@ fn a_directory_that_is_not_ours_alone_is_refused() {
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         drop(cache(&directory));
-        // Only root can give away a directory.
+        // Only root can change the owner of a directory.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(path, Some(65534), None).unwrap();
             let error = DiskCache::open(&directory, MIB).unwrap_err();
@@ -418,11 +418,11 @@ fn a_removed_directory_of_blocks_is_made_again() {
     assert!(cache.get(b"n", 100).is_some());
 }
 
-/// A small file system of its own, which goes with the test.
+/// A small file system, unmounted at the end of the test.
 struct Tmpfs(TempDir);
 
 impl Tmpfs {
-    /// None for who may not mount.
+    /// Mounts the file system; `None` if the test has no permission to mount.
     fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let options = c"size=128k,mode=0700";
@@ -567,10 +567,10 @@ impl Random {
     }
 }
 
-/// Some six times as many as the budget of the test has room for.
+/// About six times as many blocks as fit into the budget of the test.
 const NAMES: u64 = 600;
 
-/// Bytes that tell whose they are: the name, a seed, and what follows from both.
+/// Bytes that identify their block: the name, a seed, and bytes derived from both.
 fn block_of(name: u64, seed: u64) -> Vec<u8> {
     let mut random = Random((name << 32) | (seed + 1));
     let words = 2 + random.next() % 2000;
@@ -615,7 +615,7 @@ fn two_caches_share_a_directory_that_is_tampered_with_and_give_no_wrong_byte() {
     });
     assert!(is_enough(), "{:?}", counters());
     assert!(counters().iter().all(|c| !c.is_off), "{:?}", counters());
-    // Neither knows at once what the other has written.
+    // A cache does not know at once what the other one has written.
     wait_until("the budget is kept", || {
         for cache in &caches {
             cache.shared.sweep();
@@ -624,7 +624,7 @@ fn two_caches_share_a_directory_that_is_tampered_with_and_give_no_wrong_byte() {
     });
 }
 
-/// Flips a bit of a block, cuts it short or puts another in its place.
+/// Flips a bit of a block, truncates it or replaces it with another block.
 fn tamper(directory: &Path, random: &mut Random) {
     use std::os::unix::fs::FileExt;
     let path = |random: &mut Random| file(directory, &(random.next() % NAMES).to_le_bytes());

@@ -1,42 +1,42 @@
-//! Names of chunks below an array, as `chunk_key_encoding` in its metadata says (Zarr v3, "Chunk key
+//! Names of chunks below an array, as given by `chunk_key_encoding` in its metadata (Zarr v3, "Chunk key
 //! encoding").
 
 use serde_json::Value;
 
 use super::format::FormatError;
 
-/// How the chunks of an array are named.
+/// The chunk key encoding of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkKeys {
-    /// Names begin with `c`.
+    /// Whether names begin with `c`.
     has_c: bool,
-    /// Coordinates are components of their own.
+    /// Whether each coordinate is a component of its own.
     is_nested: bool,
     dimensions: usize,
 }
 
-/// What a name below an array is.
+/// A parsed name below an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChunkName {
-    /// The common beginning of the names of chunks, with the coordinates that it has.
+    /// A common prefix of chunk names, with the coordinates in it.
     Prefix(Vec<u32>),
     /// A chunk.
     Chunk(Vec<u32>),
 }
 
-/// The names that a prefix has directly below it.
+/// The kind of names directly below a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
-    /// The prefix `c` alone.
+    /// Only the prefix `c`.
     C,
-    /// Chunks, by all of their coordinates.
+    /// Chunks, named by all of their coordinates.
     Flat,
-    /// Prefixes or chunks, by their next coordinate.
+    /// Prefixes or chunks, named by their next coordinate.
     Nested,
 }
 
 impl ChunkKeys {
-    /// The names of an array of so many dimensions, from its `zarr.json`.
+    /// The encoding of an array with this number of dimensions, from its `zarr.json`.
     pub(super) fn of_document(document: &[u8], dimensions: usize) -> Result<Self, FormatError> {
         let document: Value = serde_json::from_slice(document)
             .map_err(|error| FormatError::malformed(format!("its zarr.json: {error}")))?;
@@ -68,7 +68,7 @@ impl ChunkKeys {
         })
     }
 
-    /// What a key below the array is; `None` if it is none of its chunks'.
+    /// Parses a key below the array; `None` if it cannot name one of its chunks.
     pub(super) fn parse(&self, below: &[u8]) -> Option<ChunkName> {
         let coordinates = match (self.has_c, self.dimensions) {
             (false, 0) => return (below == b"0").then(|| ChunkName::Chunk(Vec::new())),
@@ -83,7 +83,7 @@ impl ChunkKeys {
         };
         let split = |text: &[u8]| {
             let parts = text.split(|byte| *byte == self.separator());
-            // One too many shows that it is none.
+            // One part more than there are dimensions is enough to reject a name.
             let parts = parts.take(self.dimensions.saturating_add(1));
             parts.map(coordinate).collect::<Option<Vec<u32>>>()
         };
@@ -101,7 +101,7 @@ impl ChunkKeys {
         if self.is_nested { b'/' } else { b'.' }
     }
 
-    /// What is directly below the array.
+    /// The kind of names directly below the array.
     pub(super) fn top(&self) -> Below {
         match (self.has_c, self.is_nested && self.dimensions > 0) {
             (true, true) => Below::C,
@@ -126,7 +126,7 @@ impl ChunkKeys {
     }
 }
 
-/// A number as names have it, without a sign or leading zeros.
+/// Parses a coordinate, which has neither a sign nor leading zeros.
 fn coordinate(text: &[u8]) -> Option<u32> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let is_canonical = text == b"0" || text.first() != Some(&b'0');

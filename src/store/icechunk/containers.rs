@@ -3,32 +3,32 @@
 
 use super::format::FormatError;
 
-/// The types of FlexBuffers that are read.
+/// FlexBuffer types that are read.
 const NULL: u8 = 0;
 const KEY: u8 = 4;
 const STRING: u8 = 5;
 const MAP: u8 = 9;
 
-/// Containers that are read.
+/// Largest number of containers.
 const MAX_CONTAINERS: usize = 1024;
-/// The longest key or string.
+/// Length of the longest key or string in bytes.
 const MAX_TEXT_BYTES: usize = 8192;
 
 fn outside() -> FormatError {
     FormatError::malformed("an offset leads out of the configuration")
 }
 
-/// A value, by the place of its number or offset.
+/// A value, given by the position of its number or offset.
 #[derive(Debug, Clone, Copy)]
 struct Value<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// The bytes of the number or offset.
+    /// Width of the number or offset in bytes.
     width: usize,
     packed_type: u8,
 }
 
-/// A number of 1, 2, 4 or 8 bytes.
+/// Reads a number of 1, 2, 4 or 8 bytes.
 fn uint(bytes: &[u8], position: usize, width: usize) -> Result<usize, FormatError> {
     let end = position.checked_add(width).ok_or_else(outside)?;
     let digits = bytes.get(position..end).ok_or_else(outside)?;
@@ -61,14 +61,14 @@ impl<'a> Value<'a> {
         self.packed_type >> 2
     }
 
-    /// Where the value is, and the width of its own numbers.
+    /// Returns the position of the value, and the width of its own numbers in bytes.
     fn target(self) -> Result<(usize, usize), FormatError> {
         let offset = uint(self.bytes, self.position, self.width)?;
         let target = self.position.checked_sub(offset).ok_or_else(outside)?;
         Ok((target, 1 << (self.packed_type & 3)))
     }
 
-    /// A string; `None` for null.
+    /// Reads a string; `None` for null.
     fn string(self) -> Result<Option<&'a str>, FormatError> {
         if self.kind() == NULL {
             return Ok(None);
@@ -91,7 +91,7 @@ impl<'a> Value<'a> {
         text.ok_or_else(|| FormatError::malformed("a string in the configuration"))
     }
 
-    /// Keys and values of a map.
+    /// Reads the keys and values of a map.
     fn entries(
         self,
     ) -> Result<impl Iterator<Item = Result<(&'a [u8], Self), FormatError>>, FormatError> {
@@ -140,7 +140,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A key, which ends with a byte 0.
+/// Reads a key, which ends with a byte 0.
 fn key(bytes: &[u8], position: usize) -> Result<&[u8], FormatError> {
     let rest = bytes.get(position..).ok_or_else(outside)?;
     let mut most = rest.iter().take(MAX_TEXT_BYTES);
@@ -148,7 +148,7 @@ fn key(bytes: &[u8], position: usize) -> Result<&[u8], FormatError> {
     rest.get(..end).ok_or_else(outside)
 }
 
-/// Names of containers, and their URL prefixes.
+/// Reads the names of containers, with their URL prefixes.
 pub(super) fn read(config: &[u8]) -> Result<Vec<(String, String)>, FormatError> {
     let root = Value::root(config)?;
     let containers = root.get(b"virtual_chunk_containers")?;

@@ -1,4 +1,4 @@
-//! The files of a repository that never change: snapshots and manifests.
+//! The immutable files of a repository: snapshots and manifests.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::{AccessHint, Data, Key, Store, StoreError, read_range};
 use crate::sync::Mutex;
 
-/// Manifests that are kept at a time, whatever they take.
+/// Largest number of cached manifests, whatever their size.
 const MAX_MANIFESTS: usize = 4096;
 
-/// Reads snapshots and manifests, and keeps manifests within a budget.
+/// Reads snapshots and manifests, and caches manifests within a budget.
 #[derive(Debug)]
 pub(super) struct Files {
     store: Arc<dyn Store>,
-    /// The most memory that one file takes.
+    /// Memory limit for one file, in bytes.
     limit_bytes: u64,
     manifests: Mutex<WeightedLru<ObjectId, Arc<Manifest>>>,
     loads: SingleFlight<ObjectId, Arc<Manifest>, StoreError>,
@@ -27,13 +27,13 @@ pub(super) struct Files {
 /// The key of a file in the repository.
 ///
 /// # Errors
-/// [`StoreError::Internal`]: identifiers are valid names.
+/// [`StoreError::Internal`], which does not occur: identifiers are valid names.
 pub(super) fn file_key(directory: &str, id: ObjectId) -> Result<Key, StoreError> {
     let key = Key::new(format!("{directory}/{id}").as_bytes());
     key.map_err(|error| StoreError::internal(format!("the name of a file: {error}")))
 }
 
-/// Reads all of a file.
+/// Reads a whole file.
 pub(super) async fn read(
     store: &dyn Store,
     key: &Key,
@@ -52,7 +52,7 @@ pub(super) async fn read(
     read_range(&*object, key, 0..need_bytes).await
 }
 
-/// Reads a file that another file names, and decodes it on the CPU pool.
+/// Reads a file that another file refers to, and decodes it on the CPU pool.
 async fn load<T: Send + 'static>(
     store: &dyn Store,
     key: &Key,
@@ -79,7 +79,7 @@ async fn load<T: Send + 'static>(
 }
 
 impl Files {
-    /// `limit_bytes` is what one file takes at most, and what all manifests that are kept take.
+    /// `limit_bytes` limits the memory of one file, and that of all cached manifests.
     pub(super) fn new(store: Arc<dyn Store>, limit_bytes: u64) -> Self {
         Self {
             store,
@@ -93,10 +93,10 @@ impl Files {
         self.limit_bytes
     }
 
-    /// Whether there is a snapshot.
+    /// Whether a snapshot exists.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn has_snapshot(&self, id: ObjectId) -> Result<bool, StoreError> {
         match self.store.stat(&file_key("snapshots", id)?).await {
             Ok(_) => Ok(true),
@@ -105,10 +105,10 @@ impl Files {
         }
     }
 
-    /// A snapshot.
+    /// Reads a snapshot.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if it is damaged or missing; those of the store.
+    /// [`StoreError::Corrupt`] if the file is damaged or missing; errors of the store.
     pub(super) async fn snapshot(&self, id: ObjectId) -> Result<Snapshot, StoreError> {
         let key = file_key("snapshots", id)?;
         load(&*self.store, &key, self.limit_bytes, move |file, limit| {
@@ -117,12 +117,12 @@ impl Files {
         .await
     }
 
-    /// A manifest that is in memory.
+    /// Returns a manifest if it is cached.
     pub(super) fn cached_manifest(&self, id: ObjectId) -> Option<Arc<Manifest>> {
         self.manifests.lock().get(&id).cloned()
     }
 
-    /// A manifest.
+    /// Returns a manifest, reading it if it is not cached.
     ///
     /// # Errors
     /// As [`Files::snapshot`].

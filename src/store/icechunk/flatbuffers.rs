@@ -1,15 +1,15 @@
-//! Reading of FlatBuffers (flatbuffers.dev/internals): every offset of the input is checked.
+//! Reads FlatBuffers (flatbuffers.dev/internals). Every offset of the input is checked.
 //!
-//! Nothing is verified in advance and nothing is copied. The schemas that are read have no recursion, so an
-//! input cannot make a reader go in circles; an input whose tables share bytes costs only what callers do
+//! Nothing is verified in advance and nothing is copied. The schemas have no recursion, so an input
+//! cannot cause an endless loop. An input whose tables share bytes costs only the work of the callers
 //! for each table.
 
 use super::format::FormatError;
 
-/// The longest buffer: offsets are signed in places.
+/// The longest buffer in bytes: some offsets are signed.
 pub(super) const MAX_BYTES: u64 = i32::MAX as u64;
 
-/// A table, by its place in the buffer.
+/// A table, given by its position in the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table<'a> {
     bytes: &'a [u8],
@@ -42,13 +42,13 @@ fn u32_at(bytes: &[u8], position: usize) -> Result<usize, FormatError> {
     usize::try_from(value).map_err(|_| outside())
 }
 
-/// Where the offset at a position leads to.
+/// Returns the position that the offset at `position` refers to.
 fn target(bytes: &[u8], position: usize) -> Result<usize, FormatError> {
     let offset = u32_at(bytes, position)?;
     position.checked_add(offset).ok_or_else(outside)
 }
 
-/// The bytes of a vector with its number of items before them.
+/// Returns the bytes of the items of a vector, which follow their number.
 fn items(bytes: &[u8], position: usize, item_bytes: usize) -> Result<&[u8], FormatError> {
     let length = u32_at(bytes, position)?.checked_mul(item_bytes);
     let start = position.checked_add(4).ok_or_else(outside)?;
@@ -86,7 +86,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Where a field is; `None` if the table does not have it.
+    /// Returns the position of a field; `None` if the table does not have it.
     fn field(&self, slot: usize) -> Result<Option<usize>, FormatError> {
         let Ok(offset) = array(self.vtable, slot.saturating_mul(2)) else {
             return Ok(None);
@@ -97,7 +97,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A number or a struct.
+    /// Reads a number or a struct; `None` if the table does not have it.
     pub(super) fn fixed<const N: usize>(
         &self,
         slot: usize,
@@ -108,22 +108,22 @@ impl<'a> Table<'a> {
             .transpose()
     }
 
-    /// A number, if it is there.
+    /// Reads a number; `None` if the table does not have it.
     pub(super) fn u8(&self, slot: usize) -> Result<Option<u8>, FormatError> {
         Ok(self.fixed(slot)?.map(u8::from_le_bytes))
     }
 
-    /// A number, 0 if it is not there.
+    /// Reads a number; 0 if the table does not have it.
     pub(super) fn u32(&self, slot: usize) -> Result<u32, FormatError> {
         Ok(self.fixed(slot)?.map_or(0, u32::from_le_bytes))
     }
 
-    /// A number, 0 if it is not there.
+    /// Reads a number; 0 if the table does not have it.
     pub(super) fn u64(&self, slot: usize) -> Result<u64, FormatError> {
         Ok(self.fixed(slot)?.map_or(0, u64::from_le_bytes))
     }
 
-    /// Where a field leads to that is an offset.
+    /// Returns the position that a field refers to.
     fn indirect(&self, slot: usize) -> Result<Option<usize>, FormatError> {
         let position = self.field(slot)?;
         position
@@ -152,7 +152,7 @@ impl<'a> Table<'a> {
         }))
     }
 
-    /// A vector of bytes.
+    /// Reads a vector of bytes.
     pub(super) fn bytes(&self, slot: usize) -> Result<Option<&'a [u8]>, FormatError> {
         Ok(self.vector::<1>(slot)?.map(|vector| vector.items))
     }
@@ -163,7 +163,7 @@ impl<'a> Table<'a> {
 }
 
 impl<'a, const N: usize> Vector<'a, N> {
-    /// Where the items begin in the buffer.
+    /// The position of the items in the buffer.
     pub(super) fn position(&self) -> usize {
         self.position
     }
@@ -172,19 +172,19 @@ impl<'a, const N: usize> Vector<'a, N> {
         self.items.len() / N.max(1)
     }
 
-    /// All items as bytes.
+    /// The bytes of all items.
     pub(super) fn items(&self) -> &'a [u8] {
         self.items
     }
 
-    /// A number or a struct.
+    /// Reads a number or a struct.
     pub(super) fn fixed(&self, index: usize) -> Result<[u8; N], FormatError> {
         array(self.items, index.checked_mul(N).ok_or_else(outside)?)
     }
 }
 
 impl<'a> Offsets<'a> {
-    /// The vector whose items begin at a place, as [`Vector::position`] told.
+    /// The vector whose items begin at a position that [`Vector::position`] returned.
     pub(super) fn at(bytes: &'a [u8], position: usize) -> Result<Self, FormatError> {
         let start = position.checked_sub(4).ok_or_else(outside)?;
         Ok(Self {
@@ -195,7 +195,7 @@ impl<'a> Offsets<'a> {
     }
 
     fn target(&self, index: usize) -> Result<usize, FormatError> {
-        // Beyond the last item follow other bytes.
+        // This checks `index`: other bytes follow the last item.
         self.fixed(index)?;
         let offset = index.checked_mul(4).ok_or_else(outside)?;
         target(

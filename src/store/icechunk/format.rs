@@ -1,4 +1,4 @@
-//! What the files of metadata have in common: a header, then FlatBuffers that may be compressed
+//! The common format of metadata files: a header, then FlatBuffers that may be compressed
 //! (Icechunk specification, "Binary File Format").
 
 use std::borrow::Cow;
@@ -11,18 +11,18 @@ use crate::store::{Key, StoreError};
 /// Why a file of the repository cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FormatError {
-    /// It is not what the specification says.
+    /// The file violates the specification.
     #[error("{0}")]
     Malformed(Cow<'static, str>),
-    /// It may be right, but this program cannot read it.
+    /// The file may be valid, but this program cannot read it.
     #[error("{0}")]
     Unsupported(String),
-    /// It takes more memory than is allowed.
+    /// The file needs more memory than allowed.
     #[error("{need_bytes} bytes in memory, {limit_bytes} are allowed")]
     TooLarge {
-        /// The most that may be needed.
+        /// Upper bound of the needed bytes.
         need_bytes: u64,
-        /// What is allowed.
+        /// Bytes that are allowed.
         limit_bytes: u64,
     },
 }
@@ -32,7 +32,7 @@ impl FormatError {
         Self::Malformed(what.into())
     }
 
-    /// Refuses what takes more memory than is allowed.
+    /// Fails if more memory is needed than allowed.
     pub(super) fn check_limit(need_bytes: usize, limit_bytes: u64) -> Result<(), Self> {
         let need_bytes = need_bytes as u64;
         match need_bytes <= limit_bytes {
@@ -44,7 +44,7 @@ impl FormatError {
         }
     }
 
-    /// The failure of a key whose bytes or names a file has.
+    /// Converts the error of `file` into an error of `key`, whose bytes or names are in the file.
     pub(super) fn of(self, key: &Key, file: &str) -> StoreError {
         let key = key.clone();
         match self {
@@ -68,12 +68,12 @@ impl FormatError {
     }
 }
 
-/// A required field that is not there.
+/// Returns a required field, or an error if it is missing.
 pub(super) fn required<T>(field: Option<T>, name: &'static str) -> Result<T, FormatError> {
     field.ok_or_else(|| FormatError::malformed(format!("no {name}")))
 }
 
-/// What a file holds.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileType {
     Snapshot = 1,
@@ -83,13 +83,13 @@ pub(super) enum FileType {
 
 /// The first bytes of every file.
 pub(super) const MAGIC: &[u8; 12] = b"ICE\xf0\x9f\xa7\x8aCHUNK";
-/// After the magic bytes: the name of the writer, then three bytes.
+/// Bytes of the writer's name, which follows the magic bytes; three more bytes follow it.
 const WRITER_BYTES: usize = 24;
 const HEADER_BYTES: usize = MAGIC.len() + WRITER_BYTES + 3;
-/// The versions of the specification that are read.
+/// The supported versions of the specification.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
-/// The FlatBuffers of a file, at most `limit_bytes` of them.
+/// Returns the FlatBuffers of a file, at most `limit_bytes` of them.
 pub(super) fn decode(file: &[u8], of: FileType, limit_bytes: u64) -> Result<Vec<u8>, FormatError> {
     let (header, body) = file
         .split_first_chunk::<HEADER_BYTES>()
@@ -122,7 +122,7 @@ pub(super) fn decode(file: &[u8], of: FileType, limit_bytes: u64) -> Result<Vec<
     }
 }
 
-/// Decompresses zstd. Memory is used as far as there are bytes, whatever sizes are claimed.
+/// Decompresses zstd. Memory grows with the actual output, whatever sizes the input claims.
 fn decompress(body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, FormatError> {
     let most_bytes = decompressed_bound(body)?;
     let too_large = || FormatError::TooLarge {
@@ -141,10 +141,10 @@ fn decompress(body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// The most bytes that a block of zstd has (RFC 8878, 3.1.1.2).
+/// Largest size of a zstd block in bytes (RFC 8878, 3.1.1.2).
 const MAX_BLOCK_BYTES: u64 = 128 << 10;
 
-/// The most bytes that a frame of zstd decompresses to, from the headers of its blocks (RFC 8878, 3.1.1).
+/// Upper bound of the decompressed size of a zstd frame, from its block headers (RFC 8878, 3.1.1).
 fn decompressed_bound(frame: &[u8]) -> Result<u64, FormatError> {
     let cut = || FormatError::malformed("zstd: no complete frame");
     let descriptor = *frame.get(4).ok_or_else(cut)?;

@@ -1,4 +1,4 @@
-//! The decoders as a function of any bytes, for tests/fuzz.
+//! The decoders as a function of arbitrary bytes, for tests/fuzz.
 
 use super::flatbuffers::Table;
 use super::format::{FileType, FormatError, decode};
@@ -8,21 +8,21 @@ use super::repository::{RefKind, RepositoryInfo};
 use super::snapshot::{NodeIndex, Snapshot};
 
 const MEMORY_BYTES: u64 = 16 << 20;
-/// Nodes, arrays, references and names that are looked at.
+/// Number of nodes, arrays, references and names that are inspected.
 const MOST: usize = 256;
 
-/// Reads a file of metadata: it is refused, or every part of it can be read or refused.
+/// Decodes a metadata file: either it is refused, or each part of it can be read or is refused.
 ///
 /// # Panics
-/// If a decoder breaks a promise.
+/// If a decoder violates its contract.
 pub fn fuzz_icechunk(file: &[u8]) {
-    // A file that is refused is as good as any other.
+    // A refused file is a valid outcome.
     let _ = snapshot(file);
     let _ = manifest(file);
     let _ = repository(file);
 }
 
-/// The identifier that a file has of itself.
+/// Returns the ID in a file.
 fn id(file: &[u8], of: FileType) -> Result<ObjectId, FormatError> {
     let body = decode(file, of, MEMORY_BYTES)?;
     let id = Table::root(&body)?.fixed(0)?;

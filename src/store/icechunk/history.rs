@@ -1,4 +1,4 @@
-//! All versions of a repository, for a person who looks for one.
+//! All versions of a repository, for users who look for one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,9 @@ use super::repository::RefKind;
 use super::{Shared, time};
 use crate::store::{History, NamedVersion, StoreError, VersionInfo};
 
-/// Snapshots that are listed.
+/// Largest number of listed snapshots.
 const MAX_VERSIONS: usize = 1000;
-/// Characters of a message that are listed.
+/// Largest number of listed characters of a message.
 const MAX_MESSAGE: usize = 1000;
 
 /// Snapshots by their identifiers, each with its date in microseconds since 1970 and its message.
@@ -25,7 +25,7 @@ impl Shared {
     /// Branches, tags and snapshots.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn history(&self) -> Result<History, StoreError> {
         let shown = self.state.lock().index.snapshot().id();
         let (refs, versions, incomplete) = match self.refs.layout {
@@ -76,7 +76,7 @@ impl Shared {
         Ok((refs, versions, incomplete))
     }
 
-    /// In version 1 of the format, snapshots are found from those with a name, each by the one behind it.
+    /// In version 1 of the format, snapshots are found from branches and tags, and then from child to parent.
     async fn of_files(
         &self,
         shown: ObjectId,
@@ -99,7 +99,7 @@ impl Shared {
             }
             let snapshot = match self.files.snapshot(id).await {
                 Ok(snapshot) => snapshot,
-                // The snapshots before it may have expired.
+                // Older snapshots may have expired.
                 Err(StoreError::Corrupt { key, what }) => {
                     incomplete = Some(format!("{key}: {what}"));
                     continue;

@@ -1,18 +1,18 @@
-//! Names of files: identifiers in Crockford's Base 32 (Icechunk specification, "Common Types").
+//! IDs of files, which are also their names, in Crockford's Base 32 (Icechunk specification, "Common Types").
 
 use std::fmt;
 
 /// The digits, without I, L, O and U.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// The length of an identifier as text.
+/// The length of an ID as text, in bytes.
 const TEXT_BYTES: usize = 20;
 
-/// The identifier of a snapshot, a manifest or a file of chunks.
+/// The ID of a snapshot, a manifest or a file of chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ObjectId(pub(super) [u8; 12]);
 
 impl ObjectId {
-    /// Reads an identifier; upper and lower case are the same.
+    /// Parses an ID, case-insensitively.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.len() != TEXT_BYTES {
             return None;
@@ -23,7 +23,7 @@ impl ObjectId {
             let digit = DIGITS.iter().position(|known| *known == letter)?;
             bits = (bits << 5) | digit as u128;
         }
-        // 100 bits, of which the last 4 are none of the identifier.
+        // The text has 100 bits; the last 4 are padding.
         let [_, _, _, _, id @ ..] = (bits >> 4).to_be_bytes();
         (bits & 0xf == 0).then_some(Self(id))
     }

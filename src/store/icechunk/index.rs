@@ -1,7 +1,7 @@
 //! The keys of one snapshot: `zarr.json` of each node, and the chunks that manifests refer to.
 //!
-//! No request is sent for a chunk. Manifests are read one after the other, and kept only as long as the
-//! budget of [`Files`] lets them.
+//! Finding a chunk sends no request for the chunk. Manifests are read one after the other, and kept only as
+//! long as the budget of [`Files`] permits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::store::reference::{Child, Entry, Page, Pin, Reference};
 use crate::store::{Key, StoreError};
 use crate::sync::Mutex;
 
-/// The document of a node.
+/// The metadata document of a node.
 const DOCUMENT: &[u8] = b"zarr.json";
-/// Names of chunks in one page of a listing.
+/// Number of chunk names in one page of a listing.
 const PAGE_NAMES: usize = 1024;
-/// What descriptions of arrays take at most, as a part of the limit of one file.
+/// Memory limit of the cached array descriptions: the limit of one file divided by this.
 const ARRAYS_SHARE: u64 = 8;
-/// Descriptions of arrays that are kept.
+/// Largest number of cached array descriptions.
 const MAX_ARRAYS: usize = 1024;
-/// The parts of a position among names with all coordinates.
+/// The parts of a position in a flat listing (see `flat`).
 const TAG_MASK: u64 = 0xff << 56;
 const PLACE_MASK: u64 = u32::MAX as u64;
 
@@ -41,15 +41,15 @@ pub(super) struct SnapshotIndex {
     arrays: Mutex<WeightedLru<NodeIndex, Arc<Array>>>,
 }
 
-/// What a key is, as far as the snapshot tells.
+/// The result of looking up a key in the snapshot.
 #[derive(Debug)]
 enum Found {
     Entry(Entry),
-    /// A chunk, or the common beginning of chunks, that manifests may have.
+    /// A chunk or a prefix of chunks, which manifests may contain.
     Chunk(Arc<Array>, ChunkName),
 }
 
-/// What a manifest says of a name.
+/// The result of looking up a name in a manifest.
 enum Lookup {
     Absent,
     Found(Entry),
@@ -74,7 +74,7 @@ impl SnapshotIndex {
         format!("snapshots/{}", self.snapshot.id())
     }
 
-    /// What a node is as an array; `None` for a group.
+    /// Returns the array at a node; `None` for a group.
     fn array(&self, node: NodeIndex, key: &Key) -> Result<Option<Arc<Array>>, StoreError> {
         if let Some(array) = self.arrays.lock().get(&node) {
             return Ok(Some(Arc::clone(array)));
@@ -90,7 +90,7 @@ impl SnapshotIndex {
         Ok(Some(array))
     }
 
-    /// The document of a node; `None` if it has none.
+    /// Returns the document of a node; `None` if it has none.
     fn document(&self, node: NodeIndex, key: &Key) -> Result<Option<Reference>, StoreError> {
         let range = self.snapshot.document(node);
         let Some(range) = range.map_err(|error| error.of(key, &self.file()))? else {
@@ -116,14 +116,14 @@ impl SnapshotIndex {
         {
             return Err(StoreError::NotAPrefix { key: key.clone() });
         }
-        // No encoding has other names of chunks, whatever the document of the array says.
+        // Chunk names of every encoding begin like this, whatever the document of the array says.
         if !matches!(below.first(), Some(b'c' | b'0'..=b'9')) {
             return Err(absent());
         }
         let array = self.array(node, key)?.ok_or_else(absent)?;
         let name = array.keys.parse(below).ok_or_else(absent)?;
         match name {
-            // `c`, of an array that has chunks.
+            // The name is `c`, a prefix if the array has chunks.
             ChunkName::Prefix(coordinates) if coordinates.is_empty() => {
                 match array.manifests.is_empty() {
                     true => Err(absent()),
@@ -134,7 +134,7 @@ impl SnapshotIndex {
         }
     }
 
-    /// The entry of a key, if the manifests that it takes are in memory.
+    /// Returns the entry of a key, if all manifests that it needs are in memory.
     pub(super) fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
         let (array, name) = match self.locate(key) {
             Ok(Found::Chunk(array, name)) => (array, name),
@@ -152,10 +152,10 @@ impl SnapshotIndex {
         Some(Err(StoreError::NotFound { key: key.clone() }))
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if no manifest of the array has it; those of the manifests.
+    /// [`StoreError::NotFound`] if no manifest of the array has the key; errors of reading manifests.
     pub(super) async fn find(&self, key: &Key) -> Result<Entry, StoreError> {
         let (array, name) = match self.locate(key)? {
             Found::Chunk(array, name) => (array, name),
@@ -201,7 +201,7 @@ impl SnapshotIndex {
             ChunkName::Prefix(first) => {
                 let mut from = refs.bound(0, first, false).map_err(failed)?;
                 let end = refs.bound(from, first, true).map_err(failed)?;
-                // Another manifest has what lies outside of the extents.
+                // References outside of the extents belong to another manifest.
                 while from < end {
                     let coordinates: Vec<u32> =
                         refs.coordinates(from).map_err(failed)?.iter().collect();
@@ -215,7 +215,7 @@ impl SnapshotIndex {
         }
     }
 
-    /// Where the bytes of a chunk are. The inner result is that of this chunk alone.
+    /// Returns the location of the bytes of a chunk. The inner result concerns only this chunk.
     fn reference(
         &self,
         manifest: &Manifest,
@@ -243,8 +243,8 @@ impl SnapshotIndex {
         })
     }
 
-    /// A page of the names below a prefix: documents and nodes come first, then chunks in the order of
-    /// their coordinates.
+    /// Returns a page of the names below a prefix. Documents and nodes come first, then chunks in the order
+    /// of their coordinates.
     ///
     /// # Errors
     /// As [`SnapshotIndex::find`].
@@ -271,7 +271,7 @@ impl SnapshotIndex {
                 return Err(StoreError::NotAPrefix { key });
             };
             if position == 0 && !first.is_empty() {
-                // Whether there is such a prefix.
+                // Fails if the prefix does not exist.
                 self.find(prefix).await?;
             }
             return self.nested(prefix, &array, &first, position).await;
@@ -292,7 +292,7 @@ impl SnapshotIndex {
         }
     }
 
-    /// The document of a node, and the nodes below it.
+    /// Returns the first page: the document of a node, and the nodes below it.
     fn top(&self, prefix: &Key, node: NodeIndex) -> Result<Page, StoreError> {
         let nodes = self
             .snapshot
@@ -322,14 +322,14 @@ impl SnapshotIndex {
         names.any(|(_, there)| there == name)
     }
 
-    /// A page without names that nodes have.
+    /// Removes the names of nodes from a page.
     fn without_nodes(&self, parent: NodeIndex, mut page: Page) -> Page {
         page.children
             .retain(|child| !self.is_node(parent, &child.name));
         page
     }
 
-    /// Names of the next coordinate behind the first ones. A position is the least one that is asked for.
+    /// Returns names of the coordinate that follows `first`. A position is the smallest coordinate to return.
     async fn nested(
         &self,
         prefix: &Key,
@@ -388,8 +388,8 @@ impl SnapshotIndex {
         })
     }
 
-    /// Names with all coordinates. A position is a tag of the snapshot (8 bits), the number of a manifest
-    /// (24 bits), and a place in it.
+    /// Returns names with all coordinates. A position consists of a tag of the snapshot (8 bits), the number
+    /// of a manifest (24 bits), and a place in that manifest (32 bits).
     async fn flat(&self, prefix: &Key, array: &Array, position: u64) -> Result<Page, StoreError> {
         let tag = u64::from(self.snapshot.id().0[0]) << 56;
         if position != 0 && position & TAG_MASK != tag {
@@ -431,7 +431,7 @@ impl SnapshotIndex {
         Ok(Page { children, next })
     }
 
-    /// The reference of a name in a listing.
+    /// Returns the reference of a listed name.
     fn listed(&self, manifest: &Manifest, refs: Refs<'_>, place: usize) -> Reference {
         match self.reference(manifest, refs, place) {
             Ok(Ok(reference)) => reference,
@@ -440,14 +440,14 @@ impl SnapshotIndex {
     }
 }
 
-/// The manifests that can have a name.
+/// Returns the manifests that may contain a name.
 fn covering<'a>(array: &'a Array, name: &'a ChunkName) -> impl Iterator<Item = &'a ManifestRef> {
     let (ChunkName::Prefix(first) | ChunkName::Chunk(first)) = name;
     let manifests = array.manifests.iter();
     manifests.filter(move |manifest| manifest.covers(first))
 }
 
-/// The first places with each of the next coordinates from `from` on, at most those of a page.
+/// Returns the first place of each next coordinate from `from` on, at most as many as fit into a page.
 fn distinct(
     refs: Refs<'_>,
     manifest: &ManifestRef,
@@ -477,7 +477,7 @@ fn distinct(
     Ok(places)
 }
 
-/// A page whose positions have another beginning.
+/// Adds `by` to the position of the next page.
 fn behind(mut page: Page, by: u64) -> Page {
     page.next = page.next.and_then(|next| next.checked_add(by));
     page
@@ -501,7 +501,7 @@ fn manifest_file(id: ObjectId) -> String {
     format!("manifests/{id}")
 }
 
-/// The failure to read a file as that of a key which needs it.
+/// Converts the failure to read a file into an error of `key`, which needs the file.
 fn about(error: StoreError, key: &Key, file: &str) -> StoreError {
     let key = key.clone();
     match error {

@@ -5,11 +5,11 @@ use percent_encoding::percent_decode_str;
 
 use super::format::FormatError;
 
-/// What locations begin with that are relative to a container.
+/// The scheme of locations that are relative to a container.
 const CONTAINER_SCHEME: &str = "vcc://";
 
-/// What a location means as the name of a target: the path of a file, the URL of a web server, or that of a
-/// bucket with the key as it is.
+/// Converts a location to the name of a target: the path of a file, the URL of a web server, or the URL of a
+/// bucket with the decoded key.
 pub(super) fn target(
     location: &str,
     containers: &Result<Vec<(String, String)>, FormatError>,
@@ -28,7 +28,7 @@ pub(super) fn target(
     }
 }
 
-/// Decodes the path of a URL of a file or of an object in a bucket; a query is no part of its name.
+/// Decodes the path in a URL of a file or of an object in a bucket, and drops a query.
 fn plain(url: &str) -> Result<String, FormatError> {
     let (scheme, rest) = match url.split_once("://") {
         Some(("http" | "https", _)) | None => return Ok(url.to_owned()),

@@ -1,8 +1,8 @@
-//! Manifests: where the chunks of arrays are (`manifest.fbs`).
+//! Manifests: the locations of the chunks of arrays (`manifest.fbs`).
 //!
 //! **Invariant:** [`Manifest::decode`] has proved that the references of an array are in strictly ascending
-//! order of their coordinates, so that a binary search proves absence. An array for which that is not so
-//! fails as a whole.
+//! order of their coordinates, so that a binary search proves absence. If an array violates this, every
+//! lookup in it fails.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -37,21 +37,21 @@ mod slot {
     pub(super) const COMPRESSED_LOCATION: usize = 8;
 }
 
-/// The algorithm of compressed locations: zstd with a dictionary.
+/// The compression algorithm of locations: zstd with a dictionary.
 const ZSTD_DICTIONARY: u8 = 1;
-/// The longest location.
+/// Length of the longest location in bytes.
 const MAX_LOCATION_BYTES: usize = 8192;
-/// A reference takes no fewer bytes, so that a short file cannot claim many.
+/// Smallest size of a reference in bytes, so that a short file cannot claim many.
 const MIN_REF_BYTES: usize = 8;
 
 thread_local! {
     static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// References of one file.
+/// The decoded references of one file.
 pub(super) struct Manifest {
     bytes: Vec<u8>,
-    /// In ascending order of their nodes.
+    /// Sorted by node ID.
     arrays: Vec<ArrayRefs>,
     dictionary: Option<DecoderDictionary<'static>>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Manifest {
 #[derive(Debug)]
 struct ArrayRefs {
     node_id: [u8; 8],
-    /// Where the vector of references begins, or why they cannot be searched.
+    /// The position of the vector of references, or why they cannot be searched.
     refs: Result<usize, FormatError>,
 }
 
@@ -72,35 +72,35 @@ pub(super) struct Refs<'a> {
     dimensions: usize,
 }
 
-/// Where the bytes of a chunk are.
+/// The location of the bytes of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Location {
     /// In the manifest.
     Inline(Range<usize>),
-    /// In a file of the repository.
+    /// In a file of the repository itself.
     Native {
-        /// The file.
+        /// The ID of the file.
         id: ObjectId,
-        /// The part of it.
+        /// The byte range in the file.
         range: Range<u64>,
     },
-    /// In a file elsewhere.
+    /// In a file outside of the repository.
     Virtual {
         /// An absolute URL, or one relative to a container.
         url: String,
-        /// The part of it.
+        /// The byte range in the file.
         range: Range<u64>,
-        /// What the file has to be.
+        /// Identifies the version of the file that the reference is for.
         checksum: Option<Checksum>,
     },
 }
 
-/// What tells a version of a file elsewhere from others.
+/// Identifies a version of a file outside of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checksum {
-    /// Its entity tag.
+    /// The entity tag (ETag) of the file.
     ETag(String),
-    /// It was not changed after this time, in seconds since 1970.
+    /// The file was not changed after this time, in seconds since 1970.
     NotAfter(u32),
 }
 
@@ -116,7 +116,7 @@ impl fmt::Debug for Manifest {
 }
 
 impl Manifest {
-    /// Reads the file of a manifest; it takes at most `limit_bytes` of memory.
+    /// Decodes the file of a manifest, which takes at most `limit_bytes` of memory.
     pub(super) fn decode(id: ObjectId, file: &[u8], limit_bytes: u64) -> Result<Self, FormatError> {
         let bytes = decode(file, FileType::Manifest, limit_bytes)?;
         let root = Table::root(&bytes)?;
@@ -136,18 +136,18 @@ impl Manifest {
         })
     }
 
-    /// All bytes, of which inline chunks are ranges.
+    /// All bytes of the file; inline chunks are ranges of them.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes that it takes in memory.
+    /// Bytes that the manifest takes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let arrays = self.arrays.len().saturating_mul(size_of::<ArrayRefs>());
         self.bytes.len().saturating_add(arrays) as u64
     }
 
-    /// The nodes of all arrays, and the dimensions of their references.
+    /// Returns the IDs of all arrays, and the number of dimensions of their references.
     #[cfg(feature = "fuzzing")]
     pub(super) fn arrays(&self) -> impl Iterator<Item = ([u8; 8], usize)> {
         self.arrays.iter().filter_map(|array| {
@@ -157,7 +157,7 @@ impl Manifest {
         })
     }
 
-    /// The references of an array of so many dimensions; `None` if there are none.
+    /// Returns the references of an array with this number of dimensions; `None` if there are none.
     pub(super) fn refs(
         &self,
         node_id: &[u8; 8],
@@ -188,7 +188,7 @@ impl Manifest {
 fn arrays(bytes: &[u8], root: Table<'_>) -> Result<Vec<ArrayRefs>, FormatError> {
     let tables: Offsets<'_> = required(root.vector(slot::ARRAYS)?, "arrays")?;
     let mut arrays: Vec<ArrayRefs> = Vec::new();
-    // References of different arrays do not share bytes.
+    // Number of references for which the file has room, since those of different arrays do not share bytes.
     let mut left = bytes.len() / MIN_REF_BYTES;
     for table in tables.tables() {
         let table = table?;
@@ -204,7 +204,7 @@ fn arrays(bytes: &[u8], root: Table<'_>) -> Result<Vec<ArrayRefs>, FormatError> 
     Ok(arrays)
 }
 
-/// Where the references of an array are, in strictly ascending order.
+/// Returns the position of the references of an array, after checking that they are strictly ascending.
 fn checked_refs(array: Table<'_>, left: &mut usize) -> Result<usize, FormatError> {
     let tables: Offsets<'_> = required(array.vector(slot::REFS)?, "references")?;
     *left = left
@@ -243,7 +243,7 @@ impl<'a> Coordinates<'a> {
         numbers.iter().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Compares with coordinates; where those are fewer, only the first ones.
+    /// Compares with `other`; if `other` has fewer coordinates, compares only as many.
     fn compare(self, other: impl Iterator<Item = u32>) -> Ordering {
         let pairs = self.iter().zip(other);
         let mut orders = pairs.map(|(one, other)| one.cmp(&other));
@@ -262,8 +262,8 @@ impl<'a> Refs<'a> {
         coordinates(self.tables.table(place)?)
     }
 
-    /// The first place from `from` on whose first coordinates are not less than these, or, if `is_behind`,
-    /// greater than these.
+    /// Returns the first place from `from` on whose first coordinates are not less than `first`, or, if
+    /// `is_behind`, greater than `first`.
     pub(super) fn bound(
         &self,
         from: usize,
@@ -271,7 +271,7 @@ impl<'a> Refs<'a> {
         is_behind: bool,
     ) -> Result<usize, FormatError> {
         let (mut low, mut high) = (from, self.len());
-        // Neighbours are near: steps that double find the part to search.
+        // The place is mostly near `from`: doubling steps find the part to search.
         let mut step = 1_usize;
         while low < high {
             let probe = low.saturating_add(step - 1);
@@ -300,7 +300,7 @@ impl<'a> Refs<'a> {
         Ok(order == Ordering::Less || (is_behind && order == Ordering::Equal))
     }
 
-    /// The place of a chunk; `None` proves that there is no reference to it.
+    /// Returns the place of a chunk; `None` proves that the manifest has no reference to it.
     pub(super) fn find(&self, coordinates: &[u32]) -> Result<Option<usize>, FormatError> {
         if coordinates.len() != self.dimensions {
             return Ok(None);
@@ -315,7 +315,7 @@ impl<'a> Refs<'a> {
         Ok(order != Ordering::Equal)
     }
 
-    /// Where the bytes of a chunk are.
+    /// Returns the location of the bytes of a chunk.
     pub(super) fn location(&self, place: usize) -> Result<Location, FormatError> {
         let table = self.tables.table(place)?;
         let inline: Option<Vector<'_, 1>> = table.vector(slot::INLINE)?;

@@ -1,4 +1,4 @@
-//! From the store of a repository to the store of what it shows.
+//! Opens the store of a repository as a store of the hierarchy in it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{Icechunk, IcechunkError};
 use crate::store::reference::{Base, ReferenceStore, Targets};
 use crate::store::{Key, KeyClasses, OpenOptions, Store};
 
-/// Where the branches are of a local store that is a repository, and no hierarchy itself.
+/// Returns the layout of a local store that is a repository and not itself a hierarchy; otherwise `None`.
 pub(in crate::store) async fn recognise_local(
     store: &dyn Store,
     classes: KeyClasses,
@@ -31,8 +31,8 @@ pub(in crate::store) async fn recognise_local(
     layout.ok().flatten()
 }
 
-/// Opens a repository. `refs` is its store as far as it changes, `files` where everything else is, and
-/// `base` where it is: virtual chunks below it need no option.
+/// Opens a repository. `refs` is its store for files that change, `files` its store for all other files, and
+/// `base` its location: virtual chunks below it need no option.
 ///
 /// # Errors
 /// [`IcechunkError`].
@@ -46,7 +46,7 @@ pub(in crate::store) async fn open(
     let label = files.label().to_owned();
     let (own, ttl) = (Arc::clone(&files), options.remote.ttl);
     let repository = Icechunk::open(layout, refs, files, &options.icechunk, ttl).await?;
-    // Virtual chunks have checksums of their own.
+    // Virtual chunks have their own checksums.
     let targets = Targets::new(base, options, None);
     let references = Box::new(repository);
     Ok(ReferenceStore::new(label, references, Some(own), targets))

@@ -1,5 +1,5 @@
-//! Branches and tags: in the file `repo` of version 2 of the format, or in a file each below `refs` in
-//! version 1. They are all of a repository that changes.
+//! Branches and tags: in the file `repo` in version 2 of the format, or in a file each below `refs` in
+//! version 1. No other part of a repository changes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::store::{AccessHint, Key, Store, StoreError, read_range, visit_all};
 
 /// The branch that is shown by default.
 pub(super) const MAIN: &str = "main";
-/// The file with all branches and tags.
+/// The file that holds all branches and tags.
 const REPO: &str = "repo";
-/// A file `repo` up to this size is fetched with one request.
+/// A file `repo` up to this size, in bytes, is fetched with one request.
 const MAX_FIRST_BYTES: u64 = 1 << 20;
-/// The longest file of one branch or tag.
+/// Size of the longest file of one branch or tag, in bytes.
 const MAX_REF_BYTES: u64 = 64 << 10;
-/// Names in messages.
+/// Largest number of names in a message.
 const MAX_NAMES: usize = 20;
-/// Branches and tags that are listed.
+/// Largest number of listed branches and tags.
 const MAX_LISTED: usize = 10_000;
 
-/// Where branches and tags are.
+/// Where a repository stores its branches and tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Layout {
     /// In a file each: version 1 of the format.
@@ -43,14 +43,14 @@ pub(super) struct Refs {
     limit_bytes: u64,
 }
 
-/// What the name of a version leads to.
+/// The version that a name refers to.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub(super) snapshot: ObjectId,
     pub(super) containers: Containers,
-    /// The name is that of a branch, which can move.
+    /// Whether the name is that of a branch, which can move.
     pub(super) is_branch: bool,
-    /// The name is the identifier of a snapshot, which may not exist.
+    /// Whether the name is the ID of a snapshot, which may not exist.
     pub(super) is_by_id: bool,
 }
 
@@ -70,7 +70,7 @@ impl RefKind {
         }
     }
 
-    /// The kind and the name of a directory below `refs`.
+    /// Parses the name of a directory below `refs` into the kind and the name of a reference.
     fn of_directory(directory: &str) -> Option<(Self, &str)> {
         [Self::Branch, Self::Tag]
             .into_iter()
@@ -82,10 +82,10 @@ fn key(text: &str) -> Option<Key> {
     Key::new(text.as_bytes()).ok()
 }
 
-/// Where the branches of a repository are; `None` for what is no repository.
+/// Returns the layout of a repository; `None` if the store is no repository.
 ///
 /// # Errors
-/// Those of the store, if it could not be found out.
+/// Errors of the store, if it cannot be determined.
 pub(in crate::store) async fn recognise(store: &dyn Store) -> Result<Option<Layout>, StoreError> {
     match has_repo(store).await {
         Ok(true) => return Ok(Some(Layout::Repo)),
@@ -96,7 +96,7 @@ pub(in crate::store) async fn recognise(store: &dyn Store) -> Result<Option<Layo
         return Ok(None);
     };
     match read(store, &main, MAX_REF_BYTES).await {
-        // A page of a server that has one for every name is none.
+        // A web server may return an HTML page for any name, so the file must begin like JSON.
         Ok(file) if file.bytes(&[])?.trim_ascii_start().starts_with(b"{") => {
             Ok(Some(Layout::Files))
         }
@@ -110,7 +110,7 @@ pub(in crate::store) async fn recognise(store: &dyn Store) -> Result<Option<Layo
     }
 }
 
-/// Whether the file `repo` is one of a repository.
+/// Whether the file `repo` has the magic bytes of a repository.
 async fn has_repo(store: &dyn Store) -> Result<bool, StoreError> {
     let repo = key(REPO).unwrap_or_default();
     let object = store
@@ -130,7 +130,7 @@ impl Refs {
         }
     }
 
-    /// The file `repo`.
+    /// Reads the file `repo`.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the repository is offline, [`StoreError::Stale`] if it is gone.
@@ -154,7 +154,7 @@ impl Refs {
         }
     }
 
-    /// The snapshot of a branch or tag in a file of its own; `None` if there is none of that name.
+    /// Returns the snapshot of a branch or tag that has its own file; `None` if the name does not exist.
     async fn ref_file(&self, kind: RefKind, name: &str) -> Result<Option<ObjectId>, StoreError> {
         let directory = format!("refs/{}{name}", kind.prefix());
         let file = key(&format!("{directory}/ref.json")).filter(|_| !name.contains('/'));
@@ -177,12 +177,12 @@ impl Refs {
         id.map(Some).ok_or_else(corrupt)
     }
 
-    /// Whether a tag was deleted, which leaves its file.
+    /// Whether a tag was deleted; its file remains in that case.
     async fn is_deleted(&self, directory: &str) -> Result<bool, StoreError> {
         let Some(tombstone) = key(&format!("{directory}/ref.json.deleted")) else {
             return Ok(false);
         };
-        // An empty file: its bytes are not asked for.
+        // The tombstone is an empty file, so its bytes are not read.
         match self.store.stat(&tombstone).await {
             Ok(_) => Ok(true),
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(false),
@@ -190,7 +190,7 @@ impl Refs {
         }
     }
 
-    /// The present snapshot of a branch; `None` if it is gone.
+    /// Returns the current snapshot of a branch; `None` if the branch is gone.
     pub(super) async fn branch(
         &self,
         name: &str,
@@ -208,8 +208,8 @@ impl Refs {
         }
     }
 
-    /// Finds a branch, else a tag, else a snapshot by its identifier. That a snapshot is there is not
-    /// known before it is read.
+    /// Resolves a name as a branch, else as a tag, else as the ID of a snapshot. Whether a snapshot exists
+    /// is known only when it is read.
     pub(super) async fn resolve(&self, name: &str) -> Result<Resolved, IcechunkError> {
         let info = match self.layout {
             Layout::Files => None,
@@ -244,7 +244,7 @@ impl Refs {
         }
     }
 
-    /// The error for a name that is none, with those that are.
+    /// Returns the error for a name that does not exist, listing those that do.
     pub(super) async fn unknown(&self, name: &str) -> IcechunkError {
         let known = match self.list().await {
             Ok(refs) if refs.is_empty() => "it has neither branches nor tags".to_owned(),
@@ -264,10 +264,10 @@ impl Refs {
         }
     }
 
-    /// All branches, then all tags.
+    /// Lists all branches, then all tags.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if the server lists no names; those of the store.
+    /// [`StoreError::Unsupported`] if the server lists no names; errors of the store.
     pub(super) async fn list(&self) -> Result<Vec<NamedRef>, StoreError> {
         match self.layout {
             Layout::Repo => named_refs(&self.repository().await?).map_err(in_repo),
@@ -308,12 +308,12 @@ impl Refs {
     }
 }
 
-/// A failure of the file `repo`.
+/// Converts an error in the file `repo`.
 pub(super) fn in_repo(error: FormatError) -> StoreError {
     error.of(&key(REPO).unwrap_or_default(), REPO)
 }
 
-/// The branches and tags of a file `repo`.
+/// Returns the branches and tags in the file `repo`.
 pub(super) fn named_refs(info: &RepositoryInfo) -> Result<Vec<NamedRef>, FormatError> {
     let mut refs = Vec::new();
     for kind in [RefKind::Branch, RefKind::Tag] {
@@ -330,7 +330,7 @@ pub(super) fn named_refs(info: &RepositoryInfo) -> Result<Vec<NamedRef>, FormatE
     Ok(refs)
 }
 
-/// Names for a message.
+/// Joins names for a message.
 fn names_of(refs: &[NamedRef], kind: RefKind) -> String {
     let names = refs.iter().filter(|named| named.kind == kind);
     let mut names: Vec<String> = names

@@ -24,7 +24,7 @@ mod slot {
     pub(super) const STATUS_REASON: usize = 2;
 }
 
-/// The availability of a repository that must not be read.
+/// The availability status of a repository that must not be read.
 const OFFLINE: u8 = 2;
 
 /// The state of a repository.
@@ -33,12 +33,12 @@ pub(super) struct RepositoryInfo {
     bytes: Vec<u8>,
 }
 
-/// What names a snapshot.
+/// The kind of a reference to a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefKind {
-    /// It moves with every commit.
+    /// A branch, which moves with every commit.
     Branch,
-    /// It stays.
+    /// A tag, which never moves.
     Tag,
 }
 
@@ -46,13 +46,13 @@ pub(super) enum RefKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SnapshotInfo<'a> {
     pub(super) id: ObjectId,
-    /// When it was committed, in microseconds since 1970.
+    /// Commit time, in microseconds since 1970.
     pub(super) flushed_at_us: u64,
     pub(super) message: &'a str,
 }
 
 impl RepositoryInfo {
-    /// Reads the file `repo`.
+    /// Decodes the file `repo`.
     pub(super) fn decode(file: &[u8], limit_bytes: u64) -> Result<Self, FormatError> {
         let bytes = decode(file, FileType::Repository, limit_bytes)?;
         Ok(Self { bytes })
@@ -62,7 +62,7 @@ impl RepositoryInfo {
         Table::root(&self.bytes)
     }
 
-    /// Why the repository must not be read, if that is so.
+    /// Why the repository must not be read; `None` if it may be read.
     pub(super) fn offline(&self) -> Result<Option<&str>, FormatError> {
         let status = required(self.root()?.table(slot::STATUS)?, "status")?;
         match status.u8(slot::STATUS_AVAILABILITY)? {
@@ -73,7 +73,7 @@ impl RepositoryInfo {
         }
     }
 
-    /// Names of branches or tags, each with its snapshot.
+    /// Returns the names of branches or tags, each with its snapshot.
     pub(super) fn refs(
         &self,
         kind: RefKind,
@@ -91,7 +91,7 @@ impl RepositoryInfo {
         }))
     }
 
-    /// The snapshot of a branch or tag; `None` if there is none of that name.
+    /// Returns the snapshot of a branch or tag; `None` if the name does not exist.
     pub(super) fn find(&self, kind: RefKind, name: &str) -> Result<Option<ObjectId>, FormatError> {
         for found in self.refs(kind)? {
             let (there, id) = found?;
@@ -115,7 +115,7 @@ impl RepositoryInfo {
         })
     }
 
-    /// All snapshots, in no order.
+    /// Returns all snapshots, in no particular order.
     pub(super) fn snapshots(
         &self,
     ) -> Result<impl Iterator<Item = Result<SnapshotInfo<'_>, FormatError>>, FormatError> {
@@ -123,7 +123,7 @@ impl RepositoryInfo {
         Ok((0..snapshots.len()).map(|index| self.snapshot(index)))
     }
 
-    /// The URL prefixes of containers of virtual chunks, by the names of the containers.
+    /// Returns the names of containers of virtual chunks, with their URL prefixes.
     pub(super) fn containers(&self) -> Result<Vec<(String, String)>, FormatError> {
         match self.root()?.bytes(slot::CONFIG)? {
             Some(config) => containers::read(config),

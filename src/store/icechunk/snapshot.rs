@@ -9,13 +9,13 @@ use super::flatbuffers::{Offsets, Table, Vector};
 use super::format::{FileType, FormatError, decode, required};
 use super::id::ObjectId;
 
-/// The longest path of a node; Linux opens no longer ones.
+/// Length of the longest path of a node in bytes, which is the limit of Linux.
 const MAX_PATH_BYTES: usize = 4096;
-/// The longest name, as Linux has it.
+/// Length of the longest name in bytes, which is the limit of Linux.
 const MAX_NAME_BYTES: usize = 255;
-/// Dimensions of an array that are read.
+/// Largest number of dimensions of an array.
 const MAX_DIMENSIONS: usize = 128;
-/// The document of a node; no node can have this name.
+/// The metadata document of a node; no node can have this name.
 const DOCUMENT: &[u8] = b"zarr.json";
 
 /// Slots of the tables.
@@ -40,9 +40,9 @@ mod slot {
     pub(super) const MANIFEST_EXTENTS: usize = 1;
 }
 
-/// The number of arrays in the union of node data.
+/// The tag of arrays in the union of node data.
 const ARRAY: u8 = 1;
-/// The bytes of a `DimensionShape` and of a `ChunkIndexRange`.
+/// Sizes in bytes of a `DimensionShape` and of a `ChunkIndexRange`.
 const DIMENSION_BYTES: usize = 16;
 const RANGE_BYTES: usize = 8;
 
@@ -51,9 +51,9 @@ const RANGE_BYTES: usize = 8;
 pub(super) struct Snapshot {
     id: ObjectId,
     bytes: Arc<Vec<u8>>,
-    /// Where the items of the vector of nodes begin.
+    /// The position of the items of the vector of nodes.
     table: usize,
-    /// In the order of a walk: a node precedes the nodes below it. The first one is the root.
+    /// Sorted so that a node precedes the nodes below it. The first node is the root.
     nodes: Vec<Node>,
     hidden_nodes: usize,
     flushed_at_us: u64,
@@ -62,26 +62,26 @@ pub(super) struct Snapshot {
 /// A group, an array, or a prefix that only nodes below it imply.
 #[derive(Debug)]
 struct Node {
-    /// The path in the bytes, without the first `/`.
+    /// The range of the path in `bytes`, without the first `/`.
     path: Range<u32>,
-    /// The place in the vector of nodes; `None` for an implied one.
+    /// The index in the vector of nodes; `None` for an implied node.
     place: Option<u32>,
-    /// The first node behind those below this one.
+    /// The index of the first node after those below this one.
     end: u32,
 }
 
-/// A node, by its place in a snapshot.
+/// The index of a node in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct NodeIndex(u32);
 
-/// What the snapshot tells of an array.
+/// The description of an array in the snapshot.
 #[derive(Debug)]
 pub(super) struct Array {
     /// Identifies the array in manifests.
     pub(super) node_id: [u8; 8],
     pub(super) dimensions: usize,
     pub(super) keys: ChunkKeys,
-    /// In the order of the first coordinates.
+    /// Sorted by the first coordinates.
     pub(super) manifests: Vec<ManifestRef>,
 }
 
@@ -89,18 +89,18 @@ pub(super) struct Array {
 #[derive(Debug)]
 pub(super) struct ManifestRef {
     pub(super) id: ObjectId,
-    /// For each dimension; none for all chunks.
+    /// The range in each dimension; empty if the manifest holds all chunks.
     extents: Box<[Range<u32>]>,
 }
 
 impl ManifestRef {
-    /// Whether the manifest can hold chunks whose first coordinates are these.
+    /// Whether the manifest can hold chunks whose first coordinates are `coordinates`.
     pub(super) fn covers(&self, coordinates: &[u32]) -> bool {
         let mut pairs = self.extents.iter().zip(coordinates);
         pairs.all(|(extent, coordinate)| extent.contains(coordinate))
     }
 
-    /// Whether the manifest can hold chunks with a coordinate from `first` to `last`, both included.
+    /// Whether the manifest can hold chunks with a coordinate from `first` to `last` (inclusive) on `axis`.
     pub(super) fn reaches(&self, axis: usize, first: u32, last: u32) -> bool {
         let extent = self.extents.get(axis);
         extent.is_none_or(|extent| extent.end > first && extent.start <= last)
@@ -108,7 +108,7 @@ impl ManifestRef {
 }
 
 impl Array {
-    /// Bytes that it takes in memory.
+    /// Bytes that the description takes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let extents = self.dimensions.saturating_mul(size_of::<Range<u32>>());
         let each = size_of::<ManifestRef>().saturating_add(extents);
@@ -117,7 +117,7 @@ impl Array {
 }
 
 impl Snapshot {
-    /// Reads the file of a snapshot; it takes at most `limit_bytes` of memory.
+    /// Decodes the file of a snapshot, which takes at most `limit_bytes` of memory.
     pub(super) fn decode(id: ObjectId, file: &[u8], limit_bytes: u64) -> Result<Self, FormatError> {
         let bytes = Arc::new(decode(file, FileType::Snapshot, limit_bytes)?);
         let root = Table::root(&bytes)?;
@@ -140,17 +140,17 @@ impl Snapshot {
         self.id
     }
 
-    /// All bytes, of which documents are ranges.
+    /// All bytes of the file; documents are ranges of them.
     pub(super) fn bytes(&self) -> &Arc<Vec<u8>> {
         &self.bytes
     }
 
-    /// Nodes that no path on Linux can lead to.
+    /// Number of nodes whose paths are impossible on Linux.
     pub(super) fn hidden_nodes(&self) -> usize {
         self.hidden_nodes
     }
 
-    /// When the snapshot was committed, in microseconds since 1970.
+    /// Commit time, in microseconds since 1970.
     pub(super) fn flushed_at_us(&self) -> u64 {
         self.flushed_at_us
     }
@@ -161,13 +161,13 @@ impl Snapshot {
             .unwrap_or_default())
     }
 
-    /// The snapshot before this one, in version 1 of the format.
+    /// Returns the parent snapshot, which only version 1 of the format stores.
     pub(super) fn parent(&self) -> Result<Option<ObjectId>, FormatError> {
         let parent = Table::root(&self.bytes)?.fixed(slot::PARENT_ID)?;
         Ok(parent.map(ObjectId))
     }
 
-    /// The node at or nearest above a key, and what follows its path.
+    /// Returns the nearest node at or above a key, and the rest of the key.
     pub(super) fn locate<'k>(&self, key: &'k [u8]) -> (NodeIndex, &'k [u8]) {
         let mut path = key;
         loop {
@@ -180,7 +180,7 @@ impl Snapshot {
                 return (index, below.strip_prefix(b"/").unwrap_or(below));
             }
             if path.is_empty() {
-                // The root is always there.
+                // The root always exists.
                 return (NodeIndex(0), key);
             }
             let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -192,7 +192,7 @@ impl Snapshot {
         self.nodes.get(usize::try_from(index.0).ok()?)
     }
 
-    /// The nodes directly below a node, with their names, in byte order.
+    /// Returns the nodes directly below a node, with their names, in byte order.
     pub(super) fn children(&self, parent: NodeIndex) -> impl Iterator<Item = (NodeIndex, &[u8])> {
         let end = self.node(parent).map_or(0, |node| node.end);
         let mut next = parent.0.saturating_add(1);
@@ -208,7 +208,7 @@ impl Snapshot {
         })
     }
 
-    /// The table of a node; `None` for an implied one.
+    /// Returns the table of a node; `None` for an implied node.
     fn table(&self, index: NodeIndex) -> Result<Option<Table<'_>>, FormatError> {
         let place = self.node(index).and_then(|node| node.place);
         let Some(place) = place.and_then(|place| usize::try_from(place).ok()) else {
@@ -217,7 +217,7 @@ impl Snapshot {
         Offsets::at(&self.bytes, self.table)?.table(place).map(Some)
     }
 
-    /// Where the `zarr.json` of a node is; `None` if it has none.
+    /// Returns the range of the `zarr.json` of a node; `None` if it has none.
     pub(super) fn document(&self, index: NodeIndex) -> Result<Option<Range<usize>>, FormatError> {
         let Some(table) = self.table(index)? else {
             return Ok(None);
@@ -227,7 +227,7 @@ impl Snapshot {
         Ok(Some(start..start.saturating_add(document.len())))
     }
 
-    /// What is told of an array; `None` for a group. It takes at most `limit_bytes` of memory.
+    /// Returns the description of an array, of at most `limit_bytes` of memory; `None` for a group.
     pub(super) fn array(
         &self,
         index: NodeIndex,
@@ -251,7 +251,7 @@ impl Snapshot {
     }
 }
 
-/// The number of dimensions; version 2 of the format has them in a vector of tables.
+/// Returns the number of dimensions; version 2 of the format stores dimensions in a vector of tables.
 fn dimensions(data: Table<'_>) -> Result<usize, FormatError> {
     let dimensions = match data.vector::<4>(slot::ARRAY_SHAPE_V2)? {
         Some(shape) => shape.len(),
@@ -309,14 +309,14 @@ fn bytes_of<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
     bytes.unwrap_or_default()
 }
 
-/// The order of a walk: by components, so that a path is followed by those below it.
+/// Compares paths by components, so that a path directly precedes the paths below it.
 fn compare(one: &[u8], other: &[u8]) -> Ordering {
-    // No path has a byte 0.
+    // Paths contain no byte 0.
     let order = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
     one.iter().map(order).cmp(other.iter().map(order))
 }
 
-/// Whether a path can be one of keys, none of which is that of a document.
+/// Whether a path can be a key prefix, without components named like a document.
 fn is_valid(path: &[u8]) -> bool {
     let is_valid_name = |name: &[u8]| {
         !matches!(name, b"" | b"." | b".." | DOCUMENT)
@@ -327,10 +327,10 @@ fn is_valid(path: &[u8]) -> bool {
         || (path.len() <= MAX_PATH_BYTES && path.split(|byte| *byte == b'/').all(is_valid_name))
 }
 
-/// A path, and the place of its node in the vector of nodes.
+/// A path, and the index of its node in the vector of nodes.
 type Placed = (Range<u32>, u32);
 
-/// The paths of all nodes in the order of a walk, and the number of those that are no paths.
+/// Returns the sorted paths of all nodes, and the number of nodes without a valid path.
 fn paths(
     bytes: &[u8],
     tables: Offsets<'_>,
@@ -377,10 +377,10 @@ fn paths(
     }
 }
 
-/// Puts in the prefixes that paths imply, and where the nodes below each node end.
+/// Adds the prefixes that paths imply, and sets the end of each node.
 fn tree(bytes: &[u8], paths: Vec<Placed>, limit_bytes: u64) -> Result<Vec<Node>, FormatError> {
     let mut nodes: Vec<Node> = Vec::new();
-    // The node before and those above it.
+    // The previous node and its ancestors.
     let mut open: Vec<u32> = Vec::new();
     let mut push = |nodes: &mut Vec<Node>, path: Range<u32>, place| {
         let needed = nodes.len().saturating_mul(size_of::<Node>());

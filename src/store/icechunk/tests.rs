@@ -1,4 +1,4 @@
-//! Files that no writer makes, and those of a writer with every word of them changed.
+//! Tests with files that no writer creates, and with valid files of which every word is changed.
 
 mod builder;
 mod damage;

@@ -1,4 +1,4 @@
-//! A writer of the files of a repository.
+//! Writes the files of a repository.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::store::{Key, MemoryStore};
 pub(super) enum Field {
     /// A number or a struct.
     Fixed(Vec<u8>),
-    /// A vector of so many numbers or structs; a string.
+    /// A vector of this number of numbers or structs, or a string.
     Items(u32, Vec<u8>),
     Table(Fields),
     Tables(Vec<Fields>),
@@ -147,7 +147,7 @@ pub(super) fn node_id(number: u8) -> [u8; 8] {
     [number; 8]
 }
 
-/// A manifest with arrays by the numbers of their nodes.
+/// Builds a manifest; arrays are given by the numbers of their nodes.
 pub(super) fn manifest(own: ObjectId, arrays: &[(u8, Vec<Chunk>)]) -> Vec<u8> {
     let arrays = arrays.iter().map(|(node, chunks)| {
         let refs = chunks.iter().map(|chunk| {
@@ -166,7 +166,7 @@ pub(super) fn manifest(own: ObjectId, arrays: &[(u8, Vec<Chunk>)]) -> Vec<u8> {
     file(FileType::Manifest, &root)
 }
 
-/// Manifests with the extents of an array in them.
+/// Manifests with the extents that they hold of an array.
 pub(super) type Manifests = Vec<(ObjectId, Vec<[u32; 2]>)>;
 
 /// A node of a snapshot.
@@ -188,7 +188,7 @@ pub(super) fn group(path: &'static str) -> Node {
     }
 }
 
-/// An array with the chunk key encoding `encoding`.
+/// Builds an array with the chunk key encoding `encoding`.
 pub(super) fn array(
     path: &'static str,
     number: u8,
@@ -237,7 +237,7 @@ fn node(node: &Node) -> Fields {
     ]
 }
 
-/// A snapshot.
+/// Builds a snapshot.
 pub(super) fn snapshot(own: ObjectId, nodes: &[Node]) -> Vec<u8> {
     let root = vec![
         (0, Field::Fixed(own.0.to_vec())),
@@ -251,7 +251,7 @@ pub(super) fn snapshot(own: ObjectId, nodes: &[Node]) -> Vec<u8> {
     file(FileType::Snapshot, &root)
 }
 
-/// The file `repo`: names of branches and tags with their snapshots, and whether it is offline.
+/// Builds the file `repo`: names of branches and tags with their snapshots, and whether it is offline.
 pub(super) fn repository(refs: [&[(&str, ObjectId)]; 2], is_offline: bool) -> Vec<u8> {
     let all: BTreeMap<ObjectId, ()> = refs
         .iter()
@@ -289,7 +289,7 @@ pub(super) fn repository(refs: [&[(&str, ObjectId)]; 2], is_offline: bool) -> Ve
     file(FileType::Repository, &root)
 }
 
-/// A store of files.
+/// Builds a store of files.
 pub(super) fn store(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryStore {
     let files = files.into_iter();
     MemoryStore::new(files.map(|(name, file)| (Key::new(name.as_bytes()).unwrap(), file)))

@@ -1,4 +1,4 @@
-//! Damaged files are errors: never a panic, and never the absence of what they had.
+//! Damaged files cause errors: never a panic, and never the absence of their content.
 
 use super::builder::{
     Field, array, bytes, file, group, header, id, inline, manifest, native, node_id, numbers,
@@ -37,7 +37,7 @@ fn a_repository() -> Vec<u8> {
     repository([&[("main", id(2)), ("dev", id(3))], &[("v1", id(3))]], true)
 }
 
-/// Reads all of a manifest.
+/// Reads a whole manifest.
 fn walk_manifest(file: &[u8]) -> Result<(), FormatError> {
     let manifest = Manifest::decode(id(1), file, LIMIT)?;
     for (node, dimensions) in [(3, 2), (4, 0), (5, 1)] {
@@ -56,7 +56,7 @@ fn walk_manifest(file: &[u8]) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Reads all of a snapshot.
+/// Reads a whole snapshot.
 fn walk_snapshot(file: &[u8]) -> Result<(), FormatError> {
     let snapshot = Snapshot::decode(id(2), file, LIMIT)?;
     let mut nodes = vec![snapshot.locate(b"").0];
@@ -75,7 +75,7 @@ fn walk_snapshot(file: &[u8]) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Reads all of a file `repo`.
+/// Reads a whole file `repo`.
 fn walk_repository(file: &[u8]) -> Result<(), FormatError> {
     let info = RepositoryInfo::decode(file, LIMIT)?;
     for kind in [RefKind::Branch, RefKind::Tag] {
@@ -153,7 +153,7 @@ fn references_out_of_order_are_an_error_and_not_an_absence() {
         let file = manifest(id(1), &[(3, chunks), (4, vec![zero.clone()])]);
         let manifest = Manifest::decode(id(1), &file, LIMIT).unwrap();
         assert!(manifest.refs(&node_id(3), 1).is_err());
-        // The other array is not concerned.
+        // The other array is not affected.
         assert_eq!(manifest.refs(&node_id(4), 1).unwrap().unwrap().len(), 1);
         assert!(
             manifest.refs(&node_id(4), 2).is_err(),
@@ -267,7 +267,7 @@ fn a_compressed_file_takes_no_more_memory_than_is_allowed() {
     let bomb = [header(FileType::Manifest, 1), zeros].concat();
     let error = decode(&bomb, FileType::Manifest, LIMIT).unwrap_err();
     assert!(matches!(error, FormatError::TooLarge { .. }), "{error}");
-    // A frame of blocks of 2 MiB each, of which none is the last one.
+    // A frame of blocks of 2 MiB each, none of which is marked as the last one.
     let mut endless = [
         header(FileType::Manifest, 1),
         vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x58],
@@ -302,7 +302,7 @@ fn containers_are_read_from_the_configuration() {
     }
 }
 
-/// A FlexBuffer with offsets of one byte.
+/// Builds a FlexBuffer with offsets of one byte.
 fn flexbuffer() -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
     let key = |out: &mut Vec<u8>, text: &str| {
@@ -318,7 +318,7 @@ fn flexbuffer() -> Vec<u8> {
         out.push(0);
         at
     };
-    // Keys and values by their places; returns the place of the map.
+    // Keys and values are given by their positions; returns the position of the map.
     let map = |out: &mut Vec<u8>, entries: &[(usize, usize, u8)]| {
         let count = u8::try_from(entries.len()).unwrap();
         out.push(count);

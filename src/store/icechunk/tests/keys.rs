@@ -1,4 +1,4 @@
-//! Keys of a repository as a store shows them.
+//! Tests of the keys that a repository shows as a store.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn opened(files: Files, reference: Option<&str>) -> Result<ReferenceStore, Icech
     })
 }
 
-/// The names below a prefix, sorted; every name is found by a lookup with the same attributes.
+/// Returns the sorted names below a prefix, checking that a lookup of each returns the same attributes.
 fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
     block_on(async {
         let mut names = Vec::new();
@@ -98,7 +98,7 @@ fn file(directory: &str, id: ObjectId, bytes: Vec<u8>) -> (String, Vec<u8>) {
     (format!("{directory}/{id}"), bytes)
 }
 
-/// All kinds of names and of chunks.
+/// Builds a repository with all kinds of names and of chunks.
 fn all_kinds() -> Files {
     let square: Vec<Chunk> = [[0, 0], [0, 1], [2, 1]]
         .map(|index| inline(&index, format!("{index:?}").as_bytes()))
@@ -210,7 +210,7 @@ fn a_chunk_that_cannot_be_read_is_an_error_of_its_own() {
     assert!(is_absent(&store, "implied/deep/array/c/4"));
 }
 
-/// An array of so many chunks in one dimension, in manifests of so many.
+/// Builds an array of `chunks` chunks in one dimension, in manifests of `each` chunks.
 fn long(encoding: &str, chunks: u32, each: u32) -> Files {
     let extents: Vec<[u32; 2]> = (0..chunks)
         .step_by(each as usize)
@@ -321,7 +321,7 @@ fn files_that_are_missing_are_errors_of_the_keys_that_need_them() {
     assert!(error.contains(&format!("snapshots/{}", id(100))), "{error}");
 }
 
-/// The files of version 1 of the format: branches and tags in a file each.
+/// Builds the files of version 1 of the format, with a file for each branch and tag.
 fn version_1() -> Files {
     let mut files = all_kinds();
     files.retain(|(name, _)| name != "repo");
