@@ -1,12 +1,12 @@
-//! Stores of references: a key leads to a value that is written beside it, or to a range of bytes of
-//! another file, its *target*.
+//! Stores of references: the value of a key is stored beside the key, or it is a byte range of another
+//! file, its *target*.
 //!
-//! - [`References`] is what a format of references implements: an index from keys to [`Reference`]s.
+//! - [`References`] is implemented by each format of references: an index from keys to [`Reference`]s.
 //! - `targets` decides which targets may be read, opens them and pins their versions.
 //! - `span` and `listing` are the open values and directories.
 //! - `kerchunk` reads the JSON and the Parquet references of kerchunk and VirtualiZarr.
 //!
-//! **Architecture Invariant:** absence is said only by the index. A target that is missing, refused, changed
+//! **Architecture Invariant:** only the index proves absence. A target that is missing, refused, changed
 //! or too short is an error of the key.
 
 mod index;
@@ -47,55 +47,55 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// They are not written as their format says.
+    /// The references violate their format.
     #[error("the references are invalid: {0}")]
     Invalid(String),
-    /// They need what this version does not read.
+    /// The references need an unsupported feature.
     #[error("the references are not supported: {0}")]
     Unsupported(String),
-    /// Their index would not fit.
+    /// The index of the references exceeds the memory limit.
     #[error(
         "the index of the references needs more than {limit_bytes} bytes of memory (see \
          --memory-limit)"
     )]
     TooLarge {
-        /// What is allowed.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// They could not be read.
+    /// The references could not be read.
     #[error("reading the references: {0}")]
     Io(#[from] std::io::Error),
-    /// Their source failed.
+    /// The store that contains the references failed.
     #[error("reading the references: {0}")]
     Store(#[from] StoreError),
 }
 
-/// Where the value of a key is.
+/// The location of the value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Reference {
-    /// Beside the key.
+    /// The value is stored beside the key.
     Inline(Arc<Vec<u8>>),
-    /// In a target.
+    /// The value is in a target.
     Target {
-        /// The target as the references name it: a URL or a path.
+        /// The target as named by the references: a URL or a path.
         url: Arc<str>,
-        /// Its bytes; all of it if there is no range.
+        /// The byte range; `None` for the whole target.
         range: Option<Range<u64>>,
-        /// Which version of the target is meant, if the reference says so.
+        /// The version of the target, if the reference specifies it.
         pin: Option<Pin>,
     },
-    /// In an object of the store that has the references.
+    /// The value is in an object of the store that contains the references.
     Own {
         /// The key of the object.
         key: Key,
-        /// Its bytes.
+        /// The byte range in the object.
         range: Range<u64>,
     },
-    /// A lookup of its key tells why it cannot be read. Only listings have it.
+    /// The value cannot be read; a lookup of its key returns the reason. Only listings contain this.
     Unreadable,
 }
 
-/// What a reference says of the version of its target.
+/// The version of a target that a reference specifies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Pin {
     /// The target has this entity tag.
@@ -105,7 +105,7 @@ pub(super) enum Pin {
 }
 
 impl Reference {
-    /// The number of bytes, if that takes no request.
+    /// Returns the number of bytes, if that needs no request.
     fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Inline(bytes) => Some(bytes.len() as u64),
@@ -115,7 +115,7 @@ impl Reference {
         }
     }
 
-    /// Which content this is: targets are pinned, so that one reference has one content.
+    /// Identifies the content. Targets are pinned, so one reference has one content.
     fn version(&self) -> Version {
         let mut hasher = SipHasher13::new();
         self.hash(&mut hasher);
@@ -127,10 +127,10 @@ fn length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// What a key leads to.
+/// The result of a lookup of a key.
 #[derive(Debug, Clone)]
 pub(super) enum Entry {
-    /// Other keys.
+    /// A prefix of other keys.
     Prefix,
     /// A value.
     Value(Reference),
@@ -140,35 +140,35 @@ pub(super) enum Entry {
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) name: Box<[u8]>,
-    /// `None` is a prefix.
+    /// `None` for a prefix.
     pub(super) reference: Option<Reference>,
 }
 
-/// Names that follow each other in a listing.
+/// Consecutive names in a listing.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) children: Vec<Child>,
-    /// Where the next page begins; `None` at the end. Its meaning is that of the format.
+    /// The position of the next page; `None` at the end. Its meaning depends on the format.
     pub(super) next: Option<u64>,
 }
 
 /// An index from keys to references.
 #[async_trait]
 pub(super) trait References: Debug + Send + Sync {
-    /// The entry of a key, if that takes neither a disk nor a network.
+    /// Returns the entry of a key; `None` if that needs a disk or a network.
     ///
     /// # Errors
     /// As [`References::find`].
     fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>>;
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if absence is proven; those of the source.
+    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if absence is proven; errors of the source.
     async fn find(&self, key: &Key) -> Result<Entry, StoreError>;
 
-    /// Names directly below a prefix, in an order that does not change; `position` is 0 or the
-    /// [`Page::next`] of the page before.
+    /// Returns names directly below a prefix, in a stable order; `position` is 0 or the [`Page::next`] of
+    /// the page before.
     ///
     /// # Errors
     /// As [`References::find`].
@@ -177,17 +177,17 @@ pub(super) trait References: Debug + Send + Sync {
     /// When the references were written.
     fn modified(&self) -> SystemTime;
 
-    /// Whether the references never change; `None` if the store that has them tells.
+    /// Whether the references never change; `None` to use the capability of the store that contains them.
     fn is_immutable(&self) -> Option<bool> {
         None
     }
 
-    /// The versions that the source has; `None` if it keeps none.
+    /// The versions of the source; `None` if it is not versioned.
     async fn history(&self) -> Option<Result<History, StoreError>> {
         None
     }
 
-    /// The number of keys and the bytes of the references, as far as they are known.
+    /// The number of keys and the size of the references in bytes, as far as known.
     fn extent(&self) -> Extent {
         Extent::default()
     }
@@ -199,12 +199,12 @@ pub(super) struct ReferenceStore {
     shared: Arc<Shared>,
 }
 
-/// What the store and its listings share.
+/// State that the store and its listings share.
 #[derive(Debug)]
 struct Shared {
     label: String,
     references: Box<dyn References>,
-    /// The store that has the references; `None` if they are one file.
+    /// The store that contains the references; `None` if they are one file.
     own: Option<Arc<dyn Store>>,
     targets: Targets,
 }
@@ -248,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// The attributes of an entry, if no target has to be asked.
+    /// Returns the attributes of an entry, if that needs no access to a target.
     fn known_stat(&self, entry: &Entry) -> Option<Stat> {
         match entry {
             Entry::Prefix => Some(self.prefix_stat()),
@@ -259,7 +259,7 @@ impl Shared {
         }
     }
 
-    /// The attributes of an entry.
+    /// Returns the attributes of an entry.
     async fn stat(&self, key: &Key, entry: &Entry) -> Result<Stat, StoreError> {
         if let Some(stat) = self.known_stat(entry) {
             return Ok(stat);
@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// A reference to a part of an object of the store that has the references.
+    /// Returns a reference to a range of an object in the store that contains the references.
     fn own_part(&self, key: &Key, reference: &Reference) -> Result<OwnPart, StoreError> {
         let (
             Some(own),
@@ -323,7 +323,7 @@ impl Shared {
         Arc::new(InlineObject::new(Arc::clone(bytes), stat))
     }
 
-    /// Opens a reference, if that sends no request and opens no file.
+    /// Opens a reference; `None` if that sends a request or opens a file.
     fn try_open(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! An index of references in memory: 32 bytes a key beside its last name, sorted, with each URL once.
+//! An in-memory index of references: sorted, 32 bytes per key besides its last name, and each URL only once.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -11,19 +11,19 @@ use log::warn;
 use super::{Child, Entry, Page, Reference, ReferenceError};
 use crate::store::{Key, StoreError, check_component};
 
-/// Children of one page of a listing.
+/// Number of children in one page of a listing.
 const PAGE_CHILDREN: usize = 1024;
-/// What a directory takes beside its key.
+/// Estimated bytes of a directory besides its key.
 const DIRECTORY_BYTES: u64 = 160;
-/// What a URL takes beside its text.
+/// Estimated bytes of a URL besides its text.
 const URL_BYTES: u64 = 48;
 
-/// What is added under a key.
+/// The value that is added under a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Item<'a> {
     /// The value itself.
     Inline(&'a [u8]),
-    /// A part of the target at a URL; all of it if there is no range.
+    /// A range of the target at a URL, given as offset and length; the whole target if there is no range.
     Target(&'a str, Option<(u64, u64)>),
 }
 
@@ -34,7 +34,7 @@ enum Form {
     Whole,
 }
 
-/// One key. For a value in the references, `start` and `length` are a range of `inline`.
+/// One key. For an inline value, `start` and `length` are a range of `inline`.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     start: u64,
@@ -51,12 +51,12 @@ const NODE_BYTES: u64 = size_of::<Node>() as u64;
 #[derive(Debug, Default)]
 struct Directory {
     key: Key,
-    /// Its nodes.
+    /// The range of its nodes.
     nodes: Range<usize>,
     subdirectories: Vec<u32>,
 }
 
-/// An index that is being built.
+/// Builds a [`ReferenceIndex`].
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     nodes: Vec<Node>,
@@ -64,15 +64,15 @@ pub(super) struct IndexBuilder {
     inline: Vec<u8>,
     directories: Vec<Directory>,
     by_key: HashMap<Key, u32>,
-    /// The directory of the last key: most keys follow others of the same one.
+    /// The directory of the last key, since most keys are in the same directory as the key before.
     last_directory: u32,
     urls: Vec<Box<str>>,
     by_url: HashTable<u32>,
     last_url: u32,
-    /// What directories and URLs take.
+    /// Estimated bytes of directories and URLs.
     other_bytes: u64,
     limit_bytes: u64,
-    /// The first key that is none, and how many there are.
+    /// The first invalid key, and the number of invalid keys.
     invalid: Option<(String, u64)>,
 }
 
@@ -101,12 +101,12 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a key; one that no file can have is left out.
+    /// Adds a key; a key that cannot be a file name is counted and left out.
     pub(super) fn add(&mut self, key: &[u8], item: Item<'_>) -> Result<(), ReferenceError> {
         let slash = key.iter().rposition(|byte| *byte == b'/');
         let name = key.get(slash.map_or(0, |at| at + 1)..).unwrap_or_default();
         let directory = key.get(..slash.unwrap_or(0)).unwrap_or_default();
-        // A slash at the beginning is no empty component at the root.
+        // A leading slash is an empty component, which is invalid even at the root.
         let is_key = check_component(name).is_ok() && slash != Some(0);
         let place = is_key.then(|| self.directory(directory)).flatten();
         let Some(directory) = place else {
@@ -148,14 +148,14 @@ impl IndexBuilder {
         self.check_limit()
     }
 
-    /// A number of an arena, all of which have 32 bits.
+    /// Converts a position to 32 bits, the width of all stored positions.
     fn number(&self, number: usize) -> Result<u32, ReferenceError> {
         let limit_bytes = self.limit_bytes;
         u32::try_from(number).map_err(|_| ReferenceError::TooLarge { limit_bytes })
     }
 
     fn check_limit(&self) -> Result<(), ReferenceError> {
-        // While a vector grows there are two of it.
+        // While a vector grows, its old and its new buffer exist.
         let nodes = (self.nodes.capacity() as u64).saturating_mul(NODE_BYTES + NODE_BYTES / 2);
         let bytes = (self.names.capacity() as u64).saturating_add(self.inline.capacity() as u64);
         let need_bytes = nodes
@@ -169,7 +169,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The number of a directory; `None` if no directory can have this key.
+    /// Returns the number of a directory, adding it if needed; `None` if the key is invalid.
     fn directory(&mut self, key: &[u8]) -> Option<u32> {
         let last = self.directories.get(self.last_directory as usize);
         if last.is_some_and(|last| last.key.as_bytes() == key) {
@@ -233,16 +233,16 @@ impl IndexBuilder {
         Ok(number)
     }
 
-    /// Whether a key ends with one of these names.
+    /// Whether any key ends with one of these names.
     pub(super) fn has_name(&self, names: &[&[u8]]) -> bool {
         let mut nodes = self.nodes.iter();
         nodes.any(|node| names.contains(&name_of(&self.names, node)))
     }
 
-    /// Sorts the index; `url` makes URLs of the texts that were added.
+    /// Sorts the index; `url` converts the texts that were added to URLs.
     ///
     /// # Errors
-    /// Those of `url`.
+    /// Errors of `url`.
     pub(super) fn finish(
         mut self,
         label: &dyn Display,
@@ -267,7 +267,7 @@ impl IndexBuilder {
         {
             self.nodes
                 .sort_by(|one, other| place(one).cmp(&place(other)));
-            // Of several values of a key the last one counts, as in other readers of JSON.
+            // If a key has several values, the last one counts, as in other JSON readers.
             let before = self.nodes.len();
             self.nodes.reverse();
             self.nodes.dedup_by(|one, other| place(one) == place(other));
@@ -297,7 +297,7 @@ impl IndexBuilder {
         })
     }
 
-    /// A key that is also the beginning of others is only a prefix.
+    /// Removes the values of keys that are also prefixes of other keys.
     fn hide_values_of_directories(&mut self, label: &dyn Display) {
         if self.directories.len() == 1 {
             return;
@@ -385,10 +385,10 @@ impl ReferenceIndex {
         nodes.get(place.ok()?)
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`]: the index has all keys.
+    /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`], which prove absence: the index has all keys.
     pub(super) fn find(&self, key: &Key) -> Result<Entry, StoreError> {
         if self.by_key.contains_key(key) {
             return Ok(Entry::Prefix);
@@ -406,7 +406,7 @@ impl ReferenceIndex {
         Err(StoreError::NotFound { key: key.clone() })
     }
 
-    /// A page of the children of a prefix: prefixes, then values.
+    /// Returns a page of the children of a prefix: prefixes first, then values.
     ///
     /// # Errors
     /// As [`ReferenceIndex::find`].
@@ -445,7 +445,7 @@ impl ReferenceIndex {
         Ok(Page { children, next })
     }
 
-    /// Visits the values of a name in all directories, which are in the references.
+    /// Visits the inline values with a given name in all directories.
     pub(super) fn inline_named<'a>(
         &'a self,
         name: &'a [u8],

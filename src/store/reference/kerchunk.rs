@@ -1,4 +1,4 @@
-//! References of kerchunk, VirtualiZarr and fsspec, in JSON (versions 0 and 1) and in Parquet.
+//! References as written by kerchunk, VirtualiZarr and fsspec, in JSON (versions 0 and 1) and in Parquet.
 //!
 //! <https://fsspec.github.io/kerchunk/spec.html>, and for Parquet the `LazyReferenceMapper` of fsspec.
 
@@ -24,7 +24,7 @@ use crate::store::{Extent, Key, StoreError};
 pub(super) struct JsonReferences {
     index: ReferenceIndex,
     modified: SystemTime,
-    /// The size of the file.
+    /// The size of the file in bytes.
     bytes: u64,
 }
 
@@ -70,7 +70,7 @@ mod fuzz {
 
     use super::{JsonReader, parquet};
 
-    /// Reads bytes as JSON references, in one piece and in small ones, which must agree.
+    /// Reads bytes as JSON references, both at once and in small chunks; the results must agree.
     pub fn fuzz_json(bytes: &[u8]) {
         let read = |piece: usize| {
             let mut reader = JsonReader::references(1 << 20);

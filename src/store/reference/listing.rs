@@ -7,20 +7,20 @@ use async_trait::async_trait;
 use super::{Child, Entry, Page, Shared};
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited};
 
-/// What every listing begins with.
+/// The first names of every listing.
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
-/// A prefix of which one page is in memory.
+/// An open prefix with one page in memory.
 #[derive(Debug)]
 pub(super) struct ReferenceListing {
     shared: Arc<Shared>,
     prefix: Key,
-    /// Where each page that was visited begins: its first cookie and its position.
+    /// The beginning of each known page: its first cookie and its position.
     starts: Vec<(u64, u64)>,
-    /// Which of them is in memory.
+    /// The index in `starts` of the page in memory.
     at: usize,
     page: Page,
-    /// The cookie that was asked for and is not in the page.
+    /// The first cookie that the last visit did not find in the page.
     wanted: u64,
 }
 
@@ -43,12 +43,12 @@ impl ReferenceListing {
         Ok(listing)
     }
 
-    /// The first cookie of the page in memory.
+    /// Returns the first cookie of the page in memory.
     fn first(&self) -> u64 {
         self.starts.get(self.at).map_or(0, |(first, _)| *first)
     }
 
-    /// Notes where the page behind the one in memory begins.
+    /// Records where the next page begins.
     fn note_next(&mut self) {
         let end = self.first().saturating_add(self.page.children.len() as u64);
         if let (Some(next), true) = (self.page.next, self.starts.len() == self.at + 1) {
@@ -121,7 +121,7 @@ impl Listing for ReferenceListing {
         }
     }
 
-    /// Loads the page of the cookie that was asked for.
+    /// Loads the page that contains the requested cookie.
     async fn load(&mut self) -> Result<(), StoreError> {
         loop {
             let known = self

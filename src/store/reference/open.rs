@@ -1,4 +1,4 @@
-//! From a file, a remote object or an open store to a store of references.
+//! Opens a file, a remote object or an open store as a store of references.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,21 +17,21 @@ use crate::store::{
     AccessHint, Key, Kind, OpenOptions, SnapshotReader, Store, read_to_end, visit_all,
 };
 
-/// Ends of names of references in JSON.
+/// File name endings of references in JSON.
 const JSON_ENDS: [&str; 3] = [".json", ".json.gz", ".json.zst"];
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Pieces in which a local file is read, and a remote one.
+/// Bytes per read of a local file, and of a remote object.
 const FILE_PIECE_BYTES: usize = 1 << 20;
 const REMOTE_PIECE_BYTES: usize = 8 << 20;
 
-/// The document of Parquet references.
+/// The metadata document of Parquet references.
 const ZMETADATA: &[u8] = b".zmetadata";
 
-/// Whether a name is that of a JSON document, compressed or not.
+/// Whether a file name is that of a JSON document, compressed or not.
 pub(in crate::store) fn is_json(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     JSON_ENDS.iter().any(|end| name.ends_with(end))
@@ -43,7 +43,7 @@ pub(in crate::store) fn looks_like_json(head: &[u8]) -> bool {
     text.starts_with(b"{") || head.starts_with(GZIP) || head.starts_with(ZSTD)
 }
 
-/// Where the bytes of a JSON document are written to.
+/// The reader of a JSON document, behind a decompressor if needed.
 enum Input {
     Plain(Box<JsonReader>),
     Gzip(Box<MultiGzDecoder<JsonReader>>),
@@ -77,7 +77,7 @@ impl Input {
         self.check(written)
     }
 
-    /// What a failure means: the reader's own, or that of the decoder.
+    /// Returns the error of a write: that of the reader, or else that of the decompressor.
     fn check(&mut self, written: io::Result<()>) -> Result<(), JsonError> {
         match (self.reader().failure(), written) {
             (Some(failure), _) => Err(failure),
@@ -101,7 +101,7 @@ impl Input {
     }
 }
 
-/// `None` for a document of another kind.
+/// Converts [`JsonError::Other`] to `None`.
 fn unless_other<T>(read: Result<T, JsonError>) -> Result<Option<T>, ReferenceError> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -118,7 +118,7 @@ fn snapshot_error(error: SnapshotError) -> ReferenceError {
     }
 }
 
-/// Opens a local file of references in JSON; `None` if it is something else.
+/// Opens a local file of references in JSON; `None` for any other file.
 ///
 /// # Errors
 /// [`ReferenceError`].
@@ -164,7 +164,7 @@ fn read_file(
     Ok(JsonReferences::new(index, file.modified(), size_bytes))
 }
 
-/// Writes a piece of a document; the first one tells what it is.
+/// Writes a chunk of a document; the first chunk determines the compression.
 fn write(input: &mut Option<Input>, piece: &[u8], options: &OpenOptions) -> Result<(), JsonError> {
     let input = match input {
         Some(input) => input,
@@ -177,7 +177,7 @@ fn write(input: &mut Option<Input>, piece: &[u8], options: &OpenOptions) -> Resu
     input.write(piece)
 }
 
-/// Opens a remote object of references in JSON; `None` if it is something else. `tail` is its end.
+/// Opens a remote object of references in JSON; `None` for any other object. `tail` is its end.
 ///
 /// # Errors
 /// [`ReferenceError`].
@@ -208,7 +208,7 @@ async fn read_remote(
     let failed = |error| JsonError::from(snapshot_error(error));
     let size_bytes = object.size_bytes();
     let mut input = None;
-    // What is in the tail is not fetched again.
+    // The bytes in `tail` are not fetched again.
     let tail_start = size_bytes.saturating_sub(tail.len() as u64);
     let mut offset = 0;
     while offset < tail_start {
@@ -224,8 +224,8 @@ async fn read_remote(
     Ok(JsonReferences::new(index, object.modified(), size_bytes))
 }
 
-/// Returns a store of the references that another store has below `root`, or that store. `base` is where
-/// its targets are.
+/// Returns a store of the references in another store below `root`; without references, returns that
+/// store. `base` is the location of relative targets.
 ///
 /// # Errors
 /// [`ReferenceError`].
@@ -242,7 +242,7 @@ pub(in crate::store) async fn recognise(
     let Ok(key) = root.join(ZMETADATA) else {
         return Ok(store);
     };
-    // A remote store knows by now which documents it has.
+    // By now a remote store has cached which documents exist.
     let stat = match (store.try_stat(&key), store.capabilities().is_remote) {
         (Some(stat), _) => stat,
         (None, true) => return Ok(store),
@@ -258,7 +258,7 @@ pub(in crate::store) async fn recognise(
     }
     let limit_bytes = options.zip.memory_limit_bytes / 2;
     let opened = store.open(&key, AccessHint::Whole(limit_bytes)).await;
-    // Whoever reads the document next says why it cannot be read.
+    // The next reader of the document reports why it cannot be read.
     let Ok(object) = opened else { return Ok(store) };
     let Ok(bytes) = read_to_end(&*object, &key, limit_bytes).await else {
         return Ok(store);
@@ -297,7 +297,7 @@ pub(in crate::store) async fn recognise(
     )))
 }
 
-/// The directory that an archive was made of, if it holds nothing else.
+/// Returns the only prefix below `root`, such as the directory that an archive was made of; else `root`.
 async fn only_prefix(store: &dyn Store, root: &Key) -> Key {
     let mut names = Vec::new();
     let Ok(mut listing) = store.list(root).await else {

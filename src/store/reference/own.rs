@@ -1,4 +1,4 @@
-//! Values in objects of the store that has the references.
+//! Values in objects of the store that contains the references.
 //!
 //! An object of a remote store is opened by the first read, so that a value takes one request.
 
@@ -11,26 +11,26 @@ use tokio::sync::OnceCell;
 use super::span::{SpanObject, missing};
 use crate::store::{AccessHint, Data, Key, Object, Stat, Store, StoreError, Version};
 
-/// Objects up to this size are fetched whole.
+/// Objects up to this size, in bytes, are fetched whole.
 const WHOLE_BYTES: u64 = 8 << 20;
 
-/// A part of an object, as the value of a key.
+/// A range of an object, as the value of a key.
 #[derive(Debug)]
 pub(super) struct OwnPart {
     pub(super) store: Arc<dyn Store>,
     /// The key of the object.
     pub(super) own_key: Key,
     pub(super) range: Range<u64>,
-    /// The key of the value, and its attributes.
+    /// The key of the value; `stat` has its attributes.
     pub(super) key: Key,
     pub(super) stat: Stat,
 }
 
 impl OwnPart {
-    /// Opens the part: now, if that takes no network.
+    /// Opens the range: now if the store is local, else with the first read.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if the object does not have it; never [`StoreError::NotFound`].
+    /// [`StoreError::Corrupt`] if the object is too short; never [`StoreError::NotFound`].
     pub(super) async fn open(self, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         match self.store.capabilities().is_remote {
             true => Ok(self.lazy(hint)),
@@ -41,7 +41,7 @@ impl OwnPart {
         }
     }
 
-    /// As [`OwnPart::open`]; `None` if that waits.
+    /// As [`OwnPart::open`]; `None` if the call would wait.
     pub(super) fn try_open(self, hint: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         match self.store.capabilities().is_remote {
             true => Some(Ok(self.lazy(hint))),
@@ -60,7 +60,7 @@ impl OwnPart {
         })
     }
 
-    /// What of the object is asked for first. Most objects have one value, and begin with it.
+    /// Returns the hint for opening the object. Most objects have one value, at their beginning.
     fn hint(&self, hint: AccessHint) -> AccessHint {
         match hint {
             _ if self.range.start > 0 => AccessHint::Ranges,
@@ -82,7 +82,7 @@ impl OwnPart {
     }
 }
 
-/// A part of an object of a remote store.
+/// A range of an object in a remote store.
 #[derive(Debug)]
 struct OwnObject {
     part: OwnPart,
@@ -135,7 +135,7 @@ impl Object for OwnObject {
     }
 
     async fn prefetch(&self, ranges: &[Range<u64>]) {
-        // A failure is that of the read.
+        // If the object cannot be opened, the read reports the error.
         if let Ok(object) = self.object().await {
             object.prefetch(ranges).await;
         }

@@ -1,4 +1,4 @@
-//! Where a target is, and whether it may be read: names only, without I/O.
+//! Locations of targets and the policy which targets may be read. This module uses names only, without I/O.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::store::remote::{Trust, is_public};
 
-/// URLs of these kinds name files, of which parts can be read.
+/// Supported schemes of targets. Their URLs name files or objects that can be read in ranges.
 const SCHEMES: [&str; 13] = [
     "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "hdfs", "webhdfs",
     "swebhdfs",
@@ -19,19 +19,19 @@ const OPTION: &str = "--allow-target";
 /// A target that `--allow-target` allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedTarget {
-    /// All but hosts with private addresses, and files of this machine if the references are remote.
+    /// All targets, except hosts with private addresses, and local files if the references are remote.
     Any,
     /// Files below a directory, or one file.
     File(PathBuf),
-    /// What has this beginning, in whole components.
+    /// Targets whose name begins with this one, in whole components.
     Remote(RemoteName),
 }
 
 impl AllowedTarget {
-    /// Parses what a user has written: `any`, a path, or a URL.
+    /// Parses the option value: `any`, a path, or a URL.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the value is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "any" {
             return Ok(Self::Any);
@@ -47,23 +47,23 @@ impl AllowedTarget {
     }
 }
 
-/// A URL in parts that can be compared.
+/// A parsed URL whose parts can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteName {
-    /// The scheme; one for all that mean the same kind of bucket.
+    /// The scheme, in its canonical form for schemes with the same meaning.
     class: String,
-    /// Host and port, or bucket.
+    /// The host and port, or the bucket.
     authority: String,
-    /// Components of the path, decoded.
+    /// The decoded components of the path.
     names: Vec<Vec<u8>>,
-    /// As it was written.
+    /// The URL as written.
     url: String,
-    /// Whether the host has, as far as its name tells, no private address.
+    /// Whether the host, judged by its name, has no private address.
     is_public: bool,
 }
 
 impl RemoteName {
-    /// Takes a URL of one of [`SCHEMES`] apart.
+    /// Parses a URL with one of [`SCHEMES`].
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
         let class = match scheme {
             "s3a" => "s3",
@@ -86,7 +86,7 @@ impl RemoteName {
                 if authority.is_empty() {
                     return Err("no host or bucket in the URL".into());
                 }
-                // The name node of HDFS is a host; what stands for a bucket leads to its provider.
+                // The name node of HDFS is a host; a bucket is always at its provider, which is public.
                 let is_public = match class {
                     "hdfs" | "webhdfs" | "swebhdfs" => {
                         let host = Url::parse(&format!("http://{authority}/"));
@@ -115,18 +115,18 @@ impl RemoteName {
         self.class == other.class && self.authority == other.authority
     }
 
-    /// Whether the components of this name begin those of the other one.
+    /// Whether the components of this name are a prefix of those of `other`.
     fn covers(&self, other: &Self) -> bool {
         let own = match self.names.split_last() {
             Some((last, names)) if last.is_empty() => names,
             _ => &self.names[..],
         };
-        // A server may take `..` for a way up.
+        // A server may interpret `..` as the parent directory.
         let is_plain = other.names.iter().all(|name| name != b"..");
         self.is_same_origin(other) && is_plain && other.names.starts_with(own)
     }
 
-    /// The shortest prefix that allows this target.
+    /// Returns the shortest prefix that allows this target.
     fn prefix(&self) -> String {
         let scheme = self.url.split("://").next().unwrap_or_default();
         let authority = match scheme {
@@ -138,10 +138,10 @@ impl RemoteName {
     }
 }
 
-/// What the text of a target means.
+/// A parsed target.
 #[derive(Debug)]
 enum Named {
-    /// A path, absolute or not.
+    /// A path, absolute or relative.
     Path(PathBuf),
     Remote(RemoteName),
 }
@@ -170,7 +170,7 @@ impl Named {
     }
 }
 
-/// The path without `.` and `..`, which are resolved by name.
+/// Resolves `.` and `..` in a path by name, without following links.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
@@ -185,38 +185,38 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
-/// Where references are: relative targets are beside them.
+/// The location of the references; relative targets are resolved against it.
 #[derive(Debug, Clone)]
 pub(in crate::store) enum Base {
-    /// In this directory.
+    /// The references are in this directory.
     Directory(PathBuf),
-    /// At this URL, whose last component is that of the references.
+    /// The references are at this URL; its last component is their own name.
     Url(String),
 }
 
-/// Why a target is not read.
+/// Why a target is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is not allowed.
+    /// The target is not allowed.
     Denied(String),
-    /// It is not a target that can be read.
+    /// The target is of an unsupported kind.
     Unsupported(String),
 }
 
-/// Where an allowed target is.
+/// The location of an allowed target.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A path below a directory.
     File { root: PathBuf, below: PathBuf },
-    /// A URL, and why it is allowed.
+    /// A URL, and the reason why it is allowed.
     Remote { url: String, trust: Trust },
 }
 
-/// Which targets may be read.
+/// The policy which targets may be read.
 #[derive(Debug)]
 pub(super) struct Policy {
     base: Base,
-    /// The directory of the references and what is allowed, each as it was named and without links.
+    /// The directory of the references and the allowed paths, each as written and with links resolved.
     roots: Vec<PathBuf>,
     /// The origin of the references.
     origin: Option<RemoteName>,
@@ -243,7 +243,7 @@ impl Policy {
         for target in &allowed {
             match target {
                 AllowedTarget::File(path) => add(path),
-                // Remote references must not find out what is in files of this machine.
+                // Remote references must not learn the content of local files.
                 AllowedTarget::Any if matches!(base, Base::Directory(_)) => add(Path::new("/")),
                 AllowedTarget::Any | AllowedTarget::Remote(_) => {}
             }
@@ -262,10 +262,10 @@ impl Policy {
         self.origin.is_some() || !self.allowed.iter().all(is_file)
     }
 
-    /// Where a target is that may be read.
+    /// Returns the location of a target that may be read.
     ///
     /// # Errors
-    /// [`Refused`]: why it may not, and what allows it.
+    /// [`Refused`], with the reason and the option that would allow the target.
     pub(super) fn place(&self, target: &str) -> Result<Place, Refused> {
         match Named::parse(target).map_err(Refused::Unsupported)? {
             Named::Remote(name) => self.remote(name),
@@ -337,7 +337,7 @@ impl Policy {
     }
 }
 
-/// The URL of a relative target of references at a URL.
+/// Resolves a relative target against the URL of the references.
 fn beside(base: &str, target: &str) -> Result<RemoteName, String> {
     let scheme = base.split("://").next().unwrap_or_default();
     let url = match scheme {
@@ -348,7 +348,7 @@ fn beside(base: &str, target: &str) -> Result<RemoteName, String> {
             let mut names: Vec<&str> = base.path().split('/').collect();
             names.pop();
             names.extend(target.split('/'));
-            // Signs in a file name are not those of a URL; `..` is resolved here.
+            // `%` in a file name is literal and so is escaped; `set_path` resolves `..`.
             url.set_path(&names.join("/").replace('%', "%25"));
             url.to_string()
         }
@@ -367,7 +367,7 @@ fn beside(base: &str, target: &str) -> Result<RemoteName, String> {
     RemoteName::parse(scheme, &url)
 }
 
-/// The URL of a target with the user and the password of the references at the same origin.
+/// Adds the user and password in the URL of the references to a target at the same origin.
 fn with_user(base: &str, name: RemoteName) -> String {
     let (Ok(base), Ok(mut url)) = (Url::parse(base), Url::parse(&name.url)) else {
         return name.url;
@@ -377,7 +377,7 @@ fn with_user(base: &str, name: RemoteName) -> String {
     if has_own || !has_user || !name.class.starts_with("http") {
         return name.url;
     }
-    // Neither fails for a URL with a host.
+    // These calls do not fail for a URL with a host.
     let _ = url.set_username(base.username());
     let _ = url.set_password(base.password());
     url.into()
@@ -515,7 +515,7 @@ mod tests {
         assert!(denied(any("hdfs://10.0.0.1/x")).contains("private"));
         assert!(denied(any("swebhdfs://ada@localhost/x")).contains("private"));
         assert!(any("hdfs://namenode.example.org/x").is_ok());
-        // Databases have no files.
+        // URLs of databases do not name files.
         for target in ["redis://h/0", "mongodb://h/d", "unix:///run/redis.sock"] {
             assert!(
                 matches!(any(target), Err(Refused::Unsupported(_))),

@@ -1,4 +1,4 @@
-//! Open values of references: bytes in memory, and a span of another object.
+//! Open values of references: bytes in memory, and ranges of other objects.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory};
 
-/// A value that is in the references.
+/// A value that is stored in the references.
 #[derive(Debug)]
 pub(super) struct InlineObject {
     bytes: Arc<Vec<u8>>,
@@ -52,7 +52,7 @@ impl Object for InlineObject {
     }
 }
 
-/// What the failure to find a target means for a key: the key is there, and its bytes are not.
+/// Converts the failure to open a target into an error of a key: the key exists, but its bytes do not.
 pub(super) fn missing(error: StoreError, key: &Key, label: &dyn std::fmt::Display) -> StoreError {
     let key = key.clone();
     match error {
@@ -89,10 +89,10 @@ pub(super) fn missing(error: StoreError, key: &Key, label: &dyn std::fmt::Displa
     }
 }
 
-/// Proves that a span lies in a target of so many bytes.
+/// Checks that a span lies within a target of this size in bytes.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] if it does not.
+/// [`StoreError::Corrupt`] if the span exceeds the target.
 pub(super) fn check_span(
     key: &Key,
     label: &str,
@@ -112,7 +112,7 @@ pub(super) fn check_span(
     })
 }
 
-/// A span of another object.
+/// A range of another object.
 #[derive(Debug)]
 pub(super) struct SpanObject {
     object: Arc<dyn Object>,
@@ -123,7 +123,7 @@ pub(super) struct SpanObject {
 }
 
 impl SpanObject {
-    /// `label` is the target for messages.
+    /// `label` names the target in messages.
     pub(super) fn open(
         object: Arc<dyn Object>,
         key: &Key,
@@ -141,7 +141,7 @@ impl SpanObject {
         }))
     }
 
-    /// A read of the span as one of the object.
+    /// Converts a read of the span into a read of the object.
     fn shifted(&self, offset: u64, size_bytes: usize) -> Result<(u64, usize), StoreError> {
         let start = self.span.start.saturating_add(offset).min(self.span.end);
         let left = self.span.end - start;

@@ -1,7 +1,7 @@
-//! Targets: each is opened when it is first read, and pinned to the version that it has then for as long
-//! as the store is open.
+//! Targets: each is opened at its first read. From then on it is pinned to the version that it had at that
+//! moment, for as long as the store is open.
 //!
-//! Lock order: no lock is held while another one is taken, nor in a wait.
+//! Lock order: no lock is held while another one is taken, nor during a wait.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -26,15 +26,15 @@ use crate::store::{
 };
 use crate::sync::Mutex;
 
-/// Targets that are open at a time: each local one takes a file descriptor.
+/// Number of open targets; each local one takes a file descriptor.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
-/// Which targets may be read.
+/// Options of targets.
 #[derive(Debug, Clone, Default)]
 pub struct TargetOptions {
-    /// Targets that are neither below the directory nor at the server or bucket of the references.
+    /// Allowed targets besides those below the directory, or at the server or bucket, of the references.
     pub allowed: Vec<AllowedTarget>,
-    /// Read targets that are newer than their references.
+    /// Whether to read targets that are newer than their references.
     pub allow_newer: bool,
 }
 
@@ -68,10 +68,10 @@ impl Target {
         }
     }
 
-    /// A part of the target as the value of a key.
+    /// Returns a range of the target as the value of a key.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if the target does not have it.
+    /// [`StoreError::Corrupt`] if the target is too short.
     pub(super) fn span(
         &self,
         key: &Key,
@@ -93,7 +93,7 @@ impl Target {
         }
     }
 
-    /// Fails if the target is not the version that the reference means.
+    /// Fails if the target is not the version that the reference names.
     fn check_pin(&self, key: &Key, pin: &Pin) -> Result<(), StoreError> {
         let what = match (pin, &self.bytes) {
             (Pin::ETag(wanted), Bytes::Remote(target)) => {
@@ -124,7 +124,7 @@ fn stale(what: impl Into<String>) -> StoreError {
     }
 }
 
-/// Whole seconds since 1970: headers tell no more.
+/// Returns whole seconds since 1970, which is the precision of HTTP headers.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
@@ -141,13 +141,13 @@ pub(in crate::store) struct Targets {
     dir: DirOptions,
     remote: RemoteTargets,
     open: Mutex<LruCache<Arc<str>, Slot>>,
-    /// The versions of all targets that were opened so far.
+    /// The versions of all targets that were opened.
     pins: Mutex<HashMap<Arc<str>, Version>>,
     directories: Mutex<HashMap<PathBuf, Arc<DirStore>>>,
 }
 
 impl Targets {
-    /// `written` is when the references were written, if that is known.
+    /// `written` is when the references were written, if known.
     pub(in crate::store) fn new(
         base: Base,
         options: &OpenOptions,
@@ -170,7 +170,7 @@ impl Targets {
         self.policy.may_be_remote()
     }
 
-    /// Counters of all targets and of the store that has the references.
+    /// Counters of all targets and of the store that contains the references.
     pub(super) fn transfer_stats(&self, own: Option<TransferStats>) -> Option<TransferStats> {
         if !self.may_be_remote() {
             return own;
@@ -182,17 +182,17 @@ impl Targets {
         })
     }
 
-    /// A target that is open.
+    /// Returns a target that is already open.
     pub(super) fn opened(&self, key: &Key, url: &str, pin: Option<&Pin>) -> Option<Arc<Target>> {
         let target = Arc::clone(self.open.lock().get(url)?.get()?);
         self.check(key, &target, pin).ok().map(|()| target)
     }
 
-    /// Opens a target; `first` is what will be read of it.
+    /// Opens a target; `first` is the range that will be read first.
     ///
     /// # Errors
-    /// [`StoreError::Denied`] if it may not be read, [`StoreError::Stale`] if it is another version than
-    /// the one that is meant; never [`StoreError::NotFound`].
+    /// [`StoreError::Denied`] if the target may not be read, [`StoreError::Stale`] if its version is not the
+    /// expected one; never [`StoreError::NotFound`].
     pub(super) async fn open(
         &self,
         key: &Key,
@@ -209,7 +209,7 @@ impl Targets {
         Ok(Arc::clone(target))
     }
 
-    /// Fetches a part of a remote target that a read will most likely ask for, all of it if there is no
+    /// Fetches a range of a remote target that will most likely be read, or the whole target if there is no
     /// range; returns whether that was possible.
     pub(super) async fn prefetch(
         &self,
@@ -220,7 +220,7 @@ impl Targets {
     ) -> bool {
         let opened = match self.opened(key, url, pin) {
             Some(target) => Ok(target),
-            // A place is held until the target is open, and another one while the part is fetched.
+            // One prefetch permit is held until the target is open, and another one during the fetch.
             None if matches!(self.policy.place(url), Ok(Place::Remote { .. })) => {
                 let Some(_place) = self.remote.prefetch_place().await else {
                     return false;
@@ -233,7 +233,7 @@ impl Targets {
             }
             None => return false,
         };
-        // A read opens the target again, and returns the error.
+        // On failure, the next read opens the target again and returns the error.
         match opened.as_ref().map(|target| (target, &target.bytes)) {
             Ok((target, Bytes::Remote(remote))) => {
                 let range = range.unwrap_or(0..target.size_bytes());
@@ -316,8 +316,8 @@ impl Targets {
         ))
     }
 
-    /// Fails if a target is not the version that is meant: that of its pin, or one that is not newer than
-    /// the references.
+    /// Fails if a target is not the expected version: that of its pin, or one that is not newer than the
+    /// references.
     fn check(&self, key: &Key, target: &Target, pin: Option<&Pin>) -> Result<(), StoreError> {
         if let Some(pin) = pin {
             return target.check_pin(key, pin);

@@ -1,4 +1,4 @@
-//! The bytes of a remote archive, held to the version that was found at first.
+//! The bytes of a remote archive, pinned to the version that was found first.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use super::{Meta, RequestError, TransferStats};
 use crate::store::{Data, Key, SnapshotError, SnapshotReader, StoreError, part};
 use crate::sync::Mutex;
 
-/// Entries that are read in parts at the same time.
+/// Number of entries that are read in parts at the same time.
 const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
-/// An archive at a source that is asked for ranges of it.
+/// An archive at a remote source, read by ranges.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteArchive {
     source: Arc<RemoteSource>,
     meta: Meta,
-    /// Its last bytes, which were fetched to find out what it is.
+    /// The last bytes of the archive, which were fetched to determine its format.
     tail: Arc<Vec<u8>>,
-    /// It was seen to be another one: it is not asked again.
+    /// Set once another version of the archive was seen; no requests are sent from then on.
     is_changed: AtomicBool,
-    /// Entries that are read like files.
+    /// Entries that are read in blocks, like files.
     spans: Mutex<LruCache<(u64, u64), Arc<Blocks>>>,
 }
 
@@ -43,7 +43,7 @@ impl RemoteArchive {
         }
     }
 
-    /// The source as a person would write it, without secrets.
+    /// The name of the source for messages, without secrets.
     pub(in crate::store) fn label(&self) -> &str {
         &self.source.label
     }
@@ -70,14 +70,14 @@ impl RemoteArchive {
         }
     }
 
-    /// The bytes of a range that lies in the tail.
+    /// Returns the bytes of a range that lies in the tail.
     fn in_tail(&self, range: &Range<u64>) -> Option<&[u8]> {
         let start = self.meta.size_bytes.checked_sub(self.tail.len() as u64)?;
         let index = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
         self.tail.get(index(range.start)?..index(range.end)?)
     }
 
-    /// A range that is in memory.
+    /// Reads a range that is in memory.
     fn try_exact(&self, range: &Range<u64>, buffer: &mut [u8]) -> Option<Result<(), StoreError>> {
         let cached = match self.in_tail(range) {
             Some(_) => None,
@@ -103,7 +103,7 @@ impl RemoteArchive {
         let (root, length) = (Key::root(), range.end - range.start);
         let bytes = match self.source.disk {
             Some(_) => fetch_cached(&self.source, &root, &self.meta, range).await?,
-            // The zip store caches what it decodes of it.
+            // Not inserted into the cache: the zip store caches the decoded bytes.
             None => match self.source.in_memory(&root, &self.meta, &range) {
                 Some(bytes) => bytes,
                 None => Arc::new(fetch(&self.source, &root, &self.meta, range).await?),
@@ -115,7 +115,7 @@ impl RemoteArchive {
         }
     }
 
-    /// Whether a range is read like a file, in blocks of its span.
+    /// Whether a range is read in blocks of its span.
     fn is_in_blocks(&self, range: &Range<u64>, span: &Range<u64>) -> bool {
         let is_inside = span.start <= range.start && range.end <= span.end;
         self.in_tail(range).is_none() && is_inside && span.end <= self.meta.size_bytes
@@ -235,7 +235,7 @@ impl SnapshotReader for RemoteArchive {
         }
     }
 
-    /// Counters of the whole archive: transfers are not counted for each array in it.
+    /// Counters of the whole archive; transfers are not counted per array.
     fn transfer_stats(&self) -> Option<TransferStats> {
         Some(TransferStats {
             arrays: Vec::new(),

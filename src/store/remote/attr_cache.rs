@@ -1,4 +1,4 @@
-//! Attributes of single keys, for as long as they are trusted. Failures are never cached.
+//! Caches attributes of single keys for as long as they are trusted. Failures are never cached.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use super::Meta;
 use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Keys that are cached at a time.
+/// Number of cached keys.
 const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("not zero");
 
-/// What a key leads to.
+/// The cached result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Attrs {
-    /// A value.
+    /// The key is a value.
     Object(Meta),
-    /// Other keys.
+    /// The key is a prefix of other keys.
     Prefix,
-    /// Nothing: the source has proved it.
+    /// The source has proved that the key does not exist.
     Absent,
 }
 
-/// Attributes by key; the least recently used ones are evicted first.
+/// Attributes by key; the least recently used entries are evicted first.
 #[derive(Debug)]
 pub(super) struct AttrCache {
     known: Mutex<LruCache<Key, (Attrs, Instant)>>,
@@ -44,7 +44,7 @@ impl AttrCache {
         self.known.lock()
     }
 
-    /// What is known of a key and still trusted.
+    /// Returns the attributes of a key, if they are still trusted.
     pub(super) fn get(&self, key: &Key) -> Option<Attrs> {
         let mut known = self.lock();
         let (attrs, since) = known.get(key)?;
@@ -55,7 +55,7 @@ impl AttrCache {
         (since.elapsed() < ttl).then(|| attrs.clone())
     }
 
-    /// What was last known of the content of a key, however long ago.
+    /// Returns the last known attributes of an object, however old.
     pub(super) fn last(&self, key: &Key) -> Option<Meta> {
         match self.lock().get(key) {
             Some((Attrs::Object(meta), _)) => Some(meta.clone()),
@@ -72,12 +72,12 @@ impl AttrCache {
         })
     }
 
-    /// It was so at `since`.
+    /// Caches attributes that were true at `since`.
     pub(super) fn insert(&self, key: &Key, attrs: Attrs, since: Instant) {
         self.lock().put(key.clone(), (attrs, since));
     }
 
-    /// It is not so any more.
+    /// Removes attributes that are no longer true.
     pub(super) fn invalidate(&self, key: &Key) {
         self.lock().pop(key);
     }

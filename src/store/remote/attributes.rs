@@ -1,4 +1,4 @@
-//! Attributes of keys: from listings and earlier answers, or from a request.
+//! Attributes of keys: from listings and earlier responses, or from a request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use super::{Depth, EarlyMeta, Get, List, Meta, Part, RequestError};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::{Key, StoreError};
 
-/// Absence is believed for so long without looking whether the source itself is still there.
+/// How long absence is trusted without checking that the source itself still exists.
 const ANCHOR_TTL: Duration = Duration::from_secs(1);
-/// A value that a lookup has begun to fetch is fetched for so long without a reader.
+/// How long the fetch of a value that a lookup has started continues without a reader.
 const READER_GRACE: Duration = Duration::from_secs(2);
-/// Documents of metadata are not longer than this; a value that looks like one is fetched whole.
+/// Size limit of metadata documents in bytes; values with the name of a document are fetched whole.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
 impl RemoteSource {
-    /// Attributes that need no request.
+    /// Returns attributes that need no request.
     pub(super) fn known(&self, key: &Key) -> Option<Attrs> {
         if key.is_root() {
             return Some(Attrs::Prefix);
@@ -32,7 +32,7 @@ impl RemoteSource {
         attrs.or_else(|| self.listings.find(key, is_settled))
     }
 
-    /// Attributes of a key.
+    /// Returns the attributes of a key.
     pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         if let Some(attrs) = self.known(key) {
             return Ok(attrs);
@@ -52,7 +52,7 @@ impl RemoteSource {
 
     async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         if self.classes.is_document(key) {
-            // The caller will most likely read it.
+            // The caller will most likely read the document.
             return match self.whole(key, MAX_DOCUMENT_BYTES).await {
                 Ok(value) => Ok(Attrs::Object(value.meta)),
                 Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
@@ -62,7 +62,7 @@ impl RemoteSource {
         }
         let asked = Instant::now();
         let (object, page) = match self.can_list() {
-            // An answer about a key tells whether it is a prefix, too. A listing reads all keys.
+            // The lookup of a key also tells whether it is a prefix. A listing would read all keys.
             true if self.reads_whole => match self.object_attrs(key).await {
                 object @ Err(StoreError::NotFound { .. }) => {
                     (object, Some(self.has_names(key).await))
@@ -77,7 +77,7 @@ impl RemoteSource {
         };
         let (is_prefix, refusal) = match page {
             Some(Ok(has_names)) => (has_names, None),
-            // A user without the right to list may still read.
+            // A user without permission to list may still be allowed to read.
             Some(Err(error @ (RequestError::Denied(_) | RequestError::Expired(_)))) => {
                 (false, Some(error))
             }
@@ -99,16 +99,16 @@ impl RemoteSource {
         Ok(attrs)
     }
 
-    /// The longest value that a lookup may fetch now, and what is reserved for that; `None` if it asks
-    /// for the attributes only.
+    /// Reserves memory for fetching a value during a lookup. Returns the longest value to fetch and the
+    /// reservation; `None` if the lookup should request attributes only.
     fn reserve_value_lookup(&self) -> Option<(u64, impl Send + use<>)> {
         let limit = self.speculation.lookup_limit()?;
         let place = Arc::clone(&self.value_lookups).try_acquire_owned().ok()?;
         Some((limit, (place, self.try_reserve_spare(limit)?)))
     }
 
-    /// Attributes of an object that no listing has, from the headers of an answer that brings its value,
-    /// too, if a read will most likely follow.
+    /// Returns attributes of an object that is in no listing. If a read will most likely follow, they come
+    /// from the headers of a request that also fetches the value.
     async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
         let _lookup = self.speculation.begin_lookup();
         let Some((limit, reserved)) = self.reserve_value_lookup() else {
@@ -123,12 +123,12 @@ impl RemoteSource {
             let lookup = Purpose::Lookup(early);
             let value = own.load_whole(&wanted, limit, lookup).await;
             drop(reserved);
-            // The lookup may have been answered by the headers.
+            // The receiver is gone if the headers have already answered the lookup.
             let _ = done.send(value.map(|value| value.meta));
         });
         let meta = match select(headers, end).await {
             Either::Left((Ok(meta), _)) => {
-                // The value comes while the caller opens it.
+                // The value arrives while the caller opens it.
                 runtime::spawn(async move {
                     runtime::timeout(READER_GRACE, fetch).await;
                 })
@@ -142,8 +142,8 @@ impl RemoteSource {
         Ok(meta)
     }
 
-    /// Attributes of an object. A size of 0 is believed only if GET brings nothing, too: some servers
-    /// answer every HEAD with `Content-Length: 0`.
+    /// Returns attributes of an object. A size of 0 is trusted only if GET returns no bytes either, because
+    /// some servers answer every HEAD with `Content-Length: 0`.
     pub(super) async fn head(&self, key: &Key) -> Result<Meta, RequestError> {
         let meta = self.request_head(key).await?;
         if meta.size_bytes > 0 {
@@ -157,7 +157,7 @@ impl RemoteSource {
         }
     }
 
-    /// Whether there are keys below a prefix: the first pages can be empty.
+    /// Whether keys exist below a prefix; reads several pages, because the first ones can be empty.
     async fn has_names(&self, prefix: &Key) -> Result<bool, RequestError> {
         let mut list = List {
             prefix: prefix.clone(),
@@ -180,7 +180,7 @@ impl RemoteSource {
         Err(RequestError::lasting(what))
     }
 
-    /// Fails if the source itself is gone, so that its keys are not taken for absent.
+    /// Fails if the source itself is gone, so that its keys are not reported as absent.
     pub(super) async fn check_anchor(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
         let Some(anchor) = self.anchor.get().filter(|anchor| *anchor != key) else {
             return Ok(());
@@ -197,7 +197,7 @@ impl RemoteSource {
             let asked = Instant::now();
             match own.head(&wanted).await {
                 Ok(meta) => {
-                    // Another content is still there; what is cached of it is older.
+                    // The anchor exists with another content, so its cached attributes are outdated.
                     match own.attrs.last(&wanted) {
                         Some(last) if !last.is_same(&meta) => own.attrs.invalidate(&wanted),
                         _ => {}
@@ -216,12 +216,12 @@ impl RemoteSource {
             .await?
         {
             Attrs::Object(_) => Ok(()),
-            // Another load has asked for it, and it is not there.
+            // A concurrent load has found that the anchor does not exist.
             Attrs::Prefix | Attrs::Absent => Err(gone(key, anchor)),
         }
     }
 
-    /// Fails for a key that is known not to be an object; returns its attributes if they are known.
+    /// Fails if a key is known not to be an object; returns its attributes if they are known.
     pub(super) fn known_object(&self, key: &Key) -> Result<Option<Meta>, StoreError> {
         match self.known(key) {
             Some(Attrs::Absent) => Err(StoreError::NotFound { key: key.clone() }),
@@ -231,7 +231,7 @@ impl RemoteSource {
         }
     }
 
-    /// The error of a failed request for an object; absence is proven and cached.
+    /// Returns the error of a failed request for an object; absence is proven and cached.
     pub(super) async fn absent_or(
         self: &Arc<Self>,
         key: &Key,

@@ -1,5 +1,5 @@
-//! A run of bytes of an object as a file that any program may read: in blocks, which are read ahead of
-//! a sequential reader.
+//! A byte range of an object that can be read like a file: it is cached in blocks, with readahead for
+//! sequential readers.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -15,23 +15,23 @@ use crate::runtime::{self, leave_session_thread};
 use crate::store::{Data, Key, Readahead, StoreError, Window, in_memory, part, part_mut};
 use crate::sync::Mutex;
 
-/// Files are fetched in blocks of this size.
+/// Size of a block in bytes.
 const BLOCK_BYTES: u64 = 256 << 10;
-/// And so many of them, that follow each other, with one request.
+/// Largest number of consecutive blocks that one request fetches.
 const RUN_BLOCKS: u64 = 16;
-/// What is read ahead of a reader that has read from the beginning once.
+/// Readahead window in bytes after a first read at the beginning.
 const FIRST_READAHEAD_BYTES: u64 = 16 << 20;
-/// What is read ahead of a sequential reader.
+/// Readahead window of a sequential reader in bytes.
 const READAHEAD_BYTES: u64 = 64 << 20;
 
-/// The bytes of `span` of one version of an object.
+/// The bytes in `span` of one version of an object.
 #[derive(Debug)]
 pub(super) struct Blocks {
     part: Arc<Spanned>,
     readahead: Readahead,
-    /// Since something was read ahead.
+    /// Registration as a reader; set by the first readahead.
     reader: OnceLock<Reader>,
-    /// Dropping them cancels what nobody else waits for: a reader that is gone leaves no request behind.
+    /// Dropping a task cancels its request, unless another reader waits for it: a closed file leaves none.
     prefetches: Mutex<Vec<Task<()>>>,
 }
 
@@ -40,7 +40,7 @@ struct Spanned {
     source: Arc<RemoteSource>,
     key: Key,
     meta: Meta,
-    /// Blocks are counted from its beginning, and none reaches beyond its end.
+    /// Blocks are counted from the start of the span, and none extends beyond its end.
     span: Range<u64>,
 }
 
@@ -67,8 +67,8 @@ impl Blocks {
         }
     }
 
-    /// Reads a range of the object, which lies in the span, if its blocks are in memory; copies it to the
-    /// beginning of `buffer` only if it has parts of several.
+    /// Reads a range of the object within the span, if its blocks are in memory. If the range lies in several
+    /// blocks, it is copied to the beginning of `buffer`.
     pub(super) fn try_read(
         &self,
         range: Range<u64>,
@@ -81,8 +81,8 @@ impl Blocks {
         })
     }
 
-    /// Copies a range of the object, which lies in the span, to the beginning of `buffer` if its
-    /// blocks are in memory.
+    /// Copies a range of the object within the span to the beginning of `buffer`, if its blocks are in
+    /// memory.
     pub(super) fn try_copy(
         &self,
         range: Range<u64>,
@@ -93,7 +93,7 @@ impl Blocks {
         Some(self.part.copy(&range, &blocks, buffer).map(drop))
     }
 
-    /// The blocks of a range of the span, if all are in memory. Notes the read.
+    /// Records a read, and returns the blocks of a range of the span if all are in memory.
     fn in_memory(&self, range: &Range<u64>) -> Option<Vec<Block>> {
         self.read_ahead(range);
         let source = &self.part.source;
@@ -103,7 +103,7 @@ impl Blocks {
         Some(blocks)
     }
 
-    /// Reads a range of the object, which lies in the span.
+    /// Reads a range of the object within the span.
     pub(super) async fn read(&self, range: Range<u64>) -> Result<Data, StoreError> {
         let part = &self.part;
         let range = part.within(&range);
@@ -127,7 +127,7 @@ impl Blocks {
         Ok(Data::Shared(Arc::new(bytes), 0..length))
     }
 
-    /// Notes a read, and starts to fetch what a sequential reader will read next.
+    /// Records a read, and starts to fetch the bytes that a sequential reader will read next.
     fn read_ahead(&self, range: &Range<u64>) {
         let part = &self.part;
         let length = part.span.end - part.span.start;
@@ -141,7 +141,7 @@ impl Blocks {
             return;
         };
         self.reader.get_or_init(|| part.source.ranges.reader());
-        // The block in which it begins is that of the read itself.
+        // The read itself fetches the block in which `ahead` begins.
         let mut from = ahead.start.div_ceil(BLOCK_BYTES);
         let end = numbers(&ahead).end;
         let mut prefetches = Vec::new();
@@ -151,7 +151,7 @@ impl Blocks {
             let fetch = async move {
                 let bytes = (to - from).saturating_mul(BLOCK_BYTES);
                 if let Some(_reserved) = part.source.try_reserve_spare(bytes) {
-                    // A reader of these blocks asks for them again, and gets the error then.
+                    // On failure, a reader of these blocks requests them again and gets the error.
                     let _ = part.blocks(from..to).await;
                 }
             };
@@ -164,31 +164,31 @@ impl Blocks {
     }
 }
 
-/// What one request brings: several of them are in flight in a window.
+/// Bytes of one readahead request, chosen so that several are in flight in a window.
 fn step_bytes(window_bytes: u64) -> u64 {
     (window_bytes / 2 / BLOCK_BYTES).clamp(1, RUN_BLOCKS) * BLOCK_BYTES
 }
 
-/// A range that one block has.
+/// Returns a range that lies in one block, without a copy.
 fn shared(range: &Range<u64>, block: &Block) -> Result<Data, StoreError> {
     let start = range.start / BLOCK_BYTES * BLOCK_BYTES;
     let range = in_memory(range.start - start)?..in_memory(range.end - start)?;
     Ok(Data::Shared(Arc::clone(block), range))
 }
 
-/// The blocks that have a byte of a range.
+/// Returns the numbers of the blocks that overlap a range.
 fn numbers(range: &Range<u64>) -> Range<u64> {
     range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)
 }
 
 impl Spanned {
-    /// A range of the object as one of the span.
+    /// Converts a range of the object to a range of the span.
     fn within(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.span.end);
         range.start.saturating_sub(self.span.start)..end.saturating_sub(self.span.start)
     }
 
-    /// Copies a range of the span out of its blocks.
+    /// Copies a range of the span from its blocks.
     fn copy(
         &self,
         range: &Range<u64>,
@@ -218,7 +218,7 @@ impl Spanned {
         self.source.range_key(&self.key, &self.meta, &range)
     }
 
-    /// Blocks in order: cached ones, and the others with one request for each run of them.
+    /// Returns blocks in order: cached ones, and the others with one request for each run of them.
     async fn blocks(self: &Arc<Self>, wanted: Range<u64>) -> Result<Vec<Block>, StoreError> {
         if self.source.disk.is_some() {
             leave_session_thread().await;
@@ -255,10 +255,10 @@ impl Spanned {
         blocks.ok_or_else(|| StoreError::internal("a block that was not fetched"))
     }
 
-    /// Fetches blocks that follow each other with one request, and caches them.
+    /// Fetches consecutive blocks with one request, and caches them.
     async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
         let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
-        // Other processes may group blocks in other ways: the turn is that of the place where it begins.
+        // Other processes may group blocks differently, so the turn is named after the position of the run.
         let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
         let bytes = range.end.saturating_sub(range.start);
         let turn = self
@@ -292,7 +292,7 @@ impl Spanned {
     }
 }
 
-/// Groups block numbers, given by their indexes, into runs that follow each other.
+/// Groups block numbers, given by their indexes, into runs of consecutive numbers.
 fn runs(numbers: &[u64], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
     let mut runs: Vec<(Vec<usize>, Range<u64>)> = Vec::new();
     for index in indexes {

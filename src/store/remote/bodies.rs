@@ -1,5 +1,5 @@
-//! The memory that bodies of answers may take while they are received and copied: reserved before
-//! a request is sent.
+//! Limits the memory of response bodies while they are received and copied; it is reserved before a
+//! request is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::runtime;
 
-/// Reservations are counted in units of this size.
+/// Unit of reservations in bytes.
 const UNIT_BYTES: u64 = 4096;
 
-/// Memory for bodies of answers.
+/// The memory limit of response bodies.
 #[derive(Debug)]
 pub(super) struct BodyBudget {
     free: Arc<Semaphore>,
     units: u32,
 }
 
-/// Memory that is reserved until this is dropped.
+/// Reserved memory, released on drop.
 #[derive(Debug)]
 pub(super) struct ReservedBody {
     _units: OwnedSemaphorePermit,
@@ -35,20 +35,20 @@ impl BodyBudget {
         }
     }
 
-    /// A body larger than all memory reserves all of it.
+    /// Returns the number of units; a body that is larger than the limit reserves all of the memory.
     fn units(&self, bytes: u64) -> u32 {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         units.min(self.units)
     }
 
-    /// Reserves memory; waits for it for at most `limit`.
+    /// Reserves memory, waiting for at most `limit`.
     pub(super) async fn reserve(&self, bytes: u64, limit: Duration) -> Option<ReservedBody> {
         let acquire = Arc::clone(&self.free).acquire_many_owned(self.units(bytes));
         let units = runtime::timeout(limit, acquire).await?.ok()?;
         Some(ReservedBody { _units: units })
     }
 
-    /// Reserves memory for a prefetch: at once, and only if as much stays free for requests.
+    /// Reserves memory for a prefetch: without waiting, and only if as much stays free for requests.
     pub(super) fn try_reserve_spare(&self, bytes: u64) -> Option<ReservedBody> {
         let units = self.units(bytes);
         if self.free.available_permits() / 2 < units as usize {
@@ -74,7 +74,7 @@ mod tests {
         assert!(bodies.try_reserve_spare(3 * UNIT_BYTES).is_none());
         let spare = bodies.try_reserve_spare(2 * UNIT_BYTES).unwrap();
         drop((first, spare));
-        // A body of any size can be received, by itself.
+        // A body of any size can be received, if it is the only one.
         let all = reserve(1 << 40).unwrap();
         assert!(reserve(1).is_none());
         drop(all);

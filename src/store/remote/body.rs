@@ -1,9 +1,9 @@
-//! The bytes of an answer, appended as they come.
+//! The body of a response, appended to as it arrives.
 
 use std::collections::TryReserveError;
 
-/// Bytes in pieces of one length, of which the last one may be shorter: what is fetched together is cached
-/// apart, and is not copied for that.
+/// Bytes in pieces of equal length, except that the last piece may be shorter. Pieces that were fetched
+/// together can so be cached separately without a copy.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     pieces: Vec<Vec<u8>>,
@@ -12,7 +12,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// No bytes yet; they will be in pieces of `piece_bytes`, in one piece if that is 0.
+    /// An empty body; its bytes will be in pieces of `piece_bytes`, or in one piece if that is 0.
     pub(super) fn new(piece_bytes: usize) -> Self {
         Self {
             piece_bytes,
@@ -20,10 +20,10 @@ impl Body {
         }
     }
 
-    /// Makes room for the first bytes, of at most one piece.
+    /// Allocates memory for the first bytes, for one piece at most.
     ///
     /// # Errors
-    /// The system gives no memory.
+    /// If memory cannot be allocated.
     pub(super) fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
         let mut first = Vec::new();
         first.try_reserve_exact(match self.piece_bytes {
@@ -37,7 +37,7 @@ impl Body {
     /// Appends bytes.
     ///
     /// # Errors
-    /// The system gives no memory; what is there stays.
+    /// If memory cannot be allocated; the bytes appended so far remain.
     pub(super) fn try_extend(&mut self, mut bytes: &[u8]) -> Result<(), TryReserveError> {
         while !bytes.is_empty() {
             let most = match self.piece_bytes {
@@ -70,7 +70,7 @@ impl Body {
         self.length == 0
     }
 
-    /// All bytes in pieces of `piece_bytes`: a copy only if they are in others.
+    /// Returns all bytes in pieces of `piece_bytes`; copies only if the current pieces have another size.
     pub(super) fn into_pieces(self, piece_bytes: usize) -> Vec<Vec<u8>> {
         if self.piece_bytes == piece_bytes {
             return self.pieces;
@@ -82,7 +82,7 @@ impl Body {
         }
     }
 
-    /// All bytes in one piece: a copy only if there are several.
+    /// Returns all bytes in one piece; copies only if there are several pieces.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         match <[Vec<u8>; 1]>::try_from(self.pieces) {
             Ok([bytes]) => bytes,

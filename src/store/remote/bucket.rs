@@ -1,6 +1,6 @@
 //! Object stores (S3, Google Cloud Storage, Azure Blob Storage) through `object_store`, which
-//! signs requests, refreshes credentials and reads listings; what it has seen of an answer is
-//! noted by our own HTTP service (`service`), so that failures are told apart exactly.
+//! signs requests, refreshes credentials and parses listings. The HTTP service of this crate
+//! (`service`) records each response, so that failures are classified exactly.
 
 mod aws;
 mod build;
@@ -32,16 +32,16 @@ use super::{
 };
 use crate::store::{Key, check_component};
 
-/// What both traits of a client do.
+/// Combines the two traits of a client.
 pub(super) trait Client: ObjectStore + PaginatedListStore {}
 impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
-/// A client, and the region that it signs for, if the provider has regions.
+/// A client, and the region for which it signs, if the provider has regions.
 #[derive(Debug)]
 pub(super) struct RegionalClient {
     client: Arc<dyn Client>,
     region: Option<String>,
-    /// The user or an answer has named the region: it is not changed any more.
+    /// Whether the user or a response has named the region, so that it no longer changes.
     is_settled: bool,
 }
 
@@ -49,27 +49,27 @@ pub(super) struct RegionalClient {
 #[derive(Debug)]
 pub(super) struct Objects {
     first: RegionalClient,
-    /// The client for the region that an answer named, which all further requests use.
+    /// The client for the region that a response named; all further requests use it.
     other: OnceLock<RegionalClient>,
-    /// Builds that client; `None` if the provider has no regions.
+    /// Creates `other`; `None` if the provider has no regions.
     s3: Option<S3>,
-    /// In front of every key; without slashes at its ends.
+    /// The prefix of every key, without slashes at its ends.
     prefix: String,
     provider: Provider,
-    /// Where credentials come from, if they can be had anew.
+    /// The source of credentials, if they can be renewed.
     credentials: Option<Arc<Chain>>,
 }
 
-/// The most that an empty part of a body is made room for before any of it has come.
+/// Most bytes that are allocated for the body of a range before any of it has arrived.
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
 impl Objects {
-    /// The client for the region of the bucket, as far as that is known.
+    /// Returns the client for the region of the bucket, as far as the region is known.
     fn client(&self) -> &RegionalClient {
         self.other.get().unwrap_or(&self.first)
     }
 
-    /// The client for the region that an answer has named; the first region that is named stays.
+    /// Returns the client for the region that a response has named; the first named region is kept.
     fn in_region(&self, region: String) -> Result<&RegionalClient, RequestError> {
         if let (None, Some(s3)) = (self.other.get(), &self.s3) {
             log::info!("the bucket is in the region {region}, which is used from now on");
@@ -79,13 +79,13 @@ impl Objects {
                 region: Some(region),
                 is_settled: true,
             };
-            // Another request may have been faster.
+            // A concurrent request may have set it first.
             let _ = self.other.set(other);
         }
         Ok(self.client())
     }
 
-    /// Asks once more where an answer names another region.
+    /// Sends a request, and repeats it once if the response names another region.
     async fn ask<'a, T, F: Future<Output = Result<T, RequestError>>>(
         &'a self,
         ask: impl Fn(&'a RegionalClient) -> F,
@@ -96,8 +96,8 @@ impl Objects {
         }
     }
 
-    /// As [`ask`](Self::ask), and once more with new credentials, where those that were used have
-    /// ended.
+    /// As [`ask`](Self::ask), and repeats the request once with new credentials if those that were used have
+    /// expired.
     async fn renewed<'a, T, F: Future<Output = Result<T, RequestError>>>(
         &'a self,
         ask: impl Fn(&'a RegionalClient) -> F,
@@ -112,7 +112,7 @@ impl Objects {
         }
     }
 
-    /// The key as the bucket has it.
+    /// Returns the key in the bucket.
     fn full(&self, key: &Key) -> Result<String, RequestError> {
         let below = std::str::from_utf8(key.as_bytes())
             .map_err(|_| RequestError::lasting("object stores have keys in UTF-8 only"))?;
@@ -227,7 +227,7 @@ impl Objects {
         }))
     }
 
-    /// The range does not lie in the object: it may be empty, or another one by now.
+    /// Handles a range outside of the object, which may be empty or have another version by now.
     async fn nothing_there(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
         let meta = self.head_of(from, &get.key).await?;
         match (&get.expected, meta.size_bytes) {
@@ -283,7 +283,7 @@ impl Objects {
             }
             Err(error) => {
                 return Err(match from.refusal(&error, &seen) {
-                    // Without any key below it the prefix would be an empty list.
+                    // Without this error, a prefix without keys would be an empty listing.
                     RequestError::NotFound => RequestError::lasting(format!(
                         "the {} does not exist",
                         self.provider.unit()
@@ -313,7 +313,7 @@ impl Objects {
     }
 }
 
-/// What a listing or an answer tells of an object.
+/// Converts the attributes in a listing or a response.
 fn of_object(object: &ObjectMeta) -> Meta {
     Meta {
         size_bytes: object.size,
@@ -323,7 +323,7 @@ fn of_object(object: &ObjectMeta) -> Meta {
 }
 
 impl RegionalClient {
-    /// What a failure proves. `seen` is what the last answer was.
+    /// Converts a failure. `seen` is the last response.
     fn refusal(&self, error: &object_store::Error, seen: &Seen) -> RequestError {
         let refused = refusal(error, seen);
         let (Some(own), Some(region)) = (&self.region, &seen.region) else {
@@ -352,7 +352,7 @@ impl RegionalClient {
     }
 }
 
-/// What a failure proves. `seen` is what the last answer was.
+/// Converts a failure. `seen` is the last response.
 fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
     use object_store::Error;
     if let Some(why) = &seen.no_credentials {
@@ -367,7 +367,7 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         status: seen.status.map(|status| status.as_u16()),
     };
     match (error, seen.status.map(|status| status.as_u16())) {
-        // The library could not even ask.
+        // The library could not send a request.
         (_, None) => match seen.is_lasting {
             true => RequestError::lasting(what),
             false => RequestError::Failed(Failed {
@@ -392,8 +392,8 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
              listing is allowed (s3:ListBucket, storage.objects.list); --missing-status 403 takes \
              it for absent"
         ))),
-        // Another 404 than that of the object, such as that of a service for credentials, proves
-        // nothing of it.
+        // A 404 that is not about the object, such as that of a credential service, proves nothing about
+        // the object.
         (Error::NotFound { .. }, Some(404)) if !seen.lacks_bucket() => RequestError::NotFound,
         (_, Some(404)) if seen.lacks_bucket() => RequestError::lasting(format!(
             "{what}: there is no such bucket; check its name, and --endpoint-url"
@@ -405,7 +405,7 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
             retry_after: seen.retry_after,
             partial: None,
         }),
-        // 200 with a body that is an error, or no listing.
+        // Status 200 with a body that is an error, or is no listing.
         (_, Some(200..=299)) if seen.code.is_some() => RequestError::transient(what),
         _ => RequestError::lasting(what),
     }

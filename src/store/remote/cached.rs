@@ -1,4 +1,4 @@
-//! Bytes that need no request: in memory, and on the disk in blocks that name source, key and
+//! Bytes that need no request: in memory, and in the disk cache. Names of blocks contain source, key and
 //! version.
 
 use std::ops::Range;
@@ -11,11 +11,11 @@ use super::{Meta, Page};
 use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::Key;
 
-/// Cached attributes of an object take no more.
+/// Limit of cached attributes of an object, in bytes.
 const MAX_META_BYTES: u64 = 4096;
 
 impl RemoteSource {
-    /// A range of a version of an object, as caches and loads name it.
+    /// Identifies a range of a version of an object, for caches and loads.
     pub(super) fn range_key(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> RangeKey {
         RangeKey {
             source: self.number,
@@ -26,7 +26,7 @@ impl RemoteSource {
         }
     }
 
-    /// A range of a version of an object, if it is in memory.
+    /// Returns a range of a version of an object, if it is in memory.
     pub(super) fn in_memory(
         &self,
         key: &Key,
@@ -36,8 +36,8 @@ impl RemoteSource {
         self.ranges.get(&self.range_key(key, meta, range))
     }
 
-    /// A range of a version of an object, if it is in memory or in the disk cache. May block on the
-    /// disk.
+    /// Returns a range of a version of an object, if it is in memory or in the disk cache. May block on
+    /// the disk.
     pub(super) fn cached(
         &self,
         key: &Key,
@@ -70,21 +70,21 @@ impl RemoteSource {
         }
     }
 
-    /// Attributes of an object in the disk cache, for a conditional request.
+    /// Returns the attributes of an object in the disk cache, for a conditional request.
     pub(super) fn last_on_disk(&self, key: &Key) -> Option<Meta> {
         let disk = self.disk.as_ref()?;
         let bytes = disk.get(&self.meta_name(key), MAX_META_BYTES)?;
         meta_from(&bytes)
     }
 
-    /// Caches a complete listing of a source that does not change.
+    /// Caches a complete listing, if the source is immutable.
     pub(super) fn keep_listing(&self, prefix: &Key, page: &Page) {
         if let (true, Some(disk)) = (self.is_immutable, &self.disk) {
             disk.put(&self.listing_name(prefix), &page_bytes(page));
         }
     }
 
-    /// A complete listing of a source that does not change, if it is in the disk cache.
+    /// Returns a complete listing from the disk cache, if the source is immutable.
     pub(super) async fn listing_on_disk(&self, prefix: &Key) -> Option<Page> {
         let disk = self.disk.as_ref().filter(|_| self.is_immutable)?;
         leave_session_thread().await;
@@ -92,8 +92,8 @@ impl RemoteSource {
         page_from(&disk.get(&self.listing_name(prefix), budget_bytes)?)
     }
 
-    /// Bytes that were made of a version of an object, if they are in the disk cache. May block on the
-    /// disk.
+    /// Returns bytes that were derived from a version of an object, if they are in the disk cache. May block
+    /// on the disk.
     pub(super) fn derived(
         &self,
         key: &Key,
@@ -105,8 +105,8 @@ impl RemoteSource {
         self.disk.as_ref()?.get(&name, max_bytes)
     }
 
-    /// Keeps bytes that were made of a version of an object in the disk cache. They are written by
-    /// another thread, later.
+    /// Caches bytes that were derived from a version of an object on disk. Another thread writes them
+    /// later.
     pub(super) fn keep_derived(
         &self,
         key: &Key,
@@ -122,7 +122,7 @@ impl RemoteSource {
         }
     }
 
-    /// `None` for an object whose versions cannot be told apart.
+    /// `None` for an object whose versions cannot be distinguished.
     fn derived_name(&self, key: &Key, meta: &Meta, what: &str) -> Option<Vec<u8>> {
         let all = self.block_name(key, meta, &(0..meta.size_bytes))?;
         Some([what.as_bytes(), &all].join(&0))
@@ -136,7 +136,7 @@ impl RemoteSource {
         [b"meta", self.identity.as_bytes(), key.as_bytes()].join(&0)
     }
 
-    /// `None` for an object whose versions cannot be told apart.
+    /// `None` for an object whose versions cannot be distinguished.
     fn block_name(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> Option<Vec<u8>> {
         let version = match (meta.opaque_tag(), meta.modified_seconds()) {
             (Some(tag), _) => format!("tag {tag}"),
@@ -162,8 +162,8 @@ fn meta_bytes(meta: &Meta) -> Vec<u8> {
     [&numbers, tag.as_bytes()].concat()
 }
 
-/// Objects and prefixes of a page, each as its kind, its length and its bytes; attributes follow an
-/// object.
+/// Serializes the objects and prefixes of a page, each as its kind, its length and its bytes; for an object,
+/// its attributes follow.
 fn page_bytes(page: &Page) -> Vec<u8> {
     let mut all = Vec::new();
     let mut put = |kind: u8, bytes: &[u8]| {

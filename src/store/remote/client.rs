@@ -1,4 +1,4 @@
-//! From a URL to a client of its source, with all layers on top.
+//! Creates the client of a source from its URL, with all layers on top.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::AtomicBool;
@@ -40,20 +40,20 @@ pub(super) enum Protocol {
     KeyValue,
 }
 
-/// What sends requests to a source, and the names of the source.
+/// The sender of requests to a source, and the names of the source.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     remote: Arc<dyn Remote>,
     pub(super) protocol: Protocol,
-    /// The source as messages have it, without secrets.
+    /// The name of the source in messages, without secrets.
     pub(super) label: String,
-    /// What tells the source apart from others, in a disk cache.
+    /// Identifies the source in a disk cache.
     identity: String,
-    /// The last name of the URL.
+    /// The last component of the URL.
     pub(super) file_name: String,
 }
 
-/// The URL as messages have it, without secrets.
+/// The URL for messages, without secrets.
 pub(in crate::store) fn label(url: &str) -> String {
     if let Some(Ok(hdfs)) = HdfsUrl::parse(url, |_| None) {
         return hdfs.label();
@@ -68,7 +68,7 @@ pub(in crate::store) fn label(url: &str) -> String {
     }
 }
 
-/// What can be repeated of a URL that may have secrets anywhere.
+/// The part of a URL that can be shown if secrets may be anywhere in it.
 fn hidden(url: &str) -> String {
     let scheme = url.split("://").next().unwrap_or_default();
     format!("{scheme}://...")
@@ -152,7 +152,7 @@ impl Client {
         })
     }
 
-    /// Returns the source of the client: all layers on top of it.
+    /// Returns the source with all layers on top of the client.
     pub(super) fn source(
         self,
         options: &RemoteOptions,
@@ -199,7 +199,7 @@ impl Client {
             listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
             ranges: Arc::clone(&shared.ranges),
             bodies: Arc::clone(&shared.bodies),
-            // What tells contents apart that may change is forgotten with the process.
+            // Versions of contents that may change are known only for the life of the process.
             disk: options
                 .disk
                 .clone()
@@ -217,7 +217,7 @@ impl Client {
     }
 }
 
-/// What several sources can have in common.
+/// State that several sources can share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) ranges: Arc<RangeCache>,
@@ -226,12 +226,12 @@ pub(super) struct Shared {
     pub(super) prefetches: Arc<Semaphore>,
 }
 
-/// Memory for bytes that are cached, and for bodies of answers. Clones are the same memory.
+/// Memory for cached bytes and for response bodies. Clones share the memory.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteMemory(Arc<OnceLock<(Arc<RangeCache>, Arc<BodyBudget>)>>);
 
 impl RemoteMemory {
-    /// The first call decides how much there is.
+    /// The first call sets the limit.
     fn get(&self, bytes: u64) -> (Arc<RangeCache>, Arc<BodyBudget>) {
         let make = || {
             let ranges = RangeCache::new(bytes);

@@ -1,4 +1,4 @@
-//! Why a remote source cannot be opened, and what can be done about it.
+//! Why a remote source cannot be opened, and advice for users.
 
 use crate::store::StoreError;
 
@@ -6,31 +6,31 @@ use crate::store::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// It is not written as a source is.
+    /// The name of the source is invalid.
     #[error("{label}: {what}")]
     Invalid {
         /// The source, without secrets.
         label: String,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
-    /// It does not answer as it should, or refuses.
+    /// The source does not respond properly, or refuses access.
     #[error("{label}: {}{}", cause(error), advice(label, error))]
     Failed {
         /// The source, without secrets.
         label: String,
-        /// What was asked and what came back.
+        /// The request and its response.
         error: StoreError,
     },
-    /// It answers, and nothing of Zarr is there.
+    /// The source responds, but has no Zarr data.
     #[error("{label}: there is neither a Zarr hierarchy nor a zip archive: {what}")]
     NothingThere {
         /// The source, without secrets.
         label: String,
-        /// What was looked for.
+        /// The documents that were looked for.
         what: String,
     },
-    /// A single object is there, in a format that is no source.
+    /// The source is a single object of an unsupported format.
     #[error(
         "{label}: {what}; zarrfs mounts the URL of a Zarr hierarchy, of a zip archive of one, or of \
          references (kerchunk, VirtualiZarr) to such files"
@@ -38,20 +38,20 @@ pub enum RemoteError {
     OtherFormat {
         /// The source, without secrets.
         label: String,
-        /// What the object is.
+        /// The format of the object.
         what: String,
     },
-    /// The system gives no threads.
+    /// Threads could not be created.
     #[error("{label}: {error}")]
     System {
         /// The source, without secrets.
         label: String,
-        /// The system's error.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }
 
-/// The message of a failure; a server that cannot be reached is about no key.
+/// The message of a failure; an unreachable server is reported without a key.
 fn cause(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable { what, .. } => what.clone(),
@@ -59,7 +59,7 @@ fn cause(error: &StoreError) -> String {
     }
 }
 
-/// What can be done about a refusal.
+/// Advice for a source that refuses access.
 fn advice(label: &str, error: &StoreError) -> &'static str {
     let is_web = label.starts_with("http");
     match error {

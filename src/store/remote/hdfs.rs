@@ -1,12 +1,12 @@
-//! A directory of HDFS, through the REST interface of its name node (Apache Hadoop 3, "WebHDFS REST API").
+//! A directory of HDFS, through the REST API of its name node (Apache Hadoop 3, "WebHDFS REST API").
 //!
-//! - `GETFILESTATUS` tells size, time of change and number of a file: its version.
-//! - `OPEN` is redirected to a data node, which sends a range and does not say of which version. Once its
-//!   answer has begun, the name node is asked for the version: the file that was opened has that one, or an
-//!   older one, and then the answer is not used.
-//! - `LISTSTATUS_BATCH` lists a directory page by page; `LISTSTATUS` at once, where a server has no pages.
+//! - `GETFILESTATUS` returns the size, modification time and ID of a file, which are its version.
+//! - `OPEN` redirects to a data node, which sends a range without its version. Once its response has begun,
+//!   the name node is asked for the version: the file that was opened has that version or an older one. If
+//!   the version has changed, the response is not used.
+//! - `LISTSTATUS_BATCH` lists a directory in pages; `LISTSTATUS` lists it at once, for servers without pages.
 //!
-//! The user is sent as `user.name`, or a delegation token. Kerberos (SPNEGO) is not built in.
+//! The user is sent as `user.name`, or as a delegation token. Kerberos (SPNEGO) is not built in.
 
 mod reply;
 mod url;
@@ -27,7 +27,7 @@ use crate::store::Key;
 use reply::{Exception, Status};
 pub(super) use url::HdfsUrl;
 
-/// Longer replies in JSON are not read.
+/// Size limit of JSON replies in bytes.
 const MAX_REPLY_BYTES: u64 = 64 << 20;
 
 /// A directory of HDFS.
@@ -35,7 +35,7 @@ const MAX_REPLY_BYTES: u64 = 64 << 20;
 pub(super) struct Hdfs {
     web: Web,
     url: HdfsUrl,
-    /// The server has no `LISTSTATUS_BATCH`.
+    /// Set if the server has no `LISTSTATUS_BATCH`.
     lists_at_once: AtomicBool,
 }
 
@@ -48,10 +48,10 @@ impl Hdfs {
         }
     }
 
-    /// Sends one operation and follows where it leads.
+    /// Sends one operation and follows redirects.
     ///
     /// # Errors
-    /// What the server says of it; [`RequestError::NotFound`] only in its own words.
+    /// The error of the server; [`RequestError::NotFound`] only if the server names it in an exception.
     async fn ask(
         &self,
         key: &Key,
@@ -70,7 +70,7 @@ impl Hdfs {
         }
     }
 
-    /// The reply in JSON to an operation.
+    /// Returns the JSON reply to an operation.
     async fn reply(
         &self,
         key: &Key,
@@ -88,7 +88,7 @@ impl Hdfs {
         Status::parse(&reply["FileStatus"]).ok_or_else(|| reply::unknown("GETFILESTATUS"))
     }
 
-    /// The version of the file at a key.
+    /// Returns the version of the file at a key.
     async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
         match self.status(key).await? {
             Status::File(meta) => Ok(meta),
@@ -125,10 +125,10 @@ impl Hdfs {
         let response = match self.ask(&get.key, "OPEN", &parameters).await {
             Ok(response) => response,
             Err(error @ (RequestError::NotFound | RequestError::Failed(_))) => {
-                // Of another version, the range may be wrong.
+                // If the file has another version, the range may be invalid.
                 self.check(get, &meta).await?;
                 return Err(match error {
-                    // A data node's word proves no absence.
+                    // A data node cannot prove absence.
                     RequestError::NotFound => RequestError::transient(
                         "the data node does not have the file that the name node has",
                     ),
@@ -144,11 +144,11 @@ impl Hdfs {
         Ok(Got { meta, start, bytes })
     }
 
-    /// Fails if a file is not any more the version that was found at first.
+    /// Fails if a file no longer has the version that was found first.
     async fn check(&self, get: &Get, meta: &Meta) -> Result<(), RequestError> {
         let changed = |what: &str| match get.expected {
             Some(_) => RequestError::Changed(what.into()),
-            // The next attempt finds what is there now.
+            // The next attempt reads the new version.
             None => RequestError::transient(what),
         };
         match self.meta(&get.key).await {
@@ -165,7 +165,7 @@ impl Hdfs {
             let after: Vec<_> = after.into_iter().collect();
             match self.reply(&list.prefix, "LISTSTATUS_BATCH", &after).await {
                 Ok(reply) => return reply::batch(&reply),
-                // From a server that is older than this operation.
+                // The server is older than this operation.
                 Err(RequestError::NoListing(_)) if list.page.is_none() => {
                     self.lists_at_once.store(true, Ordering::Relaxed);
                 }
@@ -191,7 +191,7 @@ impl Remote for Hdfs {
     }
 }
 
-/// The client of a directory of HDFS.
+/// Creates the client of a directory of HDFS.
 pub(super) fn open(web: Web, url: HdfsUrl) -> Arc<dyn Remote> {
     Arc::new(Hdfs::new(web, url))
 }

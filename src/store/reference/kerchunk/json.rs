@@ -1,8 +1,8 @@
-//! References in JSON, read as a stream: no more of the text is held than one key and one value.
+//! Reads references in JSON as a stream: memory holds no more of the text than one key and one value.
 //!
-//! The reader finds where keys and values end; `serde_json` reads texts and what is nested. It is given
-//! bytes in pieces of any length ([`Write`]), so that a file, a decoder of a compressed file and a
-//! server can write to it.
+//! The reader finds the ends of keys and values; `serde_json` parses strings and nested values. The reader
+//! implements [`Write`] and accepts chunks of any length, so that a file, a decompressor or a server can
+//! write to it.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use super::super::ReferenceError;
 use super::super::index::{IndexBuilder, Item, ReferenceIndex};
 use super::text::{List, Templates, decode_value};
 
-/// Names of metadata documents: references without a version have one of them.
+/// Names of metadata documents; references without a version contain at least one of them.
 const DOCUMENTS: [&[u8]; 5] = [
     b".zgroup",
     b".zarray",
@@ -29,10 +29,10 @@ const DOCUMENTS: [&[u8]; 5] = [
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Why JSON is not read.
+/// Why a JSON document cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::store) enum JsonError {
-    /// It is JSON of another kind, or no JSON.
+    /// The document is JSON of another kind, or not JSON.
     #[error("no references")]
     Other,
     #[error(transparent)]
@@ -43,24 +43,24 @@ fn invalid(what: impl Into<String>) -> JsonError {
     JsonError::Reference(ReferenceError::Invalid(what.into()))
 }
 
-/// What the document is.
+/// The kind of document that is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Document {
-    /// `{"version": 1, "refs": {...}}`, or only what is in `refs`.
+    /// `{"version": 1, "refs": {...}}`, or only the content of `refs`.
     References,
-    /// `{"metadata": {...}, "record_size": N}` of Parquet references.
+    /// `{"metadata": {...}, "record_size": N}`, the `.zmetadata` of Parquet references.
     Metadata,
 }
 
-/// Whose members are read.
+/// The object whose members are being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Top,
-    /// The object of `refs` or `metadata`.
+    /// The object in `refs` or `metadata`.
     Nested,
 }
 
-/// What comes next.
+/// The token that is expected next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Start,
@@ -71,11 +71,11 @@ enum Expect {
     Value,
     /// A comma, or the end of the object.
     Comma,
-    /// Nothing but white space.
+    /// Only white space.
     Nothing,
 }
 
-/// How far the end of the present key or value has been looked for.
+/// The state of the search for the end of the current key or value.
 #[derive(Debug, Default)]
 struct Scan {
     at: usize,
@@ -90,17 +90,17 @@ pub(in crate::store) struct JsonReader {
     document: Document,
     index: IndexBuilder,
     limit_bytes: u64,
-    /// Bytes that were not read yet, from `at`.
+    /// Bytes that were not read yet; they begin at `at`.
     buffer: Vec<u8>,
     at: usize,
     scan: Scan,
     expect: Expect,
     level: Level,
     key: Vec<u8>,
-    /// The member `version`, as it is written.
+    /// The member `version`, as written in the document.
     version: Option<Vec<u8>>,
     has_nested: bool,
-    /// A member at the top that is no reference.
+    /// The error of the first top-level member that is no reference.
     foreign: Option<String>,
     templates: Templates,
     record_size: Option<u64>,
@@ -108,12 +108,12 @@ pub(in crate::store) struct JsonReader {
 }
 
 impl JsonReader {
-    /// Reads references.
+    /// Creates a reader of references.
     pub(in crate::store) fn references(limit_bytes: u64) -> Self {
         Self::new(Document::References, limit_bytes)
     }
 
-    /// Reads the `.zmetadata` of Parquet references.
+    /// Creates a reader of the `.zmetadata` of Parquet references.
     pub(in crate::store) fn metadata(limit_bytes: u64) -> Self {
         Self::new(Document::Metadata, limit_bytes)
     }
@@ -138,12 +138,12 @@ impl JsonReader {
         }
     }
 
-    /// Why reading has failed, if it has.
+    /// Takes the error of a failed read; `None` if reading has not failed.
     pub(in crate::store) fn failure(&mut self) -> Option<JsonError> {
         self.failure.take()
     }
 
-    /// The index, when all bytes are written.
+    /// Returns the index, after all bytes were written.
     ///
     /// # Errors
     /// [`JsonError`].
@@ -167,10 +167,10 @@ impl JsonReader {
         Ok(index)
     }
 
-    /// As [`JsonReader::finish`], with the number of references in each partition.
+    /// As [`JsonReader::finish`]; also returns the number of references in each partition.
     ///
     /// # Errors
-    /// [`JsonError`]; [`JsonError::Other`] if there is no such number.
+    /// [`JsonError`]; [`JsonError::Other`] if the document lacks that number.
     pub(in crate::store) fn finish_metadata(
         self,
         label: &dyn Display,
@@ -180,7 +180,7 @@ impl JsonReader {
         Ok((index, record_size.ok_or(JsonError::Other)?))
     }
 
-    /// Whether the members make it references.
+    /// Checks that the members are those of references.
     fn check_document(&mut self) -> Result<(), JsonError> {
         if self.document == Document::Metadata {
             return match self.has_nested && self.record_size.is_some() {
@@ -203,13 +203,13 @@ impl JsonReader {
         }
     }
 
-    /// Whether what was read so far can only be references.
+    /// Whether the part read so far can only be references.
     fn is_sure(&self) -> bool {
         self.has_nested && (self.version.is_some() || self.level == Level::Nested)
             || self.index.has_name(&DOCUMENTS)
     }
 
-    /// The error of a text that cannot be read on: of references, if what was read so far are some.
+    /// The error of malformed text: an error of references, if the part read so far can only be references.
     pub(in crate::store) fn syntax(&self, what: &str) -> JsonError {
         match self.is_sure() {
             true => invalid(format!(
@@ -248,7 +248,7 @@ impl JsonReader {
         self.buffer.get(self.at).copied()
     }
 
-    /// Reads the next thing; false if more bytes are needed.
+    /// Reads the next token; returns false if more bytes are needed.
     fn step(&mut self) -> Result<bool, JsonError> {
         if self.expect == Expect::Start {
             return self.start();
@@ -292,7 +292,7 @@ impl JsonReader {
         }
     }
 
-    /// Whether the value of the present key is the object of references.
+    /// Whether the value of the current key is the object with the references.
     fn is_nested(&self) -> bool {
         let name: &[u8] = match self.document {
             Document::References => b"refs",
@@ -340,7 +340,7 @@ impl JsonReader {
         Ok(true)
     }
 
-    /// A member at the top: of the frame, or a reference of version 0.
+    /// Adds a top-level member: a member of version 1, or a reference of version 0.
     fn top_member(&mut self, value: std::ops::Range<usize>) -> Result<(), JsonError> {
         let text = self.buffer.get(value).unwrap_or_default();
         let unsupported = |what: String| JsonError::from(ReferenceError::Unsupported(what));
@@ -373,7 +373,7 @@ impl JsonReader {
         Ok(())
     }
 
-    /// Where the key or value ends that begins at `at`; `None` if more bytes are needed.
+    /// Returns the end of the key or value that begins at `at`; `None` if more bytes are needed.
     fn find_end(&mut self) -> Result<Option<usize>, JsonError> {
         let scan = &mut self.scan;
         scan.at = scan.at.max(self.at);
@@ -398,7 +398,7 @@ impl JsonReader {
                 continue;
             }
             match rest.first() {
-                // What is neither text nor nested ends before what follows it.
+                // A value that is neither a string nor nested ends before the next delimiter.
                 Some(b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n') if scan.depth == 0 => {
                     return Ok(Some(self.end_scan()));
                 }
@@ -420,12 +420,12 @@ impl JsonReader {
     }
 }
 
-/// A text in JSON.
+/// Parses a JSON string.
 fn string(text: &[u8]) -> Result<Cow<'_, str>, String> {
     let inner = text
         .strip_prefix(b"\"")
         .and_then(|text| text.strip_suffix(b"\""));
-    // A fold, which the compiler turns into vector instructions.
+    // A fold without early exit, which the compiler vectorizes.
     let is_odd = |odd: bool, byte: &u8| odd | (*byte == b'\\') | (*byte < b' ');
     let plain = inner.filter(|inner| !inner.iter().fold(false, is_odd));
     if let Some(plain) = plain {
@@ -447,7 +447,7 @@ fn add(index: &mut IndexBuilder, key: &[u8], text: &[u8]) -> Result<(), JsonErro
             let bytes = decoded.as_deref().unwrap_or(text.as_bytes());
             index.add(key, Item::Inline(bytes))?;
         }
-        // What is nested stays as it is written.
+        // A nested value is kept as written.
         Some(b'{') => {
             let checked = serde_json::from_slice::<serde_json::Map<String, _>>(text);
             let _: serde_json::Map<String, serde_json::Value> =

@@ -1,7 +1,7 @@
-//! References in Parquet: `.zmetadata` has the documents, and `FIELD/refs.N.parq` has the references of an
-//! array, `record_size` in each, in the order of its chunks (row-major).
+//! References in Parquet. `.zmetadata` has the documents, and `FIELD/refs.N.parq` has the references of an
+//! array: `record_size` in each file, in row-major order of the chunks.
 //!
-//! A partition is read when one of its chunks is asked for. One that is not there has no references.
+//! A partition is read when one of its chunks is used. A partition without a file has no references.
 
 mod footer;
 mod pages;
@@ -25,16 +25,16 @@ use crate::store::{
 };
 use crate::sync::Mutex;
 
-/// Chunks of one page of a listing.
+/// Number of chunks in one page of a listing.
 const PAGE_CHUNKS: usize = 1024;
-/// A listing asks for no more partitions one by one.
+/// Largest number of partitions that a listing requests one by one.
 const MAX_PARTITIONS: u64 = 100_000;
-/// Positions in a listing behind this are chunks.
+/// Listing positions from this value on are chunks.
 const CHUNKS: u64 = 1 << 62;
-/// Dimensions of an array: numpy has 64.
+/// Largest number of dimensions, which is that of numpy.
 const MAX_DIMENSIONS: usize = 64;
 
-/// Reads a partition, for tests of damage.
+/// Reads a partition; used by tests/fuzz.
 #[cfg(feature = "fuzzing")]
 pub(super) fn read_partition(bytes: &[u8], limit_bytes: u64) -> Option<u64> {
     let partition = Partition::read(bytes, limit_bytes).ok()?;
@@ -44,20 +44,20 @@ pub(super) fn read_partition(bytes: &[u8], limit_bytes: u64) -> Option<u64> {
     Some(partition.rows())
 }
 
-/// The chunks of an array.
+/// The chunk grid of an array.
 #[derive(Debug)]
 struct Field {
-    /// Chunks in each dimension.
+    /// Number of chunks in each dimension.
     grid: Vec<u64>,
-    /// All of them.
+    /// Total number of chunks.
     chunks: u64,
-    /// Which partitions are there, if they can be listed.
+    /// The numbers of existing partitions, if they can be listed and were listed.
     partitions: Mutex<Option<Arc<BTreeSet<u64>>>>,
 }
 
 impl Field {
     /// # Errors
-    /// What is wrong with the document of the array, or not supported.
+    /// The reason why the document of the array is invalid or not supported.
     fn parse(zarray: &[u8]) -> Result<Self, ReferenceError> {
         let invalid = |what: &str| ReferenceError::Invalid(format!("`.zarray`: {what}"));
         let document: serde_json::Value =
@@ -94,7 +94,7 @@ impl Field {
         })
     }
 
-    /// The number of the chunk with this name.
+    /// Returns the number of the chunk with this name.
     fn number(&self, name: &[u8]) -> Option<u64> {
         if self.grid.is_empty() {
             return (name == b"0").then_some(0);
@@ -111,7 +111,7 @@ impl Field {
         parts.next().is_none().then_some(number)
     }
 
-    /// The name of the chunk with this number.
+    /// Returns the name of the chunk with this number.
     fn name(&self, mut number: u64) -> Box<[u8]> {
         let mut parts = Vec::with_capacity(self.grid.len());
         for size in self.grid.iter().rev() {
@@ -126,7 +126,7 @@ impl Field {
     }
 }
 
-/// A number as names of chunks have it.
+/// Parses a coordinate in the name of a chunk, without leading zeros.
 fn index(text: &[u8]) -> Option<u64> {
     let is_canonical = text == b"0" || text.first().is_some_and(|byte| *byte != b'0');
     let is_number = is_canonical && text.iter().all(u8::is_ascii_digit);
@@ -134,7 +134,7 @@ fn index(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// A partition of an array.
+/// The key of an array, and the number of one of its partitions.
 type Place = (Key, u64);
 
 /// Parquet references below a prefix of a store.
@@ -147,30 +147,30 @@ pub(in crate::store::reference) struct ParquetReferences {
     loads: SingleFlight<Place, Option<Arc<Partition>>, StoreError>,
 }
 
-/// What loads of partitions share.
+/// State that concurrent loads of partitions share.
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn Store>,
     root: Key,
     modified: SystemTime,
-    /// The version of `.zmetadata`.
+    /// The version of `.zmetadata` when it was read.
     version: Version,
-    /// Partitions; `None` is one that is not there.
+    /// Cached partitions; `None` for a partition that does not exist.
     partitions: Mutex<WeightedLru<Place, Option<Arc<Partition>>>>,
     /// The versions of all partitions that were read.
     pins: Mutex<HashMap<Place, Version>>,
     limit_bytes: u64,
 }
 
-/// What a partition takes in the cache beside its rows.
+/// Estimated bytes of a cached partition besides its rows.
 const PARTITION_BYTES: u64 = 512;
 
 impl ParquetReferences {
-    /// `metadata` is what `.zmetadata` has, with `record_size`; `version` is when it was written, and its
-    /// version.
+    /// `metadata` is the content of `.zmetadata`, with `record_size`. `version` is the time when it was
+    /// written, and its version.
     ///
     /// # Errors
-    /// [`ReferenceError`], if an array is not one that can be read.
+    /// [`ReferenceError`], if an array is not supported.
     pub(in crate::store::reference) fn new(
         store: Arc<dyn Store>,
         root: Key,
@@ -204,7 +204,7 @@ impl ParquetReferences {
         })
     }
 
-    /// The array and the number of the chunk that a key below the root stands for.
+    /// Returns the array and the number of the chunk that a key below the root names.
     fn chunk(&self, below: &Key) -> Option<(Key, u64)> {
         let array = below.parent();
         let field = self.fields.get(&array)?;
@@ -212,12 +212,12 @@ impl ParquetReferences {
         Some((array, field.number(name)?))
     }
 
-    /// What is known of a key without its partition.
+    /// Returns as much about a key as is known without its partition.
     fn find_known(&self, key: &Key) -> Result<Known, StoreError> {
         let root = &self.shared.root;
         let not_found = || Err(StoreError::NotFound { key: key.clone() });
         let Some(below) = key.below(root).and_then(|below| Key::new(below).ok()) else {
-            // Above the root is nothing but the way to it.
+            // Above the root only its parent prefixes exist.
             return match root.below(key) {
                 Some(_) => Ok(Known::Entry(Entry::Prefix)),
                 None => not_found(),
@@ -246,7 +246,7 @@ impl ParquetReferences {
         self.loads.run(place.clone(), load, panicked).await
     }
 
-    /// The partitions of an array that can be there, from `first` on.
+    /// Returns the number of the first partition, from `first` on, that may exist.
     async fn partitions(
         &self,
         array: &Key,
@@ -277,7 +277,7 @@ impl ParquetReferences {
         Ok(next.filter(|partition| *partition < end))
     }
 
-    /// Chunks of an array from the one with the number `first` on.
+    /// Returns a page of the chunks of an array, beginning with chunk number `first`.
     async fn chunks(&self, array: &Key, field: &Field, first: u64) -> Result<Page, StoreError> {
         let mut page = Page::default();
         let mut number = first;
@@ -292,7 +292,7 @@ impl ParquetReferences {
             if let Some(partition) = self.partition(&(array.clone(), at)).await? {
                 let rows_end = start.saturating_add(partition.rows()).min(end);
                 while number < rows_end && page.children.len() < PAGE_CHUNKS {
-                    // A row that is wrong is listed, so that it fails by name.
+                    // An invalid row is listed too, so that an access to it fails visibly.
                     let reference = match partition.reference(number - start) {
                         Ok(reference) => reference,
                         Err(_) => Some(Reference::Inline(Arc::default())),
@@ -314,10 +314,10 @@ impl ParquetReferences {
     }
 }
 
-/// What is known of a key without a partition.
+/// Information about a key that needs no partition.
 enum Known {
     Entry(Entry),
-    /// A chunk: its partition and its row there.
+    /// A chunk: its partition and the row in it.
     Row(Place, u64),
 }
 
@@ -333,7 +333,7 @@ impl Shared {
         key.map_err(|error| StoreError::internal(error.to_string()))
     }
 
-    /// Fails if `.zmetadata` is not any more what was read.
+    /// Fails if `.zmetadata` has changed since it was read.
     async fn check(&self, key: &Key) -> Result<(), StoreError> {
         if self.store.capabilities().immutable {
             return Ok(());
@@ -359,9 +359,9 @@ impl Shared {
         let limit_bytes = self.limit_bytes;
         let opened = self.store.open(&key, AccessHint::Whole(limit_bytes)).await;
         let partition = match opened {
-            // The writer leaves out partitions without a reference (`LazyReferenceMapper.flush` of fsspec
-            // writes those that were given one), and its reader takes them for absent (`_load_one_key`), so a
-            // file that is proved to be missing is no error. `check` proves that the references are there.
+            // The writer omits partitions without references (`LazyReferenceMapper.flush` of fsspec), and
+            // its reader takes them for absent (`_load_one_key`). So a file that is proved missing is no
+            // error. `check` proves that the references as a whole still exist.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error),
             Ok(object) => {
@@ -394,7 +394,7 @@ impl Shared {
         Ok(partition)
     }
 
-    /// The partitions of an array that are there.
+    /// Lists the existing partitions of an array.
     async fn list(&self, array: &Key) -> Result<BTreeSet<u64>, StoreError> {
         let mut numbers = BTreeSet::new();
         let mut listing = match self.store.list(&self.root.join_key(array)).await {
@@ -412,7 +412,7 @@ impl Shared {
     }
 }
 
-/// The entry of a row.
+/// Returns the entry of a row.
 fn entry(partition: Option<&Partition>, row: u64, key: &Key) -> Result<Entry, StoreError> {
     let reference = partition.map_or(Ok(None), |partition| partition.reference(row));
     match reference {

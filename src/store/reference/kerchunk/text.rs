@@ -1,4 +1,4 @@
-//! The texts of references: values, templates and lists.
+//! The texts in references: values, templates and lists.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,28 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr2;
 
-/// What an encoded value begins with.
+/// Prefix of an encoded value.
 const BASE64: &[u8] = b"base64:";
 
-/// The bytes of a value that is written in the references; `None` if it is not encoded.
+/// Decodes an inline value; `None` if it is not encoded.
 ///
 /// # Errors
-/// What is wrong with the encoding.
+/// The reason why the encoding is invalid.
 pub(super) fn decode_value(text: &[u8]) -> Option<Result<Vec<u8>, String>> {
     let encoded = text.strip_prefix(BASE64)?;
     let decoded = STANDARD.decode(encoded);
     Some(decoded.map_err(|error| format!("its value is no base64: {error}")))
 }
 
-/// Names in URLs, `{{name}}`, with what stands for them.
+/// Replacements for names in URLs that are written `{{name}}`.
 #[derive(Debug, Default)]
 pub(super) struct Templates(HashMap<String, String>);
 
 impl Templates {
-    /// Reads the object of `templates`.
+    /// Parses the object `templates`.
     ///
     /// # Errors
-    /// What of it is no text, or is a function.
+    /// The template that is no string, or that is a function.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let templates: HashMap<String, serde_json::Value> =
             serde_json::from_slice(text).map_err(|error| format!("`templates`: {error}"))?;
@@ -46,10 +46,10 @@ impl Templates {
         Ok(Self(texts))
     }
 
-    /// Replaces the names in a URL.
+    /// Replaces the template names in a URL.
     ///
     /// # Errors
-    /// Which name no template has.
+    /// The name that no template has.
     pub(super) fn apply(&self, url: &str) -> Result<String, String> {
         let mut applied = String::with_capacity(url.len());
         let mut rest = url;
@@ -68,17 +68,17 @@ impl Templates {
     }
 }
 
-/// A list of a reference: `[url]` or `[url, offset, length]`.
+/// A reference written as a list: `[url]` or `[url, offset, length]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct List<'a> {
-    /// JSON of the URL, with its quotes.
+    /// The URL as JSON, with its quotes.
     pub(super) url: &'a [u8],
     pub(super) range: Option<(u64, u64)>,
 }
 
 impl<'a> List<'a> {
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the list is invalid.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, String> {
         let inner = text
             .strip_prefix(b"[")
@@ -109,7 +109,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Where the text ends that bytes begin with.
+/// Returns the end of the JSON string at the beginning of `bytes`.
 fn end_of_string(bytes: &[u8]) -> Option<usize> {
     bytes.strip_prefix(b"\"")?;
     let mut at = 1;
@@ -117,7 +117,7 @@ fn end_of_string(bytes: &[u8]) -> Option<usize> {
         let found = memchr2(b'"', b'\\', bytes.get(at..)?)?;
         match bytes.get(at + found) {
             Some(b'"') => return Some(at + found + 1),
-            // It escapes the next one.
+            // A backslash escapes the next byte.
             _ => at += found + 2,
         }
     }

@@ -1,5 +1,5 @@
-//! Credentials for S3 as the AWS tools find them: environment, profiles, SSO, web identity,
-//! a command, the container's or the machine's own (`reqsign` knows how), refreshed before they end.
+//! Credentials for S3, found like the AWS tools do, through `reqsign`: environment, profiles, SSO, web
+//! identity, a command, and those of the container or machine. They are refreshed before they expire.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use tokio::sync::Mutex;
 
 use super::service::note_no_credentials;
 
-/// Credentials are asked for again when they have been used for so long: where they come from they
-/// are renewed some minutes before they end.
+/// How long credentials are used before they are requested again. Credential services renew them some
+/// minutes before they expire.
 const REFRESH: Duration = Duration::from_secs(240);
-/// Answers of credential services are not read further than this.
+/// Size limit of responses from credential services in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// What a profile says besides credentials.
+/// Settings of a profile besides credentials.
 #[derive(Debug, Default)]
 pub(super) struct Profile {
     pub(super) region: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Reads the profile of that name, or the one that is used if none is named.
+    /// Reads the profile with this name, or the default profile if `name` is `None`.
     pub(super) fn read(name: Option<&str>) -> Self {
         let from_env = || std::env::var("AWS_PROFILE").ok();
         let name = name.map(str::to_owned).or_else(from_env);
@@ -59,7 +59,7 @@ impl Profile {
     }
 }
 
-/// Returns the files of the AWS tools: that of the configuration, and that of credentials.
+/// Returns the paths of the configuration file and the credentials file of the AWS tools.
 fn files() -> [PathBuf; 2] {
     let named = [
         ("AWS_CONFIG_FILE", ".aws/config"),
@@ -71,7 +71,7 @@ fn files() -> [PathBuf; 2] {
     })
 }
 
-/// Returns why there are no credentials: the profile that was named may not exist.
+/// Returns the message for missing credentials; the named profile may not exist.
 fn no_credentials(profile: Option<&str>) -> String {
     match profile {
         None => "no credentials were found".to_owned(),
@@ -80,7 +80,7 @@ fn no_credentials(profile: Option<&str>) -> String {
     }
 }
 
-/// Returns the message for a profile that is in neither file.
+/// Returns the message for a profile that neither file has.
 fn missing_profile(name: &str) -> Option<String> {
     let files = files();
     let sections = [format!("profile {name}"), name.to_owned()];
@@ -100,14 +100,14 @@ fn missing_profile(name: &str) -> Option<String> {
     ))
 }
 
-/// Finds credentials and keeps them for a while.
+/// Finds credentials, and caches them for [`REFRESH`].
 #[derive(Debug)]
 pub(super) struct Chain {
     provider: DefaultCredentialProvider,
     context: Context,
-    /// The profile that the user named.
+    /// The name of the profile, from an option or the environment.
     profile: Option<String>,
-    /// Whether an option named it: then it has to exist, and the environment is not asked.
+    /// Whether an option named the profile; it must exist then, and the environment is ignored.
     is_explicit: bool,
     kept: Mutex<Option<(Arc<AwsCredential>, Instant)>>,
 }
@@ -118,7 +118,7 @@ impl Chain {
         let named = profile.map(str::to_owned);
         let named = named.or_else(|| std::env::var("AWS_PROFILE").ok());
         if let Some(profile) = profile {
-            // As with `aws --profile`.
+            // Like `aws --profile`.
             builder = builder.with_profile(profile).no_env();
         }
         let context = Context::new()
@@ -137,8 +137,8 @@ impl Chain {
 }
 
 impl Chain {
-    /// Credentials that were found before `asked` are looked for again when they are needed next. Later
-    /// ones are those that another request has found.
+    /// Drops credentials that were found before `asked`, so that they are requested again. Newer ones were
+    /// found by another request in the meantime, and stay.
     pub(super) async fn forget_older_than(&self, asked: Instant) {
         let mut kept = self.kept.lock().await;
         *kept = kept.take().filter(|(_, since)| *since > asked);
@@ -218,7 +218,7 @@ impl HttpSend for Http {
     }
 }
 
-/// A `credential_process` of a profile.
+/// Runs the `credential_process` of a profile.
 #[derive(Debug)]
 struct Commands;
 

@@ -1,4 +1,4 @@
-//! From a URL and options to a client of an object store.
+//! Creates the client of an object store from a URL and options.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::service::Connector;
 use super::{Client, Objects, RegionalClient};
 use crate::store::remote::{Remote, web};
 
-/// Who keeps the objects.
+/// The provider of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::remote) enum Provider {
-    /// Amazon S3 and everything that speaks like it.
+    /// Amazon S3 and compatible services.
     S3,
     /// Google Cloud Storage.
     Google,
@@ -37,7 +37,7 @@ impl Provider {
         }
     }
 
-    /// What it calls a bucket.
+    /// The provider's word for a bucket.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Self::S3 | Self::Google => "bucket",
@@ -45,7 +45,7 @@ impl Provider {
         }
     }
 
-    /// Whether the end of an object can be asked for without knowing its size.
+    /// Whether the end of an object can be requested without knowing its size.
     pub(super) fn has_suffix_ranges(self) -> bool {
         self != Self::Azure
     }
@@ -58,16 +58,16 @@ pub(in crate::store::remote) struct Bucket {
     pub(in crate::store::remote) name: String,
     pub(in crate::store::remote) prefix: String,
     scheme: String,
-    /// The account, where the URL names one.
+    /// The account, if the URL names one.
     account: Option<String>,
 }
 
 impl Bucket {
-    /// Takes `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or
-    /// `abfs://container@account.dfs.core.windows.net/prefix` apart. None if it is none of these.
+    /// Parses `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or
+    /// `abfs://container@account.dfs.core.windows.net/prefix`. `None` for other URLs.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing part of the URL.
     pub(in crate::store::remote) fn parse(url: &str) -> Option<Result<Self, String>> {
         let (scheme, rest) = url.split_once("://")?;
         let provider = Provider::of_scheme(scheme)?;
@@ -93,14 +93,14 @@ impl Bucket {
         }))
     }
 
-    /// The URL as a person would write it.
+    /// The URL for messages.
     pub(in crate::store::remote) fn label(&self) -> String {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
         format!("{}://{}{slash}{}", self.scheme, self.name, self.prefix)
     }
 }
 
-/// How an object store is reached.
+/// Options for accessing an object store.
 #[derive(Debug, Clone, Default)]
 pub(in crate::store::remote) struct BucketOptions {
     pub(in crate::store::remote) anonymous: bool,
@@ -111,10 +111,10 @@ pub(in crate::store::remote) struct BucketOptions {
     pub(in crate::store::remote) timeout: Duration,
 }
 
-/// Opens the objects below a prefix of a bucket.
+/// Opens a store of the objects below a prefix of a bucket.
 ///
 /// # Errors
-/// An option that cannot be used.
+/// The option that cannot be used.
 pub(in crate::store::remote) fn open(
     bucket: &Bucket,
     options: &BucketOptions,
@@ -165,7 +165,7 @@ fn without_region(client: Arc<dyn Client>) -> RegionalClient {
     }
 }
 
-/// Retries are ours, with a deadline of ours.
+/// Disables retries of the library; this crate retries, with its own deadline.
 fn no_retry() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
@@ -182,7 +182,7 @@ fn client_options() -> ClientOptions {
     ClientOptions::new().with_allow_http(true)
 }
 
-/// What clients of an S3 bucket have in common, in every region.
+/// The settings that the clients of an S3 bucket share in all regions.
 #[derive(Debug)]
 pub(super) struct S3 {
     bucket: String,
@@ -194,7 +194,7 @@ pub(super) struct S3 {
 }
 
 impl S3 {
-    /// Reads options, environment and profile; returns also the region that they name.
+    /// Reads options, environment and profile; also returns the region that they name.
     fn new(
         bucket: &Bucket,
         options: &BucketOptions,
@@ -225,7 +225,7 @@ impl S3 {
         (s3, region)
     }
 
-    /// The client for a region.
+    /// Creates the client for a region.
     pub(super) fn client(&self, region: &str) -> Result<Arc<dyn Client>, String> {
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
@@ -286,7 +286,7 @@ fn azure(
     }
     if let Some(endpoint) = &options.endpoint_url {
         let endpoint = endpoint.trim_end_matches('/');
-        // The emulator has the account in the path; without a name of one there it is the last.
+        // The emulator has the account in the path, as its last component unless it is named elsewhere.
         if let (None, Some((_, account))) = (&bucket.account, endpoint.rsplit_once('/'))
             && std::env::var_os("AZURE_STORAGE_ACCOUNT_NAME").is_none()
         {

@@ -1,12 +1,12 @@
-//! Takes keys out of a listing that `object_store` has no names for (`a//b`, `a/../b`): with one of
-//! them it refuses the whole page, and the keys beside it would not be seen.
+//! Removes keys from a listing that `object_store` cannot represent (`a//b`, `a/../b`). With one such
+//! key it rejects the whole page, including the valid keys.
 
 use object_store::path::Path;
 use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 use quick_xml::{Reader, Writer};
 
-/// The elements that stand for one key or one prefix, and what holds its name in them.
+/// The elements of one key or one prefix, each with the element that holds its name.
 const ENTRIES: [(&str, &str); 4] = [
     ("Contents", "Key"),
     ("CommonPrefixes", "Prefix"),
@@ -14,7 +14,7 @@ const ENTRIES: [(&str, &str); 4] = [
     ("BlobPrefix", "Name"),
 ];
 
-/// The listing without them, and how many they were; none if the listing cannot be read.
+/// Returns the listing without such keys, and their number; `None` if the listing cannot be parsed.
 pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut reader = Reader::from_reader(listing);
     let mut writer = Writer::new(Vec::with_capacity(listing.len()));
@@ -58,7 +58,7 @@ pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((writer.into_inner(), odd))
 }
 
-/// The listing without the keys that `object_store` has no names for, and how many those were.
+/// Returns the listing without keys that `object_store` cannot represent, and their number.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_listing(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
     without_odd_keys(listing)
@@ -68,7 +68,7 @@ fn named(element: &str) -> Option<(&'static str, &'static str)> {
     ENTRIES.into_iter().find(|(outer, _)| *outer == element)
 }
 
-/// An element for one key, as it is read.
+/// An element for one key while it is parsed.
 struct Entry<'a> {
     outer: &'static str,
     inner: &'static str,
@@ -78,7 +78,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Takes an event; says whether it is the last one.
+    /// Adds an event; returns whether it is the last one of the element.
     fn take(&mut self, event: Event<'a>) -> Option<bool> {
         let mut is_end = false;
         match &event {
@@ -98,7 +98,7 @@ impl<'a> Entry<'a> {
         Some(is_end)
     }
 
-    /// The library takes some names for others: only what it keeps as it is can be told apart.
+    /// Whether the library changes the name, which would make it equal to other names.
     fn is_odd(&self) -> bool {
         let name = self.name.strip_suffix('/').unwrap_or(&self.name);
         !Path::parse(name).is_ok_and(|path| path.as_ref() == name)

@@ -1,5 +1,5 @@
-//! Sends the requests that `object_store` makes, and notes what came back: the status, how long the
-//! server wants to be left alone, and the code in the body of an error.
+//! Sends the requests of `object_store`, and records the responses: the status, the delay that the
+//! server asks for, and the code in the body of an error.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -22,33 +22,33 @@ use super::names::without_odd_keys;
 use crate::store::remote::traffic::sent;
 use crate::store::remote::{FailureKind, web};
 
-/// Errors and listings are not read further than this.
+/// Size limit of errors and listings in bytes.
 const MAX_TEXT_BYTES: usize = 16 << 20;
 
-/// What the last answer to a request was.
+/// The last response to a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) status: Option<StatusCode>,
     pub(super) retry_after: Option<Duration>,
-    /// The `Content-Encoding` of a success, if it is not the identity.
+    /// The `Content-Encoding` of a successful response, if it is not the identity.
     pub(super) encoding: Option<String>,
-    /// The code of an error, as its body says.
+    /// The error code in the body.
     pub(super) code: Option<String>,
-    /// The region of the bucket, where a refusal names it.
+    /// The region of the bucket, if an error response names it.
     pub(super) region: Option<String>,
-    /// Why nothing could be sent at all.
+    /// Why no request could be sent.
     failure: Option<String>,
     pub(super) kind: FailureKind,
-    /// Why there are no credentials to ask with.
+    /// Why credentials are missing.
     pub(super) no_credentials: Option<String>,
-    /// Whether that will not be better another time.
+    /// Whether a retry cannot help.
     pub(super) is_lasting: bool,
-    /// Whether the body of a success is a listing, from its beginning to its end.
+    /// Whether the body of a successful response is a complete listing.
     pub(super) is_listing: bool,
 }
 
 impl Seen {
-    /// A bucket that does not exist proves nothing about a key.
+    /// Whether the bucket does not exist, which proves nothing about a key.
     pub(super) fn lacks_bucket(&self) -> bool {
         matches!(
             self.code.as_deref(),
@@ -56,7 +56,7 @@ impl Seen {
         )
     }
 
-    /// Whether the credentials were good once.
+    /// Whether the credentials have expired.
     pub(super) fn has_expired(&self) -> bool {
         matches!(
             self.code.as_deref(),
@@ -64,24 +64,24 @@ impl Seen {
         )
     }
 
-    /// For people, without the URL, which may hold a signature.
+    /// The message for users. It omits the URL, which may contain a signature.
     pub(super) fn shown(&self, error: &object_store::Error) -> String {
         match (&self.status, &self.code, &self.failure) {
             (Some(status), Some(code), _) => format!("{status} ({code})"),
             (Some(status), None, _) if !status.is_success() => status.to_string(),
             (None, _, Some(failure)) => failure.clone(),
-            // Credentials that are not to be had, a listing that is not XML.
+            // Credentials that cannot be obtained, or a listing that is not XML.
             _ => error.to_string(),
         }
     }
 }
 
-/// What is asked of the library.
+/// The kind of a request to the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asks {
-    /// A value, or what is known of one.
+    /// A value, or its attributes.
     Object,
-    /// Names.
+    /// A listing.
     Listing,
 }
 
@@ -89,7 +89,7 @@ tokio::task_local! {
     static SEEN: (Asks, RefCell<Seen>);
 }
 
-/// Runs one request of the library; returns also what was seen of the last answer to it.
+/// Runs one request of the library; also returns the last response to it.
 pub(super) async fn watched<T>(asks: Asks, request: impl Future<Output = T>) -> (T, Seen) {
     SEEN.scope((asks, RefCell::default()), async {
         let answer = request.await;
@@ -99,11 +99,11 @@ pub(super) async fn watched<T>(asks: Asks, request: impl Future<Output = T>) -> 
 }
 
 fn note(seen: Seen) {
-    // Outside of `watched` nobody wants to know.
+    // Outside of `watched` the response is not needed.
     let _ = SEEN.try_with(|(_, place)| *place.borrow_mut() = seen);
 }
 
-/// There is nothing to sign with.
+/// Records that no credentials are available.
 pub(super) fn note_no_credentials(why: &str) {
     note(Seen {
         no_credentials: Some(why.to_owned()),
@@ -115,11 +115,11 @@ fn asks_for_names() -> bool {
     SEEN.try_with(|(asks, _)| *asks) == Ok(Asks::Listing)
 }
 
-/// Gives the library our client.
+/// Makes the library use the HTTP client of this crate.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     pub(super) client: reqwest::Client,
-    /// What the user wants to be sent with every request.
+    /// Headers that the user wants to be sent with every request.
     pub(super) headers: HeaderMap,
 }
 
@@ -161,8 +161,8 @@ impl HttpService for Service {
         })?;
         let response: http::Response<reqwest::Body> = response.into();
         let (mut parts, body) = response.into_parts();
-        // Some servers send a part with 200; the library compares a part's range with what was
-        // asked for.
+        // Some servers send a range with status 200. The library still compares the returned range with
+        // the requested one.
         if asks_for_part
             && parts.status == StatusCode::OK
             && parts.headers.contains_key(CONTENT_RANGE)
@@ -188,7 +188,7 @@ impl HttpService for Service {
         };
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let is_xml = text(CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));
-        // A listing, or an error that is sent as a success.
+        // A listing, or an error that is sent with a success status.
         let is_text = asks_for_names()
             || is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
         if parts.status.is_success() && !is_text {
@@ -226,7 +226,7 @@ impl HttpService for Service {
     }
 }
 
-/// Whether this is a whole listing of S3 and Google, or of Azure: half a one can be XML, too.
+/// Whether this is a complete listing of S3 and Google, or of Azure: a truncated one can be XML too.
 fn is_listing(body: &[u8]) -> bool {
     ["ListBucketResult", "EnumerationResults"]
         .iter()
@@ -240,15 +240,15 @@ fn is_listing(body: &[u8]) -> bool {
         })
 }
 
-/// What stands in `<Code>`, where the body is an error.
+/// Returns the content of `<Code>` in the body of an error.
 fn code_of(body: &[u8]) -> Option<String> {
     let code = element(body, "<Code>", "</Code>")?;
     let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
     is_code.then(|| code.to_owned())
 }
 
-/// The region of the bucket, which S3 names where it refuses a request to another region: in a
-/// header, or in the body. It becomes a part of a host name.
+/// Returns the region of the bucket, which S3 names in a header or in the body when it refuses a request
+/// to another region. The name is checked, because it becomes part of a host name.
 fn region_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<String> {
     if !matches!(status.as_u16(), 301 | 307 | 400 | 403) {
         return None;
@@ -261,7 +261,7 @@ fn region_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Str
     is_region.then(|| region.to_owned())
 }
 
-/// What stands in an element of an error.
+/// Returns the content of an element in the body of an error.
 fn element<'a>(body: &'a [u8], start: &str, end: &str) -> Option<&'a str> {
     let head = body.get(..body.len().min(64 << 10)).unwrap_or_default();
     let text = std::str::from_utf8(head).ok()?;

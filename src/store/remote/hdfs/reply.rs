@@ -1,4 +1,4 @@
-//! What the servers of HDFS reply in JSON ("JSON Schemas" and "Error Responses" of the WebHDFS REST API).
+//! JSON replies of HDFS servers ("JSON Schemas" and "Error Responses" of the WebHDFS REST API).
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,24 +9,24 @@ use crate::store::check_component;
 use crate::store::remote::web::{body, refusal};
 use crate::store::remote::{Meta, Page, Refusal, RequestError};
 
-/// A message of an error is not longer.
+/// Size limit of an error reply in bytes.
 const MAX_EXCEPTION_BYTES: u64 = 256 << 10;
-/// Of a message so much is repeated.
+/// Number of characters of an error message that are shown.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// A reply that is not as it should be.
+/// The error for a malformed reply.
 pub(super) fn unknown(operation: &str) -> RequestError {
     RequestError::lasting(format!(
         "the answer to {operation} is not one of WebHDFS (is host and port that of the name node's web interface?)"
     ))
 }
 
-/// A `FileStatus`.
+/// A parsed `FileStatus`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Status {
     File(Meta),
     Directory,
-    /// A symbolic link, or something newer.
+    /// A symbolic link, or a newer kind of file.
     Other,
 }
 
@@ -36,7 +36,7 @@ impl Status {
             "FILE" => {
                 let size_bytes = status["length"].as_u64()?;
                 let milliseconds = status["modificationTime"].as_u64()?;
-                // Servers before Hadoop 2.2 do not number files.
+                // Servers before Hadoop 2.2 do not send file IDs.
                 let number = status["fileId"].as_u64().unwrap_or(0);
                 Self::File(Meta {
                     size_bytes,
@@ -50,7 +50,7 @@ impl Status {
     }
 }
 
-/// The names of a `FileStatuses`.
+/// Parses the names in a `FileStatuses`.
 fn page(statuses: &Value) -> Option<Page> {
     let mut page = Page {
         is_complete: true,
@@ -71,12 +71,12 @@ fn page(statuses: &Value) -> Option<Page> {
     Some(page)
 }
 
-/// The reply to `LISTSTATUS`.
+/// Parses the reply to `LISTSTATUS`.
 pub(super) fn all(reply: &Value) -> Result<Page, RequestError> {
     page(reply).ok_or_else(|| unknown("LISTSTATUS"))
 }
 
-/// The reply to `LISTSTATUS_BATCH`; the next page begins behind its last name.
+/// Parses the reply to `LISTSTATUS_BATCH`; the next page begins after its last name.
 pub(super) fn batch(reply: &Value) -> Result<Page, RequestError> {
     let listing = &reply["DirectoryListing"];
     let partial = &listing["partialListing"];
@@ -96,11 +96,11 @@ pub(super) fn batch(reply: &Value) -> Result<Page, RequestError> {
 pub(super) struct Exception;
 
 impl Exception {
-    /// What an answer other than 200 says.
+    /// Converts a response with another status than 200.
     pub(super) async fn read(response: Response) -> RequestError {
         let (status, headers) = (response.status(), response.headers().clone());
         let by_status = match refusal(status, &headers) {
-            // Whoever says so, it is not the name node of a file.
+            // A 404 without an exception in its body does not come from WebHDFS, so it proves no absence.
             RequestError::NotFound => RequestError::lasting(format!(
                 "{status}, and not from WebHDFS (is host and port that of the name node's web interface?)"
             )),
@@ -119,7 +119,7 @@ impl Exception {
         Self::error(status.as_u16(), name, message).unwrap_or(by_status)
     }
 
-    /// The error of an exception; `None` if the status says all.
+    /// Converts an exception; `None` if the status is sufficient.
     fn error(status: u16, name: &str, message: &str) -> Option<RequestError> {
         let line = message.lines().next().unwrap_or_default();
         let what: String = format!("{status}: {name}: {line}")
@@ -138,7 +138,7 @@ impl Exception {
             | "SecurityException"
             | "AuthorizationException"
             | "AuthenticationException" => RequestError::Denied(refusal(what)),
-            // The other name node may become active, and the safe mode ends.
+            // The other name node may become active, and safe mode ends.
             "StandbyException" | "RetriableException" | "SafeModeException" => {
                 RequestError::transient(what)
             }

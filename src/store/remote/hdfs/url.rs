@@ -1,22 +1,22 @@
-//! What a URL of HDFS says: where the name node answers, and as whom it is asked.
+//! URLs of HDFS: the address of the name node, and the user.
 
 use std::fmt;
 
 use reqwest::Url;
 
-/// Where WebHDFS answers, unless a URL says otherwise (`dfs.namenode.http-address` and
-/// `dfs.namenode.https-address` of Hadoop 3).
+/// Default ports of WebHDFS (`dfs.namenode.http-address` and `dfs.namenode.https-address` of
+/// Hadoop 3).
 const HTTP_PORT: u16 = 9870;
 const HTTPS_PORT: u16 = 9871;
-/// Ports of the name node's RPC, which URLs of the kind `hdfs` mostly name: not those of WebHDFS.
+/// Ports of the name node's RPC, which `hdfs` URLs mostly contain; WebHDFS uses other ports.
 const RPC_PORTS: [u16; 3] = [8020, 9000, 9820];
-/// The root of the file system in URLs of the REST interface.
+/// The root of the file system in URLs of the REST API.
 const ROOT: &str = "/webhdfs/v1";
 
-/// A directory of HDFS, and as whom it is read.
+/// A directory of HDFS, and the user who reads it.
 #[derive(Clone)]
 pub(in crate::store::remote) struct HdfsUrl {
-    /// The directory, as a URL of the REST interface.
+    /// The directory, as a URL of the REST API.
     pub(in crate::store::remote) http: Url,
     label: String,
     credentials: Vec<(&'static str, String)>,
@@ -29,11 +29,11 @@ impl fmt::Debug for HdfsUrl {
 }
 
 impl HdfsUrl {
-    /// Takes `hdfs://[USER@]HOST[:PORT]/PATH`, `webhdfs://...` or `swebhdfs://...` (over TLS) apart. `None`
-    /// if it is none of these. `variable` tells variables of the environment.
+    /// Parses `hdfs://[USER@]HOST[:PORT]/PATH`, `webhdfs://...` or `swebhdfs://...` (over TLS). `None` for
+    /// other URLs. `variable` returns environment variables.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing part of the URL.
     pub(in crate::store::remote) fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
@@ -56,7 +56,7 @@ impl HdfsUrl {
     ) -> Result<Self, String> {
         let authority = rest.split('/').next().unwrap_or_default();
         let parsed = Url::parse(&format!("{http}://{rest}")).map_err(|error| error.to_string())?;
-        // Parsers of URLs take `http:///a` for `http://a`.
+        // URL parsers take `http:///a` for `http://a`.
         let Some(host) = parsed.host_str().filter(|_| !authority.is_empty()) else {
             return Err(
                 "no name node behind the scheme (the configuration of Hadoop is not read)".into(),
@@ -68,7 +68,7 @@ impl HdfsUrl {
                     .into(),
             );
         }
-        // Where the URL names the usual port of the scheme, it is not told.
+        // `port()` is `None` if the URL contains the default port of its scheme.
         let named = parsed.port().or_else(|| {
             let port = authority.rsplit(':').next()?.parse().ok();
             port.filter(|port| Some(*port) == parsed.port_or_known_default())
@@ -78,7 +78,7 @@ impl HdfsUrl {
         let path = parsed.path().trim_matches('/');
         let slash = if path.is_empty() { "" } else { "/" };
         let mut base = parsed.clone();
-        // None of these fails for a URL with a host.
+        // These calls do not fail for a URL with a host.
         let _ = base.set_username("");
         let _ = base.set_port(Some(port));
         base.set_fragment(None);
@@ -94,7 +94,7 @@ impl HdfsUrl {
                 .filter_map(&variable)
                 .find(|name| !name.is_empty())
         };
-        // With a token, the server knows whose it is.
+        // A token identifies its user to the server.
         let credentials = match token {
             Some(token) => Some(("delegation", token)),
             None => user.or_else(known).map(|user| ("user.name", user)),
@@ -106,12 +106,12 @@ impl HdfsUrl {
         })
     }
 
-    /// The URL as a person would write it, with the port that is asked and without user and token.
+    /// The URL for messages, with the actual port and without user and token.
     pub(in crate::store::remote) fn label(&self) -> String {
         self.label.clone()
     }
 
-    /// What tells the source, as this user sees it, from any other one; without a token.
+    /// Identifies the source as this user sees it; without a token.
     pub(in crate::store::remote) fn identity(&self) -> String {
         let user = self
             .credentials
@@ -121,14 +121,14 @@ impl HdfsUrl {
         format!("{} {user}", self.http)
     }
 
-    /// The last name of the path.
+    /// The last component of the path.
     pub(in crate::store::remote) fn file_name(&self) -> String {
         let name = self.http.path().rsplit('/').next().unwrap_or_default();
         let name = percent_encoding::percent_decode_str(name);
         name.decode_utf8_lossy().into_owned()
     }
 
-    /// The parameter with the user or the token.
+    /// The query parameter with the user or the token.
     pub(super) fn credentials(&self) -> impl Iterator<Item = (&str, &str)> {
         self.credentials
             .iter()

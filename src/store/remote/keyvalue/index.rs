@@ -1,7 +1,7 @@
-//! All keys of a database in the order of their bytes, and their sizes.
+//! All keys of a database in byte order, with their sizes.
 //!
-//! Keys that are no file names are left out, and a value whose key is also a prefix of other keys is
-//! hidden by that prefix, as in a database of this machine. The log has one example of each.
+//! Keys that are no file names are left out. A value whose key is also a prefix of other keys is
+//! hidden by that prefix, as in a local database. The log has one example of each.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use crate::store::Key;
 use crate::store::remote::{Depth, List, Meta, Page, RequestError};
 
-/// What a key takes in memory beside its bytes.
+/// Estimated bytes of a key besides its text.
 const ENTRY_BYTES: u64 = 48;
-/// Keys below a prefix that are listed together with all that is below it.
+/// Largest number of keys below a prefix that are listed together with the whole subtree.
 const MAX_TREE_KEYS: usize = 1 << 16;
-/// Names of one page of a directory.
+/// Number of names in one page of a directory.
 const PAGE_NAMES: usize = 1 << 13;
 
-/// Keys as they are read.
+/// Collects keys while they are read.
 #[derive(Debug)]
 pub(super) struct Keys {
     read: Vec<Entry>,
@@ -30,12 +30,12 @@ pub(super) struct Keys {
 #[derive(Debug)]
 struct Entry {
     key: Box<[u8]>,
-    /// `None` if only a lookup can tell.
+    /// `None` if only a lookup returns the size.
     size_bytes: Option<u64>,
 }
 
 impl Keys {
-    /// Of a database that is read from now on; they may take `limit_bytes`.
+    /// Starts to collect the keys of a database; they may take `limit_bytes` of memory.
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             read: Vec::new(),
@@ -46,10 +46,10 @@ impl Keys {
         }
     }
 
-    /// Adds a key. `size_bytes` is `None` if only a lookup can tell.
+    /// Adds a key. `size_bytes` is `None` if only a lookup returns the size.
     ///
     /// # Errors
-    /// The keys take more memory than they may.
+    /// If the keys exceed the memory limit.
     pub(super) fn add(&mut self, key: &[u8], size_bytes: Option<u64>) -> Result<(), RequestError> {
         if key.is_empty() || Key::new(key).is_err() {
             if !std::mem::replace(&mut self.has_invalid, true) {
@@ -71,12 +71,12 @@ impl Keys {
         Ok(())
     }
 
-    /// Number of keys so far.
+    /// Number of keys collected so far.
     pub(super) fn len(&self) -> usize {
         self.read.len()
     }
 
-    /// Puts the keys in order.
+    /// Sorts the keys.
     pub(super) fn into_index(self) -> Index {
         let mut entries = self.read;
         entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
@@ -89,17 +89,17 @@ impl Keys {
     }
 }
 
-/// All keys, in order.
+/// All keys, sorted.
 #[derive(Debug)]
 pub(super) struct Index {
     entries: Vec<Entry>,
     since: Instant,
 }
 
-/// What a listing tells of a key and the size of its value.
+/// Returns the attributes for a listing, given a key and the size of its value.
 type MetaOf<'a> = dyn Fn(&Key, u64) -> Option<Meta> + 'a;
 
-/// What all keys below a prefix begin with.
+/// Returns the common prefix of all keys below `prefix`, with the slash.
 fn directory(prefix: &Key) -> Vec<u8> {
     match prefix.is_root() {
         true => Vec::new(),
@@ -108,12 +108,12 @@ fn directory(prefix: &Key) -> Vec<u8> {
 }
 
 impl Index {
-    /// How long ago the server was asked.
+    /// How long ago the keys were read.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// The place of the first key at or behind `bound`.
+    /// Returns the position of the first key at or after `bound`.
     fn seek(&self, bound: &[u8]) -> usize {
         self.entries.partition_point(|entry| *entry.key < *bound)
     }
@@ -124,15 +124,15 @@ impl Index {
         first.is_some_and(|entry| entry.key.starts_with(directory))
     }
 
-    /// Whether there are keys below a prefix.
+    /// Whether keys exist below a prefix.
     pub(super) fn has_below(&self, prefix: &Key) -> bool {
         self.has_below_directory(&directory(prefix))
     }
 
-    /// A page of names.
+    /// Returns a page of names.
     ///
     /// # Errors
-    /// A page that no listing of this index has named.
+    /// If the page token is not one of this index.
     pub(super) fn page(&self, list: &List, meta: &MetaOf<'_>) -> Result<Page, RequestError> {
         let directory = directory(&list.prefix);
         let mut page = Page {
@@ -160,7 +160,7 @@ impl Index {
         meta(&key, entry.size_bytes?)
     }
 
-    /// All keys below a directory, or nothing but that there are pages, if there are too many.
+    /// Lists all keys below a directory; if there are too many, only announces that there are pages.
     fn tree(&self, directory: &[u8], meta: &MetaOf<'_>, page: &mut Page) {
         let first = self.seek(directory);
         let below = self.entries.get(first..).unwrap_or_default();
@@ -176,7 +176,7 @@ impl Index {
         page.objects = all.collect();
     }
 
-    /// Names directly below a directory, from a bound on.
+    /// Lists names directly below a directory, from a bound on.
     fn names(
         &self,
         directory: &[u8],
@@ -197,7 +197,7 @@ impl Index {
             if let Some(end) = below.iter().position(|byte| *byte == b'/') {
                 let name = below.get(..end).unwrap_or(below);
                 page.prefixes.push(name.to_vec());
-                // `0` follows `/` in the order of bytes.
+                // `0` follows `/` in byte order.
                 place = self.seek(&[directory, name, b"0"].concat());
                 continue;
             }

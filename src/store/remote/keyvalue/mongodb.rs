@@ -1,11 +1,11 @@
 //! MongoDB: a collection of documents `{_id, key, value}`.
 //!
-//! zarr-python makes no index of `key`, so a query by key reads the whole collection. All keys are read by
-//! one projection, with the `_id` of each, and a value is asked for by its `_id`. What is not among the
-//! keys is looked for again once they are older than `--ttl`.
+//! zarr-python creates no index of `key`, so a query by key reads the whole collection. Therefore one
+//! projection reads all keys, with the `_id` of each, and values are requested by `_id`. For a key that was
+//! not found, the keys are read again once they are older than `--ttl`.
 //!
-//! Of documents with one key, the first one counts, as zarr-python has it. A document without a key is no
-//! value of any key; one whose value is not binary is an error of its key.
+//! If several documents have the same key, the first one counts, as in zarr-python. A document without a key
+//! is ignored; one whose value is not binary is an error of its key.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,15 +25,15 @@ use super::{Found, KeyValueClient, Keys, Stored};
 use crate::store::Key;
 use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
 
-/// The names of zarr-python's store.
+/// The default names of zarr-python's store.
 const DATABASE: &str = "mongodb_zarr";
 const COLLECTION: &str = "zarr_collection";
-/// What an `_id` takes in memory beside its key.
+/// Estimated bytes of an `_id` besides its key.
 const ID_BYTES: u64 = 96;
-/// Documents of one reply, so that a reply is short.
+/// Number of documents in one reply, which keeps replies short.
 const BATCH: u32 = 10_000;
 
-/// A collection, and as whom it is read.
+/// A collection, and the user who reads it.
 #[derive(Clone)]
 pub(in crate::store::remote) struct MongoDbUrl {
     connection: Box<ConnectionString>,
@@ -50,11 +50,11 @@ impl fmt::Debug for MongoDbUrl {
 }
 
 impl MongoDbUrl {
-    /// Takes `mongodb://[USER:PASSWORD@]HOST[:PORT][,...][/DATABASE[/COLLECTION]][?OPTIONS]` apart. The
-    /// options are those of the driver.
+    /// Parses `mongodb://[USER:PASSWORD@]HOST[:PORT][,...][/DATABASE[/COLLECTION]][?OPTIONS]`. The options
+    /// are those of the driver.
     ///
     /// # Errors
-    /// What is wrong with it, without secrets.
+    /// The reason why the URL is invalid, without secrets.
     pub(super) fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
@@ -69,10 +69,10 @@ impl MongoDbUrl {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
         };
-        // The database of the path has the keys. That of the user is `authSource`, or `admin`.
+        // The database in the path has the keys. The user is authenticated in `authSource`, or in `admin`.
         let connection = ConnectionString::parse(format!("mongodb://{authority}/{options}"));
         let connection = connection.map_err(|error| match user {
-            // What is wrong may be the password.
+            // The invalid part may be the password.
             Some(_) => "user, password, hosts or options cannot be understood".to_owned(),
             None => error.kind.to_string(),
         })?;
@@ -115,7 +115,7 @@ pub(super) struct MongoDb {
     timeout: Duration,
     ttl: Duration,
     memory_bytes: u64,
-    /// It is made by a thread of the network runtime.
+    /// Created by a thread of the network runtime.
     collection: OnceCell<Collection<Document>>,
     ids: Mutex<Option<(Arc<Ids>, Instant)>>,
 }
@@ -126,13 +126,13 @@ impl fmt::Debug for MongoDb {
     }
 }
 
-/// What an error of the server or of the connection means; no error is an absence.
+/// Converts an error of the server or of the connection; no error proves absence.
 fn failed(error: &Error) -> RequestError {
     let what = error.kind.to_string();
     let refused = |what| RequestError::Denied(Refusal { what, status: None });
     match &*error.kind {
         ErrorKind::Authentication { .. } => refused(what),
-        // Unauthorized and AuthenticationFailed of the list of error codes.
+        // Unauthorized and AuthenticationFailed in the list of error codes.
         ErrorKind::Command(command) if matches!(command.code, 13 | 18) => refused(what),
         ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
             RequestError::Failed(Failed {
@@ -152,13 +152,13 @@ fn unexpected(what: &str) -> RequestError {
     RequestError::lasting(format!("what the server replies has no {what}"))
 }
 
-/// The size of a binary value, and -1 for any other one.
+/// Computes the size of a binary value in bytes, and -1 for any other value.
 fn size() -> Document {
     let is_binary = doc! { "$eq": [{ "$type": "$value" }, "binData"] };
     doc! { "$cond": [is_binary, { "$binarySize": "$value" }, -1] }
 }
 
-/// The size in a projection; `None` for a value that is not binary.
+/// Returns the size in a projection; `None` for a value that is not binary.
 fn size_of(document: &Document) -> Result<Option<u64>, RequestError> {
     let size = match document.get("size") {
         Some(Bson::Int32(size)) => i64::from(*size),
@@ -173,7 +173,7 @@ fn not_binary() -> RequestError {
 }
 
 impl MongoDb {
-    /// A client of a collection; it connects when it is first asked.
+    /// Creates a client of a collection; it connects with the first request.
     pub(super) fn new(url: &MongoDbUrl, options: super::KeyValueOptions) -> Self {
         Self {
             url: url.clone(),
@@ -190,7 +190,7 @@ impl MongoDb {
             let parsed = ClientOptions::parse((*self.url.connection).clone()).await;
             let mut options = parsed.map_err(|error| failed(&error))?;
             options.app_name = Some("zarrfs".into());
-            // Failed requests are sent again by the layers above.
+            // The layers above repeat failed requests.
             options.retry_reads = Some(false);
             options.connect_timeout.get_or_insert(self.timeout);
             options
@@ -208,7 +208,7 @@ impl MongoDb {
         self.collection.get_or_try_init(connect).await
     }
 
-    /// Reads the `_id` of each key, and its size into `keys`.
+    /// Reads the `_id` of each key; adds each key and its size to `keys`.
     async fn read_ids(&self, keys: &mut Keys) -> Result<Ids, RequestError> {
         let projection = doc! { "$project": { "key": 1, "size": size() } };
         let found = self.collection().await?.aggregate([projection]);
@@ -241,7 +241,7 @@ impl MongoDb {
         Ok(ids)
     }
 
-    /// The keys that were read less than `--ttl` ago, or now.
+    /// Returns the keys: those read less than `--ttl` ago, or else those read now.
     async fn ids(&self) -> Result<Arc<Ids>, RequestError> {
         let mut last = self.ids.lock().await;
         if let Some((ids, _)) = last
@@ -258,13 +258,13 @@ impl MongoDb {
         Ok(ids)
     }
 
-    /// The document with a key, as `stages` project it, and the keys that it was found by.
+    /// Returns the document of a key, as `stages` project it, and the keys that it was found with.
     async fn document(
         &self,
         key: &Key,
         stages: &[Document],
     ) -> Result<(Arc<Ids>, Option<Document>), RequestError> {
-        // A document that was removed may be there again under another `_id`.
+        // A document that was removed may exist again with another `_id`.
         for _ in 0..2 {
             let ids = self.ids().await?;
             let Some(id) = ids.get(key.as_bytes()) else {
@@ -312,7 +312,7 @@ impl KeyValueClient for MongoDb {
         .boxed()
     }
 
-    /// Whatever its size: a document has 16 MiB at most.
+    /// The value is read whole, whatever its size: a document has 16 MiB at most.
     fn value<'a>(
         &'a self,
         key: &'a Key,

@@ -1,4 +1,4 @@
-//! References of both versions, other JSON, and damage.
+//! Tests with references of both versions, other JSON documents, and damaged ones.
 
 use super::*;
 use crate::store::Key;

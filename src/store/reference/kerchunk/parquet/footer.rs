@@ -1,4 +1,4 @@
-//! The metadata of a Parquet file, of which only flat columns of numbers and of bytes are read.
+//! The metadata of a Parquet file. Only flat columns of numbers and of bytes are supported.
 //!
 //! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
@@ -6,7 +6,7 @@ use super::thrift::{Result, Thrift, types};
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// What a column has.
+/// The physical type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Int32,
@@ -26,7 +26,7 @@ impl Type {
     }
 }
 
-/// The values of a column in a row group.
+/// The data of a column in a row group.
 #[derive(Debug)]
 pub(super) struct ColumnChunk<'a> {
     pub(super) name: &'a [u8],

@@ -8,34 +8,34 @@ use std::io::Read;
 use super::footer::ColumnChunk;
 use super::thrift::{Result, Thrift, types};
 
-/// No value: a null.
+/// The index of a null value.
 pub(super) const NULL: u32 = u32::MAX;
 
 const TOO_SHORT: &str = "a page ends too early";
 
-/// The values of a page, which follow each other.
+/// The consecutive values of a page.
 #[derive(Debug)]
 pub(super) enum Values<'a> {
-    /// As they are.
+    /// Plain encoding.
     Plain(&'a [u8]),
-    /// Places in the dictionary.
+    /// Indexes into the dictionary.
     Indexes(Hybrid<'a>),
 }
 
-/// What reads the values of a column.
+/// Receives the values of a column.
 pub(super) trait Sink {
-    /// Takes the dictionary, of so many values.
+    /// Receives the dictionary and its number of values.
     fn dictionary(&mut self, bytes: &[u8], values: u64) -> Result<()>;
 
-    /// Takes values of a page: one for each row that is defined; `None` for a null.
+    /// Receives the values of a page: one for each row that `defined` marks; other rows are null.
     fn values(&mut self, defined: Defined<'_>, values: Values<'_>) -> Result<()>;
 }
 
-/// Which rows of a page have a value.
+/// Tells which rows of a page have a value.
 #[derive(Debug)]
 pub(super) struct Defined<'a> {
     rows: u64,
-    /// `None` if all have one.
+    /// `None` if all rows have a value.
     levels: Option<Hybrid<'a>>,
 }
 
@@ -51,14 +51,14 @@ impl Iterator for Defined<'_> {
     }
 }
 
-/// Runs of equal numbers and groups of packed ones, by turns.
+/// Decodes alternating runs of equal numbers and groups of packed numbers (RLE / bit-packing hybrid).
 #[derive(Debug)]
 pub(super) struct Hybrid<'a> {
     bytes: &'a [u8],
     width: u32,
-    /// Numbers that are left of a run, and the number.
+    /// How many numbers of a run are left, and the number.
     run: (u64, u32),
-    /// Numbers that are left of a group, its bytes, and the bit where the next one begins.
+    /// How many numbers of a group are left, the group's bytes, and the bit at which the next number begins.
     packed: (u64, &'a [u8], usize),
 }
 
@@ -105,7 +105,7 @@ impl<'a> Hybrid<'a> {
             self.run = (header >> 1, u32::from_le_bytes(bytes));
             return Ok(());
         }
-        // Eight numbers take as many bytes as one has bits; the last group may be cut off.
+        // A group of eight numbers takes as many bytes as a number has bits; the last group may be truncated.
         let groups = header >> 1;
         let length = groups.saturating_mul(self.width.into());
         let length = usize::try_from(length)
@@ -195,7 +195,7 @@ fn kind_header(thrift: &mut Thrift<'_>, of: i64, page: &mut PageHeader) -> Resul
 /// Reads all values of a column into `sink`. No page may decode to more than `limit_bytes`.
 ///
 /// # Errors
-/// What is wrong with the column, or not supported.
+/// The reason why the column is invalid or not supported.
 pub(super) fn read(column: &ColumnChunk<'_>, sink: &mut dyn Sink, limit_bytes: u64) -> Result<()> {
     let mut rest = Thrift(column.bytes);
     let mut left = column.values;
@@ -217,7 +217,7 @@ pub(super) fn read(column: &ColumnChunk<'_>, sink: &mut dyn Sink, limit_bytes: u
                 continue;
             }
             DATA_PAGE | DATA_PAGE_V2 => {}
-            // An index.
+            // An index page.
             _ => continue,
         }
         left = left
@@ -234,7 +234,7 @@ pub(super) fn read(column: &ColumnChunk<'_>, sink: &mut dyn Sink, limit_bytes: u
     Ok(())
 }
 
-/// The levels of a page of version 2 are not compressed.
+/// Reads a page of version 2, whose levels are not compressed.
 fn read_v2(
     column: &ColumnChunk<'_>,
     page: &PageHeader,
@@ -261,7 +261,7 @@ fn read_v2(
 
 type Split<'a> = (Option<Hybrid<'a>>, &'a [u8]);
 
-/// The levels and the values of a page of version 1.
+/// Splits a page of version 1 into levels and values.
 fn levels<'a>(bytes: &'a [u8], is_optional: bool, page: &PageHeader) -> Result<Split<'a>> {
     if !is_optional {
         return Ok((None, bytes));
@@ -288,7 +288,7 @@ fn read_values(
     match page.encoding {
         PLAIN => sink.values(defined, Values::Plain(values)),
         PLAIN_DICTIONARY | RLE_DICTIONARY => {
-            // A page of nulls only may have nothing.
+            // A page that has only nulls may have no values at all.
             let (width, rest) = values.split_first().unwrap_or((&0, &[]));
             let indexes = Hybrid::new(rest, (*width).into())?;
             sink.values(defined, Values::Indexes(indexes))
@@ -297,7 +297,7 @@ fn read_values(
     }
 }
 
-/// Decodes a page, which has so many bytes then.
+/// Decompresses a page to `decoded_bytes` bytes.
 fn decode(codec: i64, bytes: &[u8], decoded_bytes: u64) -> Result<Cow<'_, [u8]>> {
     const DAMAGED: &str = "a page cannot be decompressed";
     if codec == 0 {

@@ -1,5 +1,5 @@
-//! One file of Parquet references: rows with the columns `path`, `offset`, `size` and `raw`, any of which
-//! can be missing.
+//! A partition: one file of Parquet references. Each row has the columns `path`, `offset`, `size` and
+//! `raw`, any of which can be missing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::footer::{ColumnChunk, Footer, Type};
 use super::pages::{self, Defined, Hybrid, NULL, Sink, Values};
 use super::thrift::Result;
 
-/// What a row takes in memory, and a value beside its bytes.
+/// Bytes that a row takes in memory, and bytes that a value takes besides its content.
 const ROW_BYTES: u64 = 24;
 const VALUE_BYTES: u64 = 64;
 
@@ -30,10 +30,10 @@ pub(in crate::store::reference::kerchunk) struct Partition {
 }
 
 impl Partition {
-    /// Reads a file; the partition takes no more than `limit_bytes`.
+    /// Reads a file; the partition takes at most `limit_bytes` of memory.
     ///
     /// # Errors
-    /// What is wrong with the file, or not supported.
+    /// The reason why the file is invalid or not supported.
     pub(super) fn read(file: &[u8], limit_bytes: u64) -> Result<Self> {
         let footer = Footer::read(file)?;
         if footer.rows.saturating_mul(ROW_BYTES) > limit_bytes {
@@ -88,15 +88,15 @@ impl Partition {
         self.rows
     }
 
-    /// What it takes in memory.
+    /// Bytes that the partition takes in memory.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The reference of a row; `None` if it has none.
+    /// Returns the reference of a row; `None` if the row has none.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the row is invalid.
     pub(super) fn reference(&self, row: u64) -> std::result::Result<Option<Reference>, String> {
         let Some(row) = usize::try_from(row)
             .ok()
@@ -127,7 +127,7 @@ impl Partition {
             .ok_or_else(|| format!("{size} bytes at offset {offset} are no range of a file"))?;
         Ok(Some(Reference::Target {
             url: Arc::clone(url),
-            // All of a file has neither an offset nor a size.
+            // A whole file has neither an offset nor a size.
             range: (range != (0..0)).then_some(range),
             pin: None,
         }))
@@ -140,13 +140,13 @@ fn range(offset: i64, size: i64) -> Option<Range<u64>> {
     (offset.checked_add(size)? == u64::try_from(end).ok()?).then_some(offset..offset + size)
 }
 
-/// A column of bytes: each different value is held once if it comes from a dictionary.
+/// A column of byte strings. A value that comes from a dictionary is held only once.
 #[derive(Debug)]
 struct Texts {
     values: Vec<Vec<u8>>,
-    /// Places in `values`, or [`NULL`].
+    /// Indexes into `values`, or [`NULL`].
     rows: Vec<u32>,
-    /// Where the values of the present dictionary are.
+    /// The range of the current dictionary in `values`.
     dictionary: Range<usize>,
     bytes: u64,
     limit_bytes: u64,
@@ -186,7 +186,7 @@ impl Texts {
     }
 }
 
-/// Takes a text, which follows its length.
+/// Reads a byte string, which follows its length.
 fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
     const TOO_SHORT: &str = "a text ends too early";
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or(TOO_SHORT)?;
@@ -231,7 +231,7 @@ impl Sink for Texts {
     }
 }
 
-/// The place of the value of a dictionary.
+/// Returns the index in `values` of the next dictionary index.
 fn index(indexes: &mut Hybrid<'_>, dictionary: &Range<usize>) -> Result<u32> {
     let place = dictionary.start.saturating_add(indexes.next()? as usize);
     let place = Some(place).filter(|place| *place < dictionary.end);

@@ -1,8 +1,8 @@
-//! The compact protocol of Thrift, as far as Parquet metadata need it.
+//! The compact protocol of Thrift, as far as Parquet metadata needs it.
 //!
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
-/// Types of fields and of elements of lists.
+/// Types of fields and list elements.
 pub(super) mod types {
     pub(in super::super) const TRUE: u8 = 1;
     pub(in super::super) const FALSE: u8 = 2;
@@ -18,15 +18,15 @@ pub(super) mod types {
     pub(in super::super) const STRUCT: u8 = 12;
 }
 
-/// Structures inside of structures that are skipped.
+/// Largest nesting depth of skipped structures.
 const MAX_DEPTH: u32 = 16;
 
-/// What is wrong with the bytes.
+/// A result whose error says why the bytes are invalid.
 pub(super) type Result<T> = std::result::Result<T, &'static str>;
 
 const TOO_SHORT: &str = "its metadata end too early";
 
-/// Bytes that are read from the front.
+/// Bytes that are consumed from the front.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thrift<'a>(pub(super) &'a [u8]);
 
@@ -43,7 +43,7 @@ impl<'a> Thrift<'a> {
         Ok(*byte)
     }
 
-    /// An unsigned number of at most 64 bits (ULEB128).
+    /// Reads an unsigned number of at most 64 bits (ULEB128).
     pub(super) fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -56,13 +56,13 @@ impl<'a> Thrift<'a> {
         Err("a number in its metadata is too long")
     }
 
-    /// A signed number of any size.
+    /// Reads a signed number of any width (zigzag).
     pub(super) fn number(&mut self) -> Result<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// A number that is no negative one.
+    /// Reads a number that must not be negative.
     pub(super) fn size(&mut self) -> Result<u64> {
         u64::try_from(self.number()?).map_err(|_| "a size in its metadata is negative")
     }
@@ -78,7 +78,7 @@ impl<'a> Thrift<'a> {
         mut read: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<Vec<T>> {
         let (_, length) = self.list_header()?;
-        // Each element has a byte at least: the number is no reason to allocate.
+        // The length is untrusted, so nothing is allocated for it; each element takes at least a byte.
         let mut elements = Vec::new();
         for _ in 0..length {
             elements.push(read(self)?);
@@ -160,7 +160,7 @@ impl<'a> Thrift<'a> {
         Ok(())
     }
 
-    /// A truth value takes a byte in a list, and none in a structure.
+    /// Skips a list element. A boolean takes a byte in a list, and none in a structure.
     fn skip_element(&mut self, kind: u8, depth: u32) -> Result<()> {
         match kind {
             types::TRUE | types::FALSE => self.byte().map(drop),
