@@ -1,16 +1,16 @@
-//! Sources that are asked over a network: web servers and object stores.
+//! Sources behind a network: web servers and object stores.
 //!
-//! From the ground up: a [`Remote`] sends one request and says exactly what came back
-//! (`web`, `bucket`, `hdfs`, `keyvalue`); decorators of the same trait count requests (`traffic`), bound how many are
-//! on their way (`limit`), and try again within a deadline (`retry`); `store` makes a
-//! [`Store`](super::Store) of it, with caches of names (`attr_cache`, `listing`) and of bytes
-//! (`range_cache`, `value`); `archive` reads a zip that is there.
+//! The layers, from bottom to top: a [`Remote`] sends one request and returns the exact result
+//! (`web`, `bucket`, `hdfs`, `keyvalue`). Decorators of the same trait count requests (`traffic`), bound the
+//! requests in flight (`limit`), and retry within a deadline (`retry`). `store` makes a
+//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`) and of bytes
+//! (`range_cache`, `value`). `archive` reads a remote zip archive.
 //!
-//! **Architecture Invariant:** absence is said only for an answer that proves it (404 for the key,
-//! in a bucket that exists). What could not be asked is an error and is never remembered.
+//! **Architecture Invariant:** absence is reported only for a response that proves it (404 for the key,
+//! in a bucket that exists). A request that could not be sent is an error and is never cached.
 //!
-//! **Architecture Invariant:** every request names the version that it expects, where one is known,
-//! and every answer is compared with it: bytes of two versions are never put together.
+//! **Architecture Invariant:** every request names the version that it expects, if one is known,
+//! and every response is compared with it: bytes of two versions are never mixed.
 
 mod archive;
 mod attr_cache;
@@ -68,50 +68,50 @@ use super::{Key, Kind, Stat, StoreError, Version};
 use crate::sync::Mutex;
 use body::Body;
 
-/// What a source tells of an object.
+/// Attributes of an object, as reported by its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Meta {
     size_bytes: u64,
-    /// As it was sent, with quotes and a `W/` if it is weak.
+    /// The entity tag as sent, with quotes, and with `W/` if it is weak.
     etag: Option<String>,
     modified: Option<SystemTime>,
 }
 
 impl Meta {
-    /// Whether the tag says of itself that it is weak. (Some listings leave the quotes out, and
-    /// then it may begin with any letters.)
+    /// Whether the tag is marked as weak. (Some listings omit the quotes; such a tag may begin with any
+    /// letters.)
     fn is_weak(&self) -> bool {
         let tag = self.etag.as_deref();
         tag.is_some_and(|tag| tag.starts_with("W/\""))
     }
 
-    /// The tag without quotes and without what says that it is weak: a proxy that packs bytes
-    /// weakens it.
+    /// The tag without quotes and without the mark of a weak tag, because a proxy that compresses bytes
+    /// makes the tag weak.
     fn opaque_tag(&self) -> Option<&str> {
         let tag = self.etag.as_deref()?;
         let tag = if self.is_weak() { tag.get(2..)? } else { tag };
         Some(tag.trim_matches('"'))
     }
 
-    /// A tag that may stand in `If-Match`.
+    /// The tag for `If-Match`; `None` if it is weak.
     fn strong_tag(&self) -> Option<String> {
         let tag = self.opaque_tag().filter(|_| !self.is_weak())?;
         Some(format!("\"{tag}\""))
     }
 
-    /// Whether both are the same content, as far as the source can tell them apart.
+    /// Whether both have the same content, as far as the source can distinguish contents.
     fn is_same(&self, other: &Self) -> bool {
         self.size_bytes == other.size_bytes
             && match (self.opaque_tag(), other.opaque_tag()) {
                 (Some(one), Some(two)) => one == two,
-                // Where both have neither, the size alone is the weaker promise of the source.
+                // If neither has a tag nor a time, the size alone decides, which is a weaker guarantee.
                 (None, None) => self.modified_seconds() == other.modified_seconds(),
-                // A tag or a date that only one of them has proves nothing.
+                // A tag or a time that only one of them has proves nothing.
                 _ => false,
             }
     }
 
-    /// Headers and listings tell the time in different steps.
+    /// The time in whole seconds, because headers and listings have different precisions.
     fn modified_seconds(&self) -> Option<u64> {
         let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(since.as_secs())
@@ -138,33 +138,33 @@ impl Meta {
     }
 }
 
-/// Which bytes of an object are asked for.
+/// The requested bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Part {
-    /// All of it, if it is not longer than so many bytes.
+    /// The whole object, if it has at most this many bytes.
     All(u64),
-    /// These, fewer only at its end.
+    /// This range, shorter only at the end of the object.
     Range(Range<u64>),
-    /// Its last so many bytes, or all of a shorter one.
+    /// The last bytes, at most this many.
     Tail(u64),
 }
 
-/// One question for bytes.
+/// A request for bytes.
 #[derive(Debug, Clone)]
 struct Get {
     key: Key,
     part: Part,
-    /// Only this content will do.
+    /// The only acceptable version.
     expected: Option<Meta>,
-    /// Nothing needs to be sent if this is still the content.
+    /// A version that the caller has; if it is unchanged, no bytes need to be sent.
     known: Option<Meta>,
-    /// The bytes are wanted in pieces of this length; 0 is one piece.
+    /// The length of the pieces in which the bytes are returned; 0 for one piece.
     piece_bytes: usize,
     /// Receives the attributes of the object before its bytes.
     early: Option<EarlyMeta>,
 }
 
-/// Receives the attributes of an object as soon as the headers of an answer have come.
+/// Receives the attributes of an object as soon as the headers of a response have arrived.
 #[derive(Debug, Clone)]
 struct EarlyMeta(Arc<Mutex<Option<oneshot::Sender<Meta>>>>);
 
@@ -187,20 +187,20 @@ impl Get {
         }
     }
 
-    /// Says what the headers of the answer tell of the object; only the first answer counts.
+    /// Passes on the attributes in the headers of a response; only the first response counts.
     fn headers_came(&self, meta: &Meta) {
         if let Some(sender) = self.early.as_ref().and_then(|early| early.0.lock().take()) {
-            // The receiver may have what it needs from elsewhere.
+            // The receiver may have got the attributes in another way.
             let _ = sender.send(meta.clone());
         }
     }
 }
 
-/// The answer to a [`Get`].
+/// The response to a [`Get`].
 #[derive(Debug)]
 struct Got {
     meta: Meta,
-    /// Where the bytes begin in the object.
+    /// The offset of the bytes in the object.
     start: u64,
     bytes: Body,
 }
@@ -208,96 +208,96 @@ struct Got {
 /// Some names below a prefix, one level deep or all the way down.
 #[derive(Debug, Default)]
 struct Page {
-    /// Keys of objects, relative to the prefix, and what was told of them.
+    /// Keys of objects, relative to the prefix, and their attributes if the listing has them.
     objects: Vec<(Vec<u8>, Option<Meta>)>,
     /// Names of prefixes, without the slash.
     prefixes: Vec<Vec<u8>>,
-    /// Where the next page begins.
+    /// The token of the next page.
     next: Option<String>,
-    /// Whether all pages together hold all names that there are.
+    /// Whether all pages together hold all existing names.
     is_complete: bool,
-    /// When the names were read, if that was before they were asked for.
+    /// When the names were read, if that was before the request.
     since: Option<Instant>,
 }
 
-/// How deep a listing goes.
+/// The depth of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Depth {
-    /// Names directly below.
+    /// Names directly below the prefix.
     One,
-    /// All keys below.
+    /// All keys below the prefix.
     All,
 }
 
-/// What is to be listed.
+/// A request for a listing.
 #[derive(Debug, Clone)]
 struct List {
     prefix: Key,
     depth: Depth,
-    /// From the [`Page::next`] of the page before.
+    /// The [`Page::next`] of the page before.
     page: Option<String>,
-    /// Behind this name, relative to the prefix.
+    /// List only names after this one, relative to the prefix.
     after: Option<Vec<u8>>,
     most: Option<usize>,
 }
 
-/// A source that answers one request at a time, each with one attempt.
+/// A source that answers requests, each with one attempt.
 trait Remote: Debug + Send + Sync {
-    /// Bytes of an object.
+    /// Requests bytes of an object.
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>>;
 
-    /// What is known of an object.
+    /// Requests the attributes of an object.
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>>;
 
-    /// One page of names.
+    /// Requests one page of names.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>>;
 }
 
-/// Why a request brought nothing.
+/// Why a request failed.
 #[derive(Debug)]
 enum RequestError {
-    /// Proven: there is no such object.
+    /// The object does not exist; this is proven.
     NotFound,
-    /// What is known is still so.
+    /// The version that the caller has is current.
     NotModified,
-    /// The key is that of a directory, says the server.
+    /// The server reports that the key is a directory.
     IsPrefix,
-    /// The object is longer than was asked for.
+    /// The object is longer than the requested limit.
     TooLong(Meta),
-    /// It is not any more what was expected.
+    /// The object no longer has the expected version.
     Changed(String),
-    /// The source refuses.
+    /// The source refuses the request.
     Denied(Refusal),
-    /// The source refuses credentials that were good once.
+    /// The source refuses credentials that were valid before.
     Expired(Refusal),
-    /// The bucket is in this region, and not where it was asked for (S3).
+    /// The bucket is in this region, and not in that of the request (S3).
     OtherRegion(String),
-    /// There is no way to list.
+    /// The source cannot list.
     NoListing(String),
-    /// The range does not lie in the object (416), and the answer does not say how long it is.
+    /// The range does not lie within the object (416), and the response does not report its size.
     NoSuchRange,
-    /// The answer does not say where its body ends, so that a part of it would look whole.
+    /// The response does not mark the end of its body, so a truncated body would look complete.
     Unframed,
-    /// Nobody answered in time.
+    /// No response arrived in time.
     TimedOut(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(Failed),
 }
 
-/// A source that refuses a request, or that there is nothing to sign with.
+/// A refused request, or one that could not be signed.
 #[derive(Debug)]
 struct Refusal {
     what: String,
-    /// The HTTP status; none if nothing was sent.
+    /// The HTTP status; `None` if nothing was sent.
     status: Option<u16>,
 }
 
-/// What kind of failure a request met.
+/// The kind of a failure.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum FailureKind {
     /// The server has too many requests (429, 503).
     Throttled,
-    /// No connection: the name of the host does not resolve, or the host refuses or has no route.
+    /// No connection: the host name does not resolve, or the host refuses or has no route.
     Unreachable,
     #[default]
     Other,
@@ -317,16 +317,16 @@ impl FailureKind {
 struct Failed {
     what: String,
     kind: FailureKind,
-    /// Whether another attempt may bring more.
+    /// Whether another attempt may succeed.
     is_transient: bool,
-    /// Before that it is no use, says the source.
+    /// The delay that the source asks for before another attempt.
     retry_after: Option<Duration>,
-    /// What came before it broke off.
+    /// The bytes that arrived before the response broke off.
     partial: Option<Box<Got>>,
 }
 
 impl RequestError {
-    /// A failure that another attempt does not change.
+    /// A failure that would recur with every attempt.
     fn lasting(what: impl Into<String>) -> Self {
         Self::Failed(Failed {
             what: what.into(),
@@ -338,7 +338,7 @@ impl RequestError {
         Self::lasting("there is no memory for it")
     }
 
-    /// A failure that may be over soon.
+    /// A failure that may be temporary.
     fn transient(what: impl Into<String>) -> Self {
         Self::Failed(Failed {
             what: what.into(),
@@ -347,7 +347,7 @@ impl RequestError {
         })
     }
 
-    /// As an error of a key.
+    /// Converts the failure to an error of a key.
     fn of(self, key: &Key) -> StoreError {
         let key = key.clone();
         match self {

@@ -1,4 +1,4 @@
-//! Snapshots: every read returns bytes of the version that was opened, or it fails.
+//! Snapshots: every read returns bytes of the version that was opened, or fails.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -15,13 +15,13 @@ use rustix::io::Errno;
 
 use super::{Kind, Stat, StoreError, TransferStats, Version, system};
 
-/// The bytes of one version of an archive at a server.
+/// Reads the bytes of one version of a remote archive.
 #[async_trait]
 pub trait SnapshotReader: Debug + Send + Sync {
     /// Exact size in bytes.
     fn size_bytes(&self) -> u64;
 
-    /// When this version was written, as far as the source tells.
+    /// When this version was written, as reported by the source.
     fn modified(&self) -> SystemTime;
 
     /// Fills `buffer` from `offset` if the bytes are in memory.
@@ -34,7 +34,7 @@ pub trait SnapshotReader: Debug + Send + Sync {
         offset: u64,
     ) -> Option<Result<(), SnapshotError>>;
 
-    /// `length` bytes from `offset`, fetched with one request unless they are cached.
+    /// Returns `length` bytes from `offset`, fetched with one request unless they are cached.
     ///
     /// # Errors
     /// [`SnapshotError`].
@@ -44,7 +44,7 @@ pub trait SnapshotReader: Debug + Send + Sync {
         length: usize,
     ) -> Result<Arc<Vec<u8>>, SnapshotError>;
 
-    /// As [`SnapshotReader::read_exact_at`], for bytes that nobody reads again: they are not cached.
+    /// As [`SnapshotReader::read_exact_at`], for bytes that are not read again, so they are not cached.
     ///
     /// # Errors
     /// As [`SnapshotReader::read_exact_at`].
@@ -56,17 +56,17 @@ pub trait SnapshotReader: Debug + Send + Sync {
         self.read_exact_at(offset, length).await
     }
 
-    /// What [`SnapshotReader::keep_derived`] was given for this version of the archive, now or in another
-    /// process, unless it is longer than `max_bytes`. May block on the disk.
+    /// Returns the bytes that [`SnapshotReader::keep_derived`] stored for this version of the archive, in
+    /// this or another process, unless they are longer than `max_bytes`. May block on the disk.
     fn derived(&self, _name: &str, _max_bytes: u64) -> Option<Vec<u8>> {
         None
     }
 
-    /// Keeps bytes that were made of this version of the archive, if there is a place for them; `make` is
-    /// called only then.
+    /// Stores bytes that were derived from this version of the archive, if a cache is available; `make` is
+    /// called only in that case.
     fn keep_derived(&self, _name: &str, _make: &mut dyn FnMut() -> Option<Vec<u8>>) {}
 
-    /// As [`SnapshotReader::try_read_exact_at`], for a part of `span`, which is read as a file is.
+    /// As [`SnapshotReader::try_read_exact_at`], for a range within `span`, which is read like a file.
     ///
     /// # Errors
     /// As [`SnapshotReader::read_exact_at`].
@@ -79,8 +79,8 @@ pub trait SnapshotReader: Debug + Send + Sync {
         self.try_read_exact_at(buffer, offset)
     }
 
-    /// As [`SnapshotReader::read_exact_at`], for a part of `span`, which is read as a file is: bigger
-    /// parts of it may be fetched, and readahead may start, but nothing beyond it is fetched.
+    /// As [`SnapshotReader::read_exact_at`], for a range within `span`, which is read like a file: larger
+    /// parts of the span may be fetched, and readahead may start, but nothing outside of it is fetched.
     ///
     /// # Errors
     /// As [`SnapshotReader::read_exact_at`].
@@ -93,13 +93,13 @@ pub trait SnapshotReader: Debug + Send + Sync {
         self.read_exact_at(offset, length).await
     }
 
-    /// Fails if it is known that this version is not the present one any more. Sends no request.
+    /// Fails if this version is known to be outdated. Sends no request.
     ///
     /// # Errors
     /// [`SnapshotError::Changed`].
     fn check(&self) -> Result<(), SnapshotError>;
 
-    /// Counters of the network transfers.
+    /// Counters of network transfers.
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
@@ -108,14 +108,14 @@ pub trait SnapshotReader: Debug + Send + Sync {
 /// Whether a read of a local file may block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadMode {
-    /// Return [`SnapshotError::WouldBlock`] instead.
+    /// Return [`SnapshotError::WouldBlock`] instead of waiting.
     NonBlocking,
     /// Wait for the disk.
     Blocking,
 }
 
-/// What tells one content of a file from another: identity, size and the time that every write
-/// moves. (The time of change is left out: a new link, name or mode is no new content.)
+/// Identifies the content of a file: its identity, its size, and the modification time, which every
+/// write changes. (The change time is omitted, because a new link, name or mode is no new content.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     device: u64,
@@ -134,7 +134,7 @@ impl Fingerprint {
         }
     }
 
-    /// The content's version.
+    /// The version of the content.
     pub(super) fn version(&self) -> Version {
         use std::hash::{Hash, Hasher};
         let mut hasher = siphasher::sip::SipHasher13::new();
@@ -143,7 +143,7 @@ impl Fingerprint {
     }
 }
 
-/// The parts of a stat(2) answer that a store tells, for an object.
+/// Converts the result of stat(2) for an object.
 pub(super) fn object_stat(stat: &FileStat) -> Stat {
     let fingerprint = Fingerprint::of(stat);
     Stat {
@@ -155,7 +155,7 @@ pub(super) fn object_stat(stat: &FileStat) -> Stat {
     }
 }
 
-/// A kernel timestamp, seconds and nanoseconds, as [`SystemTime`].
+/// Converts a kernel timestamp, seconds and nanoseconds, to [`SystemTime`].
 pub(super) fn time((seconds, nanoseconds): (i64, u64)) -> SystemTime {
     let nanoseconds = Duration::from_nanos(nanoseconds);
     let whole = Duration::from_secs(seconds.unsigned_abs());
@@ -168,53 +168,53 @@ pub(super) fn time((seconds, nanoseconds): (i64, u64)) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// A failed read of a snapshot.
+/// Why a read of a snapshot failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// They are not any more what they were; what differs.
+    /// The content has changed; the text says what differs.
     #[error("changed: {0}")]
     Changed(String),
     /// A non-blocking read would have to wait for the disk.
     #[error("would block")]
     WouldBlock,
-    /// They end before the range does.
+    /// The file ends before the range does.
     #[error("{wanted} bytes expected at {offset:#x}, {got} there")]
     Short {
-        /// Where the range begins.
+        /// The offset of the range in bytes.
         offset: u64,
-        /// How long it is.
+        /// The length of the range in bytes.
         wanted: usize,
-        /// How much of it there is.
+        /// The number of bytes that could be read.
         got: usize,
     },
     /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The remote source failed, with any key: the reader puts in its own.
+    /// The remote source failed; the reader replaces the key in the error.
     #[error(transparent)]
     Store(StoreError),
 }
 
-/// An open file together with what it looked like when it was opened.
+/// An open file and its fingerprint at the time when it was opened.
 #[derive(Debug)]
 pub(super) struct SnapshotFile {
     file: File,
     fingerprint: Fingerprint,
-    /// Whether the file system knows how to read without waiting (`RWF_NOWAIT`).
+    /// Whether the file system supports non-blocking reads (`RWF_NOWAIT`).
     nowait: AtomicBool,
-    /// When another write cannot have the same time any more; none if it was so at the opening.
+    /// From when on another write cannot have the same time; `None` if that was so when the file was opened.
     settles: Option<SystemTime>,
 }
 
-/// More than the steps in which file systems count the time of a write (10 ms at most). Within
-/// them two contents can have one fingerprint, and nothing that is read is proven.
+/// Longer than the granularity of write times in file systems (10 ms at most). Within that time two
+/// contents can have one fingerprint, so no read is proven.
 pub(super) const SETTLING: Duration = Duration::from_millis(20);
 
 impl SnapshotFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
         let modified = time(system::modified(&stat));
-        // A time that lies ahead says nothing of when it was set.
+        // A time in the future does not tell when it was set.
         let is_fresh = SystemTime::now()
             .duration_since(modified)
             .is_ok_and(|age| age < SETTLING);
@@ -234,19 +234,19 @@ impl SnapshotFile {
         self.fingerprint.version()
     }
 
-    /// When the content that was opened was written.
+    /// When the opened content was written.
     pub(super) fn modified(&self) -> SystemTime {
         time(self.fingerprint.modified)
     }
 
-    /// What is known of the file, if it is still what was opened.
+    /// Returns the attributes of the file, if it is unchanged since it was opened.
     pub(super) fn stat(&self) -> Result<Stat, SnapshotError> {
         let stat = rustix::fs::fstat(&self.file).map_err(|e| SnapshotError::Io(e.into()))?;
         self.compare(&Fingerprint::of(&stat))?;
         Ok(object_stat(&stat))
     }
 
-    /// The file itself, for reads that [`SnapshotFile::check`] proves afterwards.
+    /// The file itself, for reads that a later [`SnapshotFile::check`] proves.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -255,9 +255,9 @@ impl SnapshotFile {
         self.file.as_fd()
     }
 
-    /// Fails if the file's content is not the one that was opened.
+    /// Fails if the content of the file has changed since it was opened.
     ///
-    /// Called behind a read it proves the bytes: a write moves the times before it moves bytes.
+    /// A call after a read proves the bytes, because a write updates the times before the bytes.
     pub(super) fn check(&self) -> Result<(), SnapshotError> {
         let stat = rustix::fs::fstat(&self.file).map_err(|e| SnapshotError::Io(e.into()))?;
         self.compare(&Fingerprint::of(&stat))
@@ -277,7 +277,7 @@ impl SnapshotFile {
         Ok(())
     }
 
-    /// Waits until a change can be told by its time.
+    /// Waits until any later change would be visible in the times.
     fn settle(&self, mode: ReadMode) -> Result<(), SnapshotError> {
         let left = |end: SystemTime| end.duration_since(SystemTime::now()).ok();
         match self.settles.and_then(left) {

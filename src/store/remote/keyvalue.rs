@@ -1,15 +1,15 @@
-//! Databases of keys and values behind a network, which tell neither versions nor times of a value.
+//! Key-value databases behind a network that report neither versions nor modification times.
 //!
-//! - [`KeyValueClient`] is what a kind of server implements (`redis`, `mongodb`): one key, one whole
+//! - [`KeyValueClient`] is implemented by each kind of server (`redis`, `mongodb`): one key, one whole
 //!   value, all keys.
-//! - `index` is the sorted list of all keys, which listings are answered from; `versions` tells contents
-//!   apart.
+//! - `index` is the sorted list of all keys, from which listings are answered; `versions` distinguishes
+//!   contents.
 //!
-//! **Invariant:** a value is read whole, by one command that the server executes at once: bytes of two
-//! contents are never put together.
+//! **Invariant:** a value is read whole, by one command that the server executes atomically: bytes of two
+//! contents are never mixed.
 //!
-//! A lookup of a key asks for that key. All keys are read once per `--ttl` at most, for a listing, or for
-//! a key that has no value and may be a prefix.
+//! A lookup of a key requests only that key. All keys are read once per `--ttl` at most, for a listing, or
+//! for a key that has no value and may be a prefix.
 
 mod index;
 #[cfg(feature = "mongodb")]
@@ -34,53 +34,53 @@ use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 pub(super) use url::KeyValueUrl;
 
-/// What a client finds under a key.
+/// The result of reading a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Stored {
     /// The whole value.
     Value(Vec<u8>),
-    /// A value that is longer than was asked for, and its size in bytes.
+    /// The value is longer than requested; its size in bytes.
     TooLong(u64),
 }
 
-/// What a client tells of a key without its value.
+/// The result of looking up a key without reading its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Found {
-    /// The size of the value in bytes; `None` proves that there is none.
+    /// The size of the value in bytes; `None` proves that the key has no value.
     size_bytes: Option<u64>,
-    /// The first of the keys below it that is there, by its place among those that were asked for.
+    /// The index of the first existing key among the requested keys below.
     below: Option<usize>,
 }
 
-/// A server of keys and values, asked once by each call.
+/// A server of keys and values; each call sends one attempt.
 trait KeyValueClient: Debug + Send + Sync {
-    /// The size of the value of a key, and which of the keys `below` is there.
+    /// Returns the size of the value of a key, and which of the keys `below` exists.
     fn find<'a>(
         &'a self,
         key: &'a Key,
         below: &'a [Key],
     ) -> BoxFuture<'a, Result<Found, RequestError>>;
 
-    /// The whole value of a key, if it has `most` bytes at most or the server keeps no long ones; `None` proves
-    /// that there is none.
+    /// Returns the whole value of a key, if it has at most `most` bytes or the server stores no long values.
+    /// `None` proves that the key has no value.
     fn value<'a>(
         &'a self,
         key: &'a Key,
         most: u64,
     ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>>;
 
-    /// Reads all keys, with sizes, into `keys`. A key may come twice.
+    /// Reads all keys, with sizes, into `keys`. A key may be added twice.
     fn keys<'a>(&'a self, keys: &'a mut Keys) -> BoxFuture<'a, Result<(), RequestError>>;
 }
 
-/// How a database is read.
+/// Options for reading a database.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyValueOptions {
     pub(super) classes: KeyClasses,
     pub(super) timeout: Duration,
     /// How long the keys that were read are trusted.
     pub(super) ttl: Duration,
-    /// What the index may take, and what values that are being received may take.
+    /// Memory limit in bytes of the index, and also of values that are being received.
     pub(super) memory_bytes: u64,
 }
 
@@ -90,12 +90,12 @@ struct KeyValues {
     client: Box<dyn KeyValueClient>,
     options: KeyValueOptions,
     versions: ContentVersions,
-    /// The keys as they were read last.
+    /// The keys that were read last.
     index: Mutex<Option<Arc<Index>>>,
     bodies: BodyBudget,
 }
 
-/// Values up to this size are asked for without a reservation of memory.
+/// Values up to this size, in bytes, are requested without reserving memory.
 const SMALL_BYTES: u64 = 1 << 20;
 
 impl KeyValues {
@@ -110,7 +110,7 @@ impl KeyValues {
         }
     }
 
-    /// The keys of the database. Those of a listing that goes on may be older than `--ttl`.
+    /// Returns the keys of the database. For a listing that continues, they may be older than `--ttl`.
     async fn index(&self, goes_on: bool) -> Result<Arc<Index>, RequestError> {
         let mut index = self.index.lock().await;
         let is_fresh = |index: &&Arc<Index>| goes_on || index.age() < self.options.ttl;
@@ -125,13 +125,13 @@ impl KeyValues {
         Ok(read)
     }
 
-    /// The keys, if they were read less than `--ttl` ago and are not being read now.
+    /// Returns the keys, if they were read less than `--ttl` ago and are not being read now.
     fn known_index(&self) -> Option<Arc<Index>> {
         let index = self.index.try_lock().ok()?.clone()?;
         (index.age() < self.options.ttl).then_some(index)
     }
 
-    /// Documents that make a node of a prefix; none below a document.
+    /// Returns the keys of documents that make a prefix a node; none for a prefix named like a document.
     fn documents(&self, prefix: &Key) -> Vec<Key> {
         let classes = &self.options.classes;
         if classes.is_document(prefix) {
@@ -143,14 +143,14 @@ impl KeyValues {
             .collect()
     }
 
-    /// A whole value of at most `most` bytes. One that was fetched before is fetched whatever its size,
-    /// because only its content tells its version.
+    /// Fetches a whole value of at most `most` bytes. A value that was fetched before is fetched whatever its
+    /// size, because its version depends on its content.
     async fn fetch(&self, key: &Key, most: u64) -> Result<Stored, RequestError> {
         let most = match self.versions.is_known(key) {
             true => u64::MAX,
             false => most,
         };
-        // With memory for the longest value that will do, one request is enough.
+        // If memory for the longest acceptable value can be reserved, one request is enough.
         let spare = (most > SMALL_BYTES).then(|| self.bodies.try_reserve_spare(most));
         let first = match spare {
             Some(None) => SMALL_BYTES,
@@ -178,7 +178,7 @@ impl KeyValues {
         }
     }
 
-    /// The attributes of a value that was just fetched.
+    /// Returns the attributes of a value that was just fetched.
     fn meta_of(&self, key: &Key, stored: &Stored) -> Meta {
         let (size_bytes, tag) = match stored {
             Stored::Value(bytes) => (bytes.len() as u64, self.versions.tag(key, bytes)),
@@ -241,7 +241,7 @@ impl KeyValues {
         Ok(self.meta_of(key, &Stored::TooLong(size_bytes)))
     }
 
-    /// A document that makes a node of a prefix, unless the keys are known, which tell more.
+    /// Returns a document that makes a prefix a node; `None` if all keys are known, which tells more.
     async fn document(&self, prefix: &Key) -> Result<Option<Key>, RequestError> {
         let mut documents = self.documents(prefix);
         if self.known_index().is_some() || documents.is_empty() {
@@ -253,7 +253,7 @@ impl KeyValues {
     }
 
     async fn page(&self, list: &List) -> Result<Page, RequestError> {
-        // Whether a prefix has any key takes no list of all keys if it is a node.
+        // If the prefix is a node, this proves that it has a key without listing all keys.
         if list.most.is_some()
             && let Some(document) = self.document(&list.prefix).await?
             && let Some(name) = document.below(&list.prefix)
@@ -286,10 +286,10 @@ impl Remote for KeyValues {
     }
 }
 
-/// The client of a database.
+/// Opens a database as a remote source.
 ///
 /// # Errors
-/// Why it can never be asked.
+/// The reason why no request can ever succeed.
 pub(super) fn open(url: &KeyValueUrl, options: KeyValueOptions) -> Result<Arc<dyn Remote>, String> {
     let client: Box<dyn KeyValueClient> = match url {
         KeyValueUrl::Redis(url) => Box::new(redis::Redis::new(url, options.timeout)?),

@@ -1,10 +1,10 @@
-//! Bounds how many requests are in flight, and lowers the bound for a server that has too many.
+//! Bounds the number of requests in flight, and lowers the bound for an overloaded server.
 //!
-//! The bound is halved when the server answers that it has too many requests (429, 503), and grows by
-//! one for each window of as many successful answers (AIMD, as TCP does). It is at most `--parallel` and
-//! at least 1. Values and names have the same bound and each their own requests below it.
+//! The bound is halved when the server responds that it has too many requests (429, 503). It grows by
+//! one for each window of as many successful responses (AIMD, as in TCP). It is at most `--parallel` and
+//! at least 1. Values and names have the same bound, but each class counts its own requests.
 //!
-//! Lock order: the lock of [`Bound`] is held for no wait.
+//! Lock order: the lock of [`Bound`] is not held during a wait.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Failed, FailureKind, Get, Got, Key, List, Meta, Page, Remote, Reques
 use crate::store::KeyClasses;
 use crate::sync::Mutex;
 
-/// A source with at most so many requests in flight; others wait.
+/// A source with a bounded number of requests in flight; further requests wait.
 ///
 /// Documents of metadata and names do not wait behind chunks, so that listing works while reads of
 /// chunks hang.
@@ -30,16 +30,16 @@ pub(super) struct Limited {
     bound: Mutex<Bound>,
 }
 
-/// How many requests of each class may be in flight now.
+/// The current bound of requests in flight, which applies to each class.
 #[derive(Debug)]
 struct Bound {
     requests: usize,
-    /// Successful answers to requests of this window.
+    /// Number of successful requests in this window.
     successes: usize,
-    /// Counts the times that the bound was halved. A request that was sent before the last one says
-    /// nothing about the present bound.
+    /// Counts how often the bound was halved. A request that was sent before the last halving says
+    /// nothing about the current bound.
     window: u64,
-    /// The permits of each semaphore, in use or free. Permits in use that are above the bound are
+    /// Number of permits of each semaphore, in use or free. Permits in use that exceed the bound are
     /// removed when they are returned.
     values: usize,
     names: usize,
@@ -52,7 +52,7 @@ enum Class {
     Name,
 }
 
-/// A request in flight; its place is free when this is dropped.
+/// A request in flight; its permit is released on drop.
 #[derive(Debug)]
 struct InFlight<'a> {
     limited: &'a Limited,
@@ -96,7 +96,7 @@ impl Limited {
         }
     }
 
-    /// Sends a request when there is a place for it.
+    /// Sends a request once a permit is free.
     async fn send<T>(
         &self,
         class: Class,
@@ -176,7 +176,7 @@ impl Drop for InFlight<'_> {
 
 impl Remote for Limited {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        // A lookup that fetches the value is one of a name: it must not wait behind reads that hang.
+        // A lookup that fetches the value counts as a name: it must not wait behind reads that hang.
         let is_name = self.classes.is_document(&get.key) || get.early.is_some();
         let class = match is_name {
             true => Class::Name,
@@ -204,7 +204,7 @@ mod tests {
 
     use crate::store::remote::Part;
 
-    /// Answers each request after others have been sent; counts those in flight.
+    /// Answers each request after others were sent; counts the requests in flight.
     #[derive(Debug, Default)]
     struct Scripted {
         failure: Mutex<Option<FailureKind>>,
@@ -262,7 +262,7 @@ mod tests {
             Self { server, limited }
         }
 
-        /// Sends requests at the same time, all with this answer; returns the most in flight.
+        /// Sends concurrent requests, all with the same answer; returns the most in flight.
         fn send(&self, class: Class, requests: usize, failure: Option<FailureKind>) -> usize {
             *self.server.failure.lock() = failure;
             self.server.most.store(0, Ordering::SeqCst);
@@ -291,12 +291,12 @@ mod tests {
     fn a_server_with_too_many_requests_gets_half_as_many_of_values_and_of_names() {
         let test = Test::new(16);
         for (class, expected) in CLASSES.into_iter().cycle().zip([16, 8, 4, 2, 1, 1]) {
-            // Other failures change nothing.
+            // Other failures leave the bound unchanged.
             for class in CLASSES {
                 let most = test.send(class, 50, Some(FailureKind::Other));
                 assert_eq!(most, expected);
             }
-            // Requests that were in flight together halve it once.
+            // Requests that were in flight together halve the bound only once.
             test.send(class, expected, Some(FailureKind::Throttled));
         }
     }

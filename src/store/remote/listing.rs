@@ -1,6 +1,6 @@
-//! Names of prefixes: listed page by page while a program reads, and cached when complete.
+//! Names of prefixes: listed page by page while a program reads, and cached once they are complete.
 //!
-//! One request for all keys below a prefix often brings the whole hierarchy: if it fits on one page,
+//! One request for all keys below a prefix often returns the whole hierarchy. If it fits on one page,
 //! every prefix below is known from then on.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::cache::WeightedLru;
 use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit, Visited};
 use crate::sync::Mutex;
 
-/// One name, as it was listed.
+/// One listed name.
 #[derive(Debug, Clone)]
 pub(super) struct Name {
     name: Box<[u8]>,
@@ -24,19 +24,19 @@ pub(super) struct Name {
     meta: Option<Meta>,
 }
 
-/// What a name takes in memory, and a listing of none, beside the names themselves.
+/// Estimated bytes of a name, and of an empty listing, besides the text of the names.
 const NAME_BYTES: u64 = 160;
-/// A page whose prefixes would take more than this is not made a tree of.
+/// A page whose prefixes would take more bytes than this is not expanded to a tree.
 const MAX_TREE_BYTES: usize = 16 << 20;
-/// One listing may take so many times what is kept of all.
+/// Limit of one listing, as a multiple of the budget of all cached listings.
 const LONGEST: u64 = 4;
 
-/// All names of a prefix, in order.
+/// All names of a prefix, sorted.
 #[derive(Debug)]
 pub(super) struct Names(Vec<Name>);
 
 impl Names {
-    /// Puts names in order; where one is listed both as a value and as a prefix, it is a prefix.
+    /// Sorts names; a name that is listed both as a value and as a prefix becomes a prefix.
     fn new(mut names: Vec<Name>) -> Self {
         let is_object = |name: &Name| name.kind == Kind::Object;
         names.sort_by(|one, other| {
@@ -65,7 +65,7 @@ pub(super) struct ListingCache {
     listings: Mutex<WeightedLru<Key, (Arc<Names>, Instant)>>,
     budget_bytes: u64,
     ttl: Duration,
-    /// How long the absence of a name is trusted that a writer may add any moment.
+    /// How long the absence of a name is trusted if a writer may add it at any moment.
     absent_ttl: Duration,
 }
 
@@ -86,8 +86,8 @@ impl ListingCache {
         (age < self.ttl).then(|| (Arc::clone(names), age))
     }
 
-    /// What a complete listing says of a key. `is_settled` says that what is not there now is not
-    /// added later, as chunks are.
+    /// Looks up a key in the complete listings. `is_settled` means that a key which is absent now is not
+    /// added later, unlike a chunk.
     pub(super) fn find(&self, key: &Key, is_settled: bool) -> Option<Attrs> {
         if self.get(key).is_some_and(|(names, _)| !names.0.is_empty()) {
             return Some(Attrs::Prefix);
@@ -115,7 +115,7 @@ impl ListingCache {
         }
     }
 
-    /// Caches what one page says of a prefix and of every prefix below it.
+    /// Caches the names that one page holds for a prefix and for every prefix below it.
     fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
         let own = page.prefixes.into_iter().map(|name| Name {
@@ -163,44 +163,44 @@ impl ListingCache {
     }
 }
 
-/// A listing that asks for pages as it is read.
+/// A listing that requests pages while it is read.
 #[derive(Debug)]
 pub(super) struct RemoteListing {
     source: Arc<RemoteSource>,
     prefix: Key,
     names: Arc<Names>,
-    /// More names than are in `names`, if the listing is not complete yet.
+    /// The unread rest of the listing; `None` once `names` is complete.
     open: Option<Open>,
 }
 
-/// A listing that goes on.
+/// The state of an incomplete listing.
 #[derive(Debug)]
 struct Open {
     next: Next,
     since: Instant,
-    /// What its names take so far.
+    /// Estimated bytes of its names so far.
     bytes: u64,
-    /// Pages without a name, in a row.
+    /// Number of consecutive pages without a name.
     empty: u32,
-    /// All of it can be had this way.
+    /// Whether all pages together hold all names.
     is_complete: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Next {
     Page(Option<String>),
-    /// Behind the last name that a listing of all keys has brought.
+    /// After this name, the last one from a listing of all keys.
     After(Vec<u8>),
 }
 
-/// A server that sends more pages without a name is in a loop.
+/// Number of consecutive pages without a name after which the server is taken to be in a loop.
 pub(super) const MAX_EMPTY_PAGES: u32 = 64;
 
-/// What every listing begins with.
+/// The first names of every listing.
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 impl RemoteListing {
-    /// Opens a prefix: what is known of it, or its first page.
+    /// Opens a prefix, from a cached listing or with its first page.
     pub(super) async fn open(source: &Arc<RemoteSource>, prefix: &Key) -> Result<Self, StoreError> {
         let complete = |names| Self {
             source: Arc::clone(source),
@@ -228,7 +228,7 @@ impl RemoteListing {
             if page.objects.iter().all(is_flat)
                 && let Some((last, _)) = page.objects.last()
             {
-                // What is behind it is listed one level deep: a prefix may come yet.
+                // The rest is listed one level deep, because a prefix may follow.
                 next = Next::After(last.clone());
                 names = names_of(page);
             }
@@ -251,22 +251,22 @@ impl RemoteListing {
         Ok(listing)
     }
 
-    /// Whether all names are listed so far.
+    /// Whether all names are listed.
     pub(super) fn is_at_end(&self) -> bool {
         self.open.is_none()
     }
 
-    /// Whether nothing is listed.
+    /// Whether no name is listed so far.
     pub(super) fn is_empty(&self) -> bool {
         self.names.0.is_empty()
     }
 
-    /// Whether the names that were listed so far have this one.
+    /// Whether the names listed so far contain `name`.
     pub(super) fn lists(&self, name: &[u8]) -> bool {
         self.names.0.iter().any(|there| *there.name == *name)
     }
 
-    /// Adds a page.
+    /// Loads and adds a page.
     async fn load_page(&mut self) -> Result<(), StoreError> {
         let Some(open) = &mut self.open else {
             return Ok(());
@@ -280,7 +280,7 @@ impl RemoteListing {
         open.since = page.since.map_or(open.since, |since| since.min(open.since));
         let next = page.next.clone().map(|token| Next::Page(Some(token)));
         let more = names_of(page);
-        // A page without a name may well say to ask again.
+        // A page without a name may return its own token again.
         if next.as_ref() == Some(&open.next) && !more.is_empty() {
             return Err(fails("the listing comes to the same page again"));
         }
@@ -312,7 +312,7 @@ impl RemoteListing {
         }
         if is_last {
             self.open = None;
-            // What is not kept is not copied.
+            // Names that will not be cached are not copied.
             if is_complete && self.names.bytes() <= self.source.listings.budget_bytes {
                 let names = Arc::new(Names::new(self.names.0.clone()));
                 self.source.keep_listing(&self.prefix, &page_of(&names));
@@ -325,12 +325,12 @@ impl RemoteListing {
     }
 }
 
-/// Whether a page has all keys below its prefix, and few enough to be made a tree of.
+/// Whether a page has all keys below its prefix, and few enough to be expanded to a tree.
 fn is_whole_tree(page: &Page) -> bool {
     page.next.is_none() && page.is_complete && tree_bytes(page) <= MAX_TREE_BYTES
 }
 
-/// What the prefixes of all keys of a page take at most: keys can have very many parts.
+/// Upper bound of the bytes of the prefixes in a page, because keys can have very many components.
 fn tree_bytes(page: &Page) -> usize {
     let keys = page.objects.iter().map(|(key, _)| {
         let parts = key.iter().filter(|byte| **byte == b'/').count();
@@ -353,7 +353,7 @@ fn list_of(prefix: &Key, depth: Depth, next: &Next) -> List {
     }
 }
 
-/// Names as a page.
+/// Converts names to a page.
 fn page_of(names: &Names) -> Page {
     let mut page = Page {
         is_complete: true,
@@ -368,7 +368,7 @@ fn page_of(names: &Names) -> Page {
     page
 }
 
-/// The names of a page; of a name that is both, the prefix.
+/// Returns the names of a page; a name that is both an object and a prefix becomes a prefix.
 fn names_of(page: Page) -> Vec<Name> {
     let prefixes: std::collections::BTreeSet<&[u8]> =
         page.prefixes.iter().map(Vec::as_slice).collect();

@@ -1,5 +1,5 @@
-//! `--missing-status`: takes a refusal for a proof of absence, because the user says that this
-//! source answers so for what is not there.
+//! `--missing-status`: treats a refusal as proof of absence, because the user states that this
+//! source responds with it to requests for missing keys.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::Key;
 
-/// A source whose refusals of these statuses mean that there is no such object.
+/// A source for which refusals with these statuses mean that the object does not exist.
 #[derive(Debug)]
 pub(super) struct Missing {
     inner: Arc<dyn Remote>,
@@ -44,7 +44,7 @@ impl Remote for Missing {
         async move { self.translate(self.inner.head(key).await) }.boxed()
     }
 
-    /// Who may not list is told so.
+    /// Not translated: a user without permission to list gets that error.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
         self.inner.list(list)
     }

@@ -1,4 +1,4 @@
-//! From a URL to what is there: a tree of keys, an archive, a repository, or references.
+//! Determines what a URL refers to: a tree of keys, an archive, a repository, or references.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::store::icechunk::{self, Layout};
 use crate::store::reference::{is_json, looks_like_json};
 use crate::store::{Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreError};
 
-/// What is at a URL.
+/// The kind of source at a URL.
 #[derive(Debug)]
 pub(in crate::store) enum Found {
     /// A tree of keys.
@@ -30,25 +30,25 @@ pub(in crate::store) enum Found {
     /// An Icechunk repository.
     Icechunk {
         layout: Layout,
-        /// The repository as far as it changes: nothing is trusted without a request.
+        /// A store for the files that change: every use sends a request.
         refs: Arc<dyn Store>,
-        /// The repository as far as it never changes: nothing is asked for twice.
+        /// A store for the files that never change: cached data is trusted without limit.
         files: Arc<dyn Store>,
     },
-    /// What may be a JSON document of references, and its last bytes.
+    /// An object that may be a JSON document of references, and its last bytes.
     Json(Arc<RemoteArchive>, Arc<Vec<u8>>),
 }
 
-/// What of an archive is fetched first: most directories fit in.
+/// Bytes at the end of an archive that are fetched first; most central directories fit into them.
 const TAIL_BYTES: u64 = 256 << 10;
-/// Metadata documents are not longer.
+/// Size limit of metadata documents in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs; `is_zip` says that it has to be an archive,
-/// `classes` what the keys of a tree are.
+/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs. `is_zip` means that the source must be an archive;
+/// `classes` classifies the keys of a tree.
 ///
 /// # Errors
-/// [`RemoteError`], which names the source and no secret of it.
+/// [`RemoteError`], which names the source without secrets.
 pub(in crate::store) async fn open(
     url: &str,
     is_zip: bool,
@@ -128,7 +128,7 @@ pub(in crate::store) async fn open(
     Err(RemoteError::NothingThere { label, what })
 }
 
-/// Where the branches are of a source without documents that is an Icechunk repository.
+/// Returns the layout of the Icechunk repository in a source without documents; else `None`.
 async fn repository(
     source: &Arc<RemoteSource>,
     is_tree: bool,
@@ -152,7 +152,7 @@ async fn repository(
     icechunk::recognise(&store).await
 }
 
-/// The objects of a repository as a store that trusts for `ttl` what it knows of them.
+/// Opens the objects of a repository as a store that trusts cached attributes for `ttl`.
 fn part(
     source: &RemoteSource,
     client: &Client,
@@ -168,7 +168,7 @@ fn part(
     let part = client
         .clone()
         .source(&options, KeyClasses::default(), shared)?;
-    // Files that never change are never listed.
+    // Files that never change need no listings.
     let can_list = source.can_list() && ttl == Duration::ZERO;
     part.can_list.store(can_list, Ordering::Relaxed);
     Ok(Arc::new(RemoteStore { source: part }))
@@ -178,7 +178,7 @@ fn document(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap_or_default()
 }
 
-/// Notes a key that is there for as long as the source is.
+/// Records a key that exists for as long as the source does.
 async fn set_anchor(source: &Arc<RemoteSource>, name: &str) {
     let key = document(name);
     if let Ok(Attrs::Object(meta)) = source.attrs(&key).await
@@ -189,7 +189,7 @@ async fn set_anchor(source: &Arc<RemoteSource>, name: &str) {
     let _ = source.anchor.set(key);
 }
 
-/// Lists the keys of a bucket, or finds documents where listing is not allowed.
+/// Lists the keys of a bucket; if that is not allowed, looks for documents.
 async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     source.can_list.store(true, Ordering::Relaxed);
     let listing = match RemoteListing::open(source, &Key::root()).await {
@@ -207,7 +207,7 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     let listed = |name: &&str| listing.lists(name.as_bytes());
     let mut names = source.classes.node_documents.iter().copied();
     let found = match names.find(listed) {
-        // The pages that follow may have it.
+        // One of the next pages may have a document.
         None if !listing.is_at_end() => first_document(source).await?,
         found => found,
     };
@@ -217,7 +217,7 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Opens a database of keys and values.
+/// Opens a key-value database.
 async fn open_keys(
     url: &str,
     is_zip: bool,
@@ -248,7 +248,7 @@ async fn open_keys(
     Ok(Found::Tree(Box::new(RemoteStore { source })))
 }
 
-/// The first document that is there, asked for one by one.
+/// Returns the first document that exists, requesting one after the other.
 async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static str>, StoreError> {
     for name in source.classes.node_documents {
         if matches!(source.attrs(&document(name)).await?, Attrs::Object(_)) {
@@ -258,7 +258,7 @@ async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static st
     Ok(None)
 }
 
-/// Looks for the documents of a root: two at a time, so that most sources are known after the
+/// Looks for the documents of a root, two at a time, so that most sources are recognised within the
 /// time of one request.
 async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     for pair in source.classes.node_documents.chunks(2) {
@@ -289,7 +289,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
             return Ok(true);
         }
     }
-    // A directory of hierarchies, if the server lists it.
+    // The URL may be a directory of hierarchies, if the server lists it.
     match RemoteListing::open(source, &Key::root()).await {
         Ok(_) => Ok(true),
         Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
@@ -297,7 +297,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether something is markup, which no metadata document is.
+/// Whether bytes are markup, such as HTML, which no metadata document is.
 fn is_page(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'<')
 }
@@ -305,7 +305,7 @@ fn is_page(bytes: &[u8]) -> bool {
 /// An object that may be an archive, and its last bytes.
 type Tailed = (Arc<RemoteArchive>, Arc<Vec<u8>>);
 
-/// The object at the root, if there is one.
+/// Returns the object at the root; `None` if it does not exist.
 async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreError> {
     match Arc::clone(source)
         .fetch_tail(&Key::root(), TAIL_BYTES)
@@ -321,7 +321,7 @@ async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreErro
     }
 }
 
-/// The first bytes of an object, which tell its format.
+/// Returns the first bytes of an object, which identify its format.
 async fn head(object: &RemoteArchive) -> Result<Vec<u8>, StoreError> {
     let size_bytes = usize::try_from(object.size_bytes()).unwrap_or(usize::MAX);
     let length = size_bytes.min(HEADER_BYTES);
@@ -335,7 +335,7 @@ async fn head(object: &RemoteArchive) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// Says what an object with these first bytes is, which is no source.
+/// Returns the error for an object that is no source, describing it by its first bytes.
 fn other_format(object: &RemoteArchive, head: &[u8]) -> RemoteError {
     let size_bytes = object.size_bytes();
     let what = match file_type::of_source(head) {
@@ -349,7 +349,7 @@ fn other_format(object: &RemoteArchive, head: &[u8]) -> RemoteError {
     RemoteError::OtherFormat { label, what }
 }
 
-/// Says what an object is that looked like an archive or like JSON.
+/// Returns the error for an object that looked like an archive or like JSON.
 pub(in crate::store) async fn refuse(object: &RemoteArchive) -> RemoteError {
     match head(object).await {
         Ok(head) => other_format(object, &head),
@@ -360,7 +360,7 @@ pub(in crate::store) async fn refuse(object: &RemoteArchive) -> RemoteError {
     }
 }
 
-/// Whether the end of an object looks like that of an archive.
+/// Whether the end of an object has the signature of a zip archive.
 fn is_archive(tail: &[u8]) -> bool {
     tail.windows(4).any(|bytes| bytes == b"PK\x05\x06")
 }

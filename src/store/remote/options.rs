@@ -1,4 +1,4 @@
-//! How remote sources are read.
+//! Options of remote sources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use super::client::RemoteMemory;
 use super::web;
 use crate::store::DiskCache;
 
-/// How remote sources are read.
+/// Options for reading remote sources.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
-    /// Ask without credentials.
+    /// Send requests without credentials.
     pub anonymous: bool,
-    /// Where the object store is, if not where its provider is.
+    /// The address of the object store, if not the provider's own.
     pub endpoint_url: Option<String>,
     /// The region of a bucket.
     pub region: Option<String>,
-    /// Which profile of the AWS configuration is used.
+    /// The profile of the AWS configuration.
     pub profile: Option<String>,
-    /// Headers to send, `Name: value`.
+    /// Headers to send, each as `Name: value`.
     pub headers: Vec<String>,
-    /// Refusals that mean that there is no such key.
+    /// HTTP statuses of refusals that mean that a key does not exist.
     pub missing_statuses: Vec<u16>,
-    /// When every request has to be answered.
+    /// Time limit of a request with all of its retries.
     pub timeout: Duration,
-    /// How often a request is sent again.
+    /// How often a failed request is repeated.
     pub retries: u32,
-    /// Requests at a time.
+    /// Largest number of concurrent requests.
     pub parallel: usize,
     /// How long names, sizes and versions are trusted.
     pub ttl: Duration,
-    /// How long absence is.
+    /// How long absence is trusted.
     pub absent_ttl: Duration,
-    /// What bytes may take in memory.
+    /// Memory limit of cached bytes.
     pub memory_bytes: u64,
-    /// The memory itself: sources that are opened with clones of these options have it in common.
+    /// The memory itself, shared by all sources that are opened with clones of these options.
     pub memory: RemoteMemory,
-    /// Where bytes are kept for the next time.
+    /// The cache that keeps bytes across mounts.
     pub disk: Option<Arc<DiskCache>>,
-    /// No name of a host may lead to a private address.
+    /// Whether host names must not resolve to private addresses.
     pub is_public_only: bool,
 }
 
@@ -49,15 +49,15 @@ impl RemoteOptions {
     /// Returns the headers to send.
     ///
     /// # Errors
-    /// Says which one cannot be sent; values of headers are not repeated.
+    /// The header that cannot be sent; the error does not contain its value.
     pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         parsed(&self.headers)
     }
 
-    /// Whether headers and an endpoint can be meant.
+    /// Checks whether headers and an endpoint are usable.
     ///
     /// # Errors
-    /// Says which one cannot; values of headers are not repeated.
+    /// The option that is not usable; the error does not contain values of headers.
     pub fn check(headers: &[String], endpoint_url: Option<&str>) -> Result<(), String> {
         parsed(headers)?;
         let Some(endpoint) = endpoint_url else {

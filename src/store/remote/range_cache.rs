@@ -1,4 +1,4 @@
-//! Byte ranges of objects in memory, within a budget.
+//! Caches byte ranges of objects in memory, within a budget.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 /// A range of one version of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RangeKey {
-    /// The source, where several have one cache.
+    /// The number of the source, because several sources can share a cache.
     pub(super) source: u64,
     pub(super) key: Key,
     pub(super) version: Version,
@@ -22,17 +22,17 @@ pub(super) struct RangeKey {
 pub(super) struct RangeCache {
     ranges: Mutex<WeightedLru<RangeKey, Arc<Vec<u8>>>>,
     budget_bytes: u64,
-    /// Each object that is read ahead has a reference.
+    /// Each object with readahead holds a reference, so that readers can be counted.
     readers: Arc<()>,
 }
 
-/// A reader for which ranges are fetched ahead, as long as it lives.
+/// Registers a reader with readahead, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reader {
     _counted: Arc<()>,
 }
 
-/// What an entry takes beside its bytes.
+/// Estimated bytes of an entry besides its content.
 const ENTRY_BYTES: u64 = 256;
 
 impl RangeCache {
@@ -48,15 +48,15 @@ impl RangeCache {
         self.budget_bytes
     }
 
-    /// Counts a reader for which ranges will be fetched ahead.
+    /// Registers a reader with readahead.
     pub(super) fn reader(&self) -> Reader {
         Reader {
             _counted: Arc::clone(&self.readers),
         }
     }
 
-    /// What may be fetched ahead of one reader: what is fetched for all of them together fits into half of the
-    /// budget, so that nothing is evicted before it is read.
+    /// Readahead limit of one reader in bytes. All readers together may use half of the budget, so that
+    /// nothing is evicted before it is read.
     pub(super) fn ahead_bytes(&self) -> u64 {
         let readers = Arc::strong_count(&self.readers).saturating_sub(1).max(1) as u64;
         self.budget_bytes / 2 / readers

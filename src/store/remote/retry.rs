@@ -1,4 +1,4 @@
-//! Tries again what may go better another time, within a deadline that no call passes.
+//! Repeats requests that failed temporarily, within a deadline for each call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::traffic::Counters;
 use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::store::Key;
 
-/// The first pause is at most so long; each one behind it up to twice as long as that before.
+/// Upper limit of the first pause; the limit doubles with each further pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// No pause is longer, unless the source asks for it.
+/// Upper limit of all pauses, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// No attempt is made that has less time than this.
+/// No attempt is started with less time than this before the deadline.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
-/// A long answer may take this much longer for each byte of it.
+/// The deadline of a range beyond [`SHORT_BYTES`] is extended as if it came at this rate.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1 << 20;
-/// Answers up to this size have to come within the deadline.
+/// Responses up to this size, in bytes, must arrive within the time limit.
 const SHORT_BYTES: u64 = 16 << 20;
 
-/// Attempts to reach a server that has never answered: its URL is probably wrong.
+/// Number of attempts for a server that has never answered, because its URL is probably wrong.
 const FIRST_ATTEMPTS: u32 = 2;
 
-/// A source that is asked again when it fails, until the deadline.
+/// A source whose failed requests are repeated until the deadline.
 #[derive(Debug)]
 pub(super) struct Retry {
     inner: Arc<dyn Remote>,
@@ -53,7 +53,7 @@ impl Retry {
         }
     }
 
-    /// Waits for an answer; `None` if it has not come by the deadline.
+    /// Waits for a response; `None` if it has not arrived by the deadline.
     async fn attempt<T>(
         &self,
         deadline: Instant,
@@ -75,7 +75,7 @@ impl Retry {
         Instant::now() + self.timeout + Duration::from_secs(more)
     }
 
-    /// Waits before the next attempt; fails if there is to be none.
+    /// Waits before the next attempt; fails if no further attempt is allowed.
     async fn pause(
         &self,
         key: &Key,
@@ -106,7 +106,7 @@ impl Retry {
             .saturating_mul(1 << (attempts - 1).min(10))
             .min(LONGEST_PAUSE);
         let next = Instant::now() + failed.retry_after.unwrap_or_else(|| most.mul_f64(jitter()));
-        // An attempt that the deadline cuts off would hide what this one failed of.
+        // An attempt that is cut off by the deadline would hide the cause of this failure.
         let least = SHORTEST_ATTEMPT.min(self.timeout / 20);
         if next + least >= deadline {
             return give_up(failed);
@@ -148,7 +148,7 @@ impl Retry {
     }
 }
 
-/// A number from 0.5 to 1, so that clients do not come back all at once.
+/// A random factor from 0.5 to 1, so that clients do not retry all at once.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, Hasher};
     let random = std::collections::hash_map::RandomState::new()
@@ -157,7 +157,7 @@ fn jitter() -> f64 {
     0.5 + f64::from(u16::try_from(random % 1024).unwrap_or(0)) / 2048.0
 }
 
-/// What goes on where `have` ends.
+/// Returns a request for the rest after `have`; `None` if it cannot be requested separately.
 fn rest_of(get: &Get, have: &Got) -> Option<Get> {
     have.meta.opaque_tag()?;
     let at = have.start + have.bytes.len() as u64;
@@ -176,7 +176,7 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
 }
 
 impl Remote for Retry {
-    /// An answer that broke off goes on where it ended, if the object is still the same.
+    /// A response that broke off is continued where it ended, if the object is unchanged.
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
             let bytes = match &get.part {
@@ -215,7 +215,7 @@ impl Remote for Retry {
     }
 }
 
-/// Both parts, if the second one was asked for as the rest of the first.
+/// Joins both parts, if the second one was requested as the rest of the first.
 fn joined(have: Option<Got>, is_rest: bool, more: Got) -> Result<Got, RequestError> {
     let Some(mut have) = have.filter(|_| is_rest) else {
         return Ok(more);
@@ -233,7 +233,7 @@ mod tests {
 
     type Script = Vec<Result<Got, RequestError>>;
 
-    /// Answers one thing after the other.
+    /// Returns scripted answers one after the other.
     #[derive(Debug)]
     struct Scripted(Mutex<Script>, Mutex<Vec<Get>>);
 

@@ -1,8 +1,8 @@
 //! Values that are fetched before a read: with the lookup of a key, and by readahead across keys.
 //!
-//! A lookup needs only the headers of an answer. It sends GET in place of HEAD as long as lookups are
-//! followed by reads, so that the read needs no request of its own. Programs that only look (`ls -l`,
-//! `find -size`, and `rsync` at first) use up a credit, and are answered with HEAD from then on.
+//! A lookup needs only the headers of a response. It sends GET instead of HEAD as long as lookups are
+//! followed by reads, so that the read needs no request. Programs that only look up (`ls -l`,
+//! `find -size`, and `rsync` at first) use up a credit; from then on lookups send HEAD.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -13,22 +13,22 @@ use lru::LruCache;
 use crate::store::Key;
 use crate::sync::Mutex;
 
-/// Values up to this size are fetched whole.
+/// Size limit of values that are fetched whole, in bytes.
 pub(super) const WHOLE_BYTES: u64 = 8 << 20;
 /// Bytes that lookups may fetch before the first read.
 const FIRST_CREDIT_BYTES: i64 = 4 << 20;
-/// More credit than this is not collected.
+/// Upper limit of the credit in bytes.
 const MAX_CREDIT_BYTES: i64 = 16 << 20;
-/// Lookups, one after the other and without a read between them, that may fetch values.
+/// Number of consecutive lookups without a read that may fetch values.
 const MAX_LOOKUPS_WITHOUT_READ: u32 = 3;
-/// A lookup fetches at least values up to this size.
+/// Least size limit, in bytes, of values that a lookup fetches.
 const MIN_LIMIT_BYTES: u64 = 1 << 20;
-/// Values that are remembered as not read.
+/// Number of unread values that are remembered.
 const MAX_UNREAD: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
-/// A value that is not read for so long takes no room from others.
+/// A value that was not read for this long no longer counts as waiting for a reader.
 const UNREAD_TTL: Duration = Duration::from_secs(5);
 
-/// A lookup that waits for an answer.
+/// A lookup that waits for a response.
 #[derive(Debug)]
 pub(super) struct InFlightLookup<'a>(&'a AtomicU32);
 
@@ -38,24 +38,24 @@ impl Drop for InFlightLookup<'_> {
     }
 }
 
-/// How values are fetched before a read, and which of them were read since.
+/// Decides how values are fetched before a read, and tracks which of them were read since.
 #[derive(Debug)]
 pub(super) struct Speculation {
-    /// Bytes that lookups may fetch.
+    /// Number of bytes that lookups may still fetch.
     credit: AtomicI64,
-    /// Lookups that wait for an answer.
+    /// Number of lookups that wait for a response.
     lookups_in_flight: AtomicU32,
-    /// Lookups since the last read of any value that began while no other was in flight: the answers to the
-    /// lookups of a program with several threads come before its first read.
+    /// Number of lookups, since the last read of any value, that began while no other was in flight. In a
+    /// program with several threads, the lookups of all threads complete before its first read.
     lookups_without_read: AtomicU32,
-    /// Size of the largest of the latest values; 0 if none is known.
+    /// Size in bytes of the largest of the latest values; 0 if none is known.
     typical_bytes: AtomicU64,
     unread: Mutex<Unread>,
 }
 
 #[derive(Debug)]
 struct Unread {
-    /// By key and offset.
+    /// Unread values: size in bytes and time of the fetch, by key and offset.
     values: LruCache<(Key, u64), (u64, Instant)>,
     bytes: u64,
 }
@@ -76,7 +76,7 @@ impl Default for Speculation {
 }
 
 impl Speculation {
-    /// The largest value that a lookup fetches; `None` if it asks for the attributes only.
+    /// Size limit of values that a lookup fetches; `None` if it requests attributes only.
     pub(super) fn lookup_limit(&self) -> Option<u64> {
         match self.is_only_looked_at() {
             true => None,
@@ -84,7 +84,7 @@ impl Speculation {
         }
     }
 
-    /// The largest value that readahead fetches; `None` if values seem to be longer than
+    /// Size limit of values that readahead fetches; `None` if values seem to be longer than
     /// [`WHOLE_BYTES`].
     pub(super) fn limit(&self) -> Option<u64> {
         let typical = self.typical_bytes.load(Ordering::Relaxed);
@@ -92,20 +92,20 @@ impl Speculation {
         (typical <= WHOLE_BYTES).then(|| limit.min(WHOLE_BYTES))
     }
 
-    /// Whether lookups ask for attributes only, because they are not followed by reads.
+    /// Whether lookups request attributes only, because no reads follow them.
     pub(super) fn is_only_looked_at(&self) -> bool {
         let lookups = self.lookups_without_read.load(Ordering::Relaxed);
         lookups > MAX_LOOKUPS_WITHOUT_READ || self.credit.load(Ordering::Relaxed) <= 0
     }
 
-    /// Notes the size of a value.
+    /// Records the size of a value.
     pub(super) fn observe_size(&self, bytes: u64) {
         let decayed = |typical: u64| Some(bytes.max(typical.saturating_mul(7) / 8));
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.typical_bytes.fetch_update(set, get, decayed);
     }
 
-    /// Notes that a lookup begins; it ends when what is returned is dropped.
+    /// Records that a lookup begins; it ends when the returned value is dropped.
     pub(super) fn begin_lookup(&self) -> InFlightLookup<'_> {
         if self.lookups_in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
             self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
@@ -113,12 +113,12 @@ impl Speculation {
         InFlightLookup(&self.lookups_in_flight)
     }
 
-    /// Notes that a lookup has fetched a value.
+    /// Records that a lookup has fetched a value.
     pub(super) fn charge(&self, bytes: u64) {
         self.add_credit(-signed(bytes));
     }
 
-    /// Notes the first read of a value.
+    /// Records the first read of a value.
     pub(super) fn earn(&self, bytes: u64) {
         self.add_credit(signed(bytes));
         self.lookups_without_read.store(0, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Speculation {
         let _ = self.credit.fetch_update(set, get, add);
     }
 
-    /// Notes a value, or a part of one from `start`, that was fetched and not read yet.
+    /// Records a value, or a part of one from `start`, that was fetched but not read yet.
     pub(super) fn insert_unread(&self, key: &Key, start: u64, bytes: u64) {
         let mut unread = self.unread.lock();
         let place = (key.clone(), start);
@@ -139,8 +139,8 @@ impl Speculation {
         unread.bytes = unread.bytes.saturating_add(bytes).saturating_sub(replaced);
     }
 
-    /// Notes the first read of a value, or of a part of one from `start`; returns its size if it was fetched
-    /// before.
+    /// Records the first read of a value, or of a part of one from `start`; returns its size if it was
+    /// fetched before.
     pub(super) fn read(&self, key: &Key, start: u64) -> Option<u64> {
         let mut unread = self.unread.lock();
         let (bytes, _) = unread.values.pop(&(key.clone(), start))?;
@@ -148,7 +148,7 @@ impl Speculation {
         Some(bytes)
     }
 
-    /// Bytes that were fetched and are waiting for a read.
+    /// Returns the number of bytes that were fetched and wait for a read.
     pub(super) fn unread_bytes(&self) -> u64 {
         let mut unread = self.unread.lock();
         while let Some((_, (bytes, since))) = unread.values.peek_lru()
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(speculation.read(&key(0), 0), None);
         assert_eq!(speculation.lookup_limit(), None);
         speculation.earn(700_000);
-        // Those of several threads at the same time do not count.
+        // Concurrent lookups of several threads count only once.
         let lookups: Vec<_> = (0..10).map(|_| speculation.begin_lookup()).collect();
         assert!(speculation.lookup_limit().is_some());
         drop(lookups);

@@ -22,24 +22,24 @@ use crate::store::{
     Object, Prefetch, Stat, Store, StoreError, Version,
 };
 
-/// What a store and its open objects share.
+/// State that a store and its open objects share.
 #[derive(Debug)]
 pub(super) struct RemoteSource {
     pub(super) remote: Arc<dyn Remote>,
-    /// Tells the source from others that have the same cache of ranges.
+    /// Identifies the source in a range cache that several sources share.
     pub(super) number: u64,
     pub(super) label: String,
-    /// What tells the source from any other one, for the disk cache.
+    /// Identifies the source in the disk cache.
     pub(super) identity: String,
     pub(super) classes: KeyClasses,
-    /// Whether all keys below a prefix can be listed; found out when it is opened.
+    /// Whether all keys below a prefix can be listed; determined when the source is opened.
     pub(super) can_list: AtomicBool,
-    /// Whether directories can be listed, each by itself and whole.
+    /// Whether directories can be listed completely, one at a time.
     pub(super) lists_directories: bool,
     pub(super) timeout: Duration,
-    /// Values are fetched whole, whatever their size: no request brings a part of a version.
+    /// Whether values are always fetched whole, because no request returns a part of a known version.
     pub(super) reads_whole: bool,
-    /// Names and contents do not change: what is in the disk cache is right.
+    /// Whether names and contents never change, so that the disk cache is always valid.
     pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
     pub(super) listings: ListingCache,
@@ -48,20 +48,20 @@ pub(super) struct RemoteSource {
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     pub(super) speculation: Speculation,
-    /// Places for prefetches, half of `--parallel`: the others are for reads that wait.
+    /// Permits for prefetches, half of `--parallel`: the other half is for reads that wait.
     pub(super) prefetches: Arc<Semaphore>,
-    /// Places for lookups that fetch the value, too, half of `--parallel`: the others are for requests
-    /// that bring only names and attributes.
+    /// Permits for lookups that also fetch the value, half of `--parallel`: the other half is for requests
+    /// that return only names and attributes.
     pub(super) value_lookups: Arc<Semaphore>,
-    /// A key that was there when the source was opened: without it nothing is absent, all is gone.
+    /// A key that existed when the source was opened. If it is gone, the source is gone, not just a key.
     pub(super) anchor: OnceLock<Key>,
-    /// When the source was changed, as far as it tells.
+    /// When the source was changed, as far as it reports that.
     pub(super) modified: OnceLock<SystemTime>,
-    /// Attributes that are being asked for.
+    /// Loads of attributes in flight.
     pub(super) attr_loads: SingleFlight<Key, Attrs, StoreError>,
-    /// Values, or their ends, that are being fetched; all of a value is `whole::WHOLE`.
+    /// Loads of values, or of their ends, in flight; the key of a whole value is `whole::WHOLE`.
     pub(super) value_loads: SingleFlight<(Key, Part), Value, StoreError>,
-    /// Ranges that are being fetched.
+    /// Loads of ranges in flight.
     pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
 }
 
@@ -70,7 +70,7 @@ impl RemoteSource {
         self.can_list.load(Ordering::Relaxed)
     }
 
-    /// Whether listings have all names that there are.
+    /// Whether listings have all existing names.
     pub(super) fn lists_completely(&self) -> bool {
         self.can_list() || self.lists_directories
     }
@@ -84,7 +84,7 @@ impl RemoteSource {
         }
     }
 
-    /// Reserves memory for a body of so many bytes that is copied once.
+    /// Reserves memory for a body of `bytes` bytes that is copied once.
     pub(super) async fn reserve(&self, key: &Key, bytes: u64) -> Result<ReservedBody, StoreError> {
         let bytes = bytes.saturating_mul(2);
         let reserved = self.bodies.reserve(bytes, self.timeout).await;
@@ -94,12 +94,12 @@ impl RemoteSource {
         })
     }
 
-    /// The same for a prefetch; `None` if requests need the memory.
+    /// As [`RemoteSource::reserve`], for a prefetch; `None` if requests need the memory.
     pub(super) fn try_reserve_spare(&self, bytes: u64) -> Option<ReservedBody> {
         self.bodies.try_reserve_spare(bytes.saturating_mul(2))
     }
 
-    /// Attributes of a prefix: it has none but that it is one.
+    /// Returns the attributes of a prefix, which are the same for all prefixes.
     pub(super) fn prefix_stat(&self) -> Stat {
         let modified = self.modified.get().copied();
         Stat {
@@ -130,14 +130,14 @@ impl RemoteSource {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// One page of names.
+    /// Requests one page of names.
     pub(super) async fn list(&self, list: List) -> Result<Page, StoreError> {
         let prefix = list.prefix.clone();
         let page = self.request_list(list).await;
         page.map_err(|error| error.of(&prefix))
     }
 
-    /// Bytes of an object; the attributes in the answer are cached.
+    /// Requests bytes of an object, and caches the attributes in the response.
     pub(super) async fn get(&self, get: Get) -> Result<Got, RequestError> {
         let asked = Instant::now();
         let (key, is_expected) = (get.key.clone(), get.expected.is_some());
@@ -148,21 +148,21 @@ impl RemoteSource {
             }
             Err(RequestError::IsPrefix) => self.attrs.insert(&key, Attrs::Prefix, asked),
             Err(RequestError::Changed(_)) => self.invalidate(&key),
-            // It was there.
+            // The object existed before, so its cached attributes are wrong.
             Err(RequestError::NotFound) if is_expected => self.invalidate(&key),
             Err(_) => {}
         }
         answer
     }
 
-    /// Forgets the attributes of a key.
+    /// Drops the cached attributes of a key.
     pub(super) fn invalidate(&self, key: &Key) {
         self.attrs.invalidate(key);
         self.listings.invalidate(&key.parent());
     }
 }
 
-/// The network runtime has ended, or a request panicked.
+/// The error after the network runtime has ended, or a request has panicked.
 fn ended() -> RequestError {
     RequestError::lasting("the request was not completed")
 }

@@ -1,8 +1,8 @@
-//! Remote objects of which references name parts, held to the version that was found at first.
+//! Remote objects that references refer to, each pinned to the version that was found first.
 //!
-//! Parts of one object that are asked for at about the same time are fetched together; those that a read
-//! waits for are not fetched with those that are prefetched. All targets of a store have one cache and one
-//! budget of memory.
+//! Ranges of one object that are requested at about the same time are fetched together, but ranges that a
+//! read waits for separately from prefetched ones. All targets of a store share one cache and one memory
+//! budget.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -30,29 +30,29 @@ use crate::runtime::{self, leave_session_thread};
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
 
-/// Servers and buckets whose connections are kept.
+/// Number of servers and buckets whose connections are kept.
 const MAX_ORIGINS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
-/// Parts that are asked for within this time are fetched together.
+/// Ranges that are requested within this time are fetched together.
 const JOIN_TIME: Duration = Duration::from_millis(1);
-/// A target is pinned by the answer to its first part, if that is not longer.
+/// The response to the first range pins a target, if the range has at most this many bytes.
 const MAX_FIRST_BYTES: u64 = 8 << 20;
 
 /// Why a target may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::store) enum Trust {
-    /// It is at the server or bucket of the references.
+    /// The target is at the server or bucket of the references.
     Own,
-    /// The user has named it.
+    /// The user has named the target.
     Named,
-    /// The user allows any public one.
+    /// The user allows all public targets.
     Any,
 }
 
-/// What is read of a target first.
+/// The first range to read of a target.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct First {
     pub(in crate::store) range: Range<u64>,
-    /// No read waits for it: the target is opened only if there is memory to spare.
+    /// No read waits for the range, so the target is opened only if memory is free.
     pub(in crate::store) is_ahead: bool,
 }
 
@@ -75,13 +75,13 @@ impl RemoteTargets {
         }
     }
 
-    /// A place for the prefetch of a target that is not open; half of `--parallel` is for reads that wait.
+    /// Acquires a permit to prefetch a target that is not open; half of `--parallel` is for waiting reads.
     pub(in crate::store) async fn prefetch_place(&self) -> Option<SemaphorePermit<'_>> {
         self.shared.prefetches.acquire().await.ok()
     }
 
-    /// Opens the object at a URL; `first` is what will be read of it. Headers of the user's are sent to
-    /// the server of the references only.
+    /// Opens the object at a URL; `first` is the range that will be read first. The user's headers are sent
+    /// only to the server of the references.
     ///
     /// # Errors
     /// [`StoreError`] with another key than that of the reference.
@@ -109,7 +109,7 @@ impl RemoteTargets {
         options.is_public_only = trust == Trust::Any;
         let client = Client::new(&place.0, &options, self.classes)?;
         let source = client.source(&options, self.classes, &self.shared)?;
-        // Another caller may have been faster: both work.
+        // Another caller may have inserted a source meanwhile; both work.
         let evicted = self.origins.lock().push(place, Arc::clone(&source));
         drop(evicted);
         Ok(source)
@@ -136,8 +136,8 @@ fn unusable(error: RemoteError) -> StoreError {
     }
 }
 
-/// The server or bucket of a URL, and the key there. A URL that no key stands for, or that has a query,
-/// is one of its own.
+/// Splits a URL into its server or bucket, and the key there. A URL with a query, or one that no key
+/// represents, is a server of its own with the root as its key.
 fn split(url: &str) -> (String, Key) {
     let whole = || (url.to_owned(), Key::root());
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -172,18 +172,18 @@ pub(in crate::store) struct RemoteTarget {
     source: Arc<RemoteSource>,
     key: Key,
     meta: Meta,
-    /// Parts that will be fetched soon.
+    /// Ranges that will be fetched soon.
     waiting: Mutex<Vec<Waiting>>,
 }
 
 type Answer = Result<Arc<Vec<u8>>, StoreError>;
 
-/// A part, and who waits for it.
+/// A range, and the callers that wait for it.
 #[derive(Debug)]
 struct Waiting {
     range: Range<u64>,
     senders: Vec<oneshot::Sender<Answer>>,
-    /// Memory for a part that is prefetched; a part that a read waits for has none yet.
+    /// Memory for a prefetched range; `None` for a range that a read waits for.
     reserved: Option<ReservedBody>,
 }
 
@@ -194,7 +194,7 @@ impl Waiting {
 
     fn answer(self, answer: &Answer) {
         for sender in self.senders {
-            // A caller that was cancelled does not wait for it.
+            // A caller that was cancelled has dropped its receiver.
             let _ = sender.send(answer.clone());
         }
     }
@@ -219,12 +219,12 @@ impl RemoteTarget {
         self.meta.size_bytes
     }
 
-    /// When the object was written, if the server says so.
+    /// When the object was written, if the server reports it.
     pub(in crate::store) fn modified(&self) -> Option<SystemTime> {
         self.meta.modified
     }
 
-    /// The entity tag without quotes and without what says that it is weak.
+    /// The entity tag without quotes and without the prefix of a weak tag.
     pub(in crate::store) fn etag(&self) -> Option<&str> {
         self.meta.opaque_tag()
     }
@@ -233,8 +233,8 @@ impl RemoteTarget {
         self.meta.version()
     }
 
-    /// A part of the object, which lies in it. `is_exact` means that ranges are read as they are needed,
-    /// and not as a file is.
+    /// Returns a range of the object, which lies within it. `is_exact` means that exactly the requested
+    /// ranges are fetched, without blocks and readahead.
     pub(in crate::store) fn span(
         self: &Arc<Self>,
         span: Range<u64>,
@@ -256,7 +256,7 @@ impl RemoteTarget {
         Some(bytes)
     }
 
-    /// Reads a range of the object, together with others that are asked for now.
+    /// Reads a range of the object, together with other ranges that are requested now.
     async fn read(self: &Arc<Self>, range: Range<u64>) -> Answer {
         if self.source.disk.is_some() {
             leave_session_thread().await;
@@ -269,12 +269,12 @@ impl RemoteTarget {
         answer.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Fetches a range of the object that a read will most likely ask for, together with others; returns
-    /// whether that was possible.
+    /// Fetches a range of the object that will most likely be read, together with others; returns whether
+    /// that was possible.
     pub(in crate::store) async fn prefetch(self: &Arc<Self>, range: Range<u64>) -> bool {
         let source = &self.source;
         let bytes = range.end.saturating_sub(range.start);
-        // Longer parts are read in blocks, and a wrong one fails when it is read.
+        // Longer ranges are read in blocks, and an invalid range fails when it is read.
         if bytes == 0 || bytes > source.whole_limit() || range.end > self.meta.size_bytes {
             return true;
         }
@@ -287,12 +287,12 @@ impl RemoteTarget {
         let Some(reserved) = source.try_reserve_ahead(bytes.saturating_add(GAP_BYTES)) else {
             return false;
         };
-        // A read of the range asks again, and returns the error.
+        // On failure, a read of the range requests it again and returns the error.
         let answer = self.wait_for(range, Some(reserved)).await;
         answer.is_ok_and(|answer| answer.is_ok())
     }
 
-    /// Asks for a range; `reserved` is the memory of a prefetch.
+    /// Requests a range and waits for it; `reserved` is the memory of a prefetch.
     fn wait_for(
         self: &Arc<Self>,
         range: Range<u64>,
@@ -324,7 +324,7 @@ impl RemoteTarget {
         receiver
     }
 
-    /// Fetches the parts that are waited for; those whose readers were cancelled are dropped.
+    /// Fetches the requested ranges, except those whose readers were cancelled.
     async fn fetch_waiting(self: Arc<Self>) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.retain(|part| !part.is_cancelled());
@@ -335,8 +335,8 @@ impl RemoteTarget {
         join(self.fetch_parts(wanted), self.fetch_ahead(ahead)).await;
     }
 
-    /// Prefetches parts in order. Each request waits for its place before it counts as in flight: a read of
-    /// its parts does not wait for that.
+    /// Prefetches ranges in order. Each request acquires its permit before it counts as in flight, so that a
+    /// read of its ranges does not wait for the permit.
     async fn fetch_ahead(self: &Arc<Self>, parts: Vec<Waiting>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut parts = parts.into_iter();
@@ -362,7 +362,7 @@ impl RemoteTarget {
         join_all(groups).await;
     }
 
-    /// Fetches parts in order, and answers those who wait for them.
+    /// Fetches ranges in order, and answers the callers that wait for them.
     async fn fetch_parts(self: &Arc<Self>, mut parts: Vec<Waiting>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut reserved: Vec<_> = parts.iter_mut().map(|part| part.reserved.take()).collect();
@@ -411,7 +411,7 @@ impl RemoteTarget {
         };
         let bytes = fetch(source, key, meta, all).await?;
         if !held.is_empty() {
-            // Before any reader has them.
+            // Recorded before any reader gets the bytes.
             for range in &own {
                 source.note_prefetched(key, range.start, range.end.saturating_sub(range.start));
             }
@@ -420,7 +420,7 @@ impl RemoteTarget {
     }
 }
 
-/// Finds out which version of an object there is, with the request for its first part.
+/// Determines the version of an object, with the request for its first range.
 async fn pin(
     source: &Arc<RemoteSource>,
     key: &Key,
@@ -466,7 +466,7 @@ async fn pin(
             Ok(got.meta)
         }
         (Err(RequestError::NotModified), Some(meta)) => Ok(meta),
-        // The range begins behind its end: the caller says how long it is.
+        // The range begins after the end of the object; the caller compares it with the size.
         (Err(RequestError::NoSuchRange), _) => {
             let meta = source.request_head(key).await;
             meta.map_err(|error| error.of(key))
@@ -475,30 +475,30 @@ async fn pin(
     }
 }
 
-/// No caller sees it: a prefetch has no errors.
+/// The error of a prefetch without memory; it is never returned to a user.
 fn no_memory() -> StoreError {
     StoreError::internal("a prefetch without memory")
 }
 
-/// A part of one version of an object.
+/// A range of one version of an object.
 #[derive(Debug)]
 struct RemoteSpan {
     target: Arc<RemoteTarget>,
     span: Range<u64>,
     is_exact: bool,
-    /// A part of it was read.
+    /// Whether any part of the span was read.
     is_read: AtomicBool,
     blocks: Blocks,
 }
 
 impl RemoteSpan {
-    /// The part of a range that the span has, in the object.
+    /// Converts a range of the span to a range of the object, cut at the end of the span.
     fn within(&self, offset: u64, size_bytes: usize) -> Range<u64> {
         let start = self.span.start.saturating_add(offset).min(self.span.end);
         start..start.saturating_add(size_bytes as u64).min(self.span.end)
     }
 
-    /// Whether all of the span is fetched for a read of any part of it.
+    /// Whether the whole span is fetched for a read of any part of it.
     fn is_whole(&self) -> bool {
         self.size_bytes() <= self.target.source.whole_limit()
     }
@@ -512,7 +512,7 @@ impl RemoteSpan {
         }
     }
 
-    /// A range of the bytes of the span.
+    /// Returns a range, given the bytes of the whole span.
     fn part(&self, bytes: Arc<Vec<u8>>, range: &Range<u64>) -> Result<Data, StoreError> {
         let start = in_memory(range.start - self.span.start)?;
         let end = in_memory(range.end - self.span.start)?;
@@ -520,7 +520,7 @@ impl RemoteSpan {
     }
 }
 
-/// All of some bytes.
+/// Returns all of `bytes`.
 fn all(bytes: Arc<Vec<u8>>) -> Data {
     let length = bytes.len();
     Data::Shared(bytes, 0..length)
@@ -584,14 +584,14 @@ impl Object for RemoteSpan {
         true
     }
 
-    /// Fetches neighbours together; each is cached by itself.
+    /// Fetches neighbouring ranges together; each is cached separately.
     async fn prefetch(&self, ranges: &[Range<u64>]) {
         let loads = ranges.iter().filter_map(|range| {
             let length = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
             let range = self.within(range.start, length);
             (!range.is_empty()).then(|| self.target.read(range))
         });
-        // Each range fails when it is read.
+        // A range that cannot be fetched fails when it is read.
         let _ = join_all(loads).await;
     }
 }

@@ -1,7 +1,7 @@
-//! Counts what goes over the network, in all and below each prefix.
+//! Counts network transfers, in total and below each prefix.
 //!
-//! The clients say of every request that they send that they do ([`sent`]); what came of it is
-//! counted around them ([`Counted`]).
+//! The clients report every request that they send ([`sent`]); its result is counted by a decorator
+//! ([`Counted`]).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,40 +15,40 @@ use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{DiskCounters, Key, KeyClasses};
 use crate::sync::Mutex;
 
-/// Counters of requests; all only grow.
+/// Counters of requests; they never decrease.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct TransferCounters {
     /// Requests that were sent.
     pub requests: u64,
-    /// Bytes of values that came back.
+    /// Bytes of values that were received.
     pub bytes: u64,
-    /// Requests that were sent again.
+    /// Requests that were repeated.
     pub retries: u64,
-    /// Requests that brought neither bytes nor a proof of absence.
+    /// Requests that returned neither bytes nor a proof of absence.
     pub errors: u64,
     /// Reads that were answered from memory or from the disk cache.
     pub cache_hits: u64,
     /// Bytes of values that were fetched before a read.
     pub prefetched_bytes: u64,
-    /// Those of them that were read later.
+    /// Prefetched bytes that were read later.
     pub prefetch_read_bytes: u64,
 }
 
-/// What a remote source has cost so far.
+/// Transfer statistics of a remote source.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TransferStats {
-    /// All of it together.
+    /// The totals.
     pub total: TransferCounters,
-    /// What was for each array or group, where that is known.
+    /// Counters of each array or group, as far as known.
     pub arrays: Vec<(String, TransferCounters)>,
-    /// What the disk cache has done, which may have more users, if there is one.
+    /// Counters of the disk cache, if any; other sources may use the same cache.
     pub disk: Option<DiskCounters>,
-    /// Bytes of values that are kept in memory now.
+    /// Bytes of values in memory now.
     pub memory_bytes: u64,
 }
 
 impl TransferStats {
-    /// With what another source of the same process has done, which has its memory in common with this one.
+    /// Adds the statistics of another source in the same process, which shares the memory of this one.
     pub(in crate::store) fn with(mut self, other: &Self) -> Self {
         let (own, more) = (&mut self.total, &other.total);
         own.requests += more.requests;
@@ -65,9 +65,9 @@ impl TransferStats {
     }
 }
 
-/// More prefixes than this are counted together.
+/// Number of prefixes that are counted separately.
 const MAX_PREFIXES: usize = 4096;
-/// Where they are counted.
+/// The name under which all further prefixes are counted.
 const OTHERS: &str = "(others)";
 
 /// The counters of one source.
@@ -129,7 +129,7 @@ impl Counters {
         });
     }
 
-    /// Nobody waited for the answer any more.
+    /// Counts a request whose caller no longer waits for the response.
     fn given_up(&self, key: &Key) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         self.count(key, |traffic| {
@@ -137,7 +137,7 @@ impl Counters {
         });
     }
 
-    /// A request is sent again.
+    /// Counts a repeated request.
     pub(super) fn retried(&self, key: &Key) {
         self.retries.fetch_add(1, Ordering::Relaxed);
         self.count(key, |traffic| {
@@ -145,7 +145,7 @@ impl Counters {
         });
     }
 
-    /// A read needed no request.
+    /// Counts a read that needed no request.
     pub(super) fn hit(&self, key: &Key) {
         self.cache_hits.fetch_add(1, Ordering::Relaxed);
         self.count(key, |traffic| {
@@ -153,7 +153,7 @@ impl Counters {
         });
     }
 
-    /// A value was fetched before a read.
+    /// Counts a value that was fetched before a read.
     pub(super) fn prefetched(&self, key: &Key, bytes: u64) {
         self.prefetched_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.count(key, |traffic| {
@@ -161,7 +161,7 @@ impl Counters {
         });
     }
 
-    /// A value that was fetched before a read is read.
+    /// Counts a read of a value that was fetched before.
     pub(super) fn prefetch_read(&self, key: &Key, bytes: u64) {
         self.prefetch_read_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.count(key, |traffic| {
@@ -169,7 +169,7 @@ impl Counters {
         });
     }
 
-    /// All together.
+    /// Returns the totals.
     pub(super) fn total(&self) -> TransferCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TransferCounters {
@@ -183,7 +183,7 @@ impl Counters {
         }
     }
 
-    /// Below each prefix.
+    /// Returns the counters below each prefix.
     pub(super) fn by_prefix(&self) -> Vec<(String, TransferCounters)> {
         let prefixes = self.prefixes.lock();
         let each = prefixes
@@ -194,17 +194,17 @@ impl Counters {
 }
 
 tokio::task_local! {
-    /// Whose requests are being sent, and for which key.
+    /// The counters and the key for which requests are being sent.
     static SENDER: (Arc<Counters>, Key);
 }
 
-/// A request goes out: the first one, or another to where a redirect leads.
+/// Counts a request that is sent: the original one, or one that follows a redirect.
 pub(super) fn sent() {
-    // Outside of `Counted` nobody counts.
+    // Outside of `Counted` requests are not counted.
     let _ = SENDER.try_with(|(counters, key)| counters.sent(key));
 }
 
-/// A question that was asked and is given up if this is dropped.
+/// A request in flight, which counts as given up if this is dropped without an answer.
 struct Asked<'a> {
     counters: &'a Counters,
     key: &'a Key,

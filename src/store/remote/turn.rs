@@ -1,5 +1,5 @@
 //! Turns: mounts that share a disk cache fetch the same bytes one after the other, so that all but the
-//! first find them there.
+//! first find them in the cache.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use super::store::RemoteSource;
 use crate::runtime;
 use crate::store::disk::{Claim, Claimed};
 
-/// How long is waited between two looks at a claim of another process, at first and at most.
+/// Interval between checks of another process's claim: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
 
-/// The turn to fetch something; others wait until it is dropped.
+/// The right to fetch a value; other mounts wait until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     _claim: Option<Claim>,
-    /// Another process has fetched it meanwhile, most likely: it may be in the disk cache.
+    /// Whether the caller has waited. Another process has then most likely put the value into the disk cache.
     pub(super) has_waited: bool,
 }
 
 impl RemoteSource {
-    /// The turn to fetch `name`, of at most `bytes`, if no other process has it.
+    /// Returns the turn to fetch `name`, of at most `bytes`, if no other process has it.
     pub(super) fn try_turn(&self, name: &[&[u8]], bytes: u64) -> Option<Turn> {
         let Some(disk) = &self.disk else {
             return Some(Turn::default());
@@ -41,8 +41,8 @@ impl RemoteSource {
 
     /// Waits for the turn to fetch `name`, of at most `bytes`.
     ///
-    /// The wait ends after half of the time that a request has: a process that hangs delays the others,
-    /// and then they fetch for themselves.
+    /// The wait ends after half of the request's time limit: if a process hangs, others are delayed and
+    /// then fetch for themselves.
     pub(super) async fn turn(&self, name: &[&[u8]], bytes: u64) -> Turn {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;

@@ -1,7 +1,7 @@
 //! One version of a remote object, read in parts.
 //!
-//! A decoder reads exactly the ranges that it needs. For other readers a short value is fetched whole
-//! with one request; a long one in blocks, which are read ahead of a sequential reader.
+//! A decoder reads exactly the ranges that it needs. For other readers, a short value is fetched whole
+//! with one request, and a long one in blocks, with readahead for sequential readers.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,17 +20,17 @@ use super::{Get, Meta, Part, RequestError};
 use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
-/// What an answer brought.
+/// The content of a response.
 #[derive(Debug, Clone)]
 pub(super) struct Value {
     pub(super) meta: Meta,
-    /// All bytes, if they were asked for and are not too many.
+    /// The whole value, if it was requested and is not too long.
     pub(super) bytes: Option<Arc<Vec<u8>>>,
 }
 
-/// Parts with no more than this between them are fetched together.
+/// Ranges with gaps up to this number of bytes are fetched together.
 pub(super) const GAP_BYTES: u64 = 64 << 10;
-/// But not more than this.
+/// Size limit in bytes of ranges that are fetched together.
 const JOINED_BYTES: u64 = 8 << 20;
 
 /// One version of an object.
@@ -41,16 +41,16 @@ pub(super) struct RemoteObject {
     value: Value,
     is_exact: bool,
     blocks: Blocks,
-    /// A read was answered.
+    /// Whether a read was answered.
     is_read: AtomicBool,
-    /// All of the value was fetched for this object; it is not fetched a second time.
+    /// Whether the whole value was fetched for this object; it is not fetched whole again.
     is_fetched: AtomicBool,
-    /// A value that is too long for the cache and cannot be read in parts.
+    /// The bytes of a value that is too long for the cache and cannot be read in parts.
     held: OnceLock<(Arc<Vec<u8>>, ReservedBody)>,
 }
 
 impl RemoteObject {
-    /// `is_exact` means that ranges are read as they are needed, and not as a file is.
+    /// `is_exact` means that exactly the requested ranges are fetched, without blocks and readahead.
     pub(super) fn new(source: &Arc<RemoteSource>, key: &Key, value: Value, is_exact: bool) -> Self {
         Self {
             source: Arc::clone(source),
@@ -64,13 +64,13 @@ impl RemoteObject {
         }
     }
 
-    /// The part of a range that the object has.
+    /// Cuts a range at the end of the object.
     fn clamp(&self, offset: u64, size_bytes: usize) -> Range<u64> {
         let end = offset.saturating_add(size_bytes as u64);
         offset..end.min(self.value.meta.size_bytes)
     }
 
-    /// A range of the value, if all of it came with the answer to the open.
+    /// Returns a range of the value, if the open has already fetched the whole value.
     fn in_value(&self, range: &Range<u64>) -> Result<Option<Data>, StoreError> {
         let held = self.held.get().map(|(bytes, _)| bytes);
         let bytes = self.value.bytes.as_ref().or(held);
@@ -79,8 +79,8 @@ impl RemoteObject {
             .transpose()
     }
 
-    /// Whether all of the value is fetched for a read of any part of it. Once it was evicted from the
-    /// cache, only the blocks of each read are.
+    /// Whether the whole value is fetched for a read of any part of it. After the value was evicted from the
+    /// cache, only the blocks of each read are fetched.
     fn is_whole(&self) -> bool {
         if self.source.reads_whole {
             return true;
@@ -89,7 +89,7 @@ impl RemoteObject {
         !self.is_exact && is_short && !self.is_fetched.load(Ordering::Relaxed)
     }
 
-    /// A range of the value, if all of it is in memory.
+    /// Returns a range of the value, if the whole value is in memory.
     fn in_memory(&self, range: &Range<u64>) -> Option<Result<Data, StoreError>> {
         let meta = &self.value.meta;
         let bytes = self
@@ -106,7 +106,7 @@ impl RemoteObject {
         }
     }
 
-    /// A range of the value, all of which is fetched and cached.
+    /// Returns a range of the value, after fetching and caching the whole value.
     async fn read_whole(&self, range: &Range<u64>) -> Result<Data, StoreError> {
         let (source, key, meta) = (&self.source, &self.key, &self.value.meta);
         if source.disk.is_some() {
@@ -131,7 +131,7 @@ impl RemoteObject {
                 bytes: Some(bytes),
             }) if now.is_same(meta) => {
                 if source.reads_whole && meta.size_bytes > source.whole_limit() {
-                    // Another read may have been first.
+                    // A concurrent read may have set it first.
                     let _ = self.held.set((Arc::clone(&bytes), reserved));
                 }
                 shared(bytes, range)
@@ -155,13 +155,13 @@ impl RemoteObject {
     }
 }
 
-/// A range of a value.
+/// Returns a range of a value.
 fn shared(bytes: Arc<Vec<u8>>, range: &Range<u64>) -> Result<Data, StoreError> {
     let range = in_memory(range.start)?..in_memory(range.end)?;
     Ok(Data::Shared(bytes, range))
 }
 
-/// A range of one version of an object: cached, or fetched once for all readers and cached.
+/// Returns a range of one version of an object: cached, or fetched once for all readers and cached.
 pub(super) async fn fetch_cached(
     source: &Arc<RemoteSource>,
     key: &Key,
@@ -201,7 +201,7 @@ pub(super) fn wrong_length(key: &Key, got: u64, wanted: u64) -> StoreError {
     RequestError::lasting(format!("{got} bytes came, {wanted} were asked for")).of(key)
 }
 
-/// Bytes of one version of an object, all that were asked for.
+/// Fetches a range of one version of an object; never returns fewer bytes.
 pub(super) async fn fetch(
     source: &RemoteSource,
     key: &Key,
@@ -212,7 +212,7 @@ pub(super) async fn fetch(
     Ok(body.into_bytes())
 }
 
-/// Bytes of one version of an object, all that were asked for, in pieces of `piece_bytes`.
+/// As [`fetch`], in pieces of `piece_bytes`.
 pub(super) async fn fetch_in_pieces(
     source: &RemoteSource,
     key: &Key,
@@ -231,7 +231,7 @@ pub(super) async fn fetch_in_pieces(
     }
 }
 
-/// What was there and is not any more is stale for who has it open.
+/// Converts an error; an object that existed before and is gone now is stale for its readers.
 fn gone(error: RequestError, key: &Key) -> StoreError {
     match error {
         RequestError::NotFound => RequestError::Changed("it is gone".into()).of(key),
@@ -298,14 +298,14 @@ impl Object for RemoteObject {
         true
     }
 
-    /// Fetches neighbours together; each is cached by itself.
+    /// Fetches neighbouring ranges together; each is cached separately.
     async fn prefetch(&self, ranges: &[Range<u64>]) {
         let (source, meta) = (&self.source, &self.value.meta);
         if self.value.bytes.is_some() {
             return;
         }
         if source.reads_whole {
-            // A read that fails fetches it again.
+            // On failure, the next read fetches the value again.
             let _ = self.read_whole(&(0..0)).await;
             return;
         }
@@ -330,12 +330,12 @@ impl Object for RemoteObject {
             });
             loads.collect()
         };
-        // Each range fails when it is read.
+        // A range that cannot be fetched fails when it is read.
         let _ = join_all(source.range_loads.run_groups(&keys, start, panicked())).await;
     }
 }
 
-/// Sorted ranges in groups that are fetched with one request each.
+/// Groups sorted ranges; each group is fetched with one request.
 pub(super) fn joined(ranges: &[Range<u64>], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
     let mut groups: Vec<(Vec<usize>, Range<u64>)> = Vec::new();
     for index in indexes {

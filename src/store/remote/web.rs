@@ -1,8 +1,8 @@
-//! Any web server: one request at a time, and exactly what came back (RFC 9110).
+//! Web servers: each call sends one request and returns the exact result (RFC 9110).
 //!
-//! Redirects are followed here and not by the library: at most five, never from https to http,
-//! never from a public address to a private one or to where machines keep credentials, and with
-//! neither credentials nor headers of the user's to another host.
+//! Redirects are followed by this module and not by the library. At most five are followed, never from
+//! https to http, never from a public address to a private one or to a metadata service of a machine.
+//! Neither credentials nor the user's headers are sent to another host.
 
 mod address;
 mod answer;
@@ -37,11 +37,11 @@ use super::{
 };
 use crate::store::{Key, KeyClasses};
 
-/// Redirects that are followed for one request.
+/// Number of redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 5;
-/// A server that can be reached takes a connection within this.
+/// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that are kept for later.
+/// Number of idle connections that are kept.
 const IDLE_CONNECTIONS: usize = 64;
 
 /// A tree of keys on a web server.
@@ -49,24 +49,24 @@ const IDLE_CONNECTIONS: usize = 64;
 pub(super) struct Web {
     client: Client,
     address: Address,
-    /// What the user wants to be sent, to this server only.
+    /// The user's headers, which are sent to this server only.
     headers: HeaderMap,
     classes: KeyClasses,
 }
 
-/// Chooses the cryptography of TLS for the process.
+/// Selects the TLS cryptography of the process.
 pub(super) fn install_tls() {
-    // There is one kind in this build; who has set it first is right.
+    // This build has only one provider, so an earlier call has installed the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The library's client as every kind of source uses it; `is_public_only` says that no name may lead to a
-/// private address.
+/// Creates the HTTP client for all kinds of sources. `is_public_only` means that names must not resolve to
+/// private addresses.
 pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, String> {
     install_tls();
     let builder = match is_public_only && !has_proxy() {
         true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
-        // A proxy resolves the names itself, and may have a private address.
+        // A proxy resolves names itself, and may have a private address.
         false => Client::builder(),
     };
     builder
@@ -80,7 +80,7 @@ pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, 
         .map_err(|error| causes(&error))
 }
 
-/// An error with all that led to it, without its URL, which may hold secrets.
+/// Describes an error with all its causes, without its URL, which may contain secrets.
 pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let own = error.downcast_ref::<reqwest::Error>().map(|error| {
         let kind = match () {
@@ -105,7 +105,7 @@ pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What says which bytes of which version are asked for, and in which form they come.
+/// Headers that this module sets: they select the bytes, their version and their encoding.
 const OURS: [HeaderName; 10] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -119,10 +119,10 @@ const OURS: [HeaderName; 10] = [
     TRANSFER_ENCODING,
 ];
 
-/// Parses a header of the user's, `Name: value`.
+/// Parses a header of the user, `Name: value`.
 ///
 /// # Errors
-/// What is wrong with it, without its value.
+/// The reason why the header is invalid, without its value.
 pub(super) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text
         .split_once(':')
@@ -161,8 +161,8 @@ impl Web {
         &self.address
     }
 
-    /// Sends one request and follows where it leads. A redirect to the same URL with a slash
-    /// behind it says that it is a directory.
+    /// Sends one request and follows redirects. A redirect to the same URL with a slash appended means that
+    /// the URL is a directory.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -222,10 +222,10 @@ impl Web {
         self.ask(Method::GET, &get.key, headers).await
     }
 
-    /// Asks for what is at a key.
+    /// Sends a request for a key.
     ///
     /// # Errors
-    /// [`RequestError::NotFound`] only if the server says so of the same key: behind a redirect to
+    /// [`RequestError::NotFound`] only if the server says so about the same key: after a redirect to
     /// another host or another key, the link may be wrong or have expired.
     async fn ask(
         &self,
@@ -248,8 +248,8 @@ impl Web {
         Ok(response)
     }
 
-    /// Whether the page of the directory above lists a key as a directory: some servers answer for
-    /// one without a slash behind its URL, too, and not with a redirect.
+    /// Whether the page of the parent directory lists a key as a directory. Some servers answer requests for
+    /// a directory even without a slash at the end of its URL, instead of redirecting.
     async fn is_listed_directory(&self, key: &Key) -> Result<bool, RequestError> {
         let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
         let name = name.filter(|_| !key.is_root() && !self.classes.is_document(key));
@@ -263,7 +263,7 @@ impl Web {
         }
     }
 
-    /// The page that many servers make for a directory.
+    /// Requests the page that many servers generate for a directory.
     async fn page(&self, prefix: &Key) -> Result<Page, RequestError> {
         let url = self.address.of_directory(prefix)?;
         let mut headers = identity();
@@ -279,8 +279,8 @@ impl Web {
         }
     }
 
-    /// What is known of an object: from HEAD, or with one byte of the value where the server does
-    /// not answer that.
+    /// Requests the attributes of an object: with HEAD, or with a request for one byte if the server does
+    /// not support HEAD.
     async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
         let response = self.ask(Method::HEAD, key, identity()).await?;
         if let Some(meta) = answer::of_head(&response)? {
@@ -294,7 +294,7 @@ impl Web {
     }
 }
 
-/// Headers of a request for bytes as they are.
+/// Returns the headers of a request for bytes without an encoding.
 pub(super) fn identity() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -305,7 +305,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// What went wrong before there was an answer.
+/// Converts an error that occurred before a response.
 fn sending(error: &reqwest::Error) -> RequestError {
     let (what, kind) = failure(error);
     RequestError::Failed(Failed {
@@ -316,13 +316,13 @@ fn sending(error: &reqwest::Error) -> RequestError {
     })
 }
 
-/// Whether another attempt fails too: it does not change a certificate, nor what a URL or a header
-/// may hold.
+/// Whether another attempt would fail too, as for invalid certificates, and for URLs or headers that
+/// cannot be sent.
 pub(super) fn is_lasting(error: &reqwest::Error) -> bool {
     error.is_builder() || is_tls(error)
 }
 
-/// What a request failed of before there was an answer, for users, and its kind.
+/// Describes an error that occurred before a response, for users; also returns its kind.
 pub(super) fn failure(error: &reqwest::Error) -> (String, FailureKind) {
     match unreachable(error) {
         Some(what) => (what, FailureKind::Unreachable),
@@ -330,8 +330,8 @@ pub(super) fn failure(error: &reqwest::Error) -> (String, FailureKind) {
     }
 }
 
-/// Why no connection is possible, if the host has no address, refuses, or has no route, and what to
-/// check.
+/// Explains why no connection is possible, if the host has no address, refuses, or has no route; also
+/// names what to check.
 fn unreachable(error: &reqwest::Error) -> Option<String> {
     let url = error.url()?;
     let (host, port) = (url.host_str()?, url.port_or_known_default()?);
@@ -369,7 +369,7 @@ fn unreachable(error: &reqwest::Error) -> Option<String> {
     })
 }
 
-/// Whether variables of the environment name a proxy: it may be what refuses.
+/// Whether environment variables name a proxy, which may be the host that refuses.
 fn has_proxy() -> bool {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -378,7 +378,7 @@ fn has_proxy() -> bool {
         .any(|name| is_set(name) || is_set(&name.to_uppercase()))
 }
 
-/// Whether what failed is the agreement on keys and certificates.
+/// Whether the TLS handshake has failed.
 pub(super) fn is_tls(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     let inner = io.and_then(std::io::Error::get_ref);
@@ -405,14 +405,14 @@ impl Remote for Web {
         self.meta(key).boxed()
     }
 
-    /// The page of a directory is never taken for complete: servers leave out names that begin
+    /// The page of a directory is never treated as complete, because servers omit names that begin
     /// with a dot.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
         self.page(&list.prefix).boxed()
     }
 }
 
-/// The client of a tree of keys on a web server.
+/// Creates the client of a tree of keys on a web server.
 pub(super) fn open(
     address: Address,
     headers: HeaderMap,

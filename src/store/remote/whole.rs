@@ -1,4 +1,4 @@
-//! Whole values, and their last bytes: cached, or fetched once for all that wait.
+//! Whole values, and their last bytes: cached, or fetched once for all waiting callers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,24 +11,24 @@ use super::value::Value;
 use super::{EarlyMeta, Get, Meta, Part, RequestError};
 use crate::store::{Key, StoreError};
 
-/// Why a whole value is loaded.
+/// The reason why a whole value is loaded.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// A read waits for it.
+    /// A read waits for the value.
     Read,
-    /// A lookup waits for the headers of the answer.
+    /// A lookup waits for the headers of the response.
     Lookup(EarlyMeta),
     /// A read will most likely follow.
     Prefetch,
 }
 
-/// A load of a whole value, whatever its limit.
+/// The part that identifies a load of a whole value, whatever its limit.
 const WHOLE: Part = Part::All(u64::MAX);
 
 impl RemoteSource {
-    /// Notes the first read of an opened value, or of a part of one from `start`.
+    /// Records the first read of an opened value, or of a part of one from `start`.
     pub(super) fn note_read(&self, key: &Key, start: u64, bytes: u64) {
-        // Documents are always fetched with their lookup: that they are read says nothing about values.
+        // Documents are always fetched with their lookup, so their reads say nothing about values.
         if !self.classes.is_document(key) {
             self.speculation.earn(bytes);
         }
@@ -37,20 +37,20 @@ impl RemoteSource {
         }
     }
 
-    /// Notes a value, or a part of one from `start`, that was fetched before a read.
+    /// Records a value, or a part of one from `start`, that was fetched before a read.
     pub(super) fn note_prefetched(&self, key: &Key, start: u64, bytes: u64) {
         self.counters.prefetched(key, bytes);
         self.speculation.insert_unread(key, start, bytes);
     }
 
-    /// Reserves memory for a prefetch of so many bytes; `None` if requests need it, or if much of what was
-    /// prefetched waits for its reader.
+    /// Reserves memory for a prefetch of `bytes` bytes; `None` if requests need it, or if many prefetched
+    /// bytes are still unread.
     pub(super) fn try_reserve_ahead(&self, bytes: u64) -> Option<ReservedBody> {
         let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
         (!is_full).then(|| self.try_reserve_spare(bytes)).flatten()
     }
 
-    /// The largest value that is fetched whole and cached.
+    /// Returns the size limit in bytes of values that are fetched whole and cached.
     pub(super) fn whole_limit(&self) -> u64 {
         let share = self.ranges.budget_bytes() / 4;
         match self.reads_whole {
@@ -59,7 +59,7 @@ impl RemoteSource {
         }
     }
 
-    /// A whole value of at most `at_most` bytes; only its attributes, if it is longer.
+    /// Returns a whole value of at most `at_most` bytes; for a longer value, only its attributes.
     pub(super) async fn whole(
         self: &Arc<Self>,
         key: &Key,
@@ -81,8 +81,8 @@ impl RemoteSource {
         Ok(value)
     }
 
-    /// As [`RemoteSource::whole`], without a look at what is known. A load that is in flight already
-    /// keeps its own purpose.
+    /// As [`RemoteSource::whole`], without checking the caches first. A load that is already in flight keeps
+    /// its own purpose.
     pub(super) async fn load_whole(
         self: &Arc<Self>,
         key: &Key,
@@ -99,7 +99,7 @@ impl RemoteSource {
         if value.bytes.is_some() || value.meta.size_bytes > at_most {
             return Ok(value);
         }
-        // That load had a smaller limit.
+        // The shared load had a smaller limit.
         load(Purpose::Read).await
     }
 
@@ -109,7 +109,7 @@ impl RemoteSource {
         at_most: u64,
         purpose: Purpose,
     ) -> Result<Value, StoreError> {
-        // Another load may have ended since the caller looked.
+        // Another load may have ended since the caller checked.
         if let Some(Attrs::Object(meta)) = self.known(key)
             && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
         {
@@ -128,7 +128,7 @@ impl RemoteSource {
             false => Some(self.turn(&[key.as_bytes()], bytes).await),
         };
         let Some(turn) = turn else {
-            // A lookup waits for no value: the read that follows it may.
+            // A lookup does not wait for a value; the read that follows may wait.
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
             get.headers_came(&meta);
             return Ok(Value { meta, bytes: None });
@@ -159,7 +159,7 @@ impl RemoteSource {
             (Ok(got), _) => {
                 let bytes = Arc::new(got.bytes.into_bytes());
                 self.insert(key, &got.meta, 0, &bytes);
-                // Before any reader has the value.
+                // Recorded before any reader gets the value.
                 if is_speculative {
                     self.note_prefetched(key, 0, bytes.len() as u64);
                 }
@@ -178,12 +178,12 @@ impl RemoteSource {
                 Ok(Value { meta, bytes })
             }
             (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
-            // The value may be readable in parts.
+            // The value may still be readable in parts.
             (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
                 Ok(Value { meta, bytes: None })
             }
-            // There is no value, but the key may be a prefix: the lookup finds out.
+            // The key has no value, but it may be a prefix; the lookup checks that.
             (Err(RequestError::NotFound), _) if is_lookup => {
                 self.check_anchor(key).await?;
                 Err(RequestError::NotFound.of(key))
@@ -192,7 +192,7 @@ impl RemoteSource {
         }
     }
 
-    /// Fetches a value that a read will most likely ask for; returns whether there was memory for it.
+    /// Fetches a value that will most likely be read; returns whether memory was available.
     pub(super) async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
         let limit = match self.known(key) {
             Some(Attrs::Object(meta)) => {
@@ -220,14 +220,14 @@ impl RemoteSource {
                 self.speculation.observe_size(value.meta.size_bytes);
                 true
             }
-            // Another key may be there.
+            // Other keys may exist.
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => true,
-            // A read of the key asks again, and returns the error.
+            // A read of the key sends a request again, and returns the error.
             Err(_) => false,
         }
     }
 
-    /// Attributes of a value; its last bytes are cached.
+    /// Returns the attributes of a value, and caches its last bytes.
     pub(super) async fn tail(self: &Arc<Self>, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
         if let Some(meta) = self.known_object(key)? {
             return Ok(meta);
@@ -239,7 +239,7 @@ impl RemoteSource {
         Ok(value.meta)
     }
 
-    /// Attributes and the last bytes of a value.
+    /// Fetches the attributes and the last bytes of a value.
     pub(super) async fn fetch_tail(
         self: Arc<Self>,
         key: &Key,

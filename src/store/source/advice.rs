@@ -1,14 +1,14 @@
-//! What to do about a SOURCE that cannot be opened.
+//! Advice for users whose SOURCE cannot be opened.
 
 use std::io;
 use std::path::Path;
 
 use super::REMOTE_SCHEMES;
 
-/// The number of edits that make one word of another.
+/// Largest edit distance between a word and a suggestion.
 const MAX_EDITS: usize = 2;
 
-/// Returns advice for a URL of an unknown kind: the kind that was meant, another program, or all kinds.
+/// Returns advice for a URL with an unknown scheme: the intended scheme, another program, or all schemes.
 pub(super) fn of_scheme(scheme: &str) -> String {
     match scheme {
         "ssh" | "sftp" | "scp" => {

@@ -1,11 +1,11 @@
-//! Redis, and servers that speak its protocol.
+//! Redis, and servers with the same protocol.
 //!
 //! zarr-python keeps a value as a string with the key `PREFIX:KEY`. All requests share two connections, so
-//! that names do not wait behind long values; each is opened again after it is lost.
+//! that requests for names do not wait behind long values. A lost connection is opened again.
 //!
-//! - A value comes with one GETRANGE of one byte more than the longest that is accepted.
-//! - Keys come from SCAN, which names every key that is there all the time. All calls of one scan use one
-//!   connection: a server that was started again does not know the cursor of another one.
+//! - A value comes with one GETRANGE, for one byte more than the longest value that is accepted.
+//! - Keys come from SCAN, which returns every key that exists during the whole scan. All calls of a scan use
+//!   one connection: a server that was restarted does not know the cursors of an earlier one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use super::{Found, KeyValueClient, Keys, Stored};
 use crate::store::Key;
 use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
 
-/// Keys that one SCAN looks at.
+/// Number of keys that one SCAN call examines.
 const SCAN_COUNT: usize = 10_000;
 
 /// A database of Redis.
@@ -34,11 +34,11 @@ const SCAN_COUNT: usize = 10_000;
 pub(super) struct Redis {
     names: Connection,
     values: Connection,
-    /// What every key of the store begins with.
+    /// The prefix of every key of the store.
     prefix: Vec<u8>,
 }
 
-/// A connection that is opened when it is first used, and again after it is lost.
+/// A connection that is opened at its first use, and again after it was lost.
 struct Connection {
     client: Client,
     timeout: Duration,
@@ -47,13 +47,13 @@ struct Connection {
 }
 
 impl fmt::Debug for Connection {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 
-/// A request that waits. A connection that has not answered for the whole time limit is given up.
+/// A request without a reply yet. If no reply comes within the time limit, the connection is closed.
 struct Waiting<'a> {
     connection: &'a Connection,
     number: u64,
@@ -79,13 +79,13 @@ impl Connection {
         }
     }
 
-    /// The open connection and its number.
+    /// Returns the open connection and its number, connecting if necessary.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), RequestError> {
         let mut open = self.open.lock().await;
         if let Some(open) = &*open {
             return Ok(open.clone());
         }
-        // The caller has a deadline, and drops this future then.
+        // No timeouts here: the caller has a deadline, and drops this future then.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
@@ -98,9 +98,9 @@ impl Connection {
         Ok((number, connection))
     }
 
-    /// Forgets a connection that is lost; requests that wait for its answers keep it.
+    /// Drops a lost connection; requests that wait for replies keep it.
     fn discard(&self, number: u64) {
-        // Who has the lock opens another one.
+        // If the lock is taken, its holder is opening another connection.
         if let Ok(mut open) = self.open.try_lock()
             && open.as_ref().is_some_and(|(open, _)| *open == number)
         {
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Sends commands; the reply to each may be an error.
+    /// Sends commands; each reply may be an error.
     async fn send(
         &self,
         (number, connection): &mut (u64, MultiplexedConnection),
@@ -130,7 +130,7 @@ impl Connection {
         })
     }
 
-    /// Sends commands, none of which may fail.
+    /// Sends commands; fails if any of them fails.
     async fn ask(&self, commands: &Pipeline) -> Result<Vec<Value>, RequestError> {
         let mut connection = self.get().await?;
         let replies = self.send(&mut connection, commands).await?;
@@ -151,7 +151,7 @@ fn not_connected(error: &RedisError) -> RequestError {
     }
 }
 
-/// What an error of the server or of the connection means; no error is an absence.
+/// Converts an error of the server or of the connection; no error proves absence.
 fn failed(error: &RedisError) -> RequestError {
     let what = error.to_string();
     let refused = |what| RequestError::Denied(Refusal { what, status: None });
@@ -192,7 +192,7 @@ fn unexpected(command: &str) -> RequestError {
     ))
 }
 
-/// The reply to a command that counts.
+/// Parses the reply to a counting command.
 fn count(reply: Option<&Value>, command: &str) -> Result<u64, RequestError> {
     match reply {
         Some(Value::Int(count)) => u64::try_from(*count).map_err(|_| unexpected(command)),
@@ -200,7 +200,7 @@ fn count(reply: Option<&Value>, command: &str) -> Result<u64, RequestError> {
     }
 }
 
-/// A prefix as a pattern that matches only what begins with it.
+/// Returns a glob pattern for keys that begin with `prefix`.
 fn pattern(prefix: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for byte in prefix {
@@ -214,10 +214,10 @@ fn pattern(prefix: &[u8]) -> Vec<u8> {
 }
 
 impl Redis {
-    /// A client of a database; it connects when it is first asked.
+    /// Creates a client of a database; it connects with the first request.
     ///
     /// # Errors
-    /// Why it can never connect.
+    /// The reason why it can never connect.
     pub(super) fn new(url: &RedisUrl, timeout: Duration) -> Result<Self, String> {
         let address = match url.address.clone() {
             Address::Unix(path) => ConnectionAddr::Unix(path),
@@ -274,7 +274,7 @@ impl Redis {
         let mut found: Vec<Vec<u8>> = Vec::new();
         let mut next = Some(0);
         while !found.is_empty() || next.is_some() {
-            // The sizes of the last keys, and the next keys.
+            // Requests the sizes of the last keys together with the next keys.
             let mut commands = redis::pipe();
             for name in &found {
                 commands.cmd("STRLEN").arg(&name[..]);
@@ -303,8 +303,8 @@ impl Redis {
     }
 }
 
-/// The size in a reply to STRLEN. A key that is gone by now has 0 too, and one that is no string has none:
-/// a lookup tells.
+/// Parses the size in a reply to STRLEN; `None` if a lookup has to find it out. A key that is gone by now
+/// has size 0 too, and a key that is no string has none.
 fn size_of(reply: Value) -> Result<Option<u64>, RequestError> {
     match reply.extract_error() {
         Ok(reply) => Ok(Some(count(Some(&reply), "STRLEN")?).filter(|size| *size > 0)),
@@ -313,7 +313,7 @@ fn size_of(reply: Value) -> Result<Option<u64>, RequestError> {
     }
 }
 
-/// The next cursor of a scan, if it goes on, and the keys that were found.
+/// Parses the reply to SCAN: the next cursor, `None` at the end, and the keys.
 fn cursor_and_keys(reply: Value) -> Result<(Option<u64>, Vec<Vec<u8>>), RequestError> {
     let reply = reply.extract_error().map_err(|error| failed(&error))?;
     let read = redis::from_redis_value::<(u64, Vec<Vec<u8>>)>(reply);
@@ -371,7 +371,7 @@ impl KeyValueClient for Redis {
             };
             match (bytes.len() as u64, exists) {
                 (0, false) => Ok(None),
-                // It was written behind GETRANGE, which has found nothing.
+                // The value was written after GETRANGE, which found nothing.
                 (0, true) if size_bytes > 0 => {
                     Err(RequestError::transient("it was written while it was read"))
                 }

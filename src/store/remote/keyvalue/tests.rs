@@ -1,4 +1,4 @@
-//! A database in memory whose values change while it is read.
+//! Tests with a database in memory whose values change while it is read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use super::*;
 use crate::runtime::block_on;
 use crate::store::remote::Depth;
 
-/// What a key holds: a value, or something that is none.
+/// The content of a key: a value, or `None` for an object of another type.
 type Content = Option<Vec<u8>>;
 
-/// The number of a request, and the value that a key gets before it.
+/// The number of a request, and the value that a key gets before that request.
 type Change = (usize, &'static str, Vec<u8>);
 
 #[derive(Debug, Default, Clone)]
@@ -139,7 +139,7 @@ fn a_content_of_the_same_length_is_another_version() {
         (b"one".to_vec(), looked_up.clone())
     );
     assert_eq!(head(&values, "a").unwrap(), looked_up);
-    // A listing does not read the value, so it does not tell the version.
+    // A listing does not read the value, so it does not know the version.
     assert_eq!(list(&values, "", None).objects[0].1, None);
     memory.set("a", b"two");
     let second = head(&values, "a").unwrap();
@@ -180,10 +180,10 @@ fn a_long_value_is_read_at_once_or_not_at_all() {
         (tail.start, tail.bytes.into_bytes()),
         ((3 << 20) - 2, vec![1, 1])
     );
-    // Its version is told by its content from now on, whatever its length.
+    // From now on the version of the value depends on its content, whatever its length.
     let too_long = get(&values, "a", Part::All(5));
     assert!(matches!(too_long, Err(RequestError::TooLong(meta)) if meta.is_same(&tail.meta)));
-    // A longer value comes between the request for the length and that for the value.
+    // A longer value is written between the request for the length and the request for the value.
     let at = memory.requests.load(Ordering::Relaxed) + 1;
     *memory.next.lock() = Some((at, "a", vec![2; 4 << 20]));
     let grown = get(&values, "a", Part::Range(0..1));
@@ -242,7 +242,7 @@ fn keys_are_read_once_and_only_if_one_key_does_not_tell() {
     assert_eq!(list(&values, "g/x", Some(1)).objects.len(), 1);
     assert!(list(&values, "g/y", Some(1)).objects.is_empty());
     assert_eq!(list(&values, "", None).objects.len(), 2);
-    // For the key, for documents below it, and for all keys.
+    // One request each for the key, for documents below it, and for all keys.
     assert_eq!(requests(), 3);
     assert!(matches!(head(&values, "g/x"), Err(RequestError::IsPrefix)));
 }

@@ -1,4 +1,4 @@
-//! URLs of databases of keys and values.
+//! URLs of key-value databases.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-/// The prefix of zarr-python's store.
+/// The default prefix of zarr-python's store.
 const PREFIX: &str = "zarr";
 const PORT: u16 = 6379;
 
-/// Where a database is.
+/// The location of a database.
 #[derive(Debug, Clone)]
 pub(in crate::store::remote) enum KeyValueUrl {
     /// A database of Redis.
@@ -21,10 +21,10 @@ pub(in crate::store::remote) enum KeyValueUrl {
 }
 
 impl KeyValueUrl {
-    /// Takes a URL apart; `None` if it is of another kind. `variable` tells variables of the environment.
+    /// Parses a URL; `None` for other schemes. `variable` returns environment variables.
     ///
     /// # Errors
-    /// What is wrong with it, without secrets.
+    /// The reason why the URL is invalid, without secrets.
     pub(in crate::store::remote) fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
@@ -39,7 +39,7 @@ impl KeyValueUrl {
         }
     }
 
-    /// The URL as a person would write it, without user and password.
+    /// The URL for messages, without user and password.
     pub(in crate::store::remote) fn label(&self) -> String {
         match self {
             Self::Redis(url) => url.label(),
@@ -48,7 +48,7 @@ impl KeyValueUrl {
         }
     }
 
-    /// What a source without keys is told.
+    /// The message for a source without keys.
     pub(in crate::store::remote) fn nothing_there(&self) -> String {
         match self {
             Self::Redis(url) => format!(
@@ -61,7 +61,7 @@ impl KeyValueUrl {
     }
 }
 
-/// How a server is reached.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp {
@@ -72,12 +72,12 @@ pub(super) enum Address {
     Unix(PathBuf),
 }
 
-/// The keys of a database of Redis that begin with a prefix, and as whom they are read.
+/// The keys of a Redis database that begin with a prefix, and the user who reads them.
 #[derive(Clone)]
 pub(in crate::store::remote) struct RedisUrl {
     pub(super) address: Address,
     pub(super) database: i64,
-    /// What stands before the colon in every key.
+    /// The part before the colon in every key.
     pub(super) prefix: String,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -101,13 +101,13 @@ fn database_number(text: &str) -> Result<i64, String> {
 }
 
 impl RedisUrl {
-    /// Takes `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB][?prefix=PREFIX]`, `rediss://...` (over TLS),
-    /// `redis+unix:///PATH?db=DB&prefix=PREFIX` or `unix://...`, as redis-py has them, apart.
+    /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB][?prefix=PREFIX]`, `rediss://...` (over TLS),
+    /// `redis+unix:///PATH?db=DB&prefix=PREFIX` or `unix://...`, as redis-py does.
     fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let is_unix = matches!(scheme, "redis+unix" | "unix");
         let rest = match rest.split_once('/') {
-            // At most a user stands before the path, for which there is no URL without a host.
+            // Only a user may precede the path. A URL with a user needs a host, so `unix` is inserted.
             Some((user, path)) if is_unix && (user.is_empty() || user.ends_with('@')) => {
                 format!("{user}unix/{path}")
             }

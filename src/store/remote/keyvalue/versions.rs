@@ -1,11 +1,11 @@
-//! Versions of values whose server tells none.
+//! Versions of values whose server does not report versions.
 //!
-//! All values that were never fetched have one tag, and the first content that is fetched under a key
-//! keeps it: a lookup and the open behind it agree. Any other content of that key has a tag of its own
-//! digest. So a key and a tag never stand for two contents that were served.
+//! All values that were never fetched have the same tag. The first content that is fetched under a key
+//! keeps that tag, so that a lookup and the following open agree. Any other content of the key has its digest
+//! as its tag. So a key and a tag never identify two contents that were served.
 //!
-//! **Invariant:** a value that was fetched once is compared with its digest whenever it is asked for. Its
-//! size alone does not tell its tag.
+//! **Invariant:** once a value was fetched, every later request compares it with its digest. Its tag never
+//! depends on its size alone.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,12 +16,12 @@ use std::hash::Hasher;
 use crate::store::Key;
 use crate::sync::Mutex;
 
-/// What a key that was fetched takes in memory.
+/// Estimated bytes of a fetched key.
 const ENTRY_BYTES: u64 = 32;
-/// The part of the memory that keys that were fetched may take.
+/// Fetched keys may take the memory limit divided by this.
 const MEMORY_SHARE: u64 = 4;
 
-/// The contents that were fetched first.
+/// The first content that was fetched under each key.
 #[derive(Debug)]
 pub(super) struct ContentVersions {
     fetched: Mutex<Fetched>,
@@ -32,13 +32,13 @@ pub(super) struct ContentVersions {
 
 #[derive(Debug)]
 struct Fetched {
-    /// Digests of the contents that were fetched first, by a hash of the key.
+    /// Digests of the first fetched contents, by a hash of the key.
     first: HashMap<u64, u64>,
     unread_tag: String,
 }
 
 impl ContentVersions {
-    /// `is_immutable` says that contents do not change: then tags are the same in any process.
+    /// If `is_immutable`, contents do not change, and tags are the same in every process.
     pub(super) fn new(is_immutable: bool, memory_bytes: u64) -> Self {
         let most = memory_bytes / MEMORY_SHARE / ENTRY_BYTES;
         let versions = Self {
@@ -61,18 +61,18 @@ impl ContentVersions {
         }
     }
 
-    /// The tag of values that were not fetched.
+    /// Returns the tag of values that were not fetched.
     pub(super) fn unread_tag(&self) -> String {
         self.fetched.lock().unread_tag.clone()
     }
 
-    /// Whether the value of a key was fetched before, so that only its content tells its tag.
+    /// Whether the value of a key was fetched before, so that its tag depends on its content.
     pub(super) fn is_known(&self, key: &Key) -> bool {
         let fetched = self.fetched.lock();
         fetched.first.contains_key(&self.hasher.hash_one(key))
     }
 
-    /// The tag of a content that was fetched.
+    /// Returns the tag of a fetched content.
     pub(super) fn tag(&self, key: &Key, content: &[u8]) -> String {
         let mut hasher = SipHasher13::new();
         hasher.write(content);
@@ -80,7 +80,7 @@ impl ContentVersions {
         let key = self.hasher.hash_one(key);
         let mut fetched = self.fetched.lock();
         if fetched.first.len() >= self.most && !fetched.first.contains_key(&key) {
-            // What was served under the old tag is not served again.
+            // A new tag for unread values, because contents of dropped keys were served under the old one.
             fetched.first = HashMap::new();
             fetched.unread_tag = self.new_unread_tag();
         }

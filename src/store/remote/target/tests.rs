@@ -1,4 +1,4 @@
-//! URLs as keys of their servers.
+//! Tests of splitting URLs into servers and keys.
 
 use super::*;
 

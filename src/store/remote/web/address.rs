@@ -1,4 +1,4 @@
-//! Which URL a key has, and where a redirect may lead.
+//! The URLs of keys, and the redirects that may be followed.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ use url::Host;
 use super::RequestError;
 use crate::store::Key;
 
-/// What stands in a path for something else than itself (RFC 3986, 3.3: all but `unreserved` and
-/// the signs that keys often have).
+/// Characters that are escaped in a path (RFC 3986, 3.3: all but `unreserved` and those that are
+/// frequent in keys).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -28,10 +28,10 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// Where a tree of keys begins on a web server.
+/// The root of a tree of keys on a web server.
 #[derive(Clone)]
 pub(in crate::store::remote) struct Address {
-    /// Without user, password and fragment; its path ends without a slash.
+    /// Without user, password and fragment; the path ends without a slash.
     base: Url,
     authorization: Option<HeaderValue>,
 }
@@ -43,9 +43,9 @@ impl std::fmt::Debug for Address {
 }
 
 impl Address {
-    /// Whether a redirect from the URL of a key leads to the same key: on the same host, maybe with
-    /// another scheme or port, as from http to https, or with another path before the key, as of a
-    /// tree that has moved.
+    /// Whether a redirect from the URL of a key leads to the same key. The host must be the same. The
+    /// scheme or port may differ, as from http to https, and so may the path before the key, as for a
+    /// tree that was moved.
     pub(super) fn is_same_key(&self, url: &Url, end: &Url) -> bool {
         let base = self.base.path().trim_end_matches('/');
         let key = url.path().strip_prefix(base);
@@ -54,7 +54,7 @@ impl Address {
             && key.is_some_and(|key| end.path().ends_with(key))
     }
 
-    /// Takes the URL apart; a user and a password in it become a header.
+    /// Parses the URL; a user and a password in it become a header.
     pub(in crate::store::remote) fn new(url: &Url) -> Self {
         let mut base = url.clone();
         let user = percent_decode_str(url.username()).collect::<Vec<u8>>();
@@ -67,7 +67,7 @@ impl Address {
             }
             value.ok()
         });
-        // Neither fails for a URL with a host.
+        // These calls do not fail for a URL with a host.
         let _ = base.set_username("");
         let _ = base.set_password(None);
         base.set_fragment(None);
@@ -79,19 +79,19 @@ impl Address {
         }
     }
 
-    /// The URL as a person would write it, without what may be secret: user, password, query.
+    /// The URL for messages, without parts that may be secret: user, password, query.
     pub(in crate::store::remote) fn label(&self) -> String {
         let mut url = self.base.clone();
         url.set_query(None);
         url.to_string()
     }
 
-    /// What tells the source from any other one.
+    /// Identifies the source.
     pub(in crate::store::remote) fn identity(&self) -> String {
         self.base.to_string()
     }
 
-    /// The last name of the path.
+    /// The last component of the path.
     pub(in crate::store::remote) fn file_name(&self) -> String {
         let name = self.base.path().rsplit('/').next().unwrap_or_default();
         percent_decode_str(name).decode_utf8_lossy().into_owned()
@@ -101,12 +101,12 @@ impl Address {
         self.authorization.clone()
     }
 
-    /// The URL of a key; that of the tree itself for the root.
+    /// Returns the URL of a key; for the root, the URL of the tree itself.
     pub(in crate::store::remote) fn of(&self, key: &Key) -> Result<Url, RequestError> {
         self.with(key, "")
     }
 
-    /// The URL of a prefix, which ends with a slash.
+    /// Returns the URL of a prefix, which ends with a slash.
     pub(super) fn of_directory(&self, key: &Key) -> Result<Url, RequestError> {
         self.with(key, "/")
     }
@@ -122,7 +122,7 @@ impl Address {
         path.push_str(end);
         let mut url = self.base.clone();
         url.set_path(&path);
-        // A name like `%2e%2e` would be taken for a way up.
+        // A URL parser takes a name like `%2e%2e` for the parent directory.
         if url.path().trim_end_matches('/') != path.trim_end_matches('/') {
             return Err(RequestError::lasting("no URL stands for this key"));
         }
@@ -130,24 +130,24 @@ impl Address {
     }
 }
 
-/// Whether headers for the one may be sent to the other.
+/// Whether headers for one URL may be sent to the other.
 pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host() == other.host()
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
-/// Whether the one is the other as a directory.
+/// Whether `next` is `url` with a slash appended.
 pub(super) fn is_directory_of(url: &Url, next: &Url) -> bool {
     let slashed = next.path().strip_suffix('/');
-    // Behind a proxy a server may not know its own scheme and port.
+    // Behind a proxy, a server may not know its own scheme and port.
     url.host() == next.host() && !url.path().ends_with('/') && slashed == Some(url.path())
 }
 
-/// Whether a redirect is followed.
+/// Checks whether a redirect may be followed.
 ///
 /// # Errors
-/// Why it is not.
+/// The reason why it may not.
 pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String> {
     let host = to.host_str().unwrap_or_default();
     match to.scheme() {
@@ -165,7 +165,7 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
     }
 }
 
-/// Whether the host of a URL has, as far as its name tells, neither a private nor a link-local address.
+/// Whether the host of a URL, judged by its name, has neither a private nor a link-local address.
 pub(in crate::store) fn is_public(url: &Url) -> bool {
     reach(url) == Reach::Public
 }
@@ -190,12 +190,12 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// Who can reach an address.
+/// The network from which an address is reachable.
 #[derive(Debug, PartialEq, Eq)]
 enum Reach {
     Public,
     Private,
-    /// Only who is on the same wire: metadata of cloud machines are there.
+    /// Only the local link. Cloud machines have their metadata services at such addresses.
     Link,
 }
 
@@ -203,10 +203,10 @@ fn reach_of(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => Reach::Link,
         IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => Reach::Private,
-        // Shared address space (RFC 6598), where one cloud keeps its metadata.
+        // Shared address space (RFC 6598), where one cloud provider has its metadata service.
         IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => Reach::Private,
         IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => Reach::Link,
-        // Where one cloud keeps its metadata for IPv6.
+        // The IPv6 address of one cloud provider's metadata service.
         IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Reach::Link,
         IpAddr::V6(v6) if v6.is_unique_local() || v6.is_loopback() => Reach::Private,
         _ => Reach::Public,

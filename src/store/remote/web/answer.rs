@@ -1,4 +1,4 @@
-//! What an answer says, and whether it is one to what was asked.
+//! Parses responses, and checks that they match the request.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -16,23 +16,23 @@ use crate::store::Key;
 use crate::store::remote::body::Body;
 use crate::store::remote::{Failed, FailureKind, Get, Got, Meta, Part, Refusal, RequestError};
 
-/// A server that sends all of a value for a part of it is read up to here, if it says how much it
-/// is, and else up to there.
+/// If a server sends the whole value when a part was requested, at most this many bytes are read: the
+/// first limit applies if the response states its length, the second one otherwise.
 const MAX_SKIPPED_BYTES: u64 = 256 << 20;
 const MAX_UNSIZED_BYTES: u64 = 16 << 20;
-/// Longer metadata documents, and longer bodies of unknown length, are received a few at a time: no
-/// reader has reserved memory for them.
+/// Metadata documents, and bodies of unknown length, that are longer than this are received two at a
+/// time, because their readers have reserved no memory for them.
 const LONG_BYTES: u64 = 256 << 10;
 static LONG_BODIES: Semaphore = Semaphore::const_new(2);
-/// Room that is made for a body before any of it has come.
+/// Most bytes that are allocated for a body before any of it has arrived.
 const FIRST_ROOM_BYTES: u64 = 32 << 20;
 
-/// The text of a header.
+/// Returns the text of a header.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// What the headers tell of an object of that size.
+/// Returns the attributes in the headers, for an object of `size_bytes`.
 fn meta(headers: &HeaderMap, size_bytes: u64) -> Meta {
     let modified = text(headers, LAST_MODIFIED);
     Meta {
@@ -48,20 +48,20 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     text(headers, CONTENT_LENGTH)?.parse().ok()
 }
 
-/// Whether only the end of the connection says where the body ends (RFC 9112, 6.3).
+/// Whether the end of the body is marked only by the end of the connection (RFC 9112, 6.3).
 pub(super) fn is_unframed(response: &Response) -> bool {
     let headers = response.headers();
     let coding = text(headers, TRANSFER_ENCODING).unwrap_or_default();
     content_length(headers).is_none() && !coding.to_ascii_lowercase().ends_with("chunked")
 }
 
-/// Whether the body is a page for people, as servers make one for a directory.
+/// Whether the body is an HTML page, as servers generate for a directory.
 pub(super) fn is_page(response: &Response) -> bool {
     let kind = text(response.headers(), CONTENT_TYPE).unwrap_or_default();
     response.status() == StatusCode::OK && kind.to_ascii_lowercase().starts_with("text/html")
 }
 
-/// How long the server wants to be left alone: seconds or a date (RFC 9110, 10.2.3).
+/// How long the server asks clients to wait: seconds or a date (RFC 9110, 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     if let Ok(seconds) = value.parse() {
@@ -71,7 +71,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// What a status other than success says.
+/// Converts a status other than success.
 pub(in crate::store::remote) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
     match status.as_u16() {
         304 => RequestError::NotModified,
@@ -92,7 +92,7 @@ pub(in crate::store::remote) fn refusal(status: StatusCode, headers: &HeaderMap)
     }
 }
 
-/// Fails for bytes that are not those of the value.
+/// Fails if the bytes of the body are encoded, and so are not those of the value.
 fn check_encoding(headers: &HeaderMap) -> Result<(), RequestError> {
     match text(headers, CONTENT_ENCODING) {
         None | Some("" | "identity") => Ok(()),
@@ -102,12 +102,12 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), RequestError> {
     }
 }
 
-/// The answer to HEAD; none if it has to be asked in another way.
+/// Parses the response to HEAD; `None` if another request is needed.
 pub(super) fn of_head(response: &Response) -> Result<Option<Meta>, RequestError> {
     let headers = response.headers();
     match response.status().as_u16() {
         200 => {
-            // An encoding would make the size one of other bytes.
+            // With a content encoding, the length would be that of the encoded bytes.
             let length = content_length(headers).filter(|_| check_encoding(headers).is_ok());
             Ok(length.map(|length| meta(headers, length)))
         }
@@ -116,7 +116,7 @@ pub(super) fn of_head(response: &Response) -> Result<Option<Meta>, RequestError>
     }
 }
 
-/// A part of an object, as `Content-Range` names it (RFC 9110, 14.4).
+/// Parses `Content-Range`: the range, and the size of the object (RFC 9110, 14.4).
 fn content_range(headers: &HeaderMap) -> Option<(Option<Range<u64>>, u64)> {
     let value = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
     let (range, size) = value.split_once('/')?;
@@ -130,7 +130,7 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<Range<u64>>, u64)> {
     (first < end && end <= size).then_some((Some(first..end), size))
 }
 
-/// The part of an object of that size that answers a question.
+/// Returns the range that `part` means for an object of `size` bytes.
 pub(in crate::store::remote) fn wanted(part: &Part, size: u64) -> Range<u64> {
     match part {
         Part::All(_) => 0..size,
@@ -139,7 +139,7 @@ pub(in crate::store::remote) fn wanted(part: &Part, size: u64) -> Range<u64> {
     }
 }
 
-/// The answer to GET. `size_bytes` is the size of the value, if another answer has told it.
+/// Parses the response to GET. `size_bytes` is the size of the value, if known from another response.
 pub(super) async fn of_get(
     get: &Get,
     is_document: fn(&Key) -> bool,
@@ -148,7 +148,7 @@ pub(super) async fn of_get(
 ) -> Result<Got, RequestError> {
     let headers = response.headers();
     match response.status().as_u16() {
-        // Some servers send a part with this status.
+        // Some servers send a range with this status.
         200 if headers.contains_key(CONTENT_RANGE) => {
             check_encoding(headers)?;
             partial(get, response).await
@@ -162,7 +162,7 @@ pub(super) async fn of_get(
             partial(get, response).await
         }
         416 => match content_range(headers) {
-            // There is no part of nothing.
+            // An empty object has no ranges.
             Some((None, 0)) => {
                 let meta = meta(headers, 0);
                 check_expected(get, &meta)?;
@@ -191,13 +191,13 @@ fn check_expected(get: &Get, meta: &Meta) -> Result<(), RequestError> {
     }
 }
 
-/// A version for people.
+/// Describes a version in a message.
 fn shown(meta: &Meta) -> String {
     let tag = meta.etag.as_deref().unwrap_or("no ETag");
     format!("{} bytes, {tag}", meta.size_bytes)
 }
 
-/// 200: the whole value, whatever was asked for.
+/// Reads a response with status 200: the whole value, whatever was requested.
 async fn whole(
     get: &Get,
     is_document: fn(&Key) -> bool,
@@ -233,8 +233,8 @@ async fn whole(
     }
 }
 
-/// A part of a whole value of a length that is known at its end: only of its last bytes is all kept
-/// that has come.
+/// Reads a part of a whole value whose length is known only at its end. Only for a request of its last
+/// bytes are all bytes kept.
 async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
     let Part::Range(range) = &get.part else {
         let got = all(get, |_| false, response, None, MAX_UNSIZED_BYTES).await?;
@@ -251,7 +251,7 @@ async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestEr
     Ok(Got { meta, start, bytes })
 }
 
-/// All of a value of at most `most` bytes.
+/// Reads a whole value of at most `most` bytes.
 async fn all(
     get: &Get,
     is_document: fn(&Key) -> bool,
@@ -288,7 +288,7 @@ async fn all(
     Ok(Got { meta, start, bytes })
 }
 
-/// The part of a whole value that was asked for.
+/// Cuts the requested part out of a whole value.
 fn part_of(got: Got, part: &Part) -> Got {
     let range = wanted(part, got.meta.size_bytes);
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
@@ -301,7 +301,7 @@ fn part_of(got: Got, part: &Part) -> Got {
     }
 }
 
-/// A part with its `Content-Range`: the one that was asked for, or the answer is wrong.
+/// Reads a range; fails if its `Content-Range` is not the requested one.
 async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     let headers = response.headers();
     let status = response.status().as_u16();
@@ -352,7 +352,7 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     }
 }
 
-/// A failure, with what came before it.
+/// Adds the bytes that were received to a failure.
 fn broken(error: RequestError, part: Option<Got>) -> RequestError {
     match error {
         RequestError::Failed(failed) => RequestError::Failed(Failed {
@@ -363,8 +363,8 @@ fn broken(error: RequestError, part: Option<Got>) -> RequestError {
     }
 }
 
-/// Reads a body of at most `most` bytes; fails, with what has come, if it is longer, or not of the
-/// length that was announced. What comes is in pieces of `piece_bytes`.
+/// Reads a body of at most `most` bytes into pieces of `piece_bytes`. Fails, with the bytes received so
+/// far, if the body is longer, or not of the announced length.
 pub(in crate::store::remote) async fn body(
     response: Response,
     length: Option<u64>,
@@ -375,7 +375,7 @@ pub(in crate::store::remote) async fn body(
     window(response, length, most, 0..u64::MAX, &mut 0, bytes).await
 }
 
-/// As [`body`], but keeps only a part of it, in `bytes`. `came` counts the bytes of all of it.
+/// As [`body`], but keeps only the range `kept`, in `bytes`. `came` counts all bytes.
 async fn window(
     mut response: Response,
     length: Option<u64>,

@@ -1,4 +1,4 @@
-//! The page that a web server makes for a directory: JSON or HTML, whatever it likes to send.
+//! The page that a web server generates for a directory, as JSON or HTML.
 
 use html5gum::{Token, Tokenizer};
 use http::header::CONTENT_TYPE;
@@ -10,15 +10,15 @@ use super::answer;
 use crate::store::remote::{Page, RequestError};
 use crate::store::{Kind, check_component};
 
-/// Longer pages are not read.
+/// Size limit of a page in bytes.
 const MAX_PAGE_BYTES: u64 = 64 << 20;
 
-/// Reads the answer to a request for a directory.
+/// Parses the response to a request for a directory.
 pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestError> {
     let status = response.status();
     match status.as_u16() {
         200 => {}
-        // Most servers refuse to list in one of these ways.
+        // Statuses with which most servers refuse to list.
         400..=406 | 410 | 501 => {
             let what = format!("the server does not list it ({status})");
             return Err(RequestError::NoListing(what));
@@ -59,7 +59,7 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
     Ok(page)
 }
 
-/// Reads a page as both kinds of list; returns how many names it has.
+/// Parses a page both as JSON and as HTML; returns the number of names.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_page(url: &Url, page: &[u8]) -> usize {
     let lists = [of_json(page), of_html(url, page)];
@@ -68,7 +68,7 @@ pub fn fuzz_page(url: &Url, page: &[u8]) -> usize {
 
 type Names = Vec<(Vec<u8>, Kind)>;
 
-/// The lists of nginx (`type`) and Caddy (`is_dir`).
+/// Parses the lists of nginx (`type`) and Caddy (`is_dir`).
 fn of_json(body: &[u8]) -> Option<Names> {
     let Ok(Value::Array(entries)) = serde_json::from_slice(body) else {
         return None;
@@ -88,7 +88,7 @@ fn of_json(body: &[u8]) -> Option<Names> {
     Some(entries.iter().filter_map(name).collect())
 }
 
-/// The links of a page that lead one step down.
+/// Returns the links in a page that lead exactly one level down.
 fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
     let base = url.path();
     let mut names = Names::new();
@@ -104,7 +104,7 @@ fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
         let Some(target) = href.and_then(|href| url.join(href).ok()) else {
             continue;
         };
-        // Links that sort the page have a query of their own.
+        // Links that sort the page have another query.
         let sorts = target.query().is_some() && target.query() != url.query();
         if target.origin() != url.origin() || sorts {
             continue;

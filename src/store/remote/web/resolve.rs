@@ -1,4 +1,4 @@
-//! Names of hosts for requests that must not reach private addresses.
+//! Resolves host names for requests that must not reach private addresses.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::is_public_address;
 
-/// Resolves names to public addresses only: a name that anybody can register may stand for any address.
+/// Resolves names to public addresses only, because the owner of a name can point it at any address.
 #[derive(Debug)]
 pub(super) struct PublicOnly;
 
