@@ -1,7 +1,7 @@
-//! From what a person writes as SOURCE to an open store.
+//! Parses the SOURCE that a user writes, and opens it as a store.
 //!
-//! A source is a path, a URL, or one of these with the word that it is a zip archive: `URL|zip:`,
-//! with a key inside behind it (Zarr URL pipelines, ZEP 8), or `zip::URL` (as fsspec writes it).
+//! A source is a path or a URL, optionally marked as a zip archive: `URL|zip:`, which may be followed
+//! by a key in the archive (Zarr URL pipelines, ZEP 8), or `zip::URL` (as written by fsspec).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,22 +24,22 @@ mod advice;
 /// The demo hierarchy, made by `scripts/make-demo-store`.
 static DEMO: &[u8] = include_bytes!("../demo/demo.zarr.zip");
 
-/// How sources are opened.
+/// Options for opening sources.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// For zip archives.
+    /// Options of zip archives.
     pub zip: ZipOptions,
-    /// For directories.
+    /// Options of directories.
     pub dir: DirOptions,
-    /// For databases.
+    /// Options of databases.
     pub database: DatabaseOptions,
     /// Options of remote sources.
     pub remote: RemoteOptions,
-    /// Which targets of references may be read.
+    /// Options of targets of references.
     pub targets: TargetOptions,
-    /// For Icechunk repositories.
+    /// Options of Icechunk repositories.
     pub icechunk: IcechunkOptions,
-    /// What the keys of the source are.
+    /// The classes of the keys of the source.
     pub classes: KeyClasses,
 }
 
@@ -47,7 +47,7 @@ pub struct OpenOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A URL of a kind that is not built in.
+    /// A URL with an unsupported scheme.
     #[error(
         "{source_name}: sources of the kind `{scheme}` are not supported by this version; {}",
         advice::of_scheme(scheme)
@@ -55,39 +55,39 @@ pub enum OpenError {
     UnknownScheme {
         /// The source, without secrets.
         source_name: String,
-        /// What stands before `://`.
+        /// The part before `://`.
         scheme: String,
     },
-    /// A part of a pipeline that is not known.
+    /// An unknown part of a pipeline.
     #[error("`|{part}`: only `|zip:KEY` and `|zarr:KEY` can stand behind a source")]
     UnknownPart {
-        /// What stands behind the bar.
+        /// The part after the bar.
         part: String,
     },
-    /// What stands behind the bar is no key.
+    /// The part after the bar is not a valid key.
     #[error("`|{part}`: {error}")]
     InvalidPart {
-        /// What stands behind the bar.
+        /// The part after the bar.
         part: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         error: InvalidKey,
     },
-    /// Neither a directory nor a regular file.
+    /// The path is neither a directory nor a regular file.
     #[error("{}: neither a directory nor a zip archive: it is no regular file", path.display())]
     WrongKind {
-        /// The source.
+        /// The path of the source.
         path: PathBuf,
     },
-    /// A zip archive whose end is missing.
+    /// A zip archive without its end.
     #[error(
         "source {}: no end of central directory: the zip archive is truncated, {size_bytes} bytes are \
          there; copy or download it again",
         path.display()
     )]
     Truncated {
-        /// The source.
+        /// The path of the source.
         path: PathBuf,
-        /// The size of the file.
+        /// The size of the file in bytes.
         size_bytes: u64,
     },
     /// A file of another format.
@@ -97,17 +97,17 @@ pub enum OpenError {
         path.display()
     )]
     OtherFormat {
-        /// The source.
+        /// The path of the source.
         path: PathBuf,
-        /// What the file is.
+        /// The format of the file.
         what: &'static str,
     },
     /// A database that cannot be mounted.
     #[error("source {}: {error}", path.display())]
     Database {
-        /// The source.
+        /// The path of the source.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         error: DatabaseError,
     },
     /// References that cannot be mounted.
@@ -115,7 +115,7 @@ pub enum OpenError {
     Reference {
         /// The source, without secrets.
         source_name: String,
-        /// What is wrong with them.
+        /// The reason.
         error: ReferenceError,
     },
     /// An Icechunk repository that cannot be mounted.
@@ -123,47 +123,47 @@ pub enum OpenError {
     Icechunk {
         /// The source, without secrets.
         source_name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: IcechunkError,
     },
-    /// A version of a source that keeps none.
+    /// A version was requested of a source that is not versioned.
     #[error(
         "source {source_name}: --ref {name}: it is no Icechunk repository, and has one version"
     )]
     NoVersions {
         /// The source, without secrets.
         source_name: String,
-        /// What was asked for.
+        /// The requested version.
         name: String,
     },
-    /// A file that is no archive that can be mounted.
+    /// An archive that cannot be mounted.
     #[error("{source_name}: {error}")]
     Zip {
         /// The source, without secrets.
         source_name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: ZipError,
     },
-    /// A remote source does not answer, or has nothing to mount.
+    /// A remote source does not respond, or has nothing to mount.
     #[error(transparent)]
     Remote(#[from] RemoteOpenError),
-    /// The system could not open it.
+    /// The operating system could not open the source.
     #[error("source {}: {error}{}", path.display(), advice::of_path(path, error))]
     Io {
-        /// The source.
+        /// The path of the source.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// What a source says.
+/// A parsed source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceName {
     place: Place,
-    /// It has to be a zip archive.
+    /// Whether the source must be a zip archive.
     is_zip: bool,
-    /// The key in it that is meant.
+    /// The key in the source that is the root of the store.
     root: Key,
 }
 
@@ -173,7 +173,7 @@ enum Place {
     Url(String),
 }
 
-/// URLs of these kinds are asked over a network.
+/// URL schemes of remote sources.
 pub const REMOTE_SCHEMES: &[&str] = &[
     "http",
     "https",
@@ -197,10 +197,10 @@ pub const REMOTE_SCHEMES: &[&str] = &[
 ];
 
 impl SourceName {
-    /// Reads what a person has written.
+    /// Parses the source that a user has written.
     ///
     /// # Errors
-    /// [`OpenError`] for what no source is written like.
+    /// [`OpenError`] if it is not a valid source.
     pub fn parse(source: &Path) -> Result<Self, OpenError> {
         let Some(mut text) = source.to_str() else {
             return Self::local(source);
@@ -226,7 +226,7 @@ impl SourceName {
                 root: Key::root(),
             },
             Some(scheme) => {
-                // What follows may hold a password: it is not repeated.
+                // The rest may contain a password, so the message omits it.
                 return Err(OpenError::UnknownScheme {
                     source_name: format!("{scheme}://..."),
                     scheme: scheme.to_owned(),
@@ -262,7 +262,7 @@ impl SourceName {
         })
     }
 
-    /// The path, if the source is here.
+    /// The path of a local source; `None` for a remote one.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
             Place::Path(path) => Some(path),
@@ -270,7 +270,7 @@ impl SourceName {
         }
     }
 
-    /// The URL of a remote source as messages have it, without secrets.
+    /// The URL of a remote source in messages, without secrets.
     pub fn remote_label(&self) -> Option<String> {
         match &self.place {
             Place::Path(_) => None,
@@ -278,12 +278,12 @@ impl SourceName {
         }
     }
 
-    /// The key inside that is meant.
+    /// The key in the source that is the root of the store.
     pub fn root(&self) -> &Key {
         &self.root
     }
 
-    /// Opens it: a directory, or an archive by its content; a remote source by its URL.
+    /// Opens the source: a local one by its content, a remote one by its URL.
     ///
     /// # Errors
     /// [`OpenError`], which names the source.
@@ -333,7 +333,7 @@ impl SourceName {
     }
 }
 
-/// What stands before `://`, if it can be a scheme.
+/// Returns the part before `://`, if it can be a scheme.
 fn scheme_of(source: &str) -> Option<&str> {
     let (scheme, _) = source.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -343,7 +343,7 @@ fn scheme_of(source: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-/// Whether what stands behind a bar is meant as a part of a pipeline, and not of a path.
+/// Whether the text after a bar is a part of a pipeline, not of a path.
 fn is_part(text: &str) -> bool {
     ["zip:", "zarr:", "zarr2:", "zarr3:"]
         .iter()
@@ -419,14 +419,14 @@ fn open_local(
 
 const METADATA: &str = "a document of Zarr metadata; the directory that holds it is the source";
 
-/// Whether the last component of a URL is the name of a document of metadata.
+/// Whether the last component of a URL is the name of a metadata document.
 fn is_document(url: &str, classes: KeyClasses) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
     Key::new(name.as_bytes()).is_ok_and(|name| classes.is_document(&name))
 }
 
-/// What a file is that is no zip archive, as far as its name or its first bytes tell.
+/// Describes a file that is no zip archive, by its name or its first bytes.
 fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
     let name = Key::new(path.file_name()?.as_bytes()).ok()?;
     match classes.is_document(&name) {
@@ -435,7 +435,7 @@ fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
     }
 }
 
-/// Opens a repository: the store of what changes in it, and that of everything else.
+/// Opens a repository, given a store for the files that change, and a store for all other files.
 async fn open_icechunk(
     layout: icechunk::Layout,
     (refs, files): (Arc<dyn Store>, Arc<dyn Store>),
@@ -491,10 +491,10 @@ async fn open_remote(
     }
 }
 
-/// Opens the demo store that is inside the binary.
+/// Opens the demo store that is embedded in the binary.
 ///
 /// # Errors
-/// [`OpenError`], if the system has no memory file for it.
+/// [`OpenError`], if the system cannot create a memory file for it.
 pub fn open_demo(options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
     let path = Path::new("demo");
     let failed = |error: io::Error| OpenError::Io {

@@ -1,18 +1,18 @@
 //! A zip archive as a store: entry names are keys, the central directory is the index.
 //!
-//! The directory is parsed by `rawzip`; what is believed of it is decided here and in `index`
-//! (faults A1-A17): names are checked component by component, every entry's byte range must lie
-//! before the directory and overlap no other, the local header must agree with the directory, and
+//! The directory is parsed by `rawzip`; this module and `index` decide which of its claims are accepted
+//! (faults A1-A17). Names are checked component by component. Every entry's byte range must lie
+//! before the directory and overlap no other. The local header must agree with the directory, and
 //! decoded bytes must have the declared size and CRC-32. The archive is read by ranges, never
-//! mapped, and pinned: if it changes, reads say [`StoreError::Stale`].
+//! mapped, and pinned: if it changes, reads fail with [`StoreError::Stale`].
 //!
-//! It may be remote, where every read is a request: then the directory comes with the end of
-//! the archive or with one more range, and an entry with its local header in one.
+//! In a remote archive, where every read is a request, the directory comes with the end of the
+//! archive or with one more range, and an entry with its local header in one range.
 //!
-//! CRC policy: a compressed entry is checked whenever it is decoded (one of more than
-//! 64 MiB when its end is first reached). A stored entry is checked when all of it has
-//! been read once, in whatever order; a bad one fails from then on, for good. With
-//! [`ZipOptions::verify`] every entry is checked before its first byte is served.
+//! CRC policy: a compressed entry is checked whenever it is decoded (one of more than 64 MiB when its
+//! end is first reached). A stored entry is checked once all of it was read, in whatever order; a
+//! corrupt one fails permanently from then on. With [`ZipOptions::verify`] every entry is checked
+//! before its first byte is served.
 
 mod checked;
 mod entry;
@@ -45,16 +45,16 @@ use super::{
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::sync::Mutex;
 
-/// How an archive is opened.
+/// Options for opening an archive.
 #[derive(Debug, Clone, Copy)]
 pub struct ZipOptions {
-    /// Check every entry whole before its first byte is served.
+    /// Check every entry completely before its first byte is served.
     pub verify: bool,
-    /// Fail if anything in the archive would be hidden or could not be read.
+    /// Fail if any entry of the archive would be hidden or unreadable.
     pub strict: bool,
-    /// Budget of decoded entries that are kept, in bytes.
+    /// Budget of the cache of decoded entries, in bytes.
     pub cache_bytes: u64,
-    /// The most that the index, or one decoded entry, may take, in bytes.
+    /// Memory limit of the index, and of one decoded entry, in bytes.
     pub memory_limit_bytes: u64,
 }
 
@@ -69,32 +69,32 @@ impl Default for ZipOptions {
     }
 }
 
-/// Why an archive cannot be mounted at all.
+/// Why an archive cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
-    /// There is no end-of-central-directory record: not a zip, or a truncated one.
+    /// The file has no end-of-central-directory record: it is not a zip archive, or a truncated one.
     #[error(
         "no end of central directory: not a zip archive, or a truncated one (what can be mounted \
          is a directory with a Zarr hierarchy, or a zip archive of one)"
     )]
     NoDirectory,
-    /// The directory is not what its end record claims.
+    /// The directory contradicts its end record.
     #[error("bad central directory: {0}")]
     BadDirectory(String),
-    /// The index would not fit.
+    /// The index exceeds the memory limit.
     #[error(
         "{entries} entries need about {need_bytes} bytes of memory, the limit is {limit_bytes} \
          (see --memory-limit)"
     )]
     TooLarge {
-        /// What the archive claims to hold.
+        /// The number of entries that the archive claims.
         entries: u64,
-        /// What the index would take.
+        /// Bytes that the index needs.
         need_bytes: u64,
-        /// What is allowed.
+        /// Bytes that are allowed.
         limit_bytes: u64,
     },
-    /// `--strict`, and something would not be shown as it is.
+    /// With `--strict`: an entry would not be shown as it is.
     #[error("refused by --strict: {0}")]
     Strict(String),
     /// The file could not be read.
@@ -105,7 +105,7 @@ pub enum ZipError {
     Source(StoreError),
 }
 
-/// An open archive; shared by the store and the entries that are being read.
+/// An open archive, shared by the store and the entries that are being read.
 #[derive(Debug)]
 struct Archive {
     bytes: ArchiveBytes,
@@ -116,19 +116,19 @@ struct Archive {
     /// When the archive was last changed.
     modified: SystemTime,
     decoded: DecodedCache,
-    /// Entries that are being decoded whole.
+    /// Loads in flight of entries that are decoded whole.
     decoding: SingleFlight<Position, Arc<Vec<u8>>, StoreError>,
-    /// If it is remote: compressed bytes of the entries that are decoded in segments.
+    /// For a remote archive: cached compressed bytes of the entries that are decoded in segments.
     compressed: DecodedCache,
-    /// The longest that are kept there.
+    /// Limit of one entry in `compressed`, in bytes.
     compressed_max_bytes: u64,
-    /// Deflated entries up to this size are decoded at once, bigger ones in segments.
+    /// Deflated entries up to this size, in bytes, are decoded whole, larger ones in segments.
     whole_max_bytes: u64,
     inflaters: Inflaters,
     checks: Mutex<CheckProgress>,
 }
 
-/// Where the bytes of an archive are.
+/// The location of the bytes of an archive.
 #[derive(Debug)]
 enum ArchiveBytes {
     Local(SnapshotFile),
@@ -163,7 +163,7 @@ impl ArchiveBytes {
     }
 }
 
-/// Decoded bytes of entries: of a whole one, or of a segment of a big one, by its number.
+/// Decoded bytes of entries: the number is 0 for a whole entry, or else that of a segment.
 type DecodedCache = Mutex<WeightedLru<(Position, u32), Arc<Vec<u8>>>>;
 
 fn decoded_cache(budget_bytes: u64) -> DecodedCache {
@@ -177,16 +177,16 @@ pub struct ZipStore {
     label: String,
 }
 
-/// Decoded entries are kept only to bridge the pieces that the kernel asks for; it caches the rest.
+/// Limit of cached decoded bytes; they only serve consecutive reads of the kernel, which caches the rest.
 const DECODED_MAX_BYTES: u64 = 256 << 20;
-/// Room for two entries of those that are fetched at once.
+/// Limit in bytes of the cache of compressed entries: two entries of the largest size that is decoded whole.
 const COMPRESSED_MAX_BYTES: u64 = 2 * WHOLE_MAX_BYTES;
 
 impl ZipStore {
     /// Reads the central directory of an archive in an open local file.
     ///
     /// # Errors
-    /// [`ZipError`]; nothing is allocated by a number from the archive before it is proved to fit.
+    /// [`ZipError`]; sizes in the archive cause no allocation before they are proved to fit.
     pub fn open(file: File, label: &str, options: ZipOptions) -> Result<Self, ZipError> {
         let file = SnapshotFile::new(file)?;
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
@@ -194,11 +194,11 @@ impl ZipStore {
         Self::with_directory(ArchiveBytes::Local(file), directory, label, options)
     }
 
-    /// Reads the central directory of a remote archive. `tail` is its end, which was fetched when its
-    /// size was asked for.
+    /// Reads the central directory of a remote archive. `tail` is its end, which was fetched together
+    /// with its size.
     ///
-    /// Two requests are made at most; none if the directory is in the tail or an index of it was kept,
-    /// and mostly one if not.
+    /// Makes two requests at most: none if the directory is in the tail or its index was cached,
+    /// otherwise mostly one.
     ///
     /// # Errors
     /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
@@ -264,8 +264,8 @@ impl ZipStore {
     }
 }
 
-/// The directory whose index was kept for this version of the archive, if the memory limit has room
-/// for it.
+/// Returns the directory whose index was cached for this version of the archive, if it fits into the memory
+/// limit.
 fn kept_directory(reader: &dyn SnapshotReader, options: &ZipOptions) -> Option<Directory> {
     let bytes = reader.derived(STORED_NAME, options.memory_limit_bytes / 2)?;
     let length = bytes.len() as u64;
@@ -275,7 +275,7 @@ fn kept_directory(reader: &dyn SnapshotReader, options: &ZipOptions) -> Option<D
         .flatten()
 }
 
-/// Keeps the index of a directory for later mounts, if the memory limit has room for a copy of it.
+/// Caches the index of a directory for later mounts, if a copy of it fits into the memory limit.
 fn keep_directory(reader: &dyn SnapshotReader, directory: &Directory, options: &ZipOptions) {
     reader.keep_derived(STORED_NAME, &mut || {
         let archive_bytes = reader.size_bytes();
@@ -283,7 +283,7 @@ fn keep_directory(reader: &dyn SnapshotReader, directory: &Directory, options: &
     });
 }
 
-/// What a failed read of the archive means for a key in it.
+/// Converts a failed read of the archive to an error of a key in it.
 fn archive_error(error: SnapshotError, key: Key) -> StoreError {
     match error {
         SnapshotError::Changed(what) => StoreError::Stale {
@@ -299,7 +299,7 @@ fn archive_error(error: SnapshotError, key: Key) -> StoreError {
             key,
             source: Arc::new(source),
         },
-        // That the archive is gone says nothing of what is in it.
+        // A missing archive does not prove that its entries are absent.
         SnapshotError::Store(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
             StoreError::Stale {
                 key,
@@ -390,7 +390,7 @@ impl Archive {
             Some(subdirectories) => (Kind::Prefix, 0, subdirectories.saturating_add(2)),
             None => (Kind::Object, node.size_bytes(), 1),
         };
-        // A directory that is only implied has no time of its own.
+        // An implied directory has no time of its own.
         let modified = match node.modified_unix() {
             0 => None,
             seconds => UNIX_EPOCH.checked_add(Duration::from_secs(seconds.into())),
@@ -445,7 +445,7 @@ impl Index for ZipStore {
     }
 }
 
-/// A directory of the archive.
+/// An open directory of the archive.
 #[derive(Debug)]
 struct ZipListing {
     archive: Arc<Archive>,

@@ -1,5 +1,5 @@
-//! System calls for files that other systems do not have, and attributes whose types differ there (see
-//! `portable.rs`, which stands in for this module on them).
+//! System calls on files that only Linux has, and attributes whose types differ on other systems (see
+//! `portable.rs`, which replaces this module there).
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -16,11 +16,11 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// Opens a path without access to its content, which has no effect on devices.
+/// Opens a path without access to its content (`O_PATH`), which has no effect on devices.
 pub(in crate::store) const PATH_ONLY: OFlags = OFlags::PATH;
 
-/// Opens a path that does not lead out of `root`, unless `may_leave`. May fail with [`Errno::AGAIN`] while
-/// something is renamed.
+/// Opens a path that does not lead out of `root`, unless `may_leave`. May fail with [`Errno::AGAIN`] during
+/// a concurrent rename.
 pub(in crate::store) fn open_beneath(
     root: &OwnedFd,
     path: &OsStr,
@@ -34,14 +34,14 @@ pub(in crate::store) fn open_beneath(
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
-/// Opens what was opened with [`PATH_ONLY`]: the same file, whatever its name is by now.
+/// Reopens a file that was opened with [`PATH_ONLY`]: the same file, even if it was renamed.
 pub(in crate::store) fn reopen(file: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Reads what is in the page cache. [`Errno::AGAIN`] if nothing is; [`Errno::OPNOTSUPP`] and others if the
-/// file system cannot tell.
+/// Reads bytes from the page cache. [`Errno::AGAIN`] if they are not cached; [`Errno::OPNOTSUPP`] and others
+/// if the file system does not support this.
 pub(in crate::store) fn read_cached(
     file: &File,
     buffer: &mut [u8],
@@ -51,14 +51,14 @@ pub(in crate::store) fn read_cached(
     rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
 }
 
-/// What is called for each name of a directory: the name, its type if the directory tells, and the position
-/// behind it.
+/// The callback for each name of a directory: the name, its type if the directory has it, and the position
+/// after it.
 pub(in crate::store) type Visit<'a> = dyn FnMut(&CStr, FileType, u64) -> ControlFlow<()> + 'a;
 
-/// Room for some 1,000 names of 10 bytes, as much as glibc asks for at a time.
+/// Buffer size for about 1,000 names of 10 bytes, the same as in glibc.
 const NAMES_BYTES: usize = 32 * 1024;
 
-/// Memory for names of a directory.
+/// The buffer for the names of a directory.
 #[derive(Debug, Default)]
 pub(in crate::store) struct NamesBuffer(Vec<MaybeUninit<u8>>);
 
@@ -82,14 +82,14 @@ pub(in crate::store) fn visit_names(
     Ok(false)
 }
 
-/// An empty file in memory.
+/// Creates an empty file in memory.
 pub(in crate::store) fn memory_file() -> io::Result<File> {
     let memory = rustix::fs::memfd_create("zarrfs", MemfdFlags::CLOEXEC)?;
     Ok(File::from(memory))
 }
 
 /// Locks one byte of a file for this process, or unlocks it (an open file description lock, see fcntl(2)).
-/// `EAGAIN` or `EACCES` if another one has it.
+/// `EAGAIN` or `EACCES` if another process holds the lock.
 pub(in crate::store) fn set_lock(file: &OwnedFd, offset: i64, is_locked: bool) -> nix::Result<()> {
     let kind = match is_locked {
         true => libc::F_WRLCK,
@@ -105,16 +105,16 @@ pub(in crate::store) fn set_lock(file: &OwnedFd, offset: i64, is_locked: bool) -
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
 }
 
-/// File systems on which a write through a memory map moves no time: tmpfs and ramfs.
+/// File systems on which a write through a memory map updates no time: tmpfs and ramfs.
 const UNTIMED: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Events of inotify(7) for a file that is opened, written or closed, where times do not tell of writes. A
-/// writer opens a file before it locks it.
+/// An inotify(7) watch for opens, writes and closes of a file whose times do not reveal writes. A writer
+/// opens a file before it locks it.
 #[derive(Debug)]
 pub(in crate::store) struct Watch(Option<OwnedFd>);
 
 impl Watch {
-    /// Watches a file on a file system on which a write moves no time; `None` on any other.
+    /// Watches a file on a file system of [`UNTIMED`]; `None` on any other file system.
     pub(in crate::store) fn of_untimed(file: &File) -> Result<Option<Self>, Errno> {
         let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type);
         let is_untimed = kind.is_ok_and(|kind| UNTIMED.contains(&kind));
@@ -136,7 +136,7 @@ impl Watch {
         Self(events.ok())
     }
 
-    /// Whether the file was used since the last call, as far as is known.
+    /// Whether the file was used since the last call; true if that is unknown.
     pub(in crate::store) fn was_used(&self) -> bool {
         let Some(events) = &self.0 else { return true };
         let mut buffer = [0; 4096];
@@ -152,12 +152,12 @@ impl Watch {
     }
 }
 
-/// The device that a file is on.
+/// Returns the device of a file.
 pub(in crate::store) fn device(stat: &FileStat) -> u64 {
     stat.st_dev
 }
 
-/// When a file was last written: seconds since 1970, and nanoseconds.
+/// Returns when a file was last written: seconds since 1970, and nanoseconds.
 pub(in crate::store) fn modified(stat: &FileStat) -> (i64, u64) {
     (stat.st_mtime, stat.st_mtime_nsec)
 }

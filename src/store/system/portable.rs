@@ -1,6 +1,6 @@
-//! What stands in for `linux.rs` on other systems, on which zarrfs reads sources but mounts nothing. Nothing
-//! is less safe here; reads of files wait, listings and lookups take more system calls, and processes that
-//! share a disk cache do not know what the others fetch.
+//! Replaces `linux.rs` on other systems, where zarrfs reads sources but cannot mount them. It is equally
+//! safe, with three limits: reads of files may block, listings and lookups take more system calls, and
+//! processes that share a disk cache do not coordinate their fetches.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -13,7 +13,7 @@ use cap_primitives::fs::{OpenOptions, OpenOptionsExt, open};
 use rustix::fs::{Dir, FileType, Mode, OFlags, Stat as FileStat};
 use rustix::io::Errno;
 
-/// As on Linux, but for reading: there is nothing less on all systems.
+/// As on Linux, but opens for reading, because weaker access does not exist on all systems.
 pub(in crate::store) const PATH_ONLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 /// Opens a path for reading that does not lead out of `root`, unless `may_leave`.
@@ -31,33 +31,33 @@ pub(in crate::store) fn open_beneath(
     let mut options = OpenOptions::new();
     let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
     options.read(true).custom_flags(flags);
-    // What leads out is a permission error without a number; on Linux it is EXDEV.
+    // Leaving the root is a permission error without a number here; on Linux it is EXDEV.
     match open(&root, Path::new(path), &options) {
         Err(error) if error.raw_os_error().is_none() => Err(Errno::XDEV),
         opened => opened.map(OwnedFd::from).map_err(failed),
     }
 }
 
-/// The same open file again.
+/// Duplicates the open file.
 pub(in crate::store) fn reopen(file: &OwnedFd, _: OFlags) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(file, 0)
 }
 
-/// Whether a read waits is never known.
+/// Always fails, because whether a read would block is unknown.
 pub(in crate::store) fn read_cached(_: &File, _: &mut [u8], _: u64) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// What is called for each name of a directory: the name, its type if the directory tells, and the position
-/// behind it.
+/// The callback for each name of a directory: the name, its type if the directory has it, and the position
+/// after it.
 pub(in crate::store) type Visit<'a> = dyn FnMut(&CStr, FileType, u64) -> ControlFlow<()> + 'a;
 
-/// Names need no memory of the caller.
+/// Empty, because names need no buffer here.
 #[derive(Debug, Default)]
 pub(in crate::store) struct NamesBuffer;
 
 /// Visits the names of a directory from a position on (0 is the beginning); returns whether `visit` broke.
-/// Positions are counts.
+/// Positions are numbers of names.
 pub(in crate::store) fn visit_names(
     directory: &OwnedFd,
     _: &mut NamesBuffer,
@@ -74,17 +74,17 @@ pub(in crate::store) fn visit_names(
     Ok(false)
 }
 
-/// An empty file that has no name.
+/// Creates an empty file without a name.
 pub(in crate::store) fn memory_file() -> io::Result<File> {
     tempfile::tempfile()
 }
 
-/// There are no locks of a part of a file that the system releases with the file.
+/// Always fails: these systems have no byte-range locks that are released with the open file.
 pub(in crate::store) fn set_lock(_: &OwnedFd, _: i64, _: bool) -> nix::Result<()> {
     Err(nix::errno::Errno::ENOTSUP)
 }
 
-/// All file systems are taken to keep the times of writes.
+/// Has no values: all file systems are assumed to update times on writes.
 #[derive(Debug)]
 pub(in crate::store) enum Watch {}
 
@@ -98,13 +98,13 @@ impl Watch {
     }
 }
 
-/// The device that a file is on.
+/// Returns the device of a file.
 pub(in crate::store) fn device(stat: &FileStat) -> u64 {
-    // As many bits as there are: it is only compared.
+    // The sign is irrelevant, because the number is only compared.
     u64::from(stat.st_dev.cast_unsigned())
 }
 
-/// When a file was last written: seconds since 1970, and nanoseconds.
+/// Returns when a file was last written: seconds since 1970, and nanoseconds.
 pub(in crate::store) fn modified(stat: &FileStat) -> (i64, u64) {
     let nanoseconds = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     (stat.st_mtime, nanoseconds)

@@ -1,4 +1,4 @@
-//! Checks the CRC-32 of stored entries as they are read piece by piece, in any order.
+//! Checks the CRC-32 of stored entries that are read in pieces, in any order.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use lru::LruCache;
 
 use crate::store::Position;
 
-/// Entries that are being read at the same time; the oldest is forgotten, and checked another time.
+/// Number of entries that are tracked; the least recently used one is dropped, and checked another time.
 const MAX_ENTRIES: usize = 4096;
-/// Separate pieces of one entry; of more than these the shortest are forgotten.
+/// Number of separate pieces of one entry; beyond it the shortest piece is dropped.
 const MAX_PIECES: usize = 4096;
-/// Pieces of all entries together; the entries that were read longest ago are forgotten.
+/// Number of pieces of all entries together; beyond it the least recently read entries are dropped.
 const MAX_ALL_PIECES: usize = 1 << 16;
 
-/// What has been seen so far of entries that have not been read whole yet.
+/// Pieces that were read of entries which were not read completely.
 #[derive(Debug)]
 pub(super) struct CheckProgress {
     entries: LruCache<Position, Vec<Piece>>,
-    /// Of all entries.
+    /// Number of pieces of all entries.
     pieces: usize,
 }
 
@@ -40,8 +40,8 @@ impl Default for CheckProgress {
 }
 
 impl CheckProgress {
-    /// The parts of the bytes from `start` to `end` that have not been seen yet, as far as they
-    /// can be kept: summing what is not kept would be for nothing.
+    /// Returns the parts from `start` to `end` that were not read before. Parts that could not be
+    /// recorded are omitted, because computing their checksums would be wasted work.
     pub(super) fn unseen(&mut self, entry: Position, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut unseen = Vec::new();
         let mut at = start;
@@ -68,8 +68,8 @@ impl CheckProgress {
         unseen
     }
 
-    /// Notes the checksum of the bytes from `start` to `end`, if none of them has been seen yet;
-    /// returns that of the whole entry as soon as all of it has been seen.
+    /// Records the checksum of the bytes from `start` to `end`, if none of them was recorded before;
+    /// returns the checksum of the whole entry once all of it was recorded.
     pub(super) fn add(
         &mut self,
         entry: Position,
@@ -113,7 +113,7 @@ impl CheckProgress {
     }
 }
 
-/// Makes room: a reader from beginning to end makes one long piece, which stays.
+/// Drops the shortest piece. A sequential reader makes one long piece, which stays.
 fn forget_shortest(pieces: &mut Vec<Piece>) {
     let lengths = pieces
         .iter()
@@ -123,7 +123,7 @@ fn forget_shortest(pieces: &mut Vec<Piece>) {
     }
 }
 
-/// Joins pieces where one begins at the other's end.
+/// Joins adjacent pieces.
 fn join_touching(pieces: &mut Vec<Piece>) {
     pieces.dedup_by(|next, piece| {
         let touch = piece.end == next.start;

@@ -1,6 +1,6 @@
-//! AccessHint one entry: its local header is checked against the directory once, then a stored entry
-//! is read in place and a compressed one decoded. The header is read together with the data where
-//! that is worth it, and no byte is read twice.
+//! Reads one entry. Its local header is checked against the directory once; then a stored entry is
+//! read in place, and a compressed one is decoded. The header is read together with the data where
+//! that is worthwhile, and no byte is read twice.
 
 mod decoded;
 mod local;
@@ -19,11 +19,11 @@ use crate::store::{
     Data, Key, LocalObject, Object, Position, Stat, StoreError, Version, in_memory, part,
 };
 
-/// What is read with the header in the hope that it holds all of the extra field.
+/// Bytes that are read after the name in the header; they usually contain the whole extra field.
 const USUAL_EXTRA_BYTES: usize = 64;
-/// Pieces in which an entry is read that is checked before it is served.
+/// Size of the pieces in which an entry is read that is checked before it is served, in bytes.
 const CHECK_PIECE_BYTES: usize = 1 << 20;
-/// The longest local header.
+/// The length of the longest local header in bytes.
 const MAX_HEADER_BYTES: usize = HEADER_BYTES + 2 * 0xFFFF;
 
 /// An entry that can be read.
@@ -31,12 +31,12 @@ const MAX_HEADER_BYTES: usize = HEADER_BYTES + 2 * 0xFFFF;
 pub(super) struct ZipObject {
     archive: Arc<Archive>,
     position: Position,
-    /// Parts are asked for as they are needed, and not as a file is read.
+    /// Whether exactly the requested ranges are read, without blocks and readahead.
     is_exact: bool,
 }
 
 impl ZipObject {
-    /// Fails for what is known never to be readable.
+    /// Opens an entry; fails if it is known to be unreadable.
     pub(super) fn open(archive: &Arc<Archive>, position: Position) -> Result<Self, StoreError> {
         let object = Self {
             archive: Arc::clone(archive),
@@ -85,7 +85,7 @@ impl ZipObject {
         Ok(object)
     }
 
-    /// The same, to be read in exactly the parts that are asked for.
+    /// The same object, for reading exactly the requested ranges.
     pub(super) fn exact(self) -> Self {
         let is_exact = true;
         Self { is_exact, ..self }
@@ -126,7 +126,7 @@ impl ZipObject {
         archive_error(error, self.key())
     }
 
-    /// Bytes from a cache, if the archive is still the one that they came from.
+    /// Returns bytes from a cache, if the archive has not changed since they were read.
     fn cached(
         &self,
         cache: &DecodedCache,
@@ -147,13 +147,13 @@ impl ZipObject {
         drop(evicted);
     }
 
-    /// Bytes from the entry's header to the central directory.
+    /// Returns the number of bytes from the entry's header to the central directory.
     fn room_bytes(&self) -> u64 {
         let start = self.node().header_offset();
         self.archive.data_end.saturating_sub(start)
     }
 
-    /// How much is read for the local header and `data_bytes` behind it: mostly enough.
+    /// Returns how many bytes to read for the local header and `data_bytes` after it; mostly enough.
     fn first_read_bytes(&self, data_bytes: usize) -> usize {
         let name_bytes = self.archive.index.key_length(self.position);
         let room = usize::try_from(self.room_bytes()).unwrap_or(usize::MAX);
@@ -164,7 +164,7 @@ impl ZipObject {
             .min(room)
     }
 
-    /// The length of the local header that `bytes` begin with.
+    /// Returns the length of the local header at the beginning of `bytes`.
     fn header_bytes(&self, bytes: &[u8]) -> Result<usize, StoreError> {
         let header = LocalHeader::parse(bytes)
             .ok_or_else(|| self.corrupt("no local header where the directory says".into()))?;
@@ -178,7 +178,7 @@ impl ZipObject {
         }
     }
 
-    /// Verifies the local header, all of it, against the directory.
+    /// Verifies the complete local header against the directory.
     fn verify_header(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let header = LocalHeader::parse(bytes)
             .ok_or_else(|| StoreError::internal("a local header that was there before"))?;
@@ -201,7 +201,7 @@ impl ZipObject {
         Ok(())
     }
 
-    /// Follows what has been read of a stored entry; verifies its checksum when that is all.
+    /// Records which bytes of a stored entry were read; verifies its checksum once all were read.
     fn note_stored(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if self.node().crc_verdict().is_some() {
             return Ok(());
@@ -217,7 +217,7 @@ impl ZipObject {
         }
         let checks = &self.archive.checks;
         let end = offset.saturating_add(bytes.len() as u64);
-        // The sums are made without the lock; parts that another thread has seen in the meantime
+        // Checksums are computed without the lock. Parts that another thread has recorded in the meantime
         // are left out.
         let unseen = checks.lock().unseen(self.position, offset, end);
         for Range { start, end } in unseen {
@@ -231,7 +231,7 @@ impl ZipObject {
         Ok(())
     }
 
-    /// Whether all of a stored entry has to be verified before a part of it is served.
+    /// Whether a whole stored entry must be verified before a part of it is served.
     fn is_verified_first(&self, size: usize) -> bool {
         let node = self.node();
         self.archive.options.verify
@@ -239,7 +239,7 @@ impl ZipObject {
             && (size as u64) < node.size_bytes()
     }
 
-    /// What there is of a range; an error if the entry is known to be corrupt.
+    /// Cuts a range at the end of the entry; fails if the entry is known to be corrupt.
     fn clamp(&self, offset: u64, size: usize) -> Result<(u64, usize), StoreError> {
         let node = self.node();
         if node.crc_verdict() == Some(false) {
@@ -315,7 +315,7 @@ impl Object for ZipObject {
     }
 }
 
-/// What APPNOTE.TXT (4.4.5) calls a method, and what is read instead.
+/// Returns the name of a method in APPNOTE.TXT (4.4.5), and the supported methods.
 fn unknown_method(method: u32) -> String {
     let name = match method {
         1 => " (shrink)",

@@ -1,8 +1,8 @@
-//! Local headers: what stands before an entry's bytes, and must agree with the directory.
+//! Local headers: each precedes the bytes of an entry, and must agree with the directory.
 
 use super::index::{Coding, Node};
 
-/// Length of the fixed part.
+/// Length of the fixed part in bytes.
 pub(super) const HEADER_BYTES: usize = 30;
 
 /// The fixed part of a local header (APPNOTE 4.3.7).
@@ -17,7 +17,7 @@ pub(super) struct LocalHeader {
     pub(super) extra_bytes: usize,
 }
 
-/// Sizes and CRC follow the data.
+/// Flag: sizes and CRC follow the data.
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 const FLAG_ENCRYPTED: u16 = 1;
 
@@ -37,7 +37,7 @@ impl LocalHeader {
         })
     }
 
-    /// Compares with the directory; fails with what differs, there and here.
+    /// Compares with the directory; the error is the field that differs, with both of its values.
     pub(super) fn agrees(&self, node: &Node, extra: &[u8]) -> Result<(), (&'static str, u64, u64)> {
         let method = match node.coding() {
             Coding::Deflated => 8,
@@ -76,7 +76,7 @@ impl LocalHeader {
     }
 }
 
-/// The numbers of the zip64 extra field (APPNOTE 4.5.3).
+/// Iterates over the numbers in the zip64 extra field (APPNOTE 4.5.3).
 fn zip64_field(extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut rest = extra;
     let mut found: &[u8] = &[];

@@ -1,6 +1,6 @@
-//! The central directory as a tree in memory: 48 bytes an entry, plus its name, 4 bytes of order
-//! and some 10 of hash table. A place in it is the order of appearance in the archive, so the
-//! same archive always has the same places.
+//! The central directory as a tree in memory: 48 bytes per entry, plus its name, 4 bytes of order
+//! and about 10 bytes of hash table. Positions follow the order of entries in the archive, so the
+//! same archive always has the same positions.
 
 mod build;
 mod name_table;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use self::name_table::NameTable;
 use crate::store::{Key, Position};
 
-/// How an entry's bytes are had, or why they cannot be.
+/// How an entry is encoded, or why it cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
     Directory,
@@ -23,15 +23,15 @@ pub(super) enum Coding {
     Deflated,
     Zstd,
     Encrypted,
-    /// A method that is not built in; its number is in the node's CRC field.
+    /// An unsupported method; its number is in the node's CRC field.
     UnknownMethod,
-    /// A part of an archive of several files.
+    /// The archive is split into several files.
     Split,
-    /// Its bytes are claimed by another entry too.
+    /// Another entry claims some of the same bytes.
     Overlapping,
-    /// Its bytes would end behind the beginning of the central directory.
+    /// The entry would end after the beginning of the central directory.
     OutOfBounds,
-    /// Its two sizes cannot both be true.
+    /// The two declared sizes contradict each other.
     ImpossibleSize,
 }
 
@@ -44,8 +44,8 @@ impl Coding {
     }
 }
 
-/// One entry. For a directory the three long fields are: first child in the order, number of
-/// children, number of directories among them.
+/// One entry. For a directory, the three long fields are: its first child in the order, the number of
+/// its children, and the number of directories among them.
 #[derive(Debug)]
 pub(super) struct Node {
     name_start: u32,
@@ -60,13 +60,13 @@ pub(super) struct Node {
     size_bytes: u64,
 }
 
-// What is found out while reading, in `Node::state`.
+// State that is learnt while reading, in `Node::state`.
 const HEADER_LENGTH: u32 = (1 << 18) - 1;
 const CRC_GOOD: u32 = 1 << 18;
 const CRC_BAD: u32 = 1 << 19;
 
 impl Node {
-    /// The name, which is a part of all `names`.
+    /// Returns the name, which is a part of `names`.
     fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
         let start = self.name_start as usize;
         let name = names.get(start..start.saturating_add(self.name_length.into()));
@@ -77,13 +77,13 @@ impl Node {
         self.coding
     }
 
-    /// Directories directly inside, for a directory.
+    /// Returns the number of directories directly in a directory; `None` for a file.
     pub(super) fn subdirectories(&self) -> Option<u32> {
         (self.coding == Coding::Directory)
             .then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
     }
 
-    /// Declared size of the decoded bytes; a claim that the kernel cannot hold is cut.
+    /// Returns the declared decoded size in bytes, cut to what the kernel can represent.
     pub(super) fn size_bytes(&self) -> u64 {
         self.size_bytes.min(i64::MAX.unsigned_abs())
     }
@@ -104,7 +104,7 @@ impl Node {
         self.modified_unix
     }
 
-    /// Length of the local header, once it was checked.
+    /// Returns the length of the local header in bytes, once it was verified.
     pub(super) fn header_length(&self) -> Option<u64> {
         let length = self.state.load(Ordering::Relaxed) & HEADER_LENGTH;
         (length != 0).then_some(length.into())
@@ -115,7 +115,7 @@ impl Node {
             .fetch_or(length & HEADER_LENGTH, Ordering::Relaxed);
     }
 
-    /// What is known of the CRC: right, wrong, or not checked yet.
+    /// Whether the CRC is right or wrong; `None` if it was not checked yet.
     pub(super) fn crc_verdict(&self) -> Option<bool> {
         match self.state.load(Ordering::Relaxed) {
             state if state & CRC_BAD != 0 => Some(false),
@@ -124,7 +124,7 @@ impl Node {
         }
     }
 
-    /// Compares and remembers the CRC of the whole entry; a bad one stays bad.
+    /// Compares and records the CRC of the whole entry; a wrong CRC is final.
     pub(super) fn verify_crc(&self, actual: u32) -> bool {
         let good = actual == self.crc;
         self.state
@@ -133,23 +133,23 @@ impl Node {
     }
 }
 
-/// A directory that was read.
+/// A parsed central directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) index: ZipIndex,
-    /// Where it begins: entries end before it.
+    /// Where the central directory begins; entries end before it.
     pub(super) data_end: u64,
-    /// What a person should know about the archive, each in a line.
+    /// Notes for users about the archive, one per line.
     pub(super) notes: Vec<String>,
 }
 
-/// The tree.
+/// The tree of entries.
 #[derive(Debug)]
 pub(super) struct ZipIndex {
     nodes: Vec<Node>,
-    /// Names, one behind the other.
+    /// All names, concatenated.
     names: Vec<u8>,
-    /// Children of each directory, in one piece each.
+    /// Children of each directory, contiguous per directory.
     order: Vec<Position>,
     by_name: NameTable,
     open_infallible: bool,
@@ -199,7 +199,7 @@ impl ZipIndex {
             .map(Position)
     }
 
-    /// The components of a key from the last to the first.
+    /// Iterates over the components of a key from the last to the first.
     fn ancestry(&self, position: Position) -> impl Iterator<Item = &[u8]> {
         let mut at = position;
         std::iter::from_fn(move || {
@@ -212,7 +212,7 @@ impl ZipIndex {
     pub(super) fn key(&self, position: Position) -> Key {
         let mut components: Vec<&[u8]> = self.ancestry(position).collect();
         components.reverse();
-        // Every component was checked when the index was built.
+        // Cannot fail: every component was checked when the index was built.
         Key::new(&components.join(&b'/')).unwrap_or_default()
     }
 
@@ -228,7 +228,7 @@ impl ZipIndex {
         rest.is_some_and(<[u8]>::is_empty)
     }
 
-    /// Length of the full name of an entry.
+    /// Returns the length of the full name of an entry in bytes.
     pub(super) fn key_length(&self, position: Position) -> u64 {
         self.ancestry(position)
             .map(|name| name.len() as u64 + 1)
@@ -237,7 +237,7 @@ impl ZipIndex {
     }
 }
 
-/// Tells the parent and the name of a node.
+/// Returns the parent and the name of a node.
 fn name_of<'a>(nodes: &'a [Node], names: &'a [u8]) -> impl Fn(u32) -> (u32, &'a [u8]) + Copy {
     move |at| match nodes.get(at as usize) {
         Some(node) => (node.parent, node.name(names)),

@@ -1,5 +1,5 @@
-//! Decoding, always into a known size: an entry is decoded whole, or, if it is a big deflated one,
-//! in segments from checkpoints, so that random reads cost the same wherever they are.
+//! Decoding into a buffer of known size. An entry is decoded whole, or, if it is a large deflated one,
+//! in segments from checkpoints, so that random reads cost the same at every offset.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -17,22 +17,22 @@ use super::index::Node;
 use crate::store::{Position, StoreError, part_mut};
 use crate::sync::Mutex;
 
-/// Entries up to this size are decoded at once.
+/// Entries up to this size, in bytes, are decoded whole.
 pub(super) const WHOLE_MAX_BYTES: u64 = 64 << 20;
-/// Pieces of bigger deflated entries.
+/// Size of the segments of larger deflated entries, in bytes.
 pub(super) const SEGMENT_BYTES: u64 = 4 << 20;
-/// How far back deflate refers (RFC 1951).
+/// Longest distance of back-references in deflate, in bytes (RFC 1951).
 const WINDOW_BYTES: usize = 32 << 10;
-/// Checkpoints (some 43 KiB each) of one entry; more would take too much memory.
+/// Number of checkpoints of one entry (about 43 KiB each), which limits their memory.
 const MAX_CHECKPOINTS: u32 = 128;
-/// Big entries whose checkpoints are kept.
+/// Number of large entries whose checkpoints are kept.
 const MAX_INFLATERS: usize = 16;
 
-/// The system has no memory left.
+/// Memory could not be allocated.
 #[derive(Debug)]
 pub(super) struct NoMemory;
 
-/// Makes `bytes` exactly `length` long, without aborting if there is no memory.
+/// Resizes `bytes` to exactly `length`, without aborting if memory cannot be allocated.
 pub(super) fn resize(bytes: &mut Vec<u8>, length: usize) -> Result<(), NoMemory> {
     bytes
         .try_reserve_exact(length.saturating_sub(bytes.len()))
@@ -57,7 +57,7 @@ pub(super) fn deflate_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), 
     }
 }
 
-/// The decoded size in the header of a zstd frame.
+/// Returns the decoded size in the header of a zstd frame.
 pub(super) fn zstd_content_bytes(compressed: &[u8]) -> Option<u64> {
     zstd::zstd_safe::get_frame_content_size(compressed)
         .ok()
@@ -86,14 +86,14 @@ pub(super) fn zstd_exact(compressed: &[u8], target: &mut [u8]) -> Result<(), Str
     }
 }
 
-/// Decodes zstd frames to exactly `size` bytes, taking memory only for what is really there.
+/// Decodes zstd frames to exactly `size` bytes; memory grows with the actual output.
 pub(super) fn zstd_growing(
     compressed: &[u8],
     size: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     let bad = |e: std::io::Error| format!("bad zstd data: {e}");
-    // Memory that is reserved and not written to takes none.
+    // Reserved memory that is never written takes no physical memory.
     bytes
         .try_reserve_exact(size.saturating_add(1))
         .map_err(|_| format!("no memory for {size} bytes"))?;
@@ -112,17 +112,17 @@ pub(super) fn zstd_growing(
 /// Why a segment could not be decoded.
 #[derive(Debug)]
 pub(super) enum SegmentError {
-    /// Compressed bytes from this offset on are not at hand; decoding goes on from the place.
+    /// Compressed bytes from this offset on are not in memory; decoding continues from the place.
     NeedsInput(u64, Box<Place>),
     /// The compressed bytes could not be read.
     Store(StoreError),
-    /// They are wrong.
+    /// The compressed bytes are invalid.
     Corrupt(String),
-    /// All of it has another checksum.
+    /// The whole entry has this checksum, which is not the expected one.
     Crc(u32),
 }
 
-/// The inflaters of the big entries that were read last.
+/// The inflaters of the large entries that were read last.
 #[derive(Debug)]
 pub(super) struct Inflaters(Mutex<LruCache<Position, Arc<Mutex<Inflater>>>>);
 
@@ -143,7 +143,7 @@ impl Inflaters {
     }
 }
 
-/// A place in a deflate stream from which it can be decoded on, at a segment's beginning.
+/// A place in a deflate stream, at the beginning of a segment, from which decoding can continue.
 #[derive(Clone, Default)]
 pub(super) struct Place {
     decoder: Box<DecompressorOxide>,
@@ -154,7 +154,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where its compressed bytes begin in those of the entry.
+    /// The offset of the place in the compressed bytes of the entry.
     pub(super) fn compressed_offset(&self) -> u64 {
         self.compressed_offset
     }
@@ -166,26 +166,26 @@ impl std::fmt::Debug for Place {
     }
 }
 
-/// Decodes the segments of one big entry.
+/// Decodes the segments of one large entry.
 #[derive(Debug, Default)]
 pub(super) struct Inflater {
-    /// Places at regular distances, as far as the stream has been decoded.
+    /// Places at regular distances, up to where the stream was decoded.
     checkpoints: Vec<Place>,
-    /// The furthest place reached, and the checksum of all before it.
+    /// The furthest place that was reached; `crc` is the checksum of all bytes before it.
     frontier: Place,
     crc: Crc,
-    /// All compressed bytes were fetched at once before.
+    /// Whether all compressed bytes were fetched at once before.
     pub(super) was_fetched: bool,
 }
 
-/// Reads compressed bytes at an offset; returns how many are at hand.
+/// Reads compressed bytes at an offset; returns how many are in memory.
 pub(super) type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, StoreError> + 'a;
 
 impl Inflater {
-    /// Decodes segment `wanted`, from `from` or else from the nearest place before it; `keep` gets every
-    /// segment that is decoded on the way.
+    /// Decodes segment `wanted`, from `from` or else from the nearest place before it; `keep` receives
+    /// every segment that is decoded on the way.
     ///
-    /// When the end is reached for the first time, the checksum of all is verified.
+    /// When the end is reached for the first time, the checksum of the whole entry is verified.
     pub(super) fn segment(
         &mut self,
         wanted: u32,
@@ -238,10 +238,10 @@ impl Inflater {
     }
 }
 
-/// Compressed bytes that are decoded at a time.
+/// Compressed bytes that are read at a time.
 const INPUT_BYTES: usize = 256 << 10;
 
-/// Why decoding a segment has ended.
+/// Why decoding of a segment stopped.
 enum Stopped {
     NeedsInput(u64),
     Failed(SegmentError),
@@ -260,7 +260,7 @@ fn decode_segment(
     let size = usize::try_from(left.min(SEGMENT_BYTES)).unwrap_or(usize::MAX);
     let window = place.window.len();
     let end = window.saturating_add(size);
-    // One byte more at the end shows whether the stream ends where it should.
+    // One extra byte at the end shows whether the stream ends where it should.
     let mut output = place.window.clone();
     resize(&mut output, end.saturating_add(is_last.into()))
         .map_err(|NoMemory| corrupt("no memory for a segment".into()))?;

@@ -1,4 +1,4 @@
-//! From the end of an archive to its index: the end record, the zip64 one, the directory.
+//! Finds the index of an archive from its end: the end record, the zip64 one, the directory.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,24 +9,24 @@ use super::index::{self, Directory};
 use super::{ZipError, ZipOptions};
 use crate::store::snapshot::SnapshotFile;
 
-/// What the directory is read through.
+/// Buffer size for reading the directory, in bytes.
 pub(super) const DIRECTORY_BUFFER_BYTES: usize = 1 << 20;
-/// How far before the end of the archive its end record may stand.
+/// Longest distance of the end record from the end of the archive, in bytes.
 pub(super) const SEARCHED_BYTES: u64 = 1 << 20;
-/// End records that are tried; each round begins before the last false one.
+/// Number of end records that are tried; each round continues before the last false one.
 const MAX_ROUNDS: usize = 64;
 
-/// What a directory is read from: a whole file, or those parts of one that are at hand.
+/// The source of a directory: a whole file, or the parts of one that are in memory.
 pub(super) trait Source: ReaderAt + Copy {
     fn size_bytes(self) -> u64;
 
-    /// How far back from `end` an end record can be looked for.
+    /// Returns how far back from `end` the search for an end record can go.
     fn reach_bytes(self, end: u64) -> u64;
 
-    /// There is no end record within that reach.
+    /// Records that no end record lies within that reach.
     fn note_fruitless(self, end: u64);
 
-    /// Whether something is not known for want of a part that is not at hand.
+    /// Whether a read needed a part that is not in memory.
     fn has_gaps(self) -> bool;
 }
 
@@ -52,7 +52,7 @@ impl Source for &SnapshotFile {
     }
 }
 
-/// Finds and reads the directory. `held_bytes` are taken from the memory limit meanwhile.
+/// Finds and reads the directory. `held_bytes` of the memory limit are already in use.
 pub(super) fn read_directory<S: Source>(
     source: S,
     buffer: &mut [u8],
@@ -64,8 +64,8 @@ pub(super) fn read_directory<S: Source>(
     index::build(&located, buffer, split, held_bytes, options)
 }
 
-/// Finds the end record, also behind a comment that looks like one. If the source has gaps then,
-/// the answer is only what it seems to be so far.
+/// Finds the end record, even if a comment after it looks like one. If the source has gaps, the result
+/// is only provisional.
 pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchive<S>, ZipError> {
     let mut end = source.size_bytes();
     let mut first_failure = None;
@@ -73,7 +73,7 @@ pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchi
         let locator = ZipLocator::new().max_search_space(source.reach_bytes(end));
         match locator.locate_in_reader(source, buffer, end) {
             Ok(archive) => {
-                // Nothing shows that an empty directory is one, but that nothing follows it.
+                // An empty directory has no record to check, so nothing may follow it.
                 let begins_well = match archive.entries_hint() {
                     0 => comment_fits(source, archive.eocd_offset())?,
                     _ => archive.entries(buffer).next_entry().is_ok(),
@@ -88,7 +88,7 @@ pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchi
             Err((_, e)) => {
                 let offset = e.eocd_offset().filter(|offset| *offset < end);
                 let (what, is_false_record) = match e.into_kind() {
-                    // What a false record points at is not there.
+                    // A false record may point outside of the file.
                     rawzip::ErrorKind::IO(e) if is_beyond(&e) => {
                         ("it points behind the end of the file".into(), true)
                     }
@@ -107,7 +107,7 @@ pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchi
     Err(first_failure.map_or(ZipError::NoDirectory, ZipError::BadDirectory))
 }
 
-/// A read behind the end of the file, or behind all that a file can have.
+/// Whether a read was beyond the end of the file, or beyond the largest offset.
 fn is_beyond(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -115,21 +115,21 @@ fn is_beyond(error: &io::Error) -> bool {
     )
 }
 
-/// The end record (APPNOTE 4.3.16).
+/// Reads the end record (APPNOTE 4.3.16).
 fn end_record<S: Source>(source: S, eocd_offset: u64) -> io::Result<[u8; 22]> {
     let mut record = [0; 22];
     source.read_exact_at(&mut record, eocd_offset)?;
     Ok(record)
 }
 
-/// Whether the comment of an end record ends where the file does.
+/// Whether the comment of an end record ends at the end of the file.
 fn comment_fits<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
     let [.., low, high] = end_record(source, eocd_offset)?;
     let comment_bytes = u64::from(u16::from_le_bytes([low, high]));
     Ok(eocd_offset.saturating_add(22 + comment_bytes) == source.size_bytes())
 }
 
-/// Whether the end record belongs to an archive of several files.
+/// Whether the end record belongs to a split archive.
 fn is_split<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
     let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] =
         end_record(source, eocd_offset)?;
@@ -141,7 +141,7 @@ fn is_split<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
     let Some(locator_offset) = eocd_offset.checked_sub(20) else {
         return Ok(false);
     };
-    // The zip64 locator says how many files there are (APPNOTE 4.3.15).
+    // The zip64 locator has the number of files (APPNOTE 4.3.15).
     let mut locator = [0; 20];
     source.read_exact_at(&mut locator, locator_offset)?;
     let [b'P', b'K', 6, 7, a, b, c, d, .., e, f, g, h] = locator else {

@@ -1,5 +1,5 @@
-//! The parts of a remote archive that are needed to find and read its directory: the end of it, which
-//! is given, and what is missing of the directory.
+//! The parts of a remote archive that are needed to find and read its directory: the end of the
+//! archive, which is given, and the missing part of the directory.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -13,25 +13,25 @@ use super::{ZipError, ZipOptions, archive_error};
 use crate::store::Key;
 use crate::store::snapshot::SnapshotReader;
 
-/// Parts that are fetched at most, besides the given end.
+/// Largest number of parts that are fetched besides the given end.
 const MAX_FETCHES: usize = 2;
-/// Places no further apart than this are fetched together.
+/// Gaps no further apart than this, in bytes, are fetched together.
 const NEAR_BYTES: u64 = 64 << 10;
-/// What is fetched around a place where only a record should be.
+/// Bytes that are fetched around a gap where only a record is expected.
 const RECORD_BYTES: u64 = 4 << 10;
-/// A directory that is longer is not fetched before its first record has been seen.
+/// A longer directory is not fetched before its first record was seen.
 pub(super) const UNSEEN_MAX_BYTES: u64 = 32 << 20;
 
-/// Parts of an archive. What reads them gets what is in them; what else it asks for is noted.
+/// Parts of an archive. Reads outside of them fail, and are recorded as gaps.
 #[derive(Debug)]
 pub(super) struct PrefetchedTail {
     size_bytes: u64,
-    /// By their offsets; the last one ends where the archive does.
+    /// Sorted by offset; the last part ends at the end of the archive.
     parts: Vec<Part>,
     fetched_bytes: u64,
-    /// What was asked for and is in no part.
+    /// Ranges that were read and are in no part.
     gaps: RefCell<Vec<Range<u64>>>,
-    /// An end record was looked for as far back as the parts go, which is not far enough.
+    /// Whether a search for the end record has failed in all parts, and would have to go further back.
     is_fruitless: Cell<bool>,
 }
 
@@ -47,18 +47,18 @@ impl Part {
     }
 }
 
-/// What `locate` found: where the directory begins and ends, and how many entries it claims.
+/// The result of `locate`: the range of the directory, and the number of entries that it claims.
 #[derive(Debug)]
 struct Found {
     directory: Range<u64>,
     entries: u64,
 }
 
-/// What [`PrefetchedTail::complete`] does next.
+/// The next step of [`PrefetchedTail::complete`].
 enum Next {
-    /// All is known that can be: whether there is a directory.
+    /// Nothing more is needed: it is known whether a directory exists.
     Nothing(Result<(), ZipError>),
-    /// Fetch this range, for a directory of so many entries.
+    /// Fetch this range, for a directory of this number of entries.
     Fetch(Range<u64>, u64),
 }
 
@@ -80,17 +80,17 @@ impl PrefetchedTail {
         })
     }
 
-    /// What was fetched and is held in memory.
+    /// Returns the number of fetched bytes, which are held in memory.
     pub(super) fn fetched_bytes(&self) -> u64 {
         self.fetched_bytes
     }
 
-    /// Whether all is here that is needed to find and read the directory, or to see that there is none.
+    /// Whether the parts suffice to find and read the directory, or to see that there is none.
     pub(super) fn is_complete(&mut self) -> bool {
         matches!(self.next_fetch(false), Next::Nothing(_))
     }
 
-    /// Fetches what is missing, until the directory can be found and read from these parts.
+    /// Fetches missing parts, until the directory can be found and read.
     pub(super) async fn complete(
         &mut self,
         reader: &dyn SnapshotReader,
@@ -111,7 +111,7 @@ impl PrefetchedTail {
         ))
     }
 
-    /// Looks for the directory in the parts, and for what is missing of it.
+    /// Looks for the directory in the parts, and returns which range is missing.
     fn next_fetch(&mut self, is_last: bool) -> Next {
         self.gaps.take();
         self.is_fruitless.set(false);
@@ -126,7 +126,7 @@ impl PrefetchedTail {
         }
     }
 
-    /// What to fetch next; none if all is known that can be.
+    /// Returns the range to fetch next; `None` if nothing more is needed.
     fn missing(&self, found: Option<&Found>, is_last: bool) -> Option<Range<u64>> {
         let gaps = self.gaps.borrow();
         let starts = gaps.iter().map(|gap| gap.start);
@@ -147,7 +147,7 @@ impl PrefetchedTail {
             start.max(self.end_before(gap.start))..end.min(self.start_behind(gap.start))
         };
         let Some(found) = found else {
-            // A zip64 record, or what points to it: the one stands before the other.
+            // The gap is a zip64 record or its locator; the record precedes the locator.
             return Some(around(first, RECORD_BYTES));
         };
         let begins = found.directory.start;
@@ -158,12 +158,12 @@ impl PrefetchedTail {
         if is_one_place && (is_last || is_seen || is_short) {
             return Some(all);
         }
-        // The directory is where the end record says or, behind a program that was put before the
-        // archive, directly before the end record.
+        // The directory is where the end record says. In an archive after a prepended program, it is
+        // directly before the end record.
         Some(around(first, 0))
     }
 
-    /// The first part of `range` that is not held.
+    /// Returns the first missing part of `range`.
     fn gap_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let mut start = range.start;
         while let Some(part) = self.part_at(start) {
@@ -178,20 +178,20 @@ impl PrefetchedTail {
         (offset < part.end()).then_some(part)
     }
 
-    /// Where the part before an offset ends that is not held.
+    /// Returns the end of the last part that begins at or before an offset.
     fn end_before(&self, offset: u64) -> u64 {
         let behind = self.parts.partition_point(|part| part.offset <= offset);
         let before = behind.checked_sub(1).and_then(|at| self.parts.get(at));
         before.map_or(0, Part::end)
     }
 
-    /// Where the part behind an offset begins that is not held.
+    /// Returns the beginning of the first part after an offset.
     fn start_behind(&self, offset: u64) -> u64 {
         let behind = self.parts.partition_point(|part| part.offset <= offset);
         self.parts.get(behind).map_or(self.size_bytes, |p| p.offset)
     }
 
-    /// Where that begins of which all is held to the end of the archive.
+    /// Returns the lowest offset from which all bytes up to the end of the archive are in memory.
     fn tail_start(&self) -> u64 {
         let parts = self.parts.iter().rev();
         parts.fold(self.size_bytes, |start, part| match part.end() == start {
@@ -236,7 +236,7 @@ impl PrefetchedTail {
 impl ReaderAt for &PrefetchedTail {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = offset.saturating_add(buffer.len() as u64);
-        // As pread(2) says it.
+        // The same error as that of pread(2).
         if i64::try_from(end).is_err() {
             return Err(io::ErrorKind::InvalidInput.into());
         }

@@ -1,4 +1,4 @@
-//! Remote archives: which ranges are requested, and what becomes of failures.
+//! Tests of remote archives: which ranges are requested, and how failures are reported.
 
 #![allow(clippy::single_range_in_vec_init, clippy::cast_possible_truncation)]
 
@@ -17,7 +17,7 @@ use crate::store::{
     SyncStore,
 };
 
-/// Remote bytes, which note what is requested.
+/// Remote bytes that record the requests for them.
 #[derive(Debug, Default)]
 struct RemoteBytes {
     content: Vec<u8>,
@@ -103,12 +103,12 @@ impl SnapshotReader for RemoteBytes {
 
 #[derive(Debug, Clone, Default)]
 struct Maker {
-    /// Before everything, and not counted in offsets.
+    /// Bytes before the archive, which offsets do not count.
     prefix: Vec<u8>,
     entries: Vec<(String, Vec<u8>, bool)>,
     extra: usize,
     zip64: bool,
-    /// Claimed instead of the real offset and size of the directory.
+    /// Offset and size of the directory to claim instead of the real ones.
     claims: Option<(u32, u32)>,
     comment: Vec<u8>,
 }
@@ -118,7 +118,7 @@ impl Maker {
         self.entries.push((name.into(), content, deflate));
     }
 
-    /// `count` tiny files.
+    /// An archive of `count` tiny files.
     fn many(count: usize) -> Self {
         let mut maker = Self::default();
         for i in 0..count {
@@ -131,7 +131,7 @@ impl Maker {
         maker
     }
 
-    /// The archive, and where its directory is.
+    /// Returns the archive, and the range of its directory.
     fn make(&self) -> (Vec<u8>, Range<u64>) {
         let (mut all, mut directory) = (self.prefix.clone(), Vec::new());
         for (name, content, deflate) in &self.entries {
@@ -208,7 +208,7 @@ fn deflated(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of which a coder saves about half.
+/// Returns bytes that compress to about half their size.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -236,7 +236,7 @@ fn read(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u8>, StoreE
     Ok(block_on(object.read(offset, size))?.bytes(&[])?.to_vec())
 }
 
-/// What is read without a request.
+/// Returns the bytes that can be read without a request.
 fn try_read(object: &dyn Object, offset: u64, size: usize) -> Option<Result<Vec<u8>, StoreError>> {
     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
     let data = object.try_read(offset, size, &mut buffer)?;
@@ -265,7 +265,7 @@ fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
     assert_eq!(remote.requested(), []);
     assert!(store.capabilities().is_remote);
     assert_serves(&store, &maker);
-    // 1,000 entries, and the tail begins in the directory's middle or in its last record.
+    // 1,000 entries; the tail begins in the middle of the directory or in its last record.
     let maker = Maker::many(1000);
     let (remote, directory) = maker.remote();
     let size = remote.content.len() as u64;
@@ -323,7 +323,7 @@ fn comments_are_looked_behind_with_one_range() {
         assert_eq!(fetched.len(), fetches, "{comment}: {fetched:?}");
         assert_serves(&store, &maker);
     }
-    // Behind a long comment, a directory that is longer than what is looked through.
+    // A directory longer than the searched bytes, followed by a long comment.
     let mut maker = Maker::many(60_000);
     maker.comment = b"PK\x05\x06 and so on ".repeat(20);
     maker.comment.resize(60_000, b' ');
@@ -398,12 +398,12 @@ fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
                 assert!(range.end <= directory.start);
                 ends = range.end.min(directory.start);
                 bytes += range.end - range.start;
-                // What was hoped to be extra field belongs to the next entry.
+                // The bytes read in case of a longer extra field belong to the next entry.
                 ends = ends.saturating_sub(64);
             }
         }
         assert!(bytes <= directory.start * 105 / 100, "{bytes}");
-        // Once more: headers are known now, and the longest decoded ones are kept.
+        // Read again: headers are known now, and the largest decoded entries are cached.
         for (name, content, _) in &maker.entries {
             assert_eq!(read_all(&store, name).unwrap(), *content);
             assert!(remote.requested().len() <= 1, "{name}");
@@ -516,7 +516,7 @@ fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
     let requested = read_pieces(&store, &["a", "b"]);
     assert_eq!(requested.len(), 2, "{requested:?}");
     assert!(requested.iter().all(|range| range.end <= directory.start));
-    // There is room for one of the two, so one of them is read piece by piece.
+    // The cache has room for one of the two entries, so the other one is read piece by piece.
     let compressed = directory.start / 2;
     let options = ZipOptions {
         memory_limit_bytes: 8 * (compressed + 1000),
@@ -528,7 +528,7 @@ fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
     let requested = read_pieces(&store, &["b", "a"]);
     let whole = requested.iter().filter(|r| r.end - r.start >= compressed);
     assert_eq!(whole.count(), 2, "{requested:?}");
-    // None has room.
+    // The cache has room for neither entry.
     let options = ZipOptions {
         memory_limit_bytes: 64 << 20,
         ..options
@@ -590,7 +590,7 @@ fn failures_keep_their_kind_and_name_the_entry() {
             other => panic!("{other:?}"),
         }
     }
-    // An archive that is not there any more proves nothing absent.
+    // An archive that no longer exists does not prove absence of its entries.
     remote.fail(StoreError::NotFound { key: elsewhere() });
     for name in ["stored", "deflated"] {
         let told = read_all(&store, name).unwrap_err();
@@ -622,7 +622,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         memory_limit_bytes: 1 << 20,
         ..ZipOptions::default()
     };
-    // Three megabytes, at the end of which something should be.
+    // 3 MiB of noise without an end record.
     let remote = RemoteBytes::of(noise(3, 3 << 20));
     let refused = remote.open(64 << 10);
     assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
@@ -636,7 +636,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
         assert!(remote.requested().len() <= 1);
     }
-    // A directory of which only 4 KiB may be fetched, or that would take all.
+    // False claims: a directory of which only 4 KiB may be fetched, or one that would take everything.
     for claims in [(0, 50), (0, u32::MAX), (10, 20 << 20), (5 << 20, 20)] {
         let mut maker = Maker::many(10);
         maker.prefix = noise(1, 20 << 20);
@@ -649,7 +649,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         let bytes: u64 = requested.iter().map(|range| range.end - range.start).sum();
         assert!(bytes <= 1 << 20, "{claims:?}: {requested:?}");
     }
-    // An honest one that is too long for the limit.
+    // An honest directory that is too long for the limit.
     let (remote, directory) = Maker::many(30_000).remote();
     assert!(directory.end - directory.start > 1 << 20);
     match remote.open_with(64 << 10, small) {

@@ -1,4 +1,4 @@
-//! Decoding an entry, whole or in segments, from compressed bytes.
+//! Decodes an entry, whole or in segments, from its compressed bytes.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use crate::store::zip::index::Coding;
 use crate::store::zip::inflate::{self, Place, ReadInput, SEGMENT_BYTES, SegmentError};
 use crate::store::{StoreError, in_memory};
 
-/// Declared sizes beyond this ratio are not believed before the bytes are there.
+/// If a declared size exceeds this ratio, memory is allocated only as bytes are decoded.
 const ZSTD_USUAL_RATIO: u64 = 1024;
 
 impl ZipObject {
-    /// Whether the entry is too big to be decoded whole.
+    /// Whether the entry is too large to be decoded whole.
     pub(super) fn is_segmented(&self) -> bool {
         let node = self.node();
         node.coding() == Coding::Deflated && node.size_bytes() > self.archive.whole_max_bytes
     }
 
-    /// The segment that has a byte.
+    /// Returns the segment that contains the byte at `offset`.
     pub(super) fn segment_of(&self, offset: u64) -> Result<u32, StoreError> {
         u32::try_from(offset / SEGMENT_BYTES)
             .map_err(|_| self.corrupt("more segments than can be counted".into()))
@@ -32,7 +32,7 @@ impl ZipObject {
         }
     }
 
-    /// Size of all compressed bytes, if the decoded size can be believed.
+    /// Returns the size of all compressed bytes, if the declared size is plausible.
     pub(super) fn compressed_bytes(&self) -> Result<usize, StoreError> {
         let node = self.node();
         let most = node.size_bytes().saturating_mul(2).saturating_add(1 << 20);
@@ -46,7 +46,7 @@ impl ZipObject {
         in_memory(length)
     }
 
-    /// Decodes one segment with the entry's inflater, and caches those that are decoded on the way.
+    /// Decodes one segment with the entry's inflater, and caches all segments that are decoded on the way.
     pub(super) fn decode_segment(
         &self,
         number: u32,
@@ -55,7 +55,7 @@ impl ZipObject {
     ) -> Result<Arc<Vec<u8>>, SegmentError> {
         let inflater = self.archive.inflaters.of(self.position);
         let mut inflater = inflater.lock();
-        // Another reader may have come to it meanwhile, or to a bad end.
+        // Another reader may have decoded this segment meanwhile, or found a wrong checksum at the end.
         if self.node().crc_verdict() == Some(false) {
             return Err(SegmentError::Store(self.bad_crc(None)));
         }
@@ -76,7 +76,7 @@ impl ZipObject {
         }
     }
 
-    /// Decodes all of an entry and verifies it.
+    /// Decodes a whole entry and verifies it.
     pub(super) fn decode(&self, compressed: &[u8]) -> Result<Vec<u8>, StoreError> {
         let node = self.node();
         let size = in_memory(node.size_bytes())?;
@@ -85,7 +85,7 @@ impl ZipObject {
         if node.coding() == Coding::Zstd
             && (!is_plausible || inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()))
         {
-            // The size is only a claim: the buffer grows with what is really there.
+            // The declared size is untrusted, so the buffer grows with the actual output.
             inflate::zstd_growing(compressed, size, &mut bytes)
                 .map_err(|what| self.corrupt(what))?;
             self.verify_crc(crc_of(&bytes))?;
@@ -97,7 +97,7 @@ impl ZipObject {
         Ok(bytes)
     }
 
-    /// Decodes all of an entry into `target`, which has its declared size, and verifies it.
+    /// Decodes a whole entry into `target`, which has its declared size, and verifies it.
     pub(super) fn decode_into(
         &self,
         compressed: &[u8],

@@ -1,4 +1,4 @@
-//! Reading an entry of a local archive.
+//! Reads an entry of a local archive.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,15 +13,15 @@ use crate::store::zip::index::Coding;
 use crate::store::zip::inflate::{self, SEGMENT_BYTES};
 use crate::store::{Data, LocalObject, StoreError, in_memory, part, part_mut};
 
-/// Entries up to this size are decoded by a session thread: handing them over takes longer.
+/// Entries up to this size, in bytes, are decoded on a session thread: handing them over takes longer.
 const INLINE_MAX_BYTES: u64 = 32 << 10;
 
 thread_local! {
-    /// Compressed bytes on their way to the decoder.
+    /// Buffer for the compressed bytes of an entry.
     static COMPRESSED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Why a local read brought nothing.
+/// Why a local read failed.
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// A non-blocking read would have to wait for the disk or for a decoder.
@@ -35,7 +35,7 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// An archive, and how its file may be read.
+/// The file of an archive, and whether reads of it may block.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     file: &'a SnapshotFile,
@@ -88,7 +88,7 @@ impl ZipObject {
     ) -> Result<Data, ReadError> {
         let node = self.node();
         let (offset, size) = self.clamp(offset, size)?;
-        // An empty entry is decoded too, which proves its header and checksum.
+        // An empty entry is decoded too, which verifies its header and checksum.
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Data::Filled(0..0));
         }
@@ -100,7 +100,7 @@ impl ZipObject {
         if bytes.len() == size {
             return Ok(data);
         }
-        // The range crosses segments: put them together.
+        // The range spans several segments, which are joined here.
         let mut joined = Vec::with_capacity(size);
         joined.extend_from_slice(bytes);
         while joined.len() < size {
@@ -131,8 +131,8 @@ impl ZipObject {
         })
     }
 
-    /// Reads the local header into `buffer`, and the first `data_bytes` behind it if they fit;
-    /// verifies the header; returns its length and how many bytes were read.
+    /// Reads the local header into `buffer`, with the `data_bytes` after it if they fit, and verifies
+    /// the header. Returns its length and how many bytes were read.
     fn read_header(
         &self,
         from: Reading<'_>,
@@ -163,7 +163,7 @@ impl ZipObject {
         Ok((header_bytes, length))
     }
 
-    /// Where the entry's data begins in the archive.
+    /// Returns where the data of the entry begins in the archive.
     fn data_start(&self, from: Reading<'_>) -> Result<u64, ReadError> {
         let node = self.node();
         let header_length = match node.header_length() {
@@ -188,7 +188,7 @@ impl ZipObject {
         }
         let mut start = None;
         if self.node().header_length().is_none() {
-            // Header and data together, if the entry is small.
+            // Read header and data together, if the entry is small.
             let end = in_memory(offset)?.saturating_add(size);
             let data_bytes = if end <= buffer.len() / 2 { end } else { 0 };
             let (header, length) = self.read_header(from, buffer, data_bytes)?;
@@ -208,7 +208,7 @@ impl ZipObject {
         Ok(Data::Filled(range))
     }
 
-    /// Reads all of a stored entry and verifies its checksum.
+    /// Reads a whole stored entry and verifies its checksum.
     fn verify_stored(&self, from: Reading<'_>) -> Result<(), ReadError> {
         if from.mode == ReadMode::NonBlocking {
             return Err(ReadError::WouldBlock);
@@ -230,7 +230,7 @@ impl ZipObject {
         Ok(self.verify_crc(crc.sum())?)
     }
 
-    /// Reads from a compressed entry; the answer is short where a segment ends.
+    /// Reads from a compressed entry; returns fewer bytes at the end of a segment.
     fn read_decoded(
         &self,
         from: Reading<'_>,
@@ -257,7 +257,7 @@ impl ZipObject {
         if from.mode == ReadMode::NonBlocking {
             return Err(ReadError::WouldBlock);
         }
-        // One reader decodes; others wait for it and find the bytes cached.
+        // One reader decodes; others wait for the lock and find the bytes in the cache.
         let inflater = self.archive.inflaters.of(self.position);
         let _turn = inflater.lock();
         if let Some(bytes) = self.cached(&self.archive.decoded, 0)? {
@@ -268,7 +268,7 @@ impl ZipObject {
         Ok(Data::Shared(bytes, range))
     }
 
-    /// Reads from one segment of an entry that is too big to be decoded whole.
+    /// Reads from one segment of an entry that is too large to be decoded whole.
     fn read_segment(&self, from: Reading<'_>, offset: u64, size: usize) -> Result<Data, ReadError> {
         let number = self.segment_of(offset)?;
         if self.archive.options.verify && self.node().crc_verdict().is_none() {
@@ -284,7 +284,7 @@ impl ZipObject {
         Ok(Data::Shared(bytes, start..end))
     }
 
-    /// Decodes one segment, and keeps those that are decoded on the way.
+    /// Decodes one segment, and caches all segments that are decoded on the way.
     fn segment(&self, from: Reading<'_>, number: u32) -> Result<Arc<Vec<u8>>, ReadError> {
         if from.mode == ReadMode::NonBlocking {
             return Err(ReadError::WouldBlock);
@@ -314,7 +314,7 @@ impl ZipObject {
         COMPRESSED.with_borrow_mut(|compressed| {
             let range = self.read_compressed(from, compressed, length)?;
             let result = part(compressed, range).and_then(decode);
-            // One big entry does not pin its size in every thread.
+            // Shrink the buffer, so that a large entry does not occupy its size in every thread.
             compressed.truncate(CHECK_PIECE_BYTES);
             compressed.shrink_to(4 * CHECK_PIECE_BYTES);
             Ok(result?)
@@ -322,7 +322,7 @@ impl ZipObject {
     }
 
     /// Reads all compressed bytes, and the local header if it is not verified yet, into `buffer`,
-    /// which grows to hold them; returns where in it they are.
+    /// which grows to hold them; returns the range of the compressed bytes in it.
     fn read_compressed(
         &self,
         from: Reading<'_>,

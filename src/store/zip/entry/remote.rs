@@ -1,4 +1,4 @@
-//! Reading an entry of a remote archive: each read is worth a request.
+//! Reads an entry of a remote archive with as few requests as possible.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::store::zip::index::Coding;
 use crate::store::zip::inflate::{SEGMENT_BYTES, SegmentError};
 use crate::store::{Data, StoreError, in_memory, part, part_mut};
 
-/// Data before a part that is wanted, up to here, is no reason for a second request.
+/// Up to this many bytes between header and wanted data, one request fetches all of it.
 const NEAR_HEADER_BYTES: u64 = 64 << 10;
-/// Parts in which an entry is read that is verified before it is served.
+/// Bytes per request when an entry is verified before it is served.
 const VERIFIED_PART_BYTES: u64 = 8 << 20;
-/// Compressed bytes that are fetched for a segment: mostly enough, as deflate stores what it cannot
-/// compress.
+/// Compressed bytes that are fetched for a segment: mostly enough, because deflate stores
+/// incompressible data as it is.
 pub(in crate::store::zip) const SEGMENT_INPUT_BYTES: u64 = SEGMENT_BYTES + (64 << 10);
 
 type Reader = Arc<dyn SnapshotReader>;
 
-/// Compressed bytes that are in memory, by their offset in the entry's data.
+/// Compressed bytes in memory; `start` is their offset in the entry's data.
 #[derive(Clone)]
 struct Window {
     start: u64,
@@ -31,7 +31,7 @@ struct Window {
 }
 
 impl Window {
-    /// Copies what is at hand from an offset on; returns how many bytes that is.
+    /// Copies the bytes in memory from `offset` on; returns how many they are.
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StoreError> {
         let Some(skip) = offset.checked_sub(self.start) else {
             return Ok(0);
@@ -48,7 +48,7 @@ impl Window {
 }
 
 impl ZipObject {
-    /// Reads what is in memory.
+    /// Reads bytes that are in memory.
     pub(super) fn try_read_remote(
         &self,
         reader: &dyn SnapshotReader,
@@ -91,8 +91,8 @@ impl ZipObject {
         Ok((range.end <= bytes.len()).then_some(Data::Shared(bytes, range)))
     }
 
-    /// Where the data of a stored entry is in the archive, if its header and, where that is wanted, its
-    /// checksum are verified.
+    /// Returns the range of a stored entry's data in the archive. `None` unless its header is verified, and
+    /// also its checksum if that is required first.
     fn known_data(&self, size: usize) -> Option<Range<u64>> {
         let node = self.node();
         if self.is_verified_first(size) || node.size_bytes() == 0 {
@@ -159,8 +159,8 @@ impl ZipObject {
         fetched.map_err(|error| self.archive_error(error))
     }
 
-    /// Fetches the local header with the first `data_bytes` behind it, and verifies the header; returns
-    /// the bytes and the length of the header.
+    /// Fetches the local header with the `data_bytes` after it, and verifies the header; returns the bytes
+    /// and the length of the header.
     async fn fetch_header(
         &self,
         reader: &Reader,
@@ -181,7 +181,7 @@ impl ZipObject {
         Ok((bytes, header_bytes))
     }
 
-    /// Where the entry's data begins in the archive.
+    /// Returns where the data of the entry begins in the archive.
     async fn fetch_data_start(&self, reader: &Reader) -> Result<u64, StoreError> {
         let node = self.node();
         let header_length = match node.header_length() {
@@ -201,7 +201,7 @@ impl ZipObject {
             self.fetch_and_verify(reader).await?;
         }
         let (bytes, range) = match self.node().header_length() {
-            // One request for both costs less than what lies between.
+            // One request for header and data costs less than the bytes between them.
             None if offset <= NEAR_HEADER_BYTES => {
                 let end = in_memory(offset)?.saturating_add(size);
                 let (bytes, header) = self.fetch_header(reader, end).await?;
@@ -226,7 +226,7 @@ impl ZipObject {
         Ok(Data::Shared(bytes, range))
     }
 
-    /// Fetches all of a stored entry and verifies its checksum.
+    /// Fetches a whole stored entry and verifies its checksum.
     async fn fetch_and_verify(&self, reader: &Reader) -> Result<(), StoreError> {
         let start = self.fetch_data_start(reader).await?;
         let size = self.node().size_bytes();
@@ -241,7 +241,7 @@ impl ZipObject {
         self.verify_crc(crc.sum())
     }
 
-    /// All compressed bytes, fetched with the local header if that is not verified yet.
+    /// Fetches all compressed bytes, with the local header if it is not verified yet.
     async fn fetch_compressed(&self, reader: &Reader) -> Result<Window, StoreError> {
         let node = self.node();
         let length = self.compressed_bytes()?;
@@ -259,7 +259,7 @@ impl ZipObject {
         })
     }
 
-    /// The decoded entry: cached, or fetched and decoded once for all readers.
+    /// Returns the decoded entry: cached, or fetched and decoded once for all readers.
     async fn decoded(&self, reader: &Reader) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(bytes) = self.cached(&self.archive.decoded, 0)? {
             return Ok(bytes);
@@ -280,7 +280,7 @@ impl ZipObject {
         decoding.run(self.position, load, panicked()).await
     }
 
-    /// One segment: cached, or decoded from compressed bytes that are fetched as far as needed.
+    /// Returns one segment: cached, or decoded from as many compressed bytes as needed.
     async fn fetch_segment(
         &self,
         reader: &Reader,
@@ -313,7 +313,7 @@ impl ZipObject {
             };
             let start = stopped_at.compressed_offset();
             if start == window.start && !window.range.is_empty() {
-                // Decoding this segment takes more than was fetched for it.
+                // Decoding this segment needs more bytes than were fetched for it.
                 input_bytes = input_bytes.saturating_mul(2);
             }
             if input_bytes > self.archive.options.memory_limit_bytes || offset >= all_bytes {
@@ -332,8 +332,8 @@ impl ZipObject {
         }
     }
 
-    /// All compressed bytes of an entry that is decoded in segments, cached for the next one. `None` if
-    /// they are too many, or other entries have taken their room since they were fetched.
+    /// Returns all compressed bytes of an entry that is decoded in segments, cached for the next segment.
+    /// `None` if they are too long, or were evicted since they were fetched.
     async fn all_compressed(&self, reader: &Reader) -> Result<Option<Window>, StoreError> {
         let of = |bytes: Arc<Vec<u8>>| Window {
             start: 0,

@@ -1,4 +1,4 @@
-//! From a central directory to an index: what is believed of each record is decided here.
+//! Builds an index from a central directory, and decides which claims of its records are accepted.
 
 use std::sync::atomic::AtomicU32;
 
@@ -12,14 +12,14 @@ use crate::machine;
 use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
 
-/// What is reserved for an entry before the directory is read: node, order, hash table and hash, name.
+/// Bytes reserved per entry before the directory is read: node, order, hash table and hash, name.
 const BYTES_PER_ENTRY: u64 = 88;
-/// The smallest record of a central directory.
+/// The smallest size of a record in a central directory, in bytes.
 const RECORD_BYTES: u64 = 46;
-/// Deflate makes at most 1,032 bytes of one (258 bytes of two bits).
+/// Largest compression ratio of deflate (258 bytes from two bits).
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// Reads all of the central directory. `held_bytes` of the memory limit are taken already.
+/// Reads the whole central directory. `held_bytes` of the memory limit are already in use.
 pub(in crate::store::zip) fn build<R: ReaderAt>(
     archive: &ZipArchive<R>,
     buffer: &mut [u8],
@@ -66,7 +66,7 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
                 return Err(too_large(taken));
             }
         }
-        // Writers without zip64 let the 16-bit count wrap; any other difference is a lie.
+        // Writers without zip64 let the 16-bit count wrap; any other difference is an error.
         if count != claimed && (count & 0xFFFF != claimed || claimed > 0xFFFF) {
             return Err(ZipError::BadDirectory(format!(
                 "{claimed} entries claimed, {count} found"
@@ -81,17 +81,17 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     }
 }
 
-/// What is taken for granted while a directory is read.
+/// The assumption about names while a directory is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Names {
-    /// No name occurs twice, as it nearly always is: files are put into the table when all are read, by
-    /// all cores.
+    /// No name occurs twice, which is nearly always true. The table of names is filled after all records
+    /// were read, on all cores.
     Unique,
-    /// The last entry of a name counts, and a directory wins over a file: each is looked up.
+    /// Of entries with one name the last counts, and a directory wins over a file: each name is looked up.
     Any,
 }
 
-/// What was left out or is not readable, counted for the log.
+/// Counts, for the log, of entries that were left out or are not readable.
 #[derive(Debug, Default)]
 struct Counts {
     invalid: u64,
@@ -106,16 +106,16 @@ struct Builder {
     data_end: u64,
     split: bool,
     names: Names,
-    /// The directory of the entry before: the next one is nearly always in the same.
+    /// The directory of the previous entry, which is nearly always that of the next one too.
     last_directory: (Vec<u8>, u32),
-    /// End of the entry before in the file; entries that do not ascend are checked for overlaps.
+    /// End of the previous entry in the file; if entries do not ascend, overlaps are checked.
     last_end: u64,
     ascending: bool,
     counts: Counts,
 }
 
 impl Builder {
-    /// A builder for so many entries; `None` if there is no memory for them.
+    /// Creates a builder for `claimed` entries; `None` if memory cannot be allocated.
     fn new(claimed: usize, data_end: u64, split: bool, names: Names) -> Option<Self> {
         let mut nodes = Vec::new();
         nodes.try_reserve(claimed.saturating_add(16)).ok()?;
@@ -143,7 +143,7 @@ impl Builder {
         })
     }
 
-    /// What the index takes so far.
+    /// Bytes that the index takes so far.
     fn bytes(&self) -> u64 {
         let node = size_of::<Node>() + 2 * size_of::<u32>();
         (self.index.nodes.len().saturating_mul(node)).saturating_add(self.index.names.len()) as u64
@@ -180,7 +180,7 @@ impl Builder {
         };
         let parent = self.directory(directory);
         let node = self.file(record, raw.len(), parent, modified);
-        // Nobody reads from an empty file: it is judged when it is opened.
+        // An empty file is never read, so it is checked when it is opened.
         self.index.open_infallible &= node.coding.is_readable() && node.size_bytes > 0;
         let there = match self.names {
             Names::Unique => None,
@@ -194,7 +194,7 @@ impl Builder {
         }
     }
 
-    /// The node of a file, with all that can be told of it without its local header.
+    /// Returns the node of a file, checked as far as possible without its local header.
     fn file(
         &mut self,
         record: &ZipFileHeaderRecord<'_>,
@@ -251,7 +251,7 @@ impl Builder {
         }
     }
 
-    /// The place of a directory; it and those above it are made if they are not there.
+    /// Returns the index of a directory, adding it and its parents if they are missing.
     fn directory(&mut self, path: &[u8]) -> u32 {
         if path == self.last_directory.0 {
             return self.last_directory.1;
@@ -279,7 +279,7 @@ impl Builder {
         at
     }
 
-    /// A second entry of the same name: the last one counts, and a directory wins over a file.
+    /// Handles a second entry with the same name: the last one counts, and a directory wins over a file.
     fn replace(&mut self, there: Position, node: Node) {
         if self.index.node(there).coding == Coding::Directory {
             self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
@@ -302,7 +302,7 @@ impl Builder {
 
     fn insert(&mut self, parent: u32, name: &[u8], mut node: Node) -> u32 {
         let index = &mut self.index;
-        // Both fit: names end below 4 GiB and components have at most 255 bytes (see `add`).
+        // Both conversions succeed: names end below 4 GiB and components have at most 255 bytes (see `add`).
         node.name_start = u32::try_from(index.names.len()).unwrap_or(u32::MAX);
         node.name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
         node.parent = parent;
@@ -383,7 +383,7 @@ impl Builder {
         })
     }
 
-    /// Groups the places by their directory, in the order of the archive (a counting sort).
+    /// Groups nodes by their directory, in the order of the archive (a counting sort).
     fn order_children(&mut self) {
         let ZipIndex { nodes, order, .. } = &mut self.index;
         let links: Vec<(u32, bool)> = nodes
@@ -422,7 +422,7 @@ impl Builder {
         }
     }
 
-    /// Marks files whose bytes, local header included, are also another's. Returns how many.
+    /// Marks files whose bytes, including the local header, overlap another file's; returns their number.
     fn mark_overlaps(&mut self) -> usize {
         let mut files: Vec<(u64, u32)> = (0_u32..)
             .zip(&self.index.nodes)

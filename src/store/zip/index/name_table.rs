@@ -1,4 +1,4 @@
-//! Which node has a name in a directory: a hash table in parts, so that all cores can fill it.
+//! Finds the node with a name in a directory: a hash table in parts, so that all cores can fill it.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,24 +7,24 @@ use std::thread;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Parts; a power of two.
+/// Number of parts; a power of two.
 const PARTS: usize = 16;
-/// Below so many nodes, starting threads takes longer than they save.
+/// With fewer nodes than this, starting threads takes longer than they save.
 const MIN_NODES_PER_THREAD: usize = 1 << 16;
 
-/// What is reserved for each node: its number and the control byte, at the lowest load.
+/// Bytes reserved per node: its number and the control byte, at the lowest load factor.
 pub(super) const BYTES_PER_NODE: u64 = 10;
 
-/// Why there is no table.
+/// Why a table could not be built.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoTable {
-    /// The system has no memory left.
+    /// Memory could not be allocated.
     Exhausted,
     /// Two nodes of one directory have the same name.
     Duplicate,
 }
 
-/// Numbers of nodes by the hash of parent and name; the caller compares the names.
+/// Node numbers by the hash of parent and name; the caller compares the names.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     parts: [HashTable<u32>; PARTS],
@@ -32,10 +32,10 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// A table with room for `nodes`.
+    /// Creates a table with capacity for `nodes`.
     pub(super) fn with_capacity(nodes: usize) -> Result<Self, NoTable> {
         let mut table = Self::default();
-        // Parts differ in length by far less than an eighth, unless all of them are short.
+        // Part lengths differ by far less than an eighth, unless all of them are short.
         let each = nodes / PARTS;
         for part in &mut table.parts {
             part.try_reserve(each + each / 8, |_| 0)
@@ -44,7 +44,7 @@ impl NameTable {
         Ok(table)
     }
 
-    /// A table of the nodes 1.. of which `name_of` tells the parent and the name; made on `threads`.
+    /// Creates a table of the nodes from 1 on, on `threads`; `name_of` returns parent and name of a node.
     pub(super) fn of_nodes<'a>(
         nodes: usize,
         threads: usize,
@@ -91,7 +91,7 @@ impl NameTable {
         Ok(table)
     }
 
-    /// The node with that name in that directory.
+    /// Returns the node with a name in a directory.
     pub(super) fn find<'a>(
         &self,
         parent: u32,
@@ -104,7 +104,7 @@ impl NameTable {
             .copied()
     }
 
-    /// Adds a node whose name is not in the table yet.
+    /// Adds a node; its name must not be in the table yet.
     pub(super) fn insert<'a>(&mut self, node: u32, name_of: impl Fn(u32) -> (u32, &'a [u8])) {
         let hash_of = |&node: &u32| self.hasher.hash_one(name_of(node));
         let hash = hash_of(&node);
@@ -114,7 +114,7 @@ impl NameTable {
     }
 }
 
-/// Does work for each of some shares, the first on this thread and each other on one of its own.
+/// Processes each share of work: the first on this thread, each other one on a thread of its own.
 fn on_threads<T: Send>(mut shares: impl Iterator<Item = T>, work: impl Fn(T) + Sync) {
     let work = &work;
     thread::scope(|scope| {
@@ -126,12 +126,12 @@ fn on_threads<T: Send>(mut shares: impl Iterator<Item = T>, work: impl Fn(T) + S
     });
 }
 
-/// The part that a hash belongs to. The table itself uses the lowest and the highest bits.
+/// Returns the part of a hash. The table itself uses the lowest and the highest bits.
 fn part_of(hash: u64) -> usize {
     usize::try_from(hash >> 32).unwrap_or_default() % PARTS
 }
 
-/// A place in a list of nodes as the number of the node; lists are shorter than [`u32::MAX`].
+/// Converts an index in a list of nodes to a node number; lists are shorter than [`u32::MAX`].
 fn number(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_table_made_by_threads_finds_what_one_made_step_by_step_finds() {
         let mut names: Vec<String> = (0..200_000).map(|n| format!("{}", n / 2)).collect();
-        // Each name is in two directories.
+        // Each name occurs in two directories.
         fn name_of<'a>(names: &'a [String]) -> impl Fn(u32) -> (u32, &'a [u8]) + Copy + Sync {
             move |node| (node % 2, names.get(node as usize).unwrap().as_bytes())
         }

@@ -1,13 +1,13 @@
-//! What a record of the directory says of one entry.
+//! Interprets a record of the directory.
 
 use rawzip::ZipFileHeaderRecord;
 
 use crate::store::check_component;
 
-/// Longest key: what a path can hold (`PATH_MAX`).
+/// Length of the longest key in bytes, limited by `PATH_MAX`.
 const MAX_KEY_BYTES: usize = 4095;
 
-/// Where an entry's bytes end at the earliest: fixed local header, name, data.
+/// Returns the lower bound of an entry's end: fixed local header, name, data.
 pub(super) fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
     header_offset
         .checked_add(30)?
@@ -15,7 +15,7 @@ pub(super) fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u6
         .checked_add(compressed_bytes)
 }
 
-/// Whether a name can be shown. A backslash is a separator to some writers, so it is not.
+/// Whether a name can be shown. Names with a backslash cannot, because some writers use it as a separator.
 pub(super) fn is_valid_key(path: &[u8]) -> bool {
     path.len() <= MAX_KEY_BYTES
         && !path.contains(&b'\\')
@@ -24,7 +24,7 @@ pub(super) fn is_valid_key(path: &[u8]) -> bool {
             .all(|name| check_component(name).is_ok())
 }
 
-/// The time of change. Times without a zone are taken as UTC.
+/// Returns the modification time in seconds since 1970. Times without a zone are taken as UTC.
 pub(super) fn unix_seconds(record: &ZipFileHeaderRecord<'_>) -> i64 {
     let time = record.last_modified();
     match time {

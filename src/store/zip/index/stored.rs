@@ -1,15 +1,15 @@
-//! An index as bytes, for a cache that outlives the process: reading a directory of a million
-//! entries takes longer than reading these.
+//! Serializes an index for a cache that outlives the process: parsing a directory of a million
+//! entries takes longer than reading these bytes.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 48 | [`Head`] |
 //! | 48 n | nodes |
-//! | 4 (n - 1) | children of each directory, in one piece each |
+//! | 4 (n - 1) | children of each directory, contiguous per directory |
 //! | m | names |
-//! | k | what a person should know about the archive, as lines |
+//! | k | notes for users about the archive, as lines |
 //!
-//! Numbers are little-endian. What was found out while entries were read is not kept.
+//! Numbers are little-endian. State that was learnt by reading entries is not stored.
 
 use std::sync::atomic::AtomicU32;
 
@@ -18,14 +18,14 @@ use super::{Coding, Directory, Node, ZipIndex, name_of};
 use crate::machine;
 use crate::store::Position;
 
-/// The name under which an index is kept; a change of the format or of what is believed of a
-/// directory needs another.
+/// The name under which an index is stored. It must change with the format and with the rules for
+/// accepting a directory.
 pub(in crate::store::zip) const STORED_NAME: &str = "zip index 1";
 
 const HEAD_BYTES: usize = 48;
 const NODE_BYTES: usize = 48;
 
-/// What stands before the nodes.
+/// The header before the nodes.
 struct Head {
     nodes: u64,
     name_bytes: u64,
@@ -65,7 +65,7 @@ impl Head {
         })
     }
 
-    /// Lengths of nodes, order, names and notes.
+    /// Lengths of nodes, order, names and notes in bytes.
     fn lengths(&self) -> Option<[usize; 4]> {
         let nodes = usize::try_from(self.nodes).ok()?;
         Some([
@@ -77,8 +77,8 @@ impl Head {
     }
 }
 
-/// The bytes of the directory of an archive of that length; `None` if they would be more than
-/// `max_bytes`, or there is no memory for them.
+/// Serializes the directory of an archive of `archive_bytes`; `None` if the result would exceed
+/// `max_bytes`, or memory cannot be allocated.
 pub(in crate::store::zip) fn store(
     directory: &Directory,
     archive_bytes: u64,
@@ -112,16 +112,16 @@ pub(in crate::store::zip) fn store(
     Some(bytes)
 }
 
-/// What reading bytes of that length back takes while they are held, in bytes.
+/// Returns how much memory restoring `length` bytes takes, in bytes, while they are held.
 pub(in crate::store::zip) fn restored_bytes(length: u64) -> u64 {
-    // Hashes are held while the table is made.
+    // Hashes are held while the table is built.
     let each = name_table::BYTES_PER_NODE + size_of::<u64>() as u64;
     let nodes = length / (NODE_BYTES as u64 + size_of::<u32>() as u64);
     length.saturating_add(nodes.saturating_mul(each))
 }
 
-/// The directory of which these are the bytes, for an archive of that length; `None` if they are
-/// not whole and consistent.
+/// Parses a serialized directory of an archive of `archive_bytes`; `None` if the bytes are not complete
+/// and consistent.
 pub(in crate::store::zip) fn restore(bytes: &[u8], archive_bytes: u64) -> Option<Directory> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let head = Head::from_bytes(head).filter(|head| head.archive_bytes == archive_bytes)?;
@@ -203,7 +203,7 @@ impl Node {
         })
     }
 
-    /// Whether all that the node refers to is there, and its directory stands before it.
+    /// Whether all parts that a node refers to exist, and its directory precedes it.
     fn is_consistent(&self, at: usize, names: usize, order: usize) -> bool {
         let name_end = self.name_start as usize + usize::from(self.name_length);
         let is_directory = self.coding == Coding::Directory;
@@ -236,7 +236,7 @@ impl Coding {
     }
 }
 
-/// The first bytes of an array; the others are 0.
+/// Collects bytes into an array, padded with 0.
 fn array<const N: usize>(bytes: impl Iterator<Item = u8>) -> [u8; N] {
     let mut all = [0; N];
     for (place, byte) in all.iter_mut().zip(bytes) {
