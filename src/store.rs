@@ -175,7 +175,7 @@ pub struct History {
 /// A name that refers to a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedVersion {
-    /// The name.
+    /// The name of the branch or tag.
     pub name: String,
     /// The ID of the version.
     pub version: String,

@@ -6,8 +6,8 @@
 //! decoded bytes must have the declared size and CRC-32. The archive is read by ranges, never
 //! mapped, and pinned: if it changes, reads fail with [`StoreError::Stale`].
 //!
-//! In a remote archive, where every read is a request, the directory comes with the end of the
-//! archive or with one more range, and an entry with its local header in one range.
+//! In a remote archive every read is a request. The directory comes with the end of the archive or with
+//! one more range, and an entry together with its local header in one range.
 //!
 //! CRC policy: a compressed entry is checked whenever it is decoded (one of more than 64 MiB when its
 //! end is first reached). A stored entry is checked once all of it was read, in whatever order; a

@@ -5,10 +5,10 @@
 //!
 //! **Invariant:** a result is returned only if the meta page of its state is the same before and after the
 //! reads. A commit of transaction N writes the meta page that N - 2 wrote. A writer reuses only pages that
-//! were freed at least two transactions before its own. A page of state N is freed by N + 1 at the
-//! earliest, so N + 3 is the earliest to overwrite it, and N + 3 begins after N + 2 has replaced the meta
-//! page of N. A state that an earlier call has proved is current if both meta pages are unchanged since
-//! then. So most calls read the meta pages once, after the pages that they need.
+//! were freed at least two transactions before its own. A page of state N is freed by N + 1 at the earliest,
+//! and so overwritten by N + 3 at the earliest. N + 3 begins after N + 2 has replaced the meta page of N. A
+//! state that an earlier call has proved is current if both meta pages are unchanged since then. So most
+//! calls read the meta pages once, after the pages that they need.
 //!
 //! Pages are untrusted: numbers, kinds, levels, bounds, and the order of keys within a page and between
 //! a page and those above it are checked. Damage is an error, and never the absence of a key.

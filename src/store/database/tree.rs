@@ -359,7 +359,7 @@ impl Candidates {
         self.names.push(name, Child::Object(value));
     }
 
-    /// No key follows.
+    /// Judges the last object when no key follows it.
     fn end(&mut self) {
         self.judge_last(None);
     }
@@ -397,7 +397,7 @@ impl Candidates {
         }
         match hidden.is_empty() {
             true => Ok(self.names),
-            // Both are in order.
+            // `hidden` is sorted, because `doubtful` is.
             false => Ok(self
                 .names
                 .filtered(|index| hidden.binary_search(&index).is_err())),

@@ -104,7 +104,7 @@ pub(super) fn modified(stat: &FileStat) -> SystemTime {
     time(system::modified(stat))
 }
 
-/// Bytes by age, in buckets that are 1/64 of the age wide.
+/// Bytes by age, in buckets whose width is at most 1/64 of the age.
 struct Ages {
     bytes: Vec<u64>,
 }

@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 
 /// A source with a bounded number of requests in flight; further requests wait.
 ///
-/// Documents of metadata and names do not wait behind chunks, so that listing works while reads of
+/// Metadata documents and names do not wait behind chunks, so that listings work while reads of
 /// chunks hang.
 #[derive(Debug)]
 pub(super) struct Limited {

@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 
 /// Size limit of values that are fetched whole, in bytes.
 pub(super) const WHOLE_BYTES: u64 = 8 << 20;
-/// Bytes that lookups may fetch before the first read.
+/// Credit before the first read, in bytes.
 const FIRST_CREDIT_BYTES: i64 = 4 << 20;
 /// Upper limit of the credit in bytes.
 const MAX_CREDIT_BYTES: i64 = 16 << 20;

@@ -73,7 +73,7 @@ pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchi
         let locator = ZipLocator::new().max_search_space(source.reach_bytes(end));
         match locator.locate_in_reader(source, buffer, end) {
             Ok(archive) => {
-                // An empty directory has no record to check, so nothing may follow it.
+                // An empty directory has no record to check, so its end record must end the file.
                 let begins_well = match archive.entries_hint() {
                     0 => comment_fits(source, archive.eocd_offset())?,
                     _ => archive.entries(buffer).next_entry().is_ok(),

@@ -5,9 +5,9 @@
 //! for a page has a chain of pages (see `chain`).
 //! Source: `db_page.h`, `hash_page.c`, `hash_func.c` and `bt_split.c` of Berkeley DB 5.3.
 //!
-//! The format has neither checksums nor a flag for active writers. The reader instead checks that all
-//! pages of the keys are of one state: each page has its own number and is used once, a key is in the bucket
-//! of its hash, leaves are linked in tree order, and pages of buckets that do not exist yet are empty.
+//! The format has neither checksums nor a flag for active writers. The reader instead checks that all pages
+//! of the keys are of one state. Each page has its own number and is used once, and a key is in the bucket
+//! of its hash. Leaves are linked in tree order, and pages of buckets that do not exist yet are empty.
 
 mod chain;
 mod page;

@@ -291,7 +291,7 @@ impl Lock {
     }
 }
 
-/// A share of a lock.
+/// One reader's share of the lock, released on drop.
 #[derive(Debug)]
 struct Guard {
     open: Arc<Open>,

@@ -1,8 +1,8 @@
 //! The two formats of LMDB data files: the numbers of pages, their headers and their meta pages.
 //!
 //! Integers are those of a 64-bit little-endian machine. The head of a page has its number (8 bytes), in
-//! format 1.0 its transaction (8), 2 unused bytes, flags (2), and the lower and upper bounds of its free
-//! space (2 each). For a long value, the number of its pages (4) takes the place of the bounds.
+//! format 1.0 its transaction (8), 2 unused bytes, and flags (2). Then follow the lower and upper bounds of
+//! its free space (2 each) or, for a long value, the number of its pages (4).
 //! Source: `mdb.c` of LMDB 0.9 and 1.0, and the verifier of py-lmdb 3.0.
 
 use crate::store::database::{Failure, corrupt, unsupported};

@@ -7,7 +7,7 @@ use crate::store::zip::index::Coding;
 use crate::store::zip::inflate::{self, Place, ReadInput, SEGMENT_BYTES, SegmentError};
 use crate::store::{StoreError, in_memory};
 
-/// If a declared size exceeds this ratio, memory is allocated only as bytes are decoded.
+/// A declared size beyond this ratio is not trusted: memory then grows with the actual output.
 const ZSTD_USUAL_RATIO: u64 = 1024;
 
 impl ZipObject {
@@ -32,7 +32,7 @@ impl ZipObject {
         }
     }
 
-    /// Returns the size of all compressed bytes, if the declared size is plausible.
+    /// Returns the size of all compressed bytes; fails if it is much larger than the declared decoded size.
     pub(super) fn compressed_bytes(&self) -> Result<usize, StoreError> {
         let node = self.node();
         let most = node.size_bytes().saturating_mul(2).saturating_add(1 << 20);
